@@ -1,0 +1,240 @@
+//! What gevals has to say about a file. One type, built where the fault is found.
+//!
+//! `decisions.md` §1: *hard errors* leave a file without meaning, *verdict errors* give it a meaning that probably fools
+//! its author, warnings and notes never block.
+
+// mod emit;
+// mod pretty;
+
+// pub use emit::{DiagnosticReport, Json, to_json};
+// pub use pretty::Pretty;
+
+use crate::source::{Sources, Span};
+
+/// How much a finding weighs (`decisions.md` §1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Strength {
+    /// The meaning is undefined: no plan exists.
+    Hard,
+    /// The meaning is defined, but the author is probably fooled.
+    Verdict,
+    Warning,
+    Note,
+}
+
+impl Strength {
+    /// The word in messages and in JSON: both kinds of error are an `error` to the reader.
+    pub fn level(self) -> &'static str {
+        match self {
+            Self::Hard | Self::Verdict => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+
+    pub fn is_error(self) -> bool {
+        self <= Self::Verdict
+    }
+}
+
+/// A rule: its name, how much a breach weighs, and the page that explains it. Declared with [`rule!`](crate::rule)
+/// beside the code that finds the fault, and listed in `lint::RULES`.
+#[derive(Debug)]
+pub struct Rule {
+    pub name: &'static str,
+    pub strength: Strength,
+    /// The Markdown of `lints/NAME.md`: run as a test, printed by `gevals explain`.
+    pub page: &'static str,
+}
+
+impl Rule {
+    /// The page's first line without its `#`: the rule's summary everywhere.
+    pub fn summary(&self) -> &'static str {
+        self.page.lines().next().unwrap_or("").trim_start_matches('#').trim()
+    }
+}
+
+/// Declares a [`Rule`](crate::diagnostic::Rule); a rule without a page in `lints/` does not compile.
+#[macro_export]
+macro_rules! rule {
+    ($($vis:vis static $ident:ident = $name:literal, $strength:ident;)+) => {$(
+        $vis static $ident: $crate::diagnostic::Rule = $crate::diagnostic::Rule {
+            name: $name,
+            strength: $crate::diagnostic::Strength::$strength,
+            page: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lints/", $name, ".md")),
+        };
+    )+};
+}
+
+/// One finding.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    pub rule: &'static Rule,
+    pub strength: Strength,
+    /// Lower case, no full stop, backticks round what the user wrote.
+    pub message: String,
+    pub span: Span,
+    /// What stands under the primary underline; often empty.
+    pub label: String,
+    /// Further places, each with what it has to do with the fault.
+    pub labels: Vec<Label>,
+    /// What to write instead.
+    pub help: Option<String>,
+    pub fix: Option<Fix>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub span: Span,
+    pub message: String,
+}
+
+/// A mechanical cure: edits that do not overlap; they may span files.
+#[derive(Clone, Debug)]
+pub struct Fix {
+    pub description: String,
+    pub edits: Vec<Edit>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Edit {
+    pub span: Span,
+    pub text: String,
+}
+
+impl Diagnostic {
+    pub fn new(rule: &'static Rule, span: Span, message: impl Into<String>) -> Self {
+        Self {
+            rule,
+            strength: rule.strength,
+            message: message.into(),
+            span,
+            label: String::new(),
+            labels: Vec::new(),
+            help: None,
+            fix: None,
+        }
+    }
+
+    /// Weighs this finding differently from its rule (a rule that needs an eval is a note where none selects the task).
+    pub fn strength(mut self, strength: Strength) -> Self {
+        self.strength = strength;
+        self
+    }
+
+    pub fn here(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    pub fn label(mut self, span: Span, message: impl Into<String>) -> Self {
+        self.labels.push(Label { span, message: message.into() });
+        self
+    }
+
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds `help` where there is something to say.
+    pub fn help_opt(mut self, help: Option<String>) -> Self {
+        self.help = help.or(self.help);
+        self
+    }
+
+    /// Adds an edit to this finding's fix; the description stands once, the first given wins.
+    pub fn fix(mut self, description: impl Into<String>, span: Span, text: impl Into<String>) -> Self {
+        let fix = self.fix.get_or_insert_with(|| Fix { description: description.into(), edits: Vec::new() });
+        fix.edits.push(Edit { span, text: text.into() });
+        self
+    }
+}
+
+/// Proof that an error was reported: only [`Diagnostics::error`] makes one, so no phase can fail in silence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reported(());
+
+/// Where the phases put what they find. None stops at its first error.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics(Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Reports an error and gives the proof of it.
+    ///
+    /// # Panics
+    /// In debug builds, when `diagnostic` is no error: a `Reported` must stand for one.
+    pub fn error(&mut self, diagnostic: Diagnostic) -> Reported {
+        debug_assert!(diagnostic.strength.is_error(), "`{}` is not an error", diagnostic.rule.name);
+        self.0.push(diagnostic);
+        Reported(())
+    }
+
+    /// Reports a finding of any strength.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
+        self.0.extend(others);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.0.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether anything was found that leaves no plan.
+    pub fn has_hard(&self) -> bool {
+        self.0.iter().any(|d| d.strength == Strength::Hard)
+    }
+
+    pub fn has_error(&self) -> bool {
+        self.0.iter().any(|d| d.strength.is_error())
+    }
+
+    pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
+        self.0.retain(keep);
+    }
+
+    /// All findings by path, place and rule, without repetitions: the order of every output.
+    pub fn into_sorted(mut self, sources: &Sources) -> Vec<Diagnostic> {
+        self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.span.end, d.rule.name, d.message.clone()));
+        self.0.dedup_by(|a, b| {
+            a.span == b.span && a.rule.name == b.rule.name && a.message == b.message && a.strength == b.strength
+        });
+        self.0
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The candidate nearest to `word`, where one is near enough to be what the author meant.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    let limit = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| {
+            let folded = c.to_lowercase();
+            let distance = if folded == lower { 0 } else { strsim::osa_distance(&lower, &folded) };
+            (distance, c)
+        })
+        .filter(|(distance, c)| *distance <= limit && *distance < c.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}

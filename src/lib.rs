@@ -1,0 +1,3 @@
+pub mod diagnostic;
+pub mod source;
+pub mod ty;

@@ -1,0 +1,230 @@
+//! Text and the path it came from, and the one question the compiler may ask of the world: what a file holds.
+//!
+//! Every position in gevals is a [`Span`]: a file and a half-open range of its bytes. Lines and columns exist only at
+//! the edge, where a message is printed.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    path::{Component, Path, PathBuf},
+    sync::{Arc, OnceLock, RwLock},
+};
+
+/// A file of one [`Sources`]; meaningless without it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FileId(u32);
+
+/// A half-open range of bytes of one file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Span {
+    pub file: FileId,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub fn new(file: FileId, range: Range<usize>) -> Self {
+        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { file, start: clamp(range.start), end: clamp(range.end) }
+    }
+
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The empty span at this span's start.
+    pub fn head(self) -> Self {
+        Self { end: self.start, ..self }
+    }
+
+    /// The smallest span that covers both; both must lie in the same file.
+    pub fn to(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end), ..self }
+    }
+
+    pub fn contains(self, other: Self) -> bool {
+        self.file == other.file && self.start <= other.start && other.end <= self.end
+    }
+}
+
+/// A value and where it was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spanned<T> {
+    pub value: T,
+    pub span: Span,
+}
+
+impl<T> Spanned<T> {
+    pub fn new(value: T, span: Span) -> Self {
+        Self { value, span }
+    }
+
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Spanned<U> {
+        Spanned { value: f(self.value), span: self.span }
+    }
+
+    pub fn as_ref(&self) -> Spanned<&T> {
+        Spanned { value: &self.value, span: self.span }
+    }
+}
+
+/// A line and a column, both from 1; columns count Unicode scalar values (`decisions.md` §10).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Position {
+    pub line: usize,
+    pub column: usize,
+}
+
+/// One text and its path.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    text: Arc<str>,
+    lines: OnceLock<Vec<u32>>,
+}
+
+impl Source {
+    /// The path as it was given: symbolic links unresolved.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn slice(&self, span: Span) -> &str {
+        self.text.get(span.range()).unwrap_or("")
+    }
+
+    /// Byte offsets at which lines begin; a line ends behind `\n`.
+    pub fn line_starts(&self) -> &[u32] {
+        self.lines.get_or_init(|| {
+            let ends = self.text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+            std::iter::once(0).chain(ends.map(|(i, _)| i as u32 + 1)).collect()
+        })
+    }
+
+    pub fn position(&self, offset: u32) -> Position {
+        let mut offset = (offset as usize).min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let starts = self.line_starts();
+        let line = starts.partition_point(|&s| s as usize <= offset);
+        let start = starts[line - 1] as usize;
+        let start = if start == 0 && self.text.starts_with('\u{feff}') { offset.min(3) } else { start };
+        Position { line, column: self.text[start..offset].chars().count() + 1 }
+    }
+}
+
+/// All texts of one compilation. Append-only, and shared between threads.
+#[derive(Debug, Default)]
+pub struct Sources(RwLock<Vec<Arc<Source>>>);
+
+impl Sources {
+    pub fn add(&self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
+        let source = Source { path: path.into(), text: text.into(), lines: OnceLock::new() };
+        let mut files = self.0.write().unwrap_or_else(|e| e.into_inner());
+        files.push(Arc::new(source));
+        FileId(files.len() as u32 - 1)
+    }
+
+    pub fn get(&self, file: FileId) -> Arc<Source> {
+        let files = self.0.read().unwrap_or_else(|e| e.into_inner());
+        Arc::clone(&files[file.0 as usize])
+    }
+
+    pub fn path(&self, span: Span) -> PathBuf {
+        self.get(span.file).path.clone()
+    }
+}
+
+/// What a path names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stat {
+    Dir,
+    File { executable: bool },
+}
+
+/// Why a file could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("no such file")]
+    Missing,
+    #[error("it is a folder, not a file")]
+    IsDir,
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What the compiler may ask about files: the only door through which it sees the world. The disk stands behind it in
+/// the command line, a map in tests and in an editor.
+pub trait Files: Sync {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError>;
+    fn stat(&self, path: &Path) -> Option<Stat>;
+    /// The entries of a folder by name, sorted; empty where there is no such folder.
+    fn list(&self, dir: &Path) -> Vec<String>;
+}
+
+/// Files in memory, by path. A name ending in `*` in [`MemoryFiles::add`]'s `executable` has no meaning here: the bit is
+/// a plain argument.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFiles(BTreeMap<PathBuf, (Vec<u8>, bool)>);
+
+impl MemoryFiles {
+    pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Vec<u8>>, executable: bool) {
+        self.0.insert(normalize(&path.into()), (text.into(), executable));
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.keys().map(PathBuf::as_path)
+    }
+}
+
+impl Files for MemoryFiles {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        match self.0.get(&normalize(path)) {
+            Some((bytes, _)) => Ok(bytes.clone()),
+            None if self.stat(path) == Some(Stat::Dir) => Err(ReadError::IsDir),
+            None => Err(ReadError::Missing),
+        }
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        let path = normalize(path);
+        if let Some((_, executable)) = self.0.get(&path) {
+            return Some(Stat::File { executable: *executable });
+        }
+        self.0.keys().any(|p| p.starts_with(&path) || path.as_os_str().is_empty()).then_some(Stat::Dir)
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        let dir = normalize(dir);
+        let below = self.0.keys().filter_map(|p| p.strip_prefix(&dir).ok()?.components().next());
+        let mut names: Vec<_> = below.map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
+        names.dedup();
+        names
+    }
+}
+
+/// Folds `.` and `..` away lexically: symbolic links are not resolved (`decisions.md` §2).
+pub fn normalize(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
+                out.pop();
+            }
+            Component::ParentDir if out.has_root() => {}
+            _ => out.push(part),
+        }
+    }
+    out
+}
+
+/// `path` as written in a file that stands in `base`: absolute paths stay, others are joined and normalized.
+pub fn resolve(base: &Path, path: &str) -> PathBuf {
+    normalize(&base.join(path))
+}
