@@ -1,0 +1,26 @@
+//! `anyOf`: one of several ways will do.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Builtin;
+use crate::{
+    hir::Dialect,
+    signature::{Control, Effects, Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "anyOf", dialect: Dialect::Portable, signature };
+
+/// Tries its branches in order and passes at the first that passes; the rest is not run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnyOf {}
+
+fn signature() -> Signature {
+    Signature {
+        short: Some("steps"),
+        effects: Effects::None,
+        control: Control::Any,
+        ..Signature::leaf("anyOf", "passes at the first branch that passes", Shape::of::<AnyOf>())
+    }
+}

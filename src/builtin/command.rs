@@ -1,0 +1,68 @@
+//! `command`: a line of shell.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Builtin, expect::TextExpect};
+use crate::{
+    hir::Dialect,
+    signature::{Shape, Signature},
+    ty::Type,
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "command", dialect: Dialect::Portable, signature };
+
+/// Runs a line of shell. Exit status 0 passes, unless `expect.exitCode` asks for another.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Command {
+    /// What the shell runs.
+    #[schemars(extend("format" = "script"))]
+    pub run: String,
+    /// The shell, a program that takes `-c TEXT`.
+    #[serde(default = "default_shell")]
+    pub shell: String,
+    /// The folder to run in; the task's by default.
+    #[schemars(extend("format" = "path"))]
+    pub workdir: Option<String>,
+    /// Variables added to the environment.
+    #[serde(default)]
+    pub env: IndexMap<String, String>,
+}
+
+pub fn default_shell() -> String {
+    "/bin/sh".to_owned()
+}
+
+/// What the command must answer.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expect {
+    /// The exit status; 0 by default.
+    #[serde(default)]
+    pub exit_code: i64,
+    /// Standard output, without trailing newlines.
+    pub stdout: Option<TextExpect>,
+    /// Standard error, without trailing newlines.
+    pub stderr: Option<TextExpect>,
+}
+
+fn signature() -> Signature {
+    Signature {
+        expect: Some(Shape::of::<Expect>()),
+        locals: process_locals(),
+        lists_outputs: true,
+        timeout: Some(Duration::from_secs(60)),
+        ..Signature::leaf("command", "runs a line of shell", Shape::of::<Command>())
+    }
+}
+
+/// What every process gives.
+pub fn process_locals() -> IndexMap<String, Type> {
+    [("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)]
+        .map(|(name, ty)| (name.to_owned(), ty))
+        .into()
+}

@@ -1,0 +1,33 @@
+//! `consistently`: steps that pass, and go on passing.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Builtin, eventually};
+use crate::{
+    hir::Dialect,
+    signature::{Control, Effects, Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "consistently", dialect: Dialect::Portable, signature };
+
+/// Runs its steps again and again for a while; every round must pass.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Consistently {
+    /// For how long.
+    #[schemars(extend("format" = "duration"))]
+    pub duration: String,
+    /// From the end of one round to the start of the next.
+    #[serde(default = "eventually::one_second")]
+    #[schemars(extend("format" = "duration"))]
+    pub interval: String,
+}
+
+fn signature() -> Signature {
+    Signature {
+        effects: Effects::None,
+        control: Control::Consistently,
+        ..Signature::leaf("consistently", "demands that its steps pass for a while", Shape::of::<Consistently>())
+    }
+}

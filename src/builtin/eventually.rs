@@ -1,0 +1,37 @@
+//! `eventually`: waits until steps pass.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Builtin;
+use crate::{
+    hir::Dialect,
+    signature::{Control, Effects, Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "eventually", dialect: Dialect::Portable, signature };
+
+/// Runs its steps again and again until a round passes whole, or `timeout` (60s) is over.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Eventually {
+    /// From the end of one round to the start of the next.
+    #[serde(default = "one_second")]
+    #[schemars(extend("format" = "duration"))]
+    pub interval: String,
+}
+
+pub fn one_second() -> String {
+    "1s".to_owned()
+}
+
+fn signature() -> Signature {
+    Signature {
+        effects: Effects::None,
+        timeout: Some(Duration::from_secs(60)),
+        control: Control::Eventually,
+        ..Signature::leaf("eventually", "waits until its steps pass", Shape::of::<Eventually>())
+    }
+}

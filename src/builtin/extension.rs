@@ -1,0 +1,35 @@
+//! `extension`: the long form of an extension's operation.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Builtin;
+use crate::{
+    hir::Dialect,
+    signature::{Shape, Signature},
+    ty::Type,
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "extension", dialect: Dialect::Portable, signature };
+
+/// Calls an operation of an extension by package and name.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Extension {
+    /// As in `spec.imports`.
+    pub package: String,
+    /// The operation.
+    pub action: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Map<String, Value>,
+}
+
+fn signature() -> Signature {
+    Signature {
+        locals: [("result".to_owned(), Type::map())].into(),
+        lists_outputs: true,
+        ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
+    }
+}

@@ -1,0 +1,66 @@
+//! `file`: makes, removes or looks at a file.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Builtin;
+use crate::{
+    hir::Dialect,
+    signature::{Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "file", dialect: Dialect::Portable, signature };
+
+/// Makes a file (`content`), removes one (`absent`), or looks at one (`expect`).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct File {
+    /// Relative to the task's folder.
+    #[schemars(extend("format" = "path"))]
+    pub path: String,
+    /// What to write; folders on the way are made.
+    pub content: Option<String>,
+    /// Octal permissions of the file made.
+    #[serde(default = "default_mode")]
+    #[schemars(extend("format" = "file-mode"))]
+    pub mode: String,
+    /// Removes the file; one that is not there is fine.
+    #[serde(default)]
+    pub absent: bool,
+}
+
+fn default_mode() -> String {
+    "0644".to_owned()
+}
+
+/// What the file must be.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expect {
+    /// Whether there is such a file; true by default.
+    #[serde(default = "yes")]
+    pub exists: bool,
+    /// A part of its text.
+    pub contains: Option<String>,
+    /// A pattern for its text (RE2 syntax, unanchored).
+    #[schemars(extend("format" = "regex"))]
+    pub matches: Option<String>,
+    /// Its octal permissions.
+    #[schemars(extend("format" = "file-mode"))]
+    pub mode: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn signature() -> Signature {
+    Signature {
+        expect: Some(Shape::of::<Expect>()),
+        timeout: Some(Duration::from_secs(30)),
+        exactly_one: &[&["content", "absent", "expect"]],
+        ..Signature::leaf("file", "makes, removes or looks at a file", Shape::of::<File>())
+    }
+}

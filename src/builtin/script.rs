@@ -1,0 +1,70 @@
+//! `script`: a program or a text of the author's; the escape hatch.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Builtin, command};
+use crate::{
+    hir::Dialect,
+    signature::{Shape, Signature},
+    ty::Type,
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portable, signature };
+
+/// Runs a script. Without a protocol exit status 0 passes; with `protocol: json` the script is told about the task on
+/// standard input and gives its verdict on standard output.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Script {
+    /// A program to execute; its first line says with what.
+    #[schemars(extend("format" = "file"))]
+    pub file: Option<String>,
+    /// The text itself; one that starts with `#!` is executed as a file, any other is fed to the shell.
+    #[schemars(extend("format" = "script"))]
+    pub inline: Option<String>,
+    /// Arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Variables added to the environment.
+    #[serde(default)]
+    pub env: IndexMap<String, String>,
+    /// The folder to run in; the task's by default.
+    #[schemars(extend("format" = "path"))]
+    pub workdir: Option<String>,
+    /// The shell that reads an inline text without `#!`.
+    #[serde(default = "command::default_shell")]
+    pub shell: String,
+    /// How the script gives its verdict.
+    #[serde(default)]
+    pub protocol: Protocol,
+}
+
+/// How a script gives its verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// By its exit status.
+    #[default]
+    None,
+    /// As JSON on standard output; a non-zero exit status is a broken script.
+    Json,
+}
+
+fn signature() -> Signature {
+    Signature {
+        locals: command::process_locals(),
+        lists_outputs: true,
+        timeout: Some(Duration::from_secs(300)),
+        exactly_one: &[&["file", "inline"]],
+        refine: Some(|literal, signature| {
+            if literal("protocol").as_deref() == Some("json") {
+                signature.locals.insert("result".to_owned(), Type::map());
+            }
+        }),
+        ..Signature::leaf("script", "runs a script", Shape::of::<Script>())
+    }
+}

@@ -1,0 +1,29 @@
+//! `sleep`: waits.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Builtin;
+use crate::{
+    hir::Dialect,
+    signature::{Effects, Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "sleep", dialect: Dialect::Portable, signature };
+
+/// Waits for a while; `eventually` is nearly always better.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sleep {
+    /// For how long.
+    #[schemars(extend("format" = "duration"))]
+    pub duration: String,
+}
+
+fn signature() -> Signature {
+    Signature {
+        short: Some("duration"),
+        effects: Effects::None,
+        ..Signature::leaf("sleep", "waits", Shape::of::<Sleep>())
+    }
+}

@@ -1,0 +1,100 @@
+//! `http` of the steps dialect (§6.1 of the upstream behaviour): a 500 passes unless a status is expected, fields are
+//! found by dotted paths and compared as text.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Builtin,
+    expect::{JsonType, present},
+};
+use crate::{
+    hir::Dialect,
+    signature::{Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Steps, signature };
+
+/// Sends an HTTP request.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsHttp {
+    #[schemars(extend("format" = "url"))]
+    pub url: String,
+    /// The method, sent as written; GET by default.
+    #[serde(default)]
+    pub method: String,
+    #[serde(default)]
+    pub headers: IndexMap<String, String>,
+    /// Exactly one of `raw` and `json`.
+    pub body: Option<StepsBody>,
+}
+
+/// What is sent; not a template.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsBody {
+    /// A text, without a content type.
+    pub raw: Option<String>,
+    /// A mapping, sent as JSON with its content type.
+    pub json: Option<Map<String, Value>>,
+}
+
+/// What the answer must be.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsExpect {
+    /// The status code; any passes where none is given.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 599))]
+    pub status: u16,
+    pub body: Option<StepsBodyExpect>,
+}
+
+/// What the body must be.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsBodyExpect {
+    /// A pattern for the raw body (RE2 syntax, unanchored).
+    #[serde(rename = "match")]
+    #[schemars(extend("format" = "regex"))]
+    pub matches: Option<String>,
+    /// Demands on fields of a JSON body; all must hold.
+    #[serde(default)]
+    pub fields: Vec<FieldExpect>,
+}
+
+/// A demand on one field.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FieldExpect {
+    /// Dots separate keys, `[n]` indexes lists.
+    #[schemars(extend("format" = "field-path"))]
+    pub path: String,
+    /// The value, compared as text unless both are numbers; null is not compared.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Value")]
+    pub equals: Option<Value>,
+    /// The value's type.
+    #[serde(rename = "type")]
+    pub ty: Option<JsonType>,
+    /// A pattern for a string (RE2 syntax, unanchored).
+    #[serde(rename = "match")]
+    #[schemars(extend("format" = "regex"))]
+    pub matches: Option<String>,
+    /// Whether there is a value at all.
+    pub exists: Option<bool>,
+}
+
+fn signature() -> Signature {
+    Signature {
+        expect: Some(Shape::of::<StepsExpect>()),
+        timeout: Some(Duration::from_secs(300)),
+        continues: false,
+        ..Signature::leaf("http", "sends an HTTP request", Shape::of::<StepsHttp>())
+    }
+}

@@ -1,0 +1,10 @@
+//! `llmJudge` of the steps dialect (§6.3 of the upstream behaviour).
+
+use super::{Builtin, llm};
+use crate::{hir::Dialect, signature::Signature};
+
+pub const BUILTIN: Builtin = Builtin { name: "llmJudge", dialect: Dialect::Steps, signature };
+
+fn signature() -> Signature {
+    Signature { continues: false, ..llm::judge("llmJudge") }
+}

@@ -1,0 +1,38 @@
+//! `script` of the steps dialect, and of the legacy dialect's phases (§1.10 of the upstream behaviour).
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::Builtin;
+use crate::{
+    hir::Dialect,
+    signature::{Shape, Signature},
+};
+
+pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Steps, signature };
+
+/// Runs a script; exit status 0 passes.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsScript {
+    /// A program to execute, in its own folder.
+    #[schemars(extend("format" = "file"))]
+    pub file: Option<String>,
+    /// The text itself; one that starts with `#!` is executed as a file, any other is fed to `$SHELL`.
+    #[schemars(extend("format" = "script"))]
+    pub inline: Option<String>,
+    /// Variables added to the environment.
+    #[serde(default)]
+    pub env: IndexMap<String, String>,
+}
+
+fn signature() -> Signature {
+    Signature {
+        timeout: Some(Duration::from_secs(300)),
+        exactly_one: &[&["file", "inline"]],
+        ..Signature::leaf("script", "runs a script", Shape::of::<StepsScript>())
+    }
+}

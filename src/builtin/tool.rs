@@ -1,0 +1,102 @@
+//! `ALIAS.TOOL`: an MCP tool as a step. Not in the table of built-ins: its name is the author's and the server's.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    expect::{JsonExpect, OneOrMany},
+    steps_http::FieldExpect,
+};
+use crate::{
+    hir::Dialect,
+    signature::{Field, Shape, Signature},
+    ty::Type,
+};
+
+/// Calls a tool of an MCP server directly, without an agent.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tool {
+    /// The tool's arguments.
+    #[serde(default)]
+    pub args: Map<String, Value>,
+}
+
+/// What the tool must answer (portable dialect).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expect {
+    /// Whether the tool must report an error; a success is demanded by default.
+    #[serde(default)]
+    pub is_error: bool,
+    pub content: Option<ContentExpect>,
+}
+
+/// What the result must hold.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ContentExpect {
+    /// A part of the text of the result's content.
+    pub contains: Option<String>,
+    /// A pattern for that text (RE2 syntax, unanchored).
+    #[schemars(extend("format" = "regex"))]
+    pub matches: Option<String>,
+    /// Demands on the structured content, or on the text where it is JSON; one or a list.
+    pub json: Option<OneOrMany<JsonExpect>>,
+}
+
+/// What the tool must answer (steps dialect, §6.6 of the upstream behaviour).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsExpect {
+    /// An error counts as a success.
+    #[serde(default)]
+    pub is_error: bool,
+    pub content: Option<StepsContentExpect>,
+}
+
+/// What the JSON text of the content must be.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepsContentExpect {
+    /// A pattern for it (RE2 syntax, unanchored).
+    #[serde(rename = "match")]
+    #[schemars(extend("format" = "regex"))]
+    pub matches: Option<String>,
+    /// Demands on its fields; all must hold.
+    #[serde(default)]
+    pub fields: Vec<FieldExpect>,
+}
+
+/// The signature of a tool, whose `inputSchema` is known where there is a lock.
+pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> Signature {
+    let mut params = Shape::of::<Tool>();
+    if let (Shape::Record { fields, .. }, Some(schema)) = (&mut params, input_schema) {
+        let shape = Shape::from_schema(schema);
+        let required = shape.fields().is_some_and(|f| f.values().any(|f| f.required));
+        fields.insert("args".to_owned(), Field { shape, required, ..Field::default() });
+    }
+    let expect = match dialect {
+        Dialect::Portable => Shape::of::<Expect>(),
+        _ => Shape::of::<StepsExpect>(),
+    };
+    let locals = match dialect {
+        Dialect::Portable => {
+            [("content", Type::list(Type::map())), ("structuredContent", Type::Any), ("isError", Type::Bool)]
+                .map(|(name, ty)| (name.to_owned(), ty))
+                .into()
+        }
+        _ => [("content".to_owned(), Type::String)].into(),
+    };
+    Signature {
+        expect: Some(expect),
+        locals,
+        lists_outputs: dialect == Dialect::Portable,
+        timeout: Some(Duration::from_secs(60)),
+        continues: dialect == Dialect::Portable,
+        ..Signature::leaf(name, "calls an MCP tool", params)
+    }
+}

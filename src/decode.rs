@@ -1,0 +1,442 @@
+//! Reading records out of YAML nodes: every key is asked for, and what nobody asked for is reported.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
+    hir::{Arg, ArgKind, Hole, Name, Part, Suspect, Template},
+    rule,
+    source::{Span, Spanned},
+    template::{self, Path, Piece},
+    ty::duration,
+    yaml::{Data, Entry, Node, Yaml11, yaml11},
+};
+
+rule! {
+    pub static UNKNOWN_FIELD = "unknown-field", Verdict;
+    pub static WRONG_TYPE = "wrong-type", Hard;
+    pub static MISSING_FIELD = "missing-field", Hard;
+    pub static INVALID_DURATION = "invalid-duration", Hard;
+    pub static KEY_CASE = "key-case", Verdict;
+    pub static COERCED_SCALAR = "coerced-scalar", Warning;
+    pub static EMPTY_NAME = "empty-name", Hard;
+}
+
+/// How much a reader forgives. What upstream reads, we read as upstream does, and say so (`decisions.md` §2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leniency {
+    /// Nothing: the portable dialect, and files that only gevals has.
+    Strict,
+    /// Task files of the legacy and steps dialects: keys fold case, YAML 1.1 words are booleans.
+    Task,
+    /// Eval, Agent and MCP-config files: besides, numbers and booleans in string fields become text.
+    Config,
+}
+
+/// What a reader needs: where findings go, and how strict it is.
+#[derive(Debug)]
+pub struct Reader<'d> {
+    pub out: &'d mut Diagnostics,
+    pub leniency: Leniency,
+    failed: Option<Reported>,
+}
+
+/// Something decoded as far as it went, and whether an error was reported on the way.
+#[derive(Debug)]
+pub struct Partial<T> {
+    pub value: Option<T>,
+    pub reported: Option<Reported>,
+}
+
+impl<T> Partial<T> {
+    pub fn failed(reported: Reported) -> Self {
+        Self { value: None, reported: Some(reported) }
+    }
+}
+
+impl<'d> Reader<'d> {
+    pub fn new(out: &'d mut Diagnostics, leniency: Leniency) -> Self {
+        Self { out, leniency, failed: None }
+    }
+
+    /// Reports a hard error.
+    pub fn error(&mut self, diagnostic: Diagnostic) {
+        self.failed = Some(self.out.error(diagnostic));
+    }
+
+    pub fn finish<T>(self, value: T) -> Partial<T> {
+        Partial { value: Some(value), reported: self.failed }
+    }
+
+    /// Reads `node` as a mapping. `what` names it in messages: `a task`, `the config of an eval`.
+    pub fn fields<'t>(&mut self, node: Node<'t>, what: &'static str) -> Option<Fields<'t>> {
+        match node.data() {
+            Data::Map => Some(Fields { entries: node.entries().collect(), asked: Vec::new(), what, span: node.span() }),
+            _ => {
+                self.wrong_type(node, "a mapping", what);
+                None
+            }
+        }
+    }
+
+    /// Reads `node` as a list; an explicit null is reported too.
+    pub fn items<'t>(&mut self, node: Node<'t>, what: &str) -> Vec<Node<'t>> {
+        match node.data() {
+            Data::Seq => node.items().collect(),
+            _ => {
+                self.wrong_type(node, "a list", what);
+                Vec::new()
+            }
+        }
+    }
+
+    pub fn wrong_type(&mut self, node: Node<'_>, wanted: &str, what: &str) {
+        let message = format!("{what} must be {wanted}, not {}", node.describe());
+        let mut diagnostic = Diagnostic::new(&WRONG_TYPE, place(node), message).here(format!("{} here", node.describe()));
+        if wanted.contains("a string")
+            && let (true, Some(text)) = (node.is_plain(), node.text())
+            && !text.is_empty()
+        {
+            diagnostic = diagnostic.help(format!("quote it: `\"{text}\"`")).fix("quote the value", node.span(), quote(text));
+        } else if wanted == "a list" && matches!(node.data(), Data::Map) {
+            diagnostic = diagnostic.help("start each item with `- `");
+        }
+        self.error(diagnostic);
+    }
+
+    pub fn string(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
+        if let Some(text) = node.as_str() {
+            return Some(Spanned::new(text.to_owned(), node.span()));
+        }
+        if self.leniency == Leniency::Config && matches!(node.data(), Data::Bool(_) | Data::Int(_) | Data::Float(_)) {
+            let text = node.text().unwrap_or_default();
+            let read = match yaml11(text) {
+                Some(Yaml11::Bool(b)) => b.to_string(),
+                Some(Yaml11::Octal(n)) => n.to_string(),
+                None => text.to_owned(),
+            };
+            self.out.push(
+                Diagnostic::new(&COERCED_SCALAR, node.span(), format!("{what} is a string, but this is {}", node.describe()))
+                    .here(format!("read as the text `{read}`"))
+                    .help("quote it, so that every tool reads the same text")
+                    .fix("quote the value", node.span(), quote(&read)),
+            );
+            return Some(Spanned::new(read, node.span()));
+        }
+        self.wrong_type(node, "a string", what);
+        None
+    }
+
+    /// A string that is not empty.
+    pub fn name(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
+        let name = self.string(node, what)?;
+        if name.value.trim().is_empty() {
+            self.error(Diagnostic::new(&EMPTY_NAME, place(node), format!("{what} is empty")));
+            return None;
+        }
+        Some(name)
+    }
+
+    pub fn bool(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<bool>> {
+        if let Data::Bool(b) = node.data() {
+            return Some(Spanned::new(b, node.span()));
+        }
+        if self.leniency != Leniency::Strict
+            && node.is_plain()
+            && let Some(Yaml11::Bool(b)) = node.text().and_then(yaml11)
+        {
+            self.out.push(
+                Diagnostic::new(&COERCED_SCALAR, node.span(), format!("{what} is written as a YAML 1.1 boolean"))
+                    .here(format!("read as `{b}`"))
+                    .help(format!("write `{b}`"))
+                    .fix(format!("write `{b}`"), node.span(), b.to_string()),
+            );
+            return Some(Spanned::new(b, node.span()));
+        }
+        self.wrong_type(node, "true or false", what);
+        None
+    }
+
+    pub fn integer(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<i64>> {
+        match node.data() {
+            Data::Int(n) => {
+                if self.leniency != Leniency::Strict
+                    && let Some(Yaml11::Octal(octal)) = node.text().and_then(yaml11)
+                {
+                    self.out.push(
+                        Diagnostic::new(&COERCED_SCALAR, node.span(), format!("{what} is written as a YAML 1.1 octal number"))
+                            .here(format!("read as {octal}"))
+                            .help(format!("write `{octal}`"))
+                            .fix(format!("write `{octal}`"), node.span(), octal.to_string()),
+                    );
+                    return Some(Spanned::new(octal, node.span()));
+                }
+                Some(Spanned::new(n, node.span()))
+            }
+            _ => {
+                self.wrong_type(node, "an integer", what);
+                None
+            }
+        }
+    }
+
+    /// A time limit: Go syntax and above zero.
+    pub fn duration(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<Duration>> {
+        let text = match node.data() {
+            Data::Str(text) => text,
+            Data::Int(n) => {
+                self.error(
+                    Diagnostic::new(&INVALID_DURATION, node.span(), format!("{what} has no unit"))
+                        .help(format!("write `{n}s` for {n} seconds"))
+                        .fix("add the unit", node.span(), format!("{n}s")),
+                );
+                return None;
+            }
+            _ => {
+                self.wrong_type(node, "a duration like `30s`", what);
+                return None;
+            }
+        };
+        match parse_duration(text, node.span(), what) {
+            Ok(value) => Some(Spanned::new(value, node.span())),
+            Err(diagnostic) => {
+                self.error(*diagnostic);
+                None
+            }
+        }
+    }
+
+    /// A mapping of strings.
+    pub fn strings(&mut self, node: Node<'_>, what: &str) -> IndexMap<String, Name> {
+        if !matches!(node.data(), Data::Map) {
+            self.wrong_type(node, "a mapping", what);
+            return IndexMap::new();
+        }
+        let entries = node.entries().filter_map(|e| Some((e.name.to_owned(), self.string(e.value, &format!("`{}`", e.name))?)));
+        entries.collect()
+    }
+
+    /// A list of strings.
+    pub fn words(&mut self, node: Node<'_>, what: &str) -> Vec<Name> {
+        let items = self.items(node, what);
+        items.into_iter().filter_map(|item| self.string(item, &format!("an item of {what}"))).collect()
+    }
+}
+
+/// A text as a duration above zero, or what is wrong with it.
+pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Box<Diagnostic>> {
+    let fault = match duration::parse(text) {
+        Ok(d) if d.is_zero() => "it is zero, so it would be over at once".to_owned(),
+        Ok(d) => return Ok(d),
+        Err(fault) => fault.to_string(),
+    };
+    let diagnostic = Diagnostic::new(&INVALID_DURATION, span, format!("{what} is not a usable duration: {fault}"));
+    let bare = text.trim();
+    Err(Box::new(if !bare.is_empty() && bare.bytes().all(|b| b.is_ascii_digit()) && bare != "0" {
+        diagnostic.help(format!("write `{bare}s` for {bare} seconds")).fix("add the unit", span, format!("{bare}s"))
+    } else {
+        diagnostic.help("write a number and a unit, like `500ms`, `30s` or `1h30m`")
+    }))
+}
+
+/// The keys of one mapping.
+#[derive(Debug)]
+pub struct Fields<'t> {
+    entries: Vec<Entry<'t>>,
+    asked: Vec<&'static str>,
+    what: &'static str,
+    pub span: Span,
+}
+
+impl<'t> Fields<'t> {
+    /// The value of `key`, which from now on is a known key here.
+    pub fn take(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Node<'t>> {
+        self.take_entry(reader, key).map(|e| e.value)
+    }
+
+    /// The same with the key. In files that upstream reads, a key in the wrong case is taken, and reported.
+    pub fn take_entry(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Entry<'t>> {
+        self.asked.push(key);
+        if let Some(at) = self.entries.iter().position(|e| e.name == key) {
+            return Some(self.entries.remove(at));
+        }
+        if reader.leniency == Leniency::Strict {
+            return None;
+        }
+        let at = self.entries.iter().position(|e| e.name.eq_ignore_ascii_case(key))?;
+        let entry = self.entries.remove(at);
+        reader.out.push(
+            Diagnostic::new(&KEY_CASE, entry.key.span(), format!("key `{}` is spelt `{key}`", entry.name))
+                .help("other tools read keys in exactly this case")
+                .fix(format!("write `{key}`"), entry.key.span(), key),
+        );
+        Some(entry)
+    }
+
+    /// A key that must be there; a missing one is reported at `parent`.
+    pub fn require(&mut self, reader: &mut Reader<'_>, key: &'static str, parent: Span) -> Option<Node<'t>> {
+        let found = self.take(reader, key);
+        if found.is_none() {
+            let near = self.entries.iter().map(|e| e.name);
+            let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{} has no `{key}`", self.what));
+            if let Some(near) = nearest(key, near)
+                && let Some(entry) = self.entries.iter().find(|e| e.name == near)
+            {
+                diagnostic = diagnostic.label(entry.key.span(), format!("did you mean this one to be `{key}`?"));
+            }
+            reader.error(diagnostic);
+        }
+        found
+    }
+
+    /// What is left: keys nobody asked for.
+    pub fn rest(self) -> Vec<Entry<'t>> {
+        self.entries
+    }
+
+    pub fn remaining(&self) -> &[Entry<'t>] {
+        &self.entries
+    }
+
+    /// Reports every key that nobody asked for, with the nearest name and the place where it would belong.
+    pub fn finish(self, reader: &mut Reader<'_>) {
+        for entry in &self.entries {
+            let known = self.asked.iter().copied();
+            reader.out.push(unknown_field(entry.name, entry.key.span(), self.what, known));
+        }
+    }
+}
+
+/// An unknown key: what it probably should be, or where it belongs.
+pub fn unknown_field<'a>(
+    key: &str,
+    span: Span,
+    what: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> Diagnostic {
+    let diagnostic = Diagnostic::new(&UNKNOWN_FIELD, span, format!("unknown key `{key}` in {what}"));
+    if let Some(near) = nearest(key, known.clone()) {
+        return diagnostic
+            .here(format!("did you mean `{near}`?"))
+            .help("nobody reads this key: what it says would have no effect")
+            .fix(format!("write `{near}`"), span, near);
+    }
+    if let Some((_, _, hint)) = ELSEWHERE.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
+        return diagnostic.here("nobody reads this here").help(*hint);
+    }
+    let known: Vec<_> = known.into_iter().map(|k| format!("`{k}`")).collect();
+    let help = match known.is_empty() {
+        true => "nothing may stand here".to_owned(),
+        false => format!("known here: {}", known.join(", ")),
+    };
+    diagnostic.here("nobody reads this").help(help)
+}
+
+/// Keys that real authors put in the wrong place: the key, a word of the place, and where it belongs.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
+    ("assertions", "eval", "assertions belong to a task set: put them beside its `path` or `glob`"),
+    ("agentFile", "config", "write `agent: {type: file, path: FILE}`"),
+    ("agentFile", "eval", "write `agent: {type: file, path: FILE}` under `config`"),
+    ("taskSets", "eval", "`taskSets` belongs under `config`"),
+    ("agent", "an eval", "`agent` belongs under `config`"),
+    ("mcpConfigFile", "an eval", "`mcpConfigFile` belongs under `config`"),
+    ("llmJudge", "an eval", "`llmJudge` belongs under `config`"),
+    ("parallel", "config", "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line"),
+    ("runs", "config", "write `runs: N` in the metadata of a task, or `--runs N` on the command line"),
+    ("tasks", "config", "write `taskSets: [{glob: \"tasks/*.yaml\"}]`"),
+    ("mcpServers", "config", "servers stand in a file of their own, named by `mcpConfigFile`"),
+    ("timeout", "a step", "the time limit belongs inside the step's body"),
+    ("continueOnError", "a step", "it belongs inside the step's body"),
+    ("expect", "a step", "it belongs inside the step's body"),
+    ("outputs", "a step", "it belongs inside the step's body"),
+    ("id", "a step", "it belongs inside the step's body"),
+    ("limits", "a task's spec", "write `timeout` and `cleanupTimeout` under `metadata`"),
+    ("limits", "a task", "limits belong under `spec`, in the steps dialect"),
+    ("timeout", "a task's metadata", "in the steps dialect write `limits: {timeout: …}` under `spec`"),
+    ("timeout", "a task", "in the portable dialect it belongs under `metadata`"),
+    ("steps", "a task", "`steps` is the legacy dialect, without `apiVersion`; here the phases stand under `spec`"),
+    ("spec", "a legacy task", "`spec` needs `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`"),
+    ("prompt", "a task", "`prompt` belongs under `spec` (in the legacy dialect under `steps`)"),
+    ("setup", "a task", "`setup` belongs under `spec` (in the legacy dialect under `steps`)"),
+    ("verify", "a task", "`verify` belongs under `spec` (in the legacy dialect under `steps`)"),
+    ("cleanup", "a task", "`cleanup` belongs under `spec` (in the legacy dialect under `steps`)"),
+    ("reason", "llmJudge", "the judge gives its own reason; nobody reads this one"),
+    ("reasoning", "llmJudge", "the judge gives its own reason; nobody reads this one"),
+    ("argTemplateMcpServer", "an agent", "it belongs under `commands`"),
+    ("argTemplateAllowedTools", "an agent", "it belongs under `commands`"),
+    ("allowedToolsJoinSeparator", "an agent", "it belongs under `commands`"),
+    ("runPrompt", "an agent", "it belongs under `commands`"),
+];
+
+/// Where to underline a node: an implicit null has no text, so its place is just behind the key.
+pub fn place(node: Node<'_>) -> Span {
+    node.span()
+}
+
+/// A YAML scalar that reads as `text` in every tool.
+pub fn quote(text: &str) -> String {
+    serde_json::Value::String(text.to_owned()).to_string()
+}
+
+/// Which texts of a value have holes.
+pub type Scan = fn(Node<'_>) -> Template<Path>;
+
+/// A scalar's text as it stands.
+pub fn literal(node: Node<'_>) -> Template<Path> {
+    Template::literal(node.text().unwrap_or_default(), node.span())
+}
+
+/// A scalar's text with the holes of the portable dialect.
+pub fn portable(node: Node<'_>) -> Template<Path> {
+    let text = node.text().unwrap_or_default();
+    scan_text(text, node.span(), &|range| node.cooked(range))
+}
+
+/// `text` with its holes, `place` telling where a range of it stands in a file.
+pub fn scan_text(text: &str, span: Span, place: &dyn Fn(std::ops::Range<usize>) -> Span) -> Template<Path> {
+    let scan = template::scan(text);
+    let parts = scan.pieces.into_iter().map(|piece| match piece {
+        Piece::Text(text) => Part::Text(text),
+        Piece::Hole(hole) => {
+            let root = place(hole.path.root.range.clone());
+            let segments = hole.path.segments.iter().map(|s| place(s.range.clone()));
+            Part::Hole(Hole {
+                text: text[hole.range.clone()].to_owned(),
+                span: place(hole.range.clone()),
+                spans: std::iter::once(root).chain(segments).collect(),
+                filter_spans: hole.filters.iter().map(|f| place(f.range.clone())).collect(),
+                filters: hole.filters,
+                reference: hole.path,
+            })
+        }
+    });
+    let suspects = scan.suspects.into_iter().map(|s| Suspect {
+        kind: s.kind,
+        root: s.root,
+        span: place(s.range),
+        detail: s.detail,
+    });
+    Template { parts: parts.collect(), span, suspects: suspects.collect() }
+}
+
+/// A value with the holes that `scan` finds in its texts.
+pub fn arg(node: Node<'_>, scan: Scan) -> Arg<Path> {
+    let kind = match node.data() {
+        Data::Null => ArgKind::Null,
+        Data::Bool(b) => ArgKind::Bool(b),
+        Data::Int(n) => ArgKind::Int(n),
+        Data::Float(x) => ArgKind::Float(x),
+        Data::Str(_) => ArgKind::Text(scan(node)),
+        Data::Seq => ArgKind::List(node.items().map(|i| arg(i, scan)).collect()),
+        Data::Map => ArgKind::Record(node.entries().map(|e| (key(e), arg(e.value, scan))).collect()),
+    };
+    Arg::new(kind, node.span())
+}
+
+/// An entry's key as a name.
+pub fn key(entry: Entry<'_>) -> Name {
+    Spanned::new(entry.name.to_owned(), entry.key.span())
+}

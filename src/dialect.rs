@@ -1,0 +1,354 @@
+//! The files people write: three dialects of tasks, and Eval, Agent, Oracle and MCP-config files. Each is read into the
+//! one form of `hir`; the differences live and die here.
+
+pub mod agent;
+pub mod eval;
+pub mod legacy;
+pub mod mcp_config;
+pub mod oracle;
+pub mod portable;
+mod step;
+pub mod steps;
+
+use std::path::PathBuf;
+
+use crate::{
+    decode::{Fields, Leniency, Partial, Reader, quote},
+    diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
+    hir::{Dialect, Meta, Name, Task},
+    rule,
+    signature::Vocabulary,
+    source::{FileId, Span, Spanned},
+    template::Path,
+    yaml::Node,
+};
+
+rule! {
+    pub static UNKNOWN_KIND = "unknown-kind", Hard;
+    pub static UNKNOWN_VERSION = "unknown-version", Hard;
+    pub static OLD_VERSION = "old-version", Warning;
+    pub static DIFFICULTY = "unknown-difficulty", Verdict;
+    pub static NO_VERIFY = "no-verify", Hard;
+    pub static PROMPT_SHAPE = "prompt-shape", Hard;
+    pub static NON_POSITIVE_RUNS = "non-positive-runs", Verdict;
+}
+
+/// One dialect of tasks.
+#[derive(Debug)]
+pub struct DialectInfo {
+    pub dialect: Dialect,
+    /// The values of `apiVersion` that select it.
+    pub versions: &'static [&'static str],
+    /// Old spellings: taken, and reported.
+    pub aliases: &'static [&'static str],
+    pub leniency: Leniency,
+    pub decode: fn(&mut Reader<'_>, Node<'_>, &TaskFile<'_>) -> Option<Task<Path>>,
+}
+
+/// The dialects, oldest first. No `apiVersion` selects the first.
+pub const DIALECTS: &[DialectInfo] = &[legacy::DIALECT, steps::DIALECT, portable::DIALECT];
+
+/// What a decoder of tasks must know besides the text.
+#[derive(Clone, Debug)]
+pub struct TaskFile<'a> {
+    pub file: FileId,
+    pub dir: PathBuf,
+    pub vocabulary: &'a Vocabulary,
+}
+
+/// What a file says it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    Task(Dialect),
+    Eval,
+    Agent,
+    Oracle,
+}
+
+impl FileKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Task(_) => "Task",
+            Self::Eval => "Eval",
+            Self::Agent => "Agent",
+            Self::Oracle => "Oracle",
+        }
+    }
+}
+
+const KINDS: [&str; 4] = ["Task", "Eval", "Agent", "Oracle"];
+
+/// Tells a file by its `kind` and `apiVersion`. `None`: another program's file.
+///
+/// # Errors
+/// When it is ours, or nearly, and says so wrongly.
+pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
+    let kind = root.entries().find(|e| e.name.eq_ignore_ascii_case("kind"));
+    let version = root.entries().find(|e| e.name.eq_ignore_ascii_case("apiVersion")).map(|e| e.value);
+    if let Some(text) = version.and_then(Node::as_str)
+        && foreign(text)
+    {
+        return Ok(None);
+    }
+    let Some(entry) = kind else { return shapeless(root, out) };
+    let Some(word) = entry.value.as_str() else { return Ok(None) };
+    if let Some(&kind) = KINDS.iter().find(|k| **k == word) {
+        return match kind {
+            "Eval" | "Agent" | "Oracle" => {
+                plain_version(version, kind, out)?;
+                Ok(Some(match kind {
+                    "Eval" => FileKind::Eval,
+                    "Agent" => FileKind::Agent,
+                    _ => FileKind::Oracle,
+                }))
+            }
+            _ => dialect_of(version, entry.value.span(), out).map(|d| Some(FileKind::Task(d))),
+        };
+    }
+    let ours = version.and_then(Node::as_str).is_some_and(|v| DIALECTS.iter().any(|d| known(d, v)));
+    match nearest(word, KINDS) {
+        Some(near) => Err(out.error(
+            Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
+                .here(format!("did you mean `{near}`?"))
+                .help("a file of an unknown kind is passed over by other tools, without a word")
+                .fix(format!("write `{near}`"), entry.value.span(), near),
+        )),
+        None if ours => Err(out.error(
+            Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
+                .help("known are `Task`, `Eval`, `Agent` and `Oracle`"),
+        )),
+        None => Ok(None),
+    }
+}
+
+fn known(info: &DialectInfo, version: &str) -> bool {
+    info.versions.contains(&version) || info.aliases.contains(&version)
+}
+
+/// Versions whose group is a domain that is not ours belong to other programs.
+fn foreign(version: &str) -> bool {
+    version.split_once('/').is_some_and(|(group, _)| group.contains('.'))
+}
+
+/// A file without `kind` is ours if it has the shape of a task or of an eval.
+fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
+    let has = |key: &str| root.get(key).is_some();
+    let below = |key: &str, inner: &[&str]| root.get(key).is_some_and(|n| inner.iter().any(|i| n.get(i).is_some()));
+    let kind = if below("spec", &["prompt"]) && (below("spec", &["verify", "setup"]) || has("metadata")) {
+        "Task"
+    } else if below("steps", &["prompt"]) && has("metadata") {
+        "Task"
+    } else if below("config", &["taskSets", "mcpConfigFile"]) {
+        "Eval"
+    } else if below("commands", &["runPrompt"]) {
+        "Agent"
+    } else {
+        return Ok(None);
+    };
+    let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
+    Err(out.error(
+        Diagnostic::new(&UNKNOWN_KIND, place, format!("this looks like a file of kind `{kind}`, but has no `kind`"))
+            .help(format!("begin the file with `kind: {kind}`; without it other tools pass it over, without a word"))
+            .fix(format!("add `kind: {kind}`"), place.head(), format!("kind: {kind}\n")),
+    ))
+}
+
+/// Eval, Agent and Oracle files look alike in every version.
+fn plain_version(version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -> Result<(), Reported> {
+    let Some(node) = version else { return Ok(()) };
+    match node.as_str() {
+        Some(v) if DIALECTS.iter().any(|d| d.versions.contains(&v)) => Ok(()),
+        Some(v) if DIALECTS.iter().any(|d| d.aliases.contains(&v)) => {
+            let new = v.replace("gevals/", "mcpchecker/");
+            out.push(old_version(node.span(), v, &new));
+            Ok(())
+        }
+        _ => Err(out.error(unknown_version(node, kind))),
+    }
+}
+
+fn dialect_of(version: Option<Node<'_>>, kind: Span, out: &mut Diagnostics) -> Result<Dialect, Reported> {
+    let Some(node) = version else { return Ok(Dialect::Legacy) };
+    let Some(text) = node.as_str() else {
+        if node.text() == Some("") {
+            return Ok(Dialect::Legacy);
+        }
+        return Err(out.error(unknown_version(node, "Task").label(kind, "of this kind")));
+    };
+    if text.is_empty() {
+        return Ok(Dialect::Legacy);
+    }
+    for info in DIALECTS {
+        if info.versions.contains(&text) {
+            return Ok(info.dialect);
+        }
+        if info.aliases.contains(&text) {
+            out.push(old_version(node.span(), text, info.versions[0]));
+            return Ok(info.dialect);
+        }
+    }
+    Err(out.error(unknown_version(node, "Task")))
+}
+
+fn old_version(span: Span, old: &str, new: &str) -> Diagnostic {
+    Diagnostic::new(&OLD_VERSION, span, format!("`{old}` is an old name of `{new}`"))
+        .help("other tools refuse the old name")
+        .fix(format!("write `{new}`"), span, new)
+}
+
+fn unknown_version(node: Node<'_>, kind: &str) -> Diagnostic {
+    let text = node.text().unwrap_or_default();
+    let versions = DIALECTS.iter().flat_map(|d| d.versions).copied();
+    let diagnostic = Diagnostic::new(&UNKNOWN_VERSION, node.span(), format!("unknown apiVersion `{text}` of kind `{kind}`"));
+    let words: Vec<_> = versions.clone().map(|v| format!("`{v}`")).collect();
+    let known = format!("known are {}", words.join(", "));
+    let near = versions
+        .filter(|v| text.split('/').next() == v.split('/').next() || strsim::osa_distance(text, v) < 5)
+        .min_by_key(|v| strsim::osa_distance(text, v));
+    match near {
+        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).help(known),
+        None => diagnostic.help(known),
+    }
+}
+
+/// Decodes a task of a dialect.
+pub fn task(node: Node<'_>, dialect: Dialect, file: &TaskFile<'_>, out: &mut Diagnostics) -> Partial<Task<Path>> {
+    let info = DIALECTS.iter().find(|d| d.dialect == dialect).unwrap_or(&DIALECTS[0]);
+    let mut reader = Reader::new(out, info.leniency);
+    match (info.decode)(&mut reader, node, file) {
+        Some(task) => reader.finish(task),
+        None => {
+            let partial = reader.finish(());
+            Partial { value: None, reported: partial.reported }
+        }
+    }
+}
+
+/// Takes `kind` and `apiVersion`, which [`identify`] has read.
+fn envelope(fields: &mut Fields<'_>, reader: &mut Reader<'_>) {
+    fields.take(reader, "kind");
+    fields.take(reader, "apiVersion");
+}
+
+/// The metadata all dialects share. The portable dialect adds tags and time limits.
+fn metadata(
+    reader: &mut Reader<'_>,
+    node: Option<Node<'_>>,
+    parent: Span,
+    dialect: Dialect,
+) -> (Name, Meta) {
+    let nameless = Spanned::new(String::new(), parent);
+    let Some(node) = node else { return (nameless, Meta::default()) };
+    let Some(mut fields) = reader.fields(node, "a task's metadata") else { return (nameless, Meta::default()) };
+    let mut meta = Meta::default();
+    let name = match fields.require(reader, "name", parent) {
+        Some(node) => reader.name(node, "the name of a task").unwrap_or(nameless),
+        None => nameless,
+    };
+    if let Some(node) = fields.take(reader, "description") {
+        meta.description = reader.string(node, "the description of a task");
+    }
+    if let Some(node) = fields.take(reader, "difficulty") {
+        meta.difficulty = reader.string(node, "the difficulty of a task");
+        if let Some(word) = &meta.difficulty {
+            difficulty(reader, word);
+        }
+    }
+    if let Some(node) = fields.take(reader, "labels") {
+        meta.labels = reader.strings(node, "the labels of a task");
+    }
+    if let Some(node) = fields.take(reader, "parallel") {
+        meta.parallel = reader.bool(node, "`parallel`").is_some_and(|b| b.value);
+    }
+    if let Some(node) = fields.take(reader, "runs")
+        && let Some(runs) = reader.integer(node, "`runs`")
+    {
+        match u32::try_from(runs.value) {
+            Ok(n) if n > 0 => meta.runs = Some(Spanned::new(n, runs.span)),
+            _ => reader.out.push(
+                Diagnostic::new(&NON_POSITIVE_RUNS, runs.span, format!("a task cannot run {} times", runs.value))
+                    .help("write 1 or more, or leave it out"),
+            ),
+        }
+    }
+    if dialect == Dialect::Portable {
+        if let Some(node) = fields.take(reader, "tags") {
+            meta.tags = reader.words(node, "the tags of a task");
+        }
+        if let Some(node) = fields.take(reader, "timeout") {
+            meta.timeout = reader.duration(node, "the timeout of a task");
+        }
+        if let Some(node) = fields.take(reader, "cleanupTimeout") {
+            meta.cleanup_timeout = reader.duration(node, "the cleanupTimeout of a task");
+        }
+    }
+    for carried in ["annotations", "category"] {
+        fields.take(reader, carried);
+    }
+    fields.finish(reader);
+    (name, meta)
+}
+
+fn difficulty(reader: &mut Reader<'_>, word: &Name) {
+    const KNOWN: [&str; 3] = ["easy", "medium", "hard"];
+    if KNOWN.contains(&word.value.as_str()) {
+        return;
+    }
+    let mut diagnostic = Diagnostic::new(&DIFFICULTY, word.span, format!("unknown difficulty `{}`", word.value))
+        .help("known are `easy`, `medium` and `hard`");
+    if let Some(near) = nearest(&word.value, KNOWN) {
+        diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near);
+    }
+    reader.out.push(diagnostic);
+}
+
+/// `{inline, file}`, or (portable dialect) a text.
+fn prompt(reader: &mut Reader<'_>, node: Node<'_>, file: &TaskFile<'_>, scan: crate::decode::Scan, bare: bool) -> Option<crate::hir::Prompt<Path>> {
+    use crate::{hir::{Prompt, Template}, yaml::Data};
+    match node.data() {
+        Data::Str(_) if bare => Some(Prompt { text: scan(node), file: None }),
+        Data::Str(text) => {
+            reader.error(
+                Diagnostic::new(&PROMPT_SHAPE, node.span(), "in this dialect a prompt is a mapping")
+                    .help("write `prompt: {inline: …}` or `prompt: {file: …}`")
+                    .fix("wrap the prompt", node.span(), format!("{{inline: {}}}", quote(text))),
+            );
+            None
+        }
+        Data::Map => {
+            let mut fields = reader.fields(node, "a prompt")?;
+            let inline = fields.take(reader, "inline");
+            let path = fields.take(reader, "file");
+            fields.finish(reader);
+            match (inline, path) {
+                (Some(text), None) => {
+                    reader.string(text, "the text of a prompt")?;
+                    Some(Prompt { text: scan(text), file: None })
+                }
+                (None, Some(path)) => {
+                    let name = reader.name(path, "the file of a prompt")?;
+                    let path = crate::source::resolve(&file.dir, &name.value);
+                    Some(Prompt { text: Template::literal("", name.span), file: Some(Spanned::new(path, name.span)) })
+                }
+                (Some(_), Some(path)) => {
+                    reader.error(
+                        Diagnostic::new(&PROMPT_SHAPE, path.span(), "a prompt is either `inline` or a `file`, not both")
+                            .help("remove one of them; other tools silently take `inline`"),
+                    );
+                    None
+                }
+                (None, None) => {
+                    reader.error(
+                        Diagnostic::new(&PROMPT_SHAPE, node.span(), "the prompt is empty")
+                            .help("write `inline` with the text, or `file` with the path of one"),
+                    );
+                    None
+                }
+            }
+        }
+        _ => {
+            reader.wrong_type(node, if bare { "a string" } else { "a mapping" }, "a prompt");
+            None
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Steps as they are written in the two newer dialects: a mapping from an operation to its body.
+
+use crate::{
+    decode::{self, Reader, Scan, arg, key, unknown_field},
+    diagnostic::{Diagnostic, nearest},
+    hir::{Block, BlockRole, Name, Phase, Step},
+    rule,
+    signature::{Control, Signature, Vocabulary},
+    source::Spanned,
+    template::Path,
+    yaml::{Data, Entry, Node},
+};
+
+rule! {
+    pub static STEP_SHAPE = "step-shape", Hard;
+    pub static INVALID_ID = "invalid-id", Hard;
+}
+
+/// How a dialect writes steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Style<'a> {
+    pub vocabulary: &'a Vocabulary,
+    /// The id stands beside the operation (steps dialect), or inside its body (portable dialect).
+    pub id_beside: bool,
+    /// Which texts of an operation's arguments have holes.
+    pub scan: fn(operation: &str, argument: &str) -> Scan,
+}
+
+/// Reads the steps of a phase.
+pub fn phase(reader: &mut Reader<'_>, entry: Option<Entry<'_>>, style: Style<'_>) -> Phase<Path> {
+    let Some(entry) = entry else { return Phase::default() };
+    Phase { key: Some(entry.key.span()), steps: list(reader, entry.value, entry.name, style) }
+}
+
+fn list(reader: &mut Reader<'_>, node: Node<'_>, what: &str, style: Style<'_>) -> Vec<Step<Path>> {
+    let items = reader.items(node, &format!("`{what}`"));
+    items.into_iter().filter_map(|item| step(reader, item, style)).collect()
+}
+
+fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Step<Path>> {
+    let entries: Vec<_> = match node.data() {
+        Data::Map => node.entries().collect(),
+        Data::Null => {
+            reader.error(
+                Diagnostic::new(&STEP_SHAPE, node.span(), "this step is empty")
+                    .help("write an operation and its body, or remove the item"),
+            );
+            return None;
+        }
+        _ => {
+            reader.wrong_type(node, "a mapping from an operation to its body", "a step");
+            return None;
+        }
+    };
+    let is_operation = |e: &&Entry<'_>| style.vocabulary.get(e.name).is_some() || e.name.contains('.');
+    let id = style.id_beside.then(|| entries.iter().find(|e| e.name == "id")).flatten().copied();
+    let candidates: Vec<_> = entries.iter().filter(|e| id.is_none_or(|i| i.key.span() != e.key.span())).collect();
+    let operations: Vec<_> = candidates.iter().copied().filter(is_operation).copied().collect();
+    let operation = match (operations.as_slice(), candidates.as_slice()) {
+        ([one], _) => *one,
+        ([], [one]) => **one,
+        ([], []) => {
+            reader.error(
+                Diagnostic::new(&STEP_SHAPE, node.span(), "this step does nothing")
+                    .help(format!("write one of {}", words(style.vocabulary.names()))),
+            );
+            return None;
+        }
+        ([], [first, ..]) => **first,
+        ([first, second, ..], _) => {
+            reader.error(
+                Diagnostic::new(&STEP_SHAPE, second.key.span(), format!("a step has one operation, this one has `{}` and `{}`", first.name, second.name))
+                    .label(first.key.span(), "the first")
+                    .help("write a second step, with its own `- `"),
+            );
+            *first
+        }
+    };
+    for other in candidates {
+        if other.key.span() != operation.key.span() && !operations.iter().any(|o| o.key.span() == other.key.span()) {
+            reader.out.push(unknown_field(other.name, other.key.span(), "a step, beside its operation", ["id"].into_iter().take(usize::from(style.id_beside))));
+        }
+    }
+    let mut step = body(reader, operation, style)?;
+    if let Some(id) = id {
+        step.id = self::id(reader, id.value);
+    }
+    Some(step)
+}
+
+fn words<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A step's id: what holes call it by.
+fn id(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
+    let name = reader.name(node, "the id of a step")?;
+    let mut chars = name.value.chars();
+    let well_formed = chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if !well_formed && reader.leniency == decode::Leniency::Strict {
+        reader.error(
+            Diagnostic::new(&INVALID_ID, name.span, format!("`{}` cannot be the id of a step", name.value))
+                .help("an id is a letter, then letters, digits, `_` and `-`, so that holes can name it"),
+        );
+    }
+    Some(name)
+}
+
+/// The body of an operation: what belongs to every step, nested steps, and the operation's own arguments.
+fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Option<Step<Path>> {
+    let signature = style.vocabulary.get(operation.name).map(|(_, s)| s.as_ref());
+    let control = signature.map_or(Control::Leaf, |s| s.control);
+    let node = operation.value;
+    let mut step = Step {
+        id: None,
+        op: key(operation),
+        key: operation.key.span(),
+        span: operation.key.span().to(node.span()),
+        args: Vec::new(),
+        blocks: Vec::new(),
+        timeout: None,
+        continue_on_error: None,
+        outputs: None,
+        expect: None,
+        var: None,
+    };
+    let entries = match node.data() {
+        Data::Map => node.entries().collect(),
+        Data::Null if node.text().is_none_or(str::is_empty) => Vec::new(),
+        _ => match signature.and_then(|s| s.short) {
+            Some("steps") => {
+                blocks(reader, node, BlockRole::Branch, "steps", style, &mut step);
+                return Some(step);
+            }
+            Some(short) => {
+                let scan = (style.scan)(operation.name, short);
+                step.args.push((Spanned::new(short.to_owned(), node.span()), arg(node, scan)));
+                return Some(step);
+            }
+            None => {
+                reader.wrong_type(node, "a mapping", &format!("the body of `{}`", operation.name));
+                return None;
+            }
+        },
+    };
+    for entry in entries {
+        let value = entry.value;
+        match entry.name {
+            "id" if !style.id_beside => step.id = id(reader, value),
+            "timeout" => step.timeout = reader.duration(value, "the timeout of a step"),
+            "continueOnError" if signature.is_none_or(|s| s.continues) => {
+                step.continue_on_error = reader.bool(value, "`continueOnError`");
+            }
+            "outputs" if !style.id_beside && signature.is_none_or(|s| s.lists_outputs) => {
+                step.outputs = outputs(reader, value);
+            }
+            "expect" if signature.is_none_or(|s| s.expect.is_some()) => {
+                step.expect = Some((entry.key.span(), arg(value, (style.scan)(operation.name, "expect"))));
+            }
+            name => match control.blocks().iter().find(|(key, ..)| *key == name) {
+                Some((key, role, _)) => blocks(reader, value, *role, key, style, &mut step),
+                None => {
+                    if control == Control::Each && name == "var" {
+                        step.var = variable(reader, value);
+                    }
+                    step.args.push((key(entry), arg(value, (style.scan)(operation.name, name))));
+                }
+            },
+        }
+    }
+    if let Some(signature) = signature {
+        required_blocks(reader, &step, signature);
+    }
+    Some(step)
+}
+
+fn blocks(reader: &mut Reader<'_>, node: Node<'_>, role: BlockRole, key: &str, style: Style<'_>, step: &mut Step<Path>) {
+    let steps = list(reader, node, key, style);
+    match role {
+        BlockRole::Branch => {
+            let branches = steps.into_iter().map(|s| Block { role, span: s.span, steps: vec![s] });
+            step.blocks.extend(branches);
+        }
+        _ => step.blocks.push(Block { role, span: node.span(), steps }),
+    }
+}
+
+fn required_blocks(reader: &mut Reader<'_>, step: &Step<Path>, signature: &Signature) {
+    for (key, role, required) in signature.control.blocks() {
+        if *required && !step.blocks.iter().any(|b| b.role == *role && !b.steps.is_empty()) {
+            reader.error(
+                Diagnostic::new(&STEP_SHAPE, step.key, format!("`{}` has no steps", signature.name))
+                    .help(format!("list at least one step under `{key}`")),
+            );
+        }
+    }
+}
+
+/// The name a `foreach` gives to its value.
+fn variable(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
+    let name = reader.name(node, "the variable of a `foreach`")?;
+    let mut chars = name.value.chars();
+    let well_formed = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if !well_formed {
+        reader.error(
+            Diagnostic::new(&INVALID_ID, name.span, format!("`{}` cannot be the name of a variable", name.value))
+                .help("a variable is a letter or `_`, then letters, digits, `_` and `-`; write it without braces"),
+        );
+        return None;
+    }
+    Some(name)
+}
+
+fn outputs(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Vec<(Name, crate::hir::Arg<Path>)>> {
+    if !matches!(node.data(), Data::Map) {
+        reader.wrong_type(node, "a mapping from a name to a value", "`outputs`");
+        return None;
+    }
+    Some(node.entries().map(|e| (key(e), arg(e.value, decode::portable))).collect())
+}
+
+/// What an unknown operation probably should be.
+pub fn unknown_operation_help(name: &str, vocabulary: &Vocabulary) -> (Option<&'static str>, String) {
+    let near = nearest(name, vocabulary.names());
+    (near, format!("known are {}", words(vocabulary.names())))
+}

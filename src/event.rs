@@ -1,0 +1,211 @@
+//! What happens in a run: one closed, ordered stream. Every report is a fold over it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::hir::{CallKind, CallStatus};
+
+/// One thing that happened. On the wire a line of JSON; the version stands in the first event.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// From 0, without gaps.
+    pub seq: u64,
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// The run of a task it belongs to; none for what concerns the whole eval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskRun>,
+    #[serde(rename = "event")]
+    pub kind: EventKind,
+}
+
+/// One run of one task.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskRun {
+    /// The task's place in the eval's plan, from 0.
+    pub index: usize,
+    pub name: String,
+    /// Which repetition, from 0.
+    pub run: u32,
+}
+
+/// How something ended (`decisions.md` §5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Passed,
+    /// It worked, and the answer is no.
+    Failed,
+    /// It could not be carried out.
+    Broken,
+    Skipped,
+    Cancelled,
+}
+
+impl Outcome {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Broken => "broken",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The verdict on one run of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Passed,
+    Failed,
+    Broken,
+    /// Nothing was evaluated: no verify step and no assertion.
+    Unchecked,
+    Cancelled,
+}
+
+impl Verdict {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Broken => "broken",
+            Self::Unchecked => "unchecked",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+pub enum EventKind {
+    RunStarted { version: u32, run_id: String, eval: String, plan_digest: String, tasks: usize, runs: usize },
+    ServerStarted { server: String },
+    /// Something about a server that no call shows: rubbish on its output, a capability it was not told of.
+    ServerNotice { server: String, message: String },
+    TaskStarted { plan_digest: String },
+    PhaseStarted { phase: String },
+    /// The world is about to change; these planned cleanups must run, whatever happens.
+    CleanupOwed { action: String, cleanups: Vec<String> },
+    /// One of them is done with (passed, failed, skipped: it was attempted, or nothing was made).
+    CleanupPaid { cleanup: String },
+    ActionStarted {
+        /// A planned action's id, with `[round]` and `#attempt` added.
+        action: String,
+    },
+    ActionFinished { action: String, report: ActionReport },
+    AgentSpoke { text: String },
+    CallRecorded { call: CallReport },
+    TaskFinished { verdict: Verdict, reason: String, #[schemars(with = "f64")] #[serde(with = "seconds")] duration: Duration, cleanup_failed: bool },
+    /// A signal arrived, or a limit was hit; what runs is stopped and cleaned up.
+    Cancelled { reason: String },
+    RunFinished { #[schemars(with = "f64")] #[serde(with = "seconds")] duration: Duration, exit: u8 },
+}
+
+/// What an action did.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ActionReport {
+    pub outcome: Outcome,
+    /// Why it did not pass, or what it found; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// What was asked for and what was found, where they can be set side by side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
+    #[schemars(with = "f64")]
+    #[serde(with = "seconds")]
+    pub duration: Duration,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub outputs: serde_json::Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitReport>,
+    /// Standard output, cut to a bound.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stdout: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+}
+
+impl ActionReport {
+    pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            message: message.into(),
+            differences: Vec::new(),
+            duration: Duration::ZERO,
+            outputs: serde_json::Map::new(),
+            exit: None,
+            stdout: String::new(),
+            stderr: String::new(),
+        }
+    }
+}
+
+/// One expectation that was not met.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// What was looked at: `stdout`, `exitCode`, `body.json $.status`.
+    pub subject: String,
+    pub expected: String,
+    pub actual: String,
+    /// Byte range in the task file of the expectation, where it is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<(u32, u32)>,
+}
+
+/// How a process ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "how")]
+pub enum ExitReport {
+    Exited { code: i32 },
+    Signalled { signal: i32 },
+    TimedOut { killed: bool },
+    Cancelled { killed: bool },
+    NotStarted { reason: String },
+}
+
+/// One call of the agent's, as the proxy saw it; secrets are masked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallReport {
+    pub server: String,
+    pub kind: CallKind,
+    /// Tool, URI or prompt name.
+    pub name: String,
+    pub params: Value,
+    #[schemars(with = "String")]
+    pub started: Timestamp,
+    #[schemars(with = "f64")]
+    #[serde(with = "seconds")]
+    pub duration: Duration,
+    pub status: CallStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+}
+
+/// Durations are seconds on the wire.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_f64((d.as_secs_f64() * 1e6).round() / 1e6)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(d)?).map_err(serde::de::Error::custom)
+    }
+}

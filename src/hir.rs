@@ -1,0 +1,437 @@
+//! The one form of a task and of an eval, for every dialect.
+//!
+//! Validity is a type: a dialect gives a `Task<Path>`, in which a hole names something; [`check`](crate::check) alone
+//! makes a `Task<Def>`, in which every hole *is* something and every step has a signature. Lowering to a plan takes the
+//! latter and cannot fail.
+
+mod eval;
+
+pub use eval::*;
+
+use std::{fmt::Debug, path::PathBuf, sync::Arc, time::Duration};
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use crate::{
+    signature::Signature,
+    source::{FileId, Span, Spanned},
+    template::{Filter, Path, SegmentKind},
+    ty::Type,
+};
+
+/// A word of the author's.
+pub type Name = Spanned<String>;
+
+/// Which idea of a task a file follows (`decisions.md` §2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Dialect {
+    /// Bash tasks: no `apiVersion`, or `mcpchecker/v1alpha1`.
+    Legacy,
+    /// `mcpchecker/v1alpha2`.
+    Steps,
+    /// `mcp-eval/v1`.
+    Portable,
+}
+
+impl Dialect {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Steps => "steps",
+            Self::Portable => "portable",
+        }
+    }
+}
+
+/// How far names are resolved: `Path` (as written) or [`Def`] (what they are).
+pub trait Stage: Clone + Debug {
+    /// What stands where a step names its operation.
+    type Op: Clone + Debug;
+}
+
+impl Stage for Path {
+    type Op = Name;
+}
+
+impl Stage for Def {
+    type Op = Operation;
+}
+
+#[derive(Clone, Debug)]
+pub struct Task<H: Stage> {
+    pub dialect: Dialect,
+    pub file: FileId,
+    /// The folder relative paths start from: the task file's, as given.
+    pub dir: PathBuf,
+    pub name: Name,
+    pub meta: Meta,
+    pub requires: Vec<Requirement>,
+    pub imports: Vec<Import>,
+    /// `spec.env`, in the order written.
+    pub env: Vec<(Name, Template<H>)>,
+    pub prompt: Option<Prompt<H>>,
+    pub setup: Phase<H>,
+    pub verify: Phase<H>,
+    pub cleanup: Phase<H>,
+}
+
+/// What stands around the steps. Annotations and category are known keys that nothing interprets, so they are not kept.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    pub description: Option<Name>,
+    pub difficulty: Option<Name>,
+    pub labels: IndexMap<String, Name>,
+    pub tags: Vec<Name>,
+    pub parallel: bool,
+    pub runs: Option<Spanned<u32>>,
+    /// Bounds setup, agent and verify.
+    pub timeout: Option<Spanned<Duration>>,
+    pub cleanup_timeout: Option<Spanned<Duration>>,
+}
+
+/// One entry of `requires`.
+#[derive(Clone, Debug)]
+pub struct Requirement {
+    pub kind: RequirementKind,
+    pub alias: Option<Name>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum RequirementKind {
+    /// On PATH.
+    Command(Name),
+    /// Configured in the eval's MCP config; its tools become steps.
+    McpServer(Name),
+    /// Declared in the eval (steps dialect).
+    Extension(Name),
+    Judge(Span),
+}
+
+/// One entry of `imports` (portable dialect).
+#[derive(Clone, Debug)]
+pub struct Import {
+    pub package: Name,
+    pub alias: Option<Name>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Prompt<H: Stage> {
+    pub text: Template<H>,
+    /// The prompt file, where the prompt is not inline.
+    pub file: Option<Spanned<PathBuf>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum PhaseKind {
+    Setup,
+    Verify,
+    Cleanup,
+}
+
+impl PhaseKind {
+    pub const ALL: [Self; 3] = [Self::Setup, Self::Verify, Self::Cleanup];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Setup => "setup",
+            Self::Verify => "verify",
+            Self::Cleanup => "cleanup",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Phase<H: Stage> {
+    /// The key as written; `None` where the phase is left out.
+    pub key: Option<Span>,
+    pub steps: Vec<Step<H>>,
+}
+
+impl<H: Stage> Default for Phase<H> {
+    fn default() -> Self {
+        Self { key: None, steps: Vec::new() }
+    }
+}
+
+/// One step, whatever it does: an operation and what it is given.
+#[derive(Clone, Debug)]
+pub struct Step<H: Stage> {
+    pub id: Option<Name>,
+    pub op: H::Op,
+    /// The operation's key as written.
+    pub key: Span,
+    /// Key and body.
+    pub span: Span,
+    pub args: Vec<(Name, Arg<H>)>,
+    /// Nested steps, by the key they stand under (`steps`, `setup`, `cleanup`); the branches of an `anyOf` are blocks of
+    /// one step each.
+    pub blocks: Vec<Block<H>>,
+    pub timeout: Option<Spanned<Duration>>,
+    pub continue_on_error: Option<Spanned<bool>>,
+    /// `None` where the step lists none, so that it offers what its operation gives.
+    pub outputs: Option<Vec<(Name, Arg<H>)>>,
+    pub expect: Option<(Span, Arg<H>)>,
+    /// The loop variable a `foreach` binds.
+    pub var: Option<Name>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Block<H: Stage> {
+    pub role: BlockRole,
+    pub span: Span,
+    pub steps: Vec<Step<H>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BlockRole {
+    Setup,
+    Steps,
+    /// One branch of an `anyOf`.
+    Branch,
+    Cleanup,
+}
+
+/// A value with holes in it.
+#[derive(Clone, Debug)]
+pub struct Arg<H> {
+    pub kind: ArgKind<H>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum ArgKind<H> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Template<H>),
+    List(Vec<Arg<H>>),
+    Record(Vec<(Name, Arg<H>)>),
+}
+
+/// Text with holes.
+#[derive(Clone, Debug)]
+pub struct Template<H> {
+    pub parts: Vec<Part<H>>,
+    pub span: Span,
+    /// Text that looks like a hole and is none; `check` decides with the scope at hand.
+    pub suspects: Vec<Suspect>,
+}
+
+/// See [`SuspectKind`](crate::template::SuspectKind).
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    pub kind: crate::template::SuspectKind,
+    pub root: String,
+    pub span: Span,
+    pub detail: String,
+}
+
+#[derive(Clone, Debug)]
+pub enum Part<H> {
+    Text(String),
+    Hole(Hole<H>),
+}
+
+/// A place that is filled when its step runs.
+#[derive(Clone, Debug)]
+pub struct Hole<H> {
+    pub reference: H,
+    pub filters: Vec<Filter>,
+    /// As written, for messages and plans: `{env.NAME | lower}`.
+    pub text: String,
+    /// With the braces.
+    pub span: Span,
+    /// Root first, then a span for every segment.
+    pub spans: Vec<Span>,
+    pub filter_spans: Vec<Span>,
+}
+
+impl<H> Hole<H> {
+    /// Whether a missing value is provided for.
+    pub fn has_default(&self) -> bool {
+        self.filters.first().is_some_and(|f| f.name.text == "default")
+    }
+}
+
+impl<H> Template<H> {
+    pub fn literal(text: impl Into<String>, span: Span) -> Self {
+        Self { parts: vec![Part::Text(text.into())], span, suspects: Vec::new() }
+    }
+
+    /// The text, where there is no hole in it.
+    pub fn as_literal(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The hole, where the template is nothing else: it keeps its value's type.
+    pub fn single_hole(&self) -> Option<&Hole<H>> {
+        match self.parts.as_slice() {
+            [Part::Hole(hole)] => Some(hole),
+            _ => None,
+        }
+    }
+
+    pub fn holes(&self) -> impl Iterator<Item = &Hole<H>> {
+        self.parts.iter().filter_map(|p| match p {
+            Part::Hole(hole) => Some(hole),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// As the author would write it in the portable dialect.
+    pub fn display(&self) -> String {
+        let parts = self.parts.iter().map(|p| match p {
+            Part::Text(text) => crate::template::escape(text),
+            Part::Hole(hole) => hole.text.clone(),
+        });
+        parts.collect()
+    }
+}
+
+impl<H> Arg<H> {
+    pub fn new(kind: ArgKind<H>, span: Span) -> Self {
+        Self { kind, span }
+    }
+
+    pub fn text(text: impl Into<String>, span: Span) -> Self {
+        Self { kind: ArgKind::Text(Template::literal(text, span)), span }
+    }
+
+    pub fn as_literal(&self) -> Option<&str> {
+        match &self.kind {
+            ArgKind::Text(t) => t.as_literal(),
+            _ => None,
+        }
+    }
+
+    /// The value, where it has no holes.
+    pub fn as_value(&self) -> Option<Value> {
+        Some(match &self.kind {
+            ArgKind::Null => Value::Null,
+            ArgKind::Bool(b) => Value::Bool(*b),
+            ArgKind::Int(i) => Value::from(*i),
+            ArgKind::Float(x) => Value::from(*x),
+            ArgKind::Text(t) => Value::String(t.as_literal()?.to_owned()),
+            ArgKind::List(items) => Value::Array(items.iter().map(Arg::as_value).collect::<Option<_>>()?),
+            ArgKind::Record(fields) => {
+                Value::Object(fields.iter().map(|(k, v)| Some((k.value.clone(), v.as_value()?))).collect::<Option<_>>()?)
+            }
+        })
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Arg<H>> {
+        match &self.kind {
+            ArgKind::Record(fields) => fields.iter().find(|(k, _)| k.value == key).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// Every template inside, depth first.
+    pub fn templates<'a>(&'a self, visit: &mut dyn FnMut(&'a Template<H>)) {
+        match &self.kind {
+            ArgKind::Text(t) => visit(t),
+            ArgKind::List(items) => items.iter().for_each(|a| a.templates(visit)),
+            ArgKind::Record(fields) => fields.iter().for_each(|(_, a)| a.templates(visit)),
+            _ => {}
+        }
+    }
+}
+
+impl<H: Stage> Step<H> {
+    pub fn arg(&self, key: &str) -> Option<&Arg<H>> {
+        self.args.iter().find(|(k, _)| k.value == key).map(|(_, v)| v)
+    }
+
+    /// Every template of the step itself, not of nested steps: arguments, expectations, outputs.
+    pub fn templates<'a>(&'a self, visit: &mut dyn FnMut(&'a Template<H>)) {
+        self.args.iter().for_each(|(_, a)| a.templates(visit));
+        if let Some((_, expect)) = &self.expect {
+            expect.templates(visit);
+        }
+        self.outputs.iter().flatten().for_each(|(_, a)| a.templates(visit));
+    }
+
+    /// This step and every step below it, in the order written.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Step<H>)) {
+        visit(self);
+        self.blocks.iter().flat_map(|b| &b.steps).for_each(|s| s.walk(visit));
+    }
+}
+
+impl<H: Stage> Task<H> {
+    pub fn phase(&self, kind: PhaseKind) -> &Phase<H> {
+        match kind {
+            PhaseKind::Setup => &self.setup,
+            PhaseKind::Verify => &self.verify,
+            PhaseKind::Cleanup => &self.cleanup,
+        }
+    }
+
+    /// Every step with its phase, nested ones behind the step that holds them.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(PhaseKind, &'a Step<H>)) {
+        for kind in PhaseKind::ALL {
+            for step in &self.phase(kind).steps {
+                step.walk(&mut |s| visit(kind, s));
+            }
+        }
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Def {
+    pub target: Target,
+    /// What is left to walk of the value.
+    pub segments: Vec<SegmentKind>,
+    /// The type of the hole's value, filters applied.
+    pub ty: Type,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Target {
+    /// An entry of `spec.env`.
+    TaskEnv(String),
+    /// A variable of gevals' own environment.
+    ProcessEnv(String),
+    RandomId,
+    RandomPort,
+    TaskName,
+    AgentOutput,
+    /// The prompt as sent (steps dialect).
+    AgentPrompt,
+    /// An output of a step, by the step's id (portable) or its type (steps dialect).
+    Output { step: String, name: String },
+    /// A variable of an enclosing `foreach`.
+    Loop(String),
+    /// A value of the step itself: `stdout`, `response`, `content`, …
+    Local(String),
+    /// An earlier call of a scripted agent.
+    Calls,
+}
+
+/// What a step does, resolved.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// As written: `command`, `k8s.apply`.
+    pub name: String,
+    pub kind: OperationKind,
+    pub signature: Arc<Signature>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum OperationKind {
+    /// One of `builtin::BUILTINS`.
+    Builtin(&'static str),
+    /// A tool of an MCP server of the eval, called directly.
+    Tool { server: String, tool: String },
+    /// An operation of an extension.
+    Extension { package: String, operation: String },
+}

@@ -1,0 +1,328 @@
+//! Eval, Agent, Oracle and MCP-config files, decoded.
+
+use std::{path::PathBuf, time::Duration};
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::{Arg, Name, Stage, Template};
+use crate::source::{FileId, Span, Spanned};
+
+/// An eval: which agent does which tasks on which servers, and what is asserted of its calls (§2 of the upstream
+/// behaviour).
+#[derive(Clone, Debug)]
+pub struct Eval {
+    pub file: FileId,
+    pub dir: PathBuf,
+    pub name: Name,
+    /// The `config` key, where missing parts are reported.
+    pub config: Span,
+    pub agent: Option<AgentRef>,
+    pub mcp_config: Option<Name>,
+    pub judge: Option<JudgeRef>,
+    pub extensions: Vec<ExtensionRef>,
+    pub sources: Vec<SourceRef>,
+    pub skills: Option<Skills>,
+    pub default_limits: Limits,
+    /// Names of environment variables whose values are secret.
+    pub secrets: Vec<Name>,
+    pub task_sets: Vec<TaskSet>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    pub timeout: Option<Spanned<Duration>>,
+    pub cleanup_timeout: Option<Spanned<Duration>>,
+}
+
+/// `{type, path, model}`: an agent, or the agent that judges (§3.1).
+#[derive(Clone, Debug)]
+pub struct AgentRef {
+    pub kind: Name,
+    pub path: Option<Name>,
+    pub model: Option<Name>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct JudgeRef {
+    pub span: Span,
+    pub agent: Option<AgentRef>,
+    /// The deprecated form: names of environment variables.
+    pub env: Option<JudgeEnv>,
+}
+
+#[derive(Clone, Debug)]
+pub struct JudgeEnv {
+    pub base_url: Option<Name>,
+    pub api_key: Option<Name>,
+    pub model_name: Option<Name>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ExtensionRef {
+    pub alias: Name,
+    pub package: Option<Name>,
+    pub env: Vec<(Name, String)>,
+    pub config: Value,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct SourceRef {
+    pub name: Name,
+    pub repo: Option<Name>,
+    pub reference: Option<Name>,
+    pub server_mapping: IndexMap<String, Name>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Skills {
+    pub span: Span,
+    pub sources: Vec<Name>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TaskSet {
+    pub span: Span,
+    pub path: Option<Name>,
+    pub glob: Option<Name>,
+    pub source: Option<Name>,
+    pub selector: IndexMap<String, Name>,
+    pub assertions: Option<Assertions>,
+}
+
+/// One assertion set (§5.5); several may apply to one task.
+#[derive(Clone, Debug)]
+pub struct Assertions {
+    pub span: Span,
+    pub items: Vec<Assertion>,
+}
+
+/// One key of an assertion set.
+#[derive(Clone, Debug)]
+pub struct Assertion {
+    pub key: Name,
+    pub span: Span,
+    pub kind: AssertionKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum AssertionKind {
+    /// `toolsUsed`, `resourcesRead`, `promptsUsed`: every matcher matches a call.
+    AllUsed(CallKind, Vec<CallMatcher>),
+    /// `requireAny`: some matcher matches a call.
+    AnyUsed(CallKind, Vec<CallMatcher>),
+    /// `toolsNotUsed`, `resourcesNotRead`, `promptsNotUsed`: no matcher matches any call.
+    NoneUsed(CallKind, Vec<CallMatcher>),
+    MinToolCalls(u64),
+    MaxToolCalls(u64),
+    CallOrder(Vec<OrderedCall>),
+    NoDuplicateCalls(bool),
+    SkillsLoaded(Vec<SkillMatcher>),
+    SkillsNotLoaded(Vec<SkillMatcher>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CallKind {
+    Tool,
+    Resource,
+    Prompt,
+}
+
+impl CallKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::Prompt => "prompt",
+        }
+    }
+}
+
+/// Which calls are meant. Neither a name nor a pattern: any call of that kind to the server.
+#[derive(Clone, Debug)]
+pub struct CallMatcher {
+    pub span: Span,
+    pub server: Name,
+    /// Tool, URI or prompt name, exactly.
+    pub name: Option<Name>,
+    /// RE2 syntax, unanchored; with `name` too, either may match.
+    pub pattern: Option<Name>,
+    /// Every key given must be there with this value (`decisions.md` §7).
+    pub arguments: Option<Spanned<Value>>,
+    pub status: Option<Spanned<CallStatus>>,
+    pub max_duration: Option<Spanned<Duration>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum CallStatus {
+    Ok,
+    /// The tool answered `isError: true`.
+    ToolError,
+    /// The call did not get a result.
+    ProtocolError,
+}
+
+#[derive(Clone, Debug)]
+pub struct OrderedCall {
+    pub span: Span,
+    pub kind: CallKind,
+    pub server: Name,
+    pub name: Name,
+}
+
+#[derive(Clone, Debug)]
+pub struct SkillMatcher {
+    pub span: Span,
+    pub skill: Option<Name>,
+    pub pattern: Option<Name>,
+}
+
+/// The MCP-config file (§4.1).
+#[derive(Clone, Debug)]
+pub struct McpConfig {
+    pub file: FileId,
+    pub dir: PathBuf,
+    pub servers: Vec<Server>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub name: Name,
+    pub span: Span,
+    pub transport: Transport,
+    pub disabled: bool,
+    pub always_allow: Vec<Name>,
+    pub enable_all_tools: Option<Spanned<bool>>,
+}
+
+impl Server {
+    /// Whether an agent may call `tool` (§4.3).
+    pub fn allows(&self, tool: &str) -> bool {
+        self.enable_all_tools.is_some_and(|e| e.value) || self.always_allow.iter().any(|t| t.value == tool)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Transport {
+    Stdio { command: Expand, args: Vec<Expand>, env: Vec<(Name, Expand)> },
+    Http { url: Expand, headers: Vec<(Name, Expand)> },
+}
+
+/// Text in which `${VAR}` and `${VAR:-default}` are expanded when the run starts (`decisions.md` §2).
+#[derive(Clone, Debug)]
+pub struct Expand {
+    pub span: Span,
+    pub parts: Vec<ExpandPart>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExpandPart {
+    Text(String),
+    Var { name: String, default: Option<String> },
+}
+
+impl Expand {
+    /// The text with every variable looked up.
+    ///
+    /// # Errors
+    /// The name of the first variable that is neither set nor has a default.
+    pub fn fill(&self, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+        let parts = self.parts.iter().map(|part| match part {
+            ExpandPart::Text(text) => Ok(text.clone()),
+            ExpandPart::Var { name, default } => lookup(name).or_else(|| default.clone()).ok_or_else(|| name.clone()),
+        });
+        parts.collect()
+    }
+
+    /// As written.
+    pub fn display(&self) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            ExpandPart::Text(text) => text.clone(),
+            ExpandPart::Var { name, default: None } => format!("${{{name}}}"),
+            ExpandPart::Var { name, default: Some(value) } => format!("${{{name}:-{value}}}"),
+        });
+        parts.collect()
+    }
+
+    pub fn has_variables(&self) -> bool {
+        self.parts.iter().any(|p| matches!(p, ExpandPart::Var { .. }))
+    }
+}
+
+/// An Agent file (§3.2).
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub file: FileId,
+    pub dir: PathBuf,
+    pub name: Option<Name>,
+    pub version: Option<Name>,
+    pub builtin: Option<BuiltinAgent>,
+    pub acp: Option<AcpAgent>,
+    pub commands: Option<ShellAgent>,
+    pub skills: Option<AgentSkills>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BuiltinAgent {
+    pub span: Span,
+    pub kind: Option<Name>,
+    pub model: Option<Name>,
+    pub base_url: Option<Name>,
+    pub api_key: Option<Name>,
+}
+
+#[derive(Clone, Debug)]
+pub struct AcpAgent {
+    pub span: Span,
+    pub command: Name,
+    pub args: Vec<Name>,
+}
+
+/// A command line per prompt, as templates (§3.4).
+#[derive(Clone, Debug)]
+pub struct ShellAgent {
+    pub span: Span,
+    pub mcp_server_arg: Option<Name>,
+    pub allowed_tool_arg: Option<Name>,
+    pub allowed_tools_separator: Option<Name>,
+    pub run_prompt: Option<Name>,
+    pub use_virtual_home: Option<Spanned<bool>>,
+    pub get_version: Option<Name>,
+}
+
+#[derive(Clone, Debug)]
+pub struct AgentSkills {
+    pub span: Span,
+    pub mount_path: Option<Name>,
+    pub tool_name: Option<Name>,
+}
+
+/// What the scripted agent does for each task (`decisions.md` §8).
+#[derive(Clone, Debug)]
+pub struct Oracle<H: Stage> {
+    pub file: FileId,
+    pub tasks: Vec<OracleTask<H>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct OracleTask<H: Stage> {
+    pub task: Name,
+    pub span: Span,
+    pub calls: Vec<OracleCall<H>>,
+    pub output: Option<Template<H>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct OracleCall<H: Stage> {
+    pub span: Span,
+    pub kind: CallKind,
+    pub server: Name,
+    /// Tool, resource URI or prompt name; a resource URI may have holes.
+    pub name: Template<H>,
+    pub args: Vec<(Name, Arg<H>)>,
+}

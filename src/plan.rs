@@ -1,0 +1,215 @@
+//! What a run would do: an inert, directed acyclic graph of actions, made from a checked task by a lowering that cannot
+//! fail, executed by `run` and by nothing else.
+//!
+//! Property: *the set of executed actions is a subset of the planned ones.* A plan serialises to a documented, versioned
+//! form ([`wire`]), has a digest, renders and diffs.
+
+mod lower;
+pub mod wire;
+
+pub use lower::lower;
+
+use std::{path::PathBuf, time::Duration};
+
+use indexmap::IndexMap;
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+
+use crate::{
+    hir::{
+        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, OracleCall, Operation, Server, ShellAgent, Template,
+    },
+    source::Span,
+};
+
+pub type ActionIx = NodeIndex<u32>;
+pub type Graph = StableDiGraph<Action, Edge>;
+
+/// The plan of one task under one eval (or under none).
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub task: PlannedTask,
+    pub graph: Graph,
+    /// Top-level actions in execution order; cleanup's order is the dialect's.
+    pub setup: Vec<ActionIx>,
+    pub agent: ActionIx,
+    pub verify: Vec<ActionIx>,
+    pub assertions: Vec<ActionIx>,
+    pub cleanup: Vec<ActionIx>,
+    /// `spec.env` in dependency order.
+    pub env: Vec<(String, Template<Def>)>,
+    /// Variables of gevals' own environment that holes read: a missing one fails before the run starts, unless every
+    /// hole that reads it has a default.
+    pub process_env: IndexMap<String, ProcessVariable>,
+    /// Programs that must be on PATH (`requires: [{command}]`).
+    pub commands: Vec<Name>,
+    /// Servers the task's steps call.
+    pub step_servers: Vec<String>,
+    /// SHA-256 of every file the task refers to, by path.
+    pub files: IndexMap<PathBuf, String>,
+    pub timeout: Duration,
+    pub cleanup_timeout: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessVariable {
+    pub required: bool,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlannedTask {
+    pub name: Name,
+    pub path: PathBuf,
+    /// The folder commands run in.
+    pub dir: PathBuf,
+    pub dialect: Dialect,
+    pub difficulty: Option<String>,
+    pub labels: IndexMap<String, String>,
+    pub parallel: bool,
+    pub runs: u32,
+    /// Neither a verify step nor an assertion: it cannot pass (`decisions.md` §5).
+    pub unchecked: bool,
+}
+
+/// One thing that may happen.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// `PHASE/ID` or `PHASE/INDEX`, nested by `/` (`decisions.md` §10); unique in a plan.
+    pub id: String,
+    pub phase: PlanPhase,
+    pub kind: ActionKind,
+    /// One line for people: what it does.
+    pub meaning: String,
+    pub timeout: Option<Duration>,
+    pub continue_on_error: bool,
+    /// Nested actions, by block, in execution order.
+    pub blocks: Vec<PlanBlock>,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum PlanPhase {
+    Setup,
+    Agent,
+    Verify,
+    Assert,
+    Cleanup,
+}
+
+impl PlanPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Setup => "setup",
+            Self::Agent => "agent",
+            Self::Verify => "verify",
+            Self::Assert => "assert",
+            Self::Cleanup => "cleanup",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct PlanBlock {
+    pub role: BlockRole,
+    pub actions: Vec<ActionIx>,
+}
+
+#[derive(Clone, Debug)]
+pub enum ActionKind {
+    Step(StepAction),
+    Agent(AgentAction),
+    Assertion(Assertion),
+}
+
+#[derive(Clone, Debug)]
+pub struct StepAction {
+    /// The author's id; what holes refer to (in the steps dialect the step's type).
+    pub id: Option<String>,
+    pub op: Operation,
+    pub args: Vec<(Name, Arg<Def>)>,
+    pub expect: Option<Arg<Def>>,
+    /// `None`: the operation's own values are offered.
+    pub outputs: Option<Vec<(Name, Arg<Def>)>>,
+    /// The loop variable of a `foreach`.
+    pub var: Option<String>,
+}
+
+/// The agent's turn.
+#[derive(Clone, Debug)]
+pub struct AgentAction {
+    pub prompt: Template<Def>,
+    pub kind: AgentKind,
+}
+
+/// Which agent, as far as the plan knows it.
+#[derive(Clone, Debug)]
+pub enum AgentKind {
+    /// `builtin.noop`.
+    Noop,
+    /// `builtin.script`, with what it does in this task; `None` where the oracle has no entry: the task is broken.
+    Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
+    /// `type: file` with `commands`.
+    Shell(ShellAgent),
+    /// Known, and not runnable by this version: the task ends broken, saying so.
+    Unsupported(String),
+    /// No eval: the plan shows an agent that nobody named.
+    Unspecified,
+}
+
+/// How one action depends on another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Edge {
+    /// Runs after it.
+    Order,
+    /// Uses its output of this name.
+    Data(String),
+    /// Is owed once it has started.
+    Finally,
+    /// Is a branch of it.
+    Branch,
+}
+
+/// The plan of a whole eval.
+#[derive(Clone, Debug)]
+pub struct EvalPlan {
+    pub name: String,
+    pub path: PathBuf,
+    pub agent: Option<AgentRef>,
+    pub agent_name: String,
+    /// Enabled servers, by name.
+    pub servers: Vec<Server>,
+    /// The folder server commands run in.
+    pub dir: PathBuf,
+    pub judge: bool,
+    /// Names of environment variables whose values are secret.
+    pub secrets: Vec<String>,
+    /// In the order of collection; those not `parallel` run first, one by one.
+    pub tasks: Vec<Plan>,
+}
+
+/// Default bound of setup, agent and verify together (`portable-format.md`).
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+/// Default bound of cleanup.
+pub const DEFAULT_CLEANUP_TIMEOUT: Duration = Duration::from_secs(300);
+
+impl Plan {
+    pub fn action(&self, ix: ActionIx) -> &Action {
+        &self.graph[ix]
+    }
+
+    /// Every action, in execution order, nested ones behind the action that holds them.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(usize, ActionIx, &'a Action)) {
+        let agent = std::slice::from_ref(&self.agent);
+        for &ix in self.setup.iter().chain(agent).chain(&self.verify).chain(&self.assertions).chain(&self.cleanup) {
+            self.walk_from(0, ix, visit);
+        }
+    }
+
+    fn walk_from<'a>(&'a self, depth: usize, ix: ActionIx, visit: &mut dyn FnMut(usize, ActionIx, &'a Action)) {
+        let action = &self.graph[ix];
+        visit(depth, ix, action);
+        for &inner in action.blocks.iter().flat_map(|b| &b.actions) {
+            self.walk_from(depth + 1, inner, visit);
+        }
+    }
+}

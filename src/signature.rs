@@ -1,0 +1,166 @@
+//! What the compiler knows of an operation: its name, what it takes, what it gives, where it may stand.
+//!
+//! A built-in step, an extension's operation and an MCP tool are the same thing to the front end. [`Shape`]s come from
+//! JSON Schema, whoever wrote it: built-ins derive theirs from Rust structs, the others send theirs.
+
+mod shape;
+
+pub use shape::{Field, Format, Shape};
+
+use std::{sync::Arc, time::Duration};
+
+use indexmap::IndexMap;
+
+use crate::{
+    hir::{BlockRole, Dialect, PhaseKind},
+    ty::Type,
+};
+
+#[derive(Clone, Debug)]
+pub struct Signature {
+    pub name: String,
+    /// One line: what it does.
+    pub doc: String,
+    /// What it takes; always a record.
+    pub params: Shape,
+    /// The parameter a body that is no mapping stands for (`sleep: 5s`, `anyOf: […]`).
+    pub short: Option<&'static str>,
+    /// What `expect` takes, where it may stand.
+    pub expect: Option<Shape>,
+    /// Values of the step itself, in scope in its own `outputs` and `expect`; offered as its outputs where it lists none.
+    pub locals: IndexMap<String, Type>,
+    /// Whether `outputs` may be listed.
+    pub lists_outputs: bool,
+    pub phases: Vec<PhaseKind>,
+    pub effects: Effects,
+    /// The step's time limit where it sets none.
+    pub timeout: Option<Duration>,
+    /// Whether `continueOnError` means something in this dialect.
+    pub continues: bool,
+    pub control: Control,
+    /// Needs the eval's judge.
+    pub judges: bool,
+    /// Sets of parameters (and `expect`) of which exactly one must be given.
+    pub exactly_one: &'static [&'static [&'static str]],
+    /// Adapts the signature to the literal arguments of one step (`protocol: json` changes what a script gives).
+    pub refine: Option<Refine>,
+}
+
+/// Looks a literal argument up and changes the signature by it.
+pub type Refine = fn(&dyn Fn(&str) -> Option<String>, &mut Signature);
+
+/// What an operation does to the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Effects {
+    None,
+    Creates,
+    Deletes,
+    Any,
+}
+
+/// How an operation runs the steps inside it; definite assignment follows this, not names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Control {
+    /// It has none.
+    Leaf,
+    /// Once a value of a list.
+    Each,
+    /// One branch after another until one passes.
+    Any,
+    /// Setup, steps, and a cleanup that always runs.
+    Scope,
+    /// Round after round until one passes.
+    Eventually,
+    /// Round after round for a while; every one must pass.
+    Consistently,
+}
+
+impl Control {
+    /// The keys under which nested steps stand, and whether each must be there.
+    pub fn blocks(self) -> &'static [(&'static str, BlockRole, bool)] {
+        match self {
+            Self::Leaf => &[],
+            Self::Any => &[("steps", BlockRole::Branch, true)],
+            Self::Scope => &[
+                ("setup", BlockRole::Setup, false),
+                ("steps", BlockRole::Steps, true),
+                ("cleanup", BlockRole::Cleanup, false),
+            ],
+            Self::Each | Self::Eventually | Self::Consistently => &[("steps", BlockRole::Steps, true)],
+        }
+    }
+}
+
+impl Signature {
+    /// A leaf that takes `params`, may stand anywhere and may do anything.
+    pub fn leaf(name: &str, doc: &str, params: Shape) -> Self {
+        Self {
+            name: name.to_owned(),
+            doc: doc.to_owned(),
+            params,
+            short: None,
+            expect: None,
+            locals: IndexMap::new(),
+            lists_outputs: false,
+            phases: PhaseKind::ALL.to_vec(),
+            effects: Effects::Any,
+            timeout: None,
+            continues: true,
+            control: Control::Leaf,
+            judges: false,
+            exactly_one: &[],
+            refine: None,
+        }
+    }
+
+    /// The outputs a step offers where it lists none: its own values, those of `result` one by one. The flag says
+    /// whether it may offer more than is known.
+    pub fn implicit_outputs(&self) -> (IndexMap<String, Type>, bool) {
+        let mut outputs = self.locals.clone();
+        match outputs.shift_remove("result") {
+            Some(Type::Record { fields, open }) => {
+                outputs.extend(fields);
+                (outputs, open)
+            }
+            Some(_) => (outputs, true),
+            None => (outputs, false),
+        }
+    }
+}
+
+/// The operations a dialect has without any extension or server.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary(IndexMap<&'static str, Arc<Signature>>);
+
+impl Vocabulary {
+    pub fn new(operations: impl IntoIterator<Item = (&'static str, Signature)>) -> Self {
+        Self(operations.into_iter().map(|(n, s)| (n, Arc::new(s))).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<(&'static str, &Arc<Signature>)> {
+        self.0.get_key_value(name).map(|(n, s)| (*n, s))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+}
+
+/// The vocabularies of all dialects.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabularies {
+    pub legacy: Vocabulary,
+    pub steps: Vocabulary,
+    pub portable: Vocabulary,
+}
+
+impl Vocabularies {
+    pub fn of(&self, dialect: Dialect) -> &Vocabulary {
+        match dialect {
+            Dialect::Legacy => &self.legacy,
+            Dialect::Steps => &self.steps,
+            Dialect::Portable => &self.portable,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! JSON Schema, as far as a checker of literal arguments and typed holes needs it.
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use crate::ty::Type;
+
+/// What a value must look like. Made from JSON Schema by [`Shape::from_schema`], which is total: what it does not
+/// understand is [`Shape::Any`], never an error.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Shape {
+    #[default]
+    Any,
+    Null,
+    Bool,
+    Integer { min: Option<i64>, max: Option<i64> },
+    Number,
+    String { format: Option<Format>, one_of: Vec<String> },
+    List { items: Box<Shape>, min: usize },
+    Record { fields: IndexMap<String, Field>, rest: Option<Box<Shape>> },
+    /// One of several; which one is told by the kind of the value.
+    OneOf(Vec<Shape>),
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Field {
+    pub shape: Shape,
+    pub required: bool,
+    pub default: Option<Value>,
+    pub doc: String,
+}
+
+/// What a text must be, beyond text; checked where it has no holes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// Go syntax, above zero.
+    Duration,
+    /// RE2 syntax.
+    Regex,
+    /// RFC 9535.
+    JsonPath,
+    /// Upstream's dotted paths.
+    FieldPath,
+    /// Octal file mode.
+    Mode,
+    /// `2xx`, `any`.
+    StatusClass,
+    /// A path of an existing file, relative to the task.
+    File,
+    /// A path, relative to the task, that need not exist yet.
+    Path,
+    Url,
+    /// Text of a shell script.
+    Script,
+}
+
+impl Format {
+    /// The word in a schema's `format`.
+    const NAMES: [(&'static str, Self); 10] = [
+        ("duration", Self::Duration),
+        ("regex", Self::Regex),
+        ("jsonpath", Self::JsonPath),
+        ("field-path", Self::FieldPath),
+        ("file-mode", Self::Mode),
+        ("status-class", Self::StatusClass),
+        ("file", Self::File),
+        ("path", Self::Path),
+        ("url", Self::Url),
+        ("script", Self::Script),
+    ];
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(n, _)| *n == name).map(|(_, f)| *f)
+    }
+}
+
+impl Shape {
+    pub fn string() -> Self {
+        Self::String { format: None, one_of: Vec::new() }
+    }
+
+    pub fn empty_record() -> Self {
+        Self::Record { fields: IndexMap::new(), rest: None }
+    }
+
+    /// The shape of a Rust type.
+    pub fn of<T: schemars::JsonSchema>() -> Self {
+        Self::from_schema(schemars::schema_for!(T).as_value())
+    }
+
+    /// Reads a JSON Schema (2020-12 or draft 7).
+    pub fn from_schema(schema: &Value) -> Self {
+        read(schema, schema, 0)
+    }
+
+    pub fn fields(&self) -> Option<&IndexMap<String, Field>> {
+        match self {
+            Self::Record { fields, .. } => Some(fields),
+            _ => None,
+        }
+    }
+
+    /// The type a hole must have to stand here.
+    pub fn ty(&self) -> Type {
+        match self {
+            Self::Any => Type::Any,
+            Self::Null => Type::Null,
+            Self::Bool => Type::Bool,
+            Self::Integer { .. } | Self::Number => Type::Number,
+            Self::String { .. } => Type::String,
+            Self::List { items, .. } => Type::list(items.ty()),
+            Self::Record { fields, rest } => Type::Record {
+                fields: fields.iter().filter(|(_, f)| f.required).map(|(k, f)| (k.clone(), f.shape.ty())).collect(),
+                open: rest.is_some() || fields.values().any(|f| !f.required),
+            },
+            Self::OneOf(shapes) => shapes.iter().map(Self::ty).reduce(|a, b| a.join(&b)).unwrap_or_default(),
+        }
+    }
+
+    /// As in messages: `a string`, `a list of strings`, `a duration`.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::String { format: Some(Format::Duration), .. } => "a duration".to_owned(),
+            Self::String { format: Some(Format::Regex), .. } => "a pattern".to_owned(),
+            Self::Integer { .. } => "an integer".to_owned(),
+            Self::OneOf(shapes) => {
+                let words: Vec<_> = shapes.iter().map(Self::describe).collect();
+                match words.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                    _ => words.concat(),
+                }
+            }
+            other => other.ty().to_string(),
+        }
+    }
+}
+
+/// `$ref`s are followed this deep; a recursive schema is `any` below.
+const DEPTH: usize = 24;
+
+fn read(schema: &Value, root: &Value, depth: usize) -> Shape {
+    let Value::Object(map) = schema else { return Shape::Any };
+    if depth > DEPTH {
+        return Shape::Any;
+    }
+    if let Some(target) = map.get("$ref").and_then(Value::as_str) {
+        let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        return target.map_or(Shape::Any, |t| read(t, root, depth + 1));
+    }
+    for key in ["oneOf", "anyOf"] {
+        if let Some(Value::Array(options)) = map.get(key) {
+            return one_of(options.iter().map(|o| read(o, root, depth + 1)));
+        }
+    }
+    if let Some(Value::Array(parts)) = map.get("allOf") {
+        return match parts.as_slice() {
+            [one] => read(one, root, depth + 1),
+            _ => Shape::Any,
+        };
+    }
+    if let Some(value) = map.get("const") {
+        return constant(std::slice::from_ref(value));
+    }
+    if let Some(Value::Array(values)) = map.get("enum") {
+        return constant(values);
+    }
+    match map.get("type") {
+        Some(Value::Array(types)) => one_of(types.iter().filter_map(Value::as_str).map(|t| typed(t, map, root, depth))),
+        Some(Value::String(t)) => typed(t, map, root, depth),
+        _ if map.contains_key("properties") => typed("object", map, root, depth),
+        _ => Shape::Any,
+    }
+}
+
+fn constant(values: &[Value]) -> Shape {
+    let words: Option<Vec<_>> = values.iter().map(|v| v.as_str().map(str::to_owned)).collect();
+    match words {
+        Some(one_of) if !one_of.is_empty() => Shape::String { format: None, one_of },
+        _ => one_of(values.iter().map(|v| match v {
+            Value::Null => Shape::Null,
+            Value::Bool(_) => Shape::Bool,
+            Value::Number(_) => Shape::Number,
+            Value::String(s) => Shape::String { format: None, one_of: vec![s.clone()] },
+            _ => Shape::Any,
+        })),
+    }
+}
+
+fn one_of(shapes: impl Iterator<Item = Shape>) -> Shape {
+    let mut flat: Vec<Shape> = Vec::new();
+    for shape in shapes {
+        match shape {
+            Shape::OneOf(inner) => flat.extend(inner),
+            Shape::String { format: None, one_of } if !one_of.is_empty() => {
+                let merged = flat.iter_mut().find_map(|s| match s {
+                    Shape::String { format: None, one_of } if !one_of.is_empty() => Some(one_of),
+                    _ => None,
+                });
+                match merged {
+                    Some(words) => words.extend(one_of),
+                    None => flat.push(Shape::String { format: None, one_of }),
+                }
+            }
+            other if flat.contains(&other) => {}
+            other => flat.push(other),
+        }
+    }
+    if flat.contains(&Shape::Any) {
+        return Shape::Any;
+    }
+    match flat.len() {
+        0 => Shape::Any,
+        1 => flat.remove(0),
+        _ => Shape::OneOf(flat),
+    }
+}
+
+fn typed(name: &str, map: &Map<String, Value>, root: &Value, depth: usize) -> Shape {
+    match name {
+        "null" => Shape::Null,
+        "boolean" => Shape::Bool,
+        "integer" => Shape::Integer {
+            min: map.get("minimum").and_then(Value::as_f64).map(|n| n as i64),
+            max: map.get("maximum").and_then(Value::as_f64).map(|n| n as i64),
+        },
+        "number" => Shape::Number,
+        "string" => Shape::String {
+            format: map.get("format").and_then(Value::as_str).and_then(Format::from_name),
+            one_of: Vec::new(),
+        },
+        "array" => Shape::List {
+            items: Box::new(map.get("items").map_or(Shape::Any, |i| read(i, root, depth + 1))),
+            min: map.get("minItems").and_then(Value::as_u64).unwrap_or(0) as usize,
+        },
+        "object" => {
+            let required: Vec<&str> = match map.get("required") {
+                Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+                _ => Vec::new(),
+            };
+            let properties = map.get("properties").and_then(Value::as_object);
+            let fields = properties.into_iter().flatten().map(|(key, schema)| {
+                let field = Field {
+                    shape: read(schema, root, depth + 1),
+                    required: required.contains(&key.as_str()),
+                    default: schema.get("default").cloned(),
+                    doc: schema.get("description").and_then(Value::as_str).unwrap_or("").to_owned(),
+                };
+                (key.clone(), field)
+            });
+            let rest = match map.get("additionalProperties") {
+                Some(Value::Bool(false)) => None,
+                Some(schema @ Value::Object(_)) => Some(Box::new(read(schema, root, depth + 1))),
+                _ => Some(Box::new(Shape::Any)),
+            };
+            Shape::Record { fields: fields.collect(), rest }
+        }
+        _ => Shape::Any,
+    }
+}
