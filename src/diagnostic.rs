@@ -3,11 +3,12 @@
 //! `decisions.md` §1: *hard errors* leave a file without meaning, *verdict errors* give it a meaning that probably fools
 //! its author, warnings and notes never block.
 
-// mod emit;
-// mod pretty;
+mod emit;
+pub mod fix;
+mod pretty;
 
-// pub use emit::{DiagnosticReport, Json, to_json};
-// pub use pretty::Pretty;
+pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, report};
+pub use pretty::{Pretty, concise, print, summary};
 
 use crate::source::{Sources, Span};
 
@@ -206,7 +207,7 @@ impl Diagnostics {
 
     /// All findings by path, place and rule, without repetitions: the order of every output.
     pub fn into_sorted(mut self, sources: &Sources) -> Vec<Diagnostic> {
-        self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.span.end, d.rule.name, d.message.clone()));
+        self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
         self.0.dedup_by(|a, b| {
             a.span == b.span && a.rule.name == b.rule.name && a.message == b.message && a.strength == b.strength
         });

@@ -1,0 +1,83 @@
+//! Applies fixes to texts. Fixes that get in each other's way wait for the next round of `check --fix`.
+
+use std::collections::BTreeMap;
+
+use super::{Diagnostic, Edit};
+use crate::source::{FileId, Sources};
+
+/// Why edits cannot be applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Conflict {
+    #[error("two edits change the same text")]
+    Overlap,
+    #[error("an edit lies outside its text or inside a character")]
+    OutOfRange,
+}
+
+/// The text after all `edits`, whose order matters only between insertions at one place. Identical edits count once.
+pub fn apply(text: &str, edits: &[Edit]) -> Result<String, Conflict> {
+    let mut chosen = Vec::new();
+    for edit in edits {
+        admit(text, &mut chosen, edit)?;
+    }
+    Ok(write(text, chosen))
+}
+
+/// The new text of every file that the fixes of `diagnostics` change. A fix is taken whole or not at all, the first come
+/// first; one that overlaps another taken before it is left for the next round.
+pub fn apply_all(diagnostics: &[Diagnostic], sources: &Sources) -> Vec<(FileId, String)> {
+    let mut chosen = BTreeMap::<FileId, Vec<&Edit>>::new();
+    for fix in diagnostics.iter().filter_map(|d| d.fix.as_ref()) {
+        let before: Vec<_> =
+            fix.edits.iter().map(|e| (e.span.file, chosen.get(&e.span.file).map_or(0, Vec::len))).collect();
+        let taken = fix.edits.iter().try_for_each(|edit| {
+            let file = edit.span.file;
+            admit(sources.get(file).text(), chosen.entry(file).or_default(), edit)
+        });
+        if taken.is_err() {
+            for (file, len) in before {
+                chosen.entry(file).or_default().truncate(len);
+            }
+        }
+    }
+    let rewrite = |(file, edits)| {
+        let source = sources.get(file);
+        let text = write(source.text(), edits);
+        (text != source.text()).then_some((file, text))
+    };
+    chosen.into_iter().filter_map(rewrite).collect()
+}
+
+/// Adds `edit` to edits that do not overlap, unless it stands there already.
+fn admit<'a>(text: &str, chosen: &mut Vec<&'a Edit>, edit: &'a Edit) -> Result<(), Conflict> {
+    if text.get(edit.span.range()).is_none() {
+        return Err(Conflict::OutOfRange);
+    }
+    if chosen.iter().any(|c| c.span.range() == edit.span.range() && c.text == edit.text) {
+        return Ok(());
+    }
+    if chosen.iter().any(|c| overlap(c, edit)) {
+        return Err(Conflict::Overlap);
+    }
+    chosen.push(edit);
+    Ok(())
+}
+
+/// Insertions overlap only what they fall inside of: two at one place both stand.
+fn overlap(a: &Edit, b: &Edit) -> bool {
+    a.span.start < b.span.end && b.span.start < a.span.end
+}
+
+fn write(text: &str, mut edits: Vec<&Edit>) -> String {
+    edits.sort_by_key(|e| (e.span.start, e.span.end));
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for edit in edits {
+        let range = edit.span.range();
+        out.push_str(&text[at..range.start]);
+        out.push_str(&edit.text);
+        at = range.end;
+    }
+    out.push_str(&text[at..]);
+    out
+}
