@@ -1,0 +1,98 @@
+//! Agent files (§3.2 of the upstream behaviour).
+
+use crate::{
+    decode::{Leniency, Partial, Reader},
+    diagnostic::Diagnostics,
+    hir::{AcpAgent, Agent, AgentSkills, BuiltinAgent, ShellAgent},
+    source::FileId,
+    yaml::Node,
+};
+
+/// Decodes an agent file.
+pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Diagnostics) -> Partial<Agent> {
+    let mut reader = Reader::new(out, Leniency::Config);
+    match agent(&mut reader, root, file, dir) {
+        Some(agent) => reader.finish(agent),
+        None => Partial { value: None, reported: reader.finish(()).reported },
+    }
+}
+
+fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::Path) -> Option<Agent> {
+    let mut fields = reader.fields(root, "an agent")?;
+    super::envelope(&mut fields, reader);
+    let mut agent = Agent {
+        file,
+        dir: dir.to_owned(),
+        name: None,
+        version: None,
+        builtin: None,
+        acp: None,
+        commands: None,
+        skills: None,
+    };
+    if let Some(node) = fields.take(reader, "metadata")
+        && let Some(mut meta) = reader.fields(node, "the metadata of an agent file")
+    {
+        agent.name = meta.take(reader, "name").and_then(|n| reader.string(n, "the name of an agent"));
+        agent.version = meta.take(reader, "version").and_then(|n| reader.string(n, "the version of an agent"));
+        for carried in ["description", "annotations", "category"] {
+            meta.take(reader, carried);
+        }
+        meta.finish(reader);
+    }
+    if let Some(node) = fields.take(reader, "builtin")
+        && let Some(mut inner) = reader.fields(node, "a built-in agent")
+    {
+        let mut take = |reader: &mut Reader<'_>, key| inner.take(reader, key).and_then(|n| reader.name(n, key));
+        agent.builtin = Some(BuiltinAgent {
+            span: node.span(),
+            kind: take(reader, "type"),
+            model: take(reader, "model"),
+            base_url: take(reader, "baseUrl"),
+            api_key: take(reader, "apiKey"),
+        });
+        inner.finish(reader);
+    }
+    if let Some(node) = fields.take(reader, "acp")
+        && let Some(mut inner) = reader.fields(node, "an ACP agent")
+    {
+        let command = inner.require(reader, "cmd", node.span()).and_then(|n| reader.name(n, "the command of an agent"));
+        let args = inner.take(reader, "args").map(|n| reader.words(n, "`args`")).unwrap_or_default();
+        inner.finish(reader);
+        agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args });
+    }
+    if let Some(node) = fields.take(reader, "commands")
+        && let Some(mut inner) = reader.fields(node, "the commands of an agent")
+    {
+        let mut take = |reader: &mut Reader<'_>, key| inner.take(reader, key).and_then(|n| reader.string(n, key));
+        agent.commands = Some(ShellAgent {
+            span: node.span(),
+            mcp_server_arg: take(reader, "argTemplateMcpServer"),
+            allowed_tool_arg: take(reader, "argTemplateAllowedTools"),
+            allowed_tools_separator: take(reader, "allowedToolsJoinSeparator"),
+            run_prompt: take(reader, "runPrompt"),
+            get_version: take(reader, "getVersion"),
+            use_virtual_home: None,
+        });
+        if let Some(n) = inner.take(reader, "useVirtualHome")
+            && let Some(commands) = &mut agent.commands
+        {
+            commands.use_virtual_home = reader.bool(n, "`useVirtualHome`");
+        }
+        inner.finish(reader);
+    }
+    if let Some(node) = fields.take(reader, "skills")
+        && let Some(mut inner) = reader.fields(node, "the skills of an agent")
+    {
+        let mount = inner.require(reader, "mountPath", node.span());
+        let tool = inner.require(reader, "toolName", node.span());
+        inner.finish(reader);
+        agent.skills = Some(AgentSkills {
+            span: node.span(),
+            mount_path: mount.and_then(|n| reader.name(n, "`mountPath`")),
+            tool_name: tool.and_then(|n| reader.name(n, "`toolName`")),
+        });
+    }
+    fields.finish(reader);
+    Some(agent)
+}

@@ -1,0 +1,493 @@
+//! Eval files (§2 of the upstream behaviour).
+
+use indexmap::IndexMap;
+
+use crate::{
+    decode::{self, Fields, Leniency, Partial, Reader, key},
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{
+        AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher, CallStatus, Eval, ExtensionRef, JudgeEnv,
+        JudgeRef, Limits, Name, OrderedCall, SkillMatcher, Skills, SourceRef, TaskSet,
+    },
+    rule,
+    source::{FileId, Spanned},
+    yaml::{Data, Node},
+};
+
+rule! {
+    pub static TASK_SET_SHAPE = "task-set-shape", Hard;
+    pub static INVALID_EVAL_NAME = "invalid-eval-name", Hard;
+    pub static INVALID_ASSERTION = "invalid-assertion", Hard;
+    pub static NO_AGENT = "no-agent", Hard;
+}
+
+/// Decodes an eval file.
+pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Diagnostics) -> Partial<Eval> {
+    let mut reader = Reader::new(out, Leniency::Config);
+    match eval(&mut reader, root, file, dir) {
+        Some(eval) => reader.finish(eval),
+        None => Partial { value: None, reported: reader.finish(()).reported },
+    }
+}
+
+fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::Path) -> Option<Eval> {
+    let mut fields = reader.fields(root, "an eval")?;
+    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
+    super::envelope(&mut fields, reader);
+    let mut name = Spanned::new(String::new(), head);
+    match fields.take_entry(reader, "metadata") {
+        None => reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "an eval has no `metadata`").help("write `metadata: {name: …}`: results are named after it")),
+        Some(entry) => {
+            if let Some(mut meta) = reader.fields(entry.value, "an eval's metadata") {
+                if let Some(node) = meta.require(reader, "name", entry.key.span())
+                    && let Some(found) = reader.name(node, "the name of an eval")
+                {
+                    name = eval_name(reader, found);
+                }
+                for carried in ["description", "annotations", "category", "labels"] {
+                    meta.take(reader, carried);
+                }
+                meta.finish(reader);
+            }
+        }
+    }
+    let config = fields.take_entry(reader, "config");
+    fields.finish(reader);
+    let Some(config) = config else {
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "an eval has no `config`")
+                .help("agent, servers and task sets stand under `config`"),
+        );
+        return None;
+    };
+    let mut fields = reader.fields(config.value, "an eval's config")?;
+    let mut eval = Eval {
+        file,
+        dir: dir.to_owned(),
+        name,
+        config: config.key.span(),
+        agent: None,
+        mcp_config: None,
+        judge: None,
+        extensions: Vec::new(),
+        sources: Vec::new(),
+        skills: None,
+        default_limits: Limits::default(),
+        secrets: Vec::new(),
+        task_sets: Vec::new(),
+    };
+    match fields.take(reader, "agent") {
+        Some(node) => eval.agent = agent_ref(reader, node),
+        None => {
+            let mut diagnostic = Diagnostic::new(&NO_AGENT, config.key.span(), "the eval names no agent");
+            if let Some(old) = fields.remaining().iter().find(|e| e.name == "agentFile") {
+                diagnostic = diagnostic.label(old.key.span(), "this key was removed");
+                let path = old.value.as_str().unwrap_or("agent.yaml");
+                diagnostic = diagnostic.help(format!("write `agent: {{type: file, path: {path}}}`"));
+            } else {
+                diagnostic = diagnostic.help("write `agent: {type: file, path: …}` or `agent: {type: builtin.claude-code}`");
+            }
+            reader.error(diagnostic);
+        }
+    }
+    if let Some(node) = fields.take(reader, "mcpConfigFile") {
+        eval.mcp_config = reader.name(node, "`mcpConfigFile`");
+    }
+    if let Some(node) = fields.take(reader, "llmJudge") {
+        eval.judge = judge(reader, node);
+    }
+    if let Some(node) = fields.take(reader, "extensions") {
+        eval.extensions = extensions(reader, node);
+    }
+    if let Some(node) = fields.take(reader, "sources") {
+        eval.sources = sources(reader, node);
+    }
+    if let Some(node) = fields.take(reader, "skills") {
+        eval.skills = skills(reader, node);
+    }
+    if let Some(node) = fields.take(reader, "defaultTaskLimits")
+        && let Some(mut limits) = reader.fields(node, "the default limits of an eval")
+    {
+        if let Some(node) = limits.take(reader, "timeout") {
+            eval.default_limits.timeout = reader.duration(node, "the default timeout");
+        }
+        if let Some(node) = limits.take(reader, "cleanupTimeout") {
+            eval.default_limits.cleanup_timeout = reader.duration(node, "the default cleanupTimeout");
+        }
+        limits.finish(reader);
+    }
+    if let Some(node) = fields.take(reader, "secrets") {
+        eval.secrets = reader.words(node, "`secrets`");
+    }
+    match fields.take_entry(reader, "taskSets") {
+        Some(entry) => {
+            let items = reader.items(entry.value, "`taskSets`");
+            if items.is_empty() && matches!(entry.value.data(), Data::Seq) {
+                reader.error(Diagnostic::new(&TASK_SET_SHAPE, entry.key.span(), "the eval has no tasks").help("list at least one task set"));
+            }
+            eval.task_sets = items.into_iter().filter_map(|item| task_set(reader, item)).collect();
+        }
+        None => reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, config.key.span(), "an eval's config has no `taskSets`")
+                .help("write `taskSets: [{glob: \"tasks/*.yaml\"}]`"),
+        ),
+    }
+    fields.finish(reader);
+    Some(eval)
+}
+
+fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
+    if let Some(bad) = name.value.chars().find(|c| matches!(c, '/' | '\\') || c.is_control()) {
+        reader.error(
+            Diagnostic::new(&INVALID_EVAL_NAME, name.span, format!("the name of an eval cannot contain `{}`", bad.escape_default()))
+                .help("the results file is named after the eval"),
+        );
+    }
+    name
+}
+
+/// An agent, or the agent that judges.
+fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
+    let mut fields = reader.fields(node, "a reference to an agent")?;
+    let kind = fields.require(reader, "type", node.span());
+    let path = fields.take(reader, "path");
+    let model = fields.take(reader, "model");
+    fields.finish(reader);
+    Some(AgentRef {
+        kind: reader.name(kind?, "the type of an agent")?,
+        path: path.and_then(|n| reader.name(n, "the path of an agent")),
+        model: model.and_then(|n| reader.name(n, "the model of an agent")),
+        span: node.span(),
+    })
+}
+
+fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
+    if matches!(node.data(), Data::Null) {
+        return None;
+    }
+    let mut fields = reader.fields(node, "a judge")?;
+    let agent = fields.take(reader, "ref");
+    let env = fields.take(reader, "env");
+    fields.finish(reader);
+    if agent.is_none() && env.is_none() {
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the judge names no agent")
+                .help("write `llmJudge: {ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}}`"),
+        );
+        return None;
+    }
+    let agent = agent.and_then(|n| agent_ref(reader, n));
+    let env = env.and_then(|n| {
+        let mut fields = reader.fields(n, "the environment of a judge")?;
+        let mut take = |reader: &mut Reader<'_>, key| {
+            let node = fields.require(reader, key, n.span())?;
+            reader.name(node, "the name of a variable")
+        };
+        let env = JudgeEnv {
+            base_url: take(reader, "baseUrlKey"),
+            api_key: take(reader, "apiKeyKey"),
+            model_name: take(reader, "modelNameKey"),
+        };
+        fields.finish(reader);
+        Some(env)
+    });
+    Some(JudgeRef { span: node.span(), agent, env })
+}
+
+fn extensions(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<ExtensionRef> {
+    // Options of the extension runner share the map with aliases (`decisions.md` §2).
+    const RESERVED: [&str; 4] = ["cacheDir", "timeout", "sandbox", "allowedSources"];
+    if !matches!(node.data(), Data::Map) {
+        reader.wrong_type(node, "a mapping from an alias to an extension", "`extensions`");
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for entry in node.entries().filter(|e| !RESERVED.contains(&e.name)) {
+        let Some(mut fields) = reader.fields(entry.value, "an extension") else { continue };
+        let package = fields.require(reader, "package", entry.key.span());
+        let env = fields.take(reader, "env").map(|n| reader.strings(n, "the environment of an extension"));
+        let config = fields.take(reader, "config");
+        fields.finish(reader);
+        out.push(ExtensionRef {
+            alias: key(entry),
+            package: package.and_then(|n| reader.name(n, "the package of an extension")),
+            env: env.into_iter().flatten().map(|(k, v)| (Spanned::new(k, v.span), v.value)).collect(),
+            config: config.map(Node::to_json).unwrap_or_default(),
+            span: entry.key.span(),
+        });
+    }
+    out
+}
+
+fn sources(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<SourceRef> {
+    if !matches!(node.data(), Data::Map) {
+        reader.wrong_type(node, "a mapping from a name to a source", "`sources`");
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for entry in node.entries() {
+        let Some(mut fields) = reader.fields(entry.value, "a source") else { continue };
+        let repo = fields.require(reader, "repo", entry.key.span());
+        let reference = fields.require(reader, "ref", entry.key.span());
+        let mapping = fields.take(reader, "serverMapping");
+        fields.finish(reader);
+        out.push(SourceRef {
+            name: key(entry),
+            repo: repo.and_then(|n| reader.name(n, "the repository of a source")),
+            reference: reference.and_then(|n| reader.name(n, "the ref of a source")),
+            server_mapping: mapping.map(|n| reader.strings(n, "a mapping of servers")).unwrap_or_default(),
+            span: entry.key.span(),
+        });
+    }
+    out
+}
+
+fn skills(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Skills> {
+    let mut fields = reader.fields(node, "the skills of an eval")?;
+    let mut sources = Vec::new();
+    if let Some(list) = fields.take(reader, "sources") {
+        for item in reader.items(list, "`sources`") {
+            let Some(mut source) = reader.fields(item, "a source of skills") else { continue };
+            let kind = source.require(reader, "type", item.span());
+            let path = source.require(reader, "path", item.span());
+            source.finish(reader);
+            if let Some(kind) = kind.and_then(|n| reader.name(n, "the type of a source of skills"))
+                && kind.value != "path"
+            {
+                reader.error(
+                    Diagnostic::new(&decode::WRONG_TYPE, kind.span, format!("unknown source of skills `{}`", kind.value))
+                        .help("known is `path`")
+                        .fix("write `path`", kind.span, "path"),
+                );
+            }
+            sources.extend(path.and_then(|n| reader.name(n, "the path of a source of skills")));
+        }
+    }
+    fields.finish(reader);
+    Some(Skills { span: node.span(), sources })
+}
+
+fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
+    let mut fields = reader.fields(node, "a task set")?;
+    let path = fields.take_entry(reader, "path");
+    let glob = fields.take_entry(reader, "glob");
+    let source = fields.take(reader, "source");
+    let selector = fields.take(reader, "labelSelector");
+    let asserted = fields.take_entry(reader, "assertions");
+    fields.finish(reader);
+    match (path, glob) {
+        (Some(path), Some(glob)) => reader.error(
+            Diagnostic::new(&TASK_SET_SHAPE, glob.key.span(), "a task set has either a `path` or a `glob`, not both")
+                .label(path.key.span(), "the other")
+                .help("write two task sets"),
+        ),
+        (None, None) => reader.error(
+            Diagnostic::new(&TASK_SET_SHAPE, node.span(), "this task set selects nothing: it has neither `path` nor `glob`")
+                .help("write `path: FILE` or `glob: PATTERN`"),
+        ),
+        _ => {}
+    }
+    Some(TaskSet {
+        span: node.span(),
+        path: path.and_then(|e| reader.name(e.value, "the path of a task set")),
+        glob: glob.and_then(|e| reader.name(e.value, "the glob of a task set")),
+        source: source.and_then(|n| reader.name(n, "the source of a task set")),
+        selector: selector.map(|n| reader.strings(n, "a label selector")).unwrap_or_default(),
+        assertions: asserted.and_then(|e| assertions(reader, e.value)),
+    })
+}
+
+/// The thirteen kinds of assertions (§5.5.2), and what they take.
+fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
+    if matches!(node.data(), Data::Null) {
+        return None;
+    }
+    let mut fields = reader.fields(node, "assertions")?;
+    let mut items = Vec::new();
+    type Make = fn(CallKind, Vec<CallMatcher>) -> AssertionKind;
+    let lists: [(&'static str, CallKind, Make); 7] = [
+        ("toolsUsed", CallKind::Tool, AssertionKind::AllUsed),
+        ("requireAny", CallKind::Tool, AssertionKind::AnyUsed),
+        ("toolsNotUsed", CallKind::Tool, AssertionKind::NoneUsed),
+        ("resourcesRead", CallKind::Resource, AssertionKind::AllUsed),
+        ("resourcesNotRead", CallKind::Resource, AssertionKind::NoneUsed),
+        ("promptsUsed", CallKind::Prompt, AssertionKind::AllUsed),
+        ("promptsNotUsed", CallKind::Prompt, AssertionKind::NoneUsed),
+    ];
+    for (name, kind, make) in lists {
+        let Some(entry) = fields.take_entry(reader, name) else { continue };
+        let list = reader.items(entry.value, &format!("`{name}`"));
+        let matchers: Vec<_> = list.into_iter().filter_map(|item| matcher(reader, item, kind)).collect();
+        push_list(reader, &mut items, entry, matchers, |m| make(kind, m));
+    }
+    for (name, make) in [
+        ("minToolCalls", AssertionKind::MinToolCalls as fn(u64) -> AssertionKind),
+        ("maxToolCalls", AssertionKind::MaxToolCalls),
+    ] {
+        let Some(entry) = fields.take_entry(reader, name) else { continue };
+        let Some(n) = reader.integer(entry.value, &format!("`{name}`")) else { continue };
+        match u64::try_from(n.value) {
+            Ok(count) => items.push(Assertion { key: key(entry), span: n.span, kind: make(count) }),
+            Err(_) => reader.error(Diagnostic::new(&INVALID_ASSERTION, n.span, format!("`{name}` cannot be negative"))),
+        }
+    }
+    if let Some(entry) = fields.take_entry(reader, "callOrder") {
+        let list = reader.items(entry.value, "`callOrder`");
+        let calls: Vec<_> = list.into_iter().filter_map(|item| ordered(reader, item)).collect();
+        push_list(reader, &mut items, entry, calls, AssertionKind::CallOrder);
+    }
+    if let Some(entry) = fields.take_entry(reader, "noDuplicateCalls")
+        && let Some(on) = reader.bool(entry.value, "`noDuplicateCalls`")
+    {
+        if !on.value {
+            reader.out.push(
+                Diagnostic::new(&decode::UNKNOWN_FIELD, on.span, "`noDuplicateCalls: false` asserts nothing")
+                    .strength(crate::diagnostic::Strength::Warning)
+                    .help("remove it, or write `true`"),
+            );
+        }
+        items.push(Assertion { key: key(entry), span: on.span, kind: AssertionKind::NoDuplicateCalls(on.value) });
+    }
+    for (name, make) in [
+        ("skillsLoaded", AssertionKind::SkillsLoaded as fn(Vec<SkillMatcher>) -> AssertionKind),
+        ("skillsNotLoaded", AssertionKind::SkillsNotLoaded),
+    ] {
+        let Some(entry) = fields.take_entry(reader, name) else { continue };
+        let list = reader.items(entry.value, &format!("`{name}`"));
+        let skills: Vec<_> = list.into_iter().filter_map(|item| skill(reader, item)).collect();
+        push_list(reader, &mut items, entry, skills, make);
+    }
+    fields.finish(reader);
+    items.sort_by_key(|i| i.key.span.start);
+    Some(Assertions { span: node.span(), items })
+}
+
+/// An empty list is not configured (§5.5.2), which nobody means who writes it.
+fn push_list<T>(
+    reader: &mut Reader<'_>,
+    items: &mut Vec<Assertion>,
+    entry: crate::yaml::Entry<'_>,
+    list: Vec<T>,
+    make: impl FnOnce(Vec<T>) -> AssertionKind,
+) {
+    if matches!(entry.value.data(), Data::Seq) && entry.value.items().next().is_none() {
+        reader.out.push(
+            Diagnostic::new(&decode::UNKNOWN_FIELD, entry.key.span(), format!("`{}` is empty: it asserts nothing", entry.name))
+                .help("list what is meant, or remove the key"),
+        );
+        return;
+    }
+    if !list.is_empty() {
+        items.push(Assertion { key: key(entry), span: entry.key.span().to(entry.value.span()), kind: make(list) });
+    }
+}
+
+fn server(reader: &mut Reader<'_>, fields: &mut Fields<'_>, node: Node<'_>) -> Option<Name> {
+    match fields.take(reader, "server") {
+        Some(n) => reader.name(n, "the server of an assertion"),
+        None => {
+            reader.error(
+                Diagnostic::new(&INVALID_ASSERTION, node.span(), "no `server` is named, so this can never match a call")
+                    .help("write `server:` with a name from the MCP config"),
+            );
+            None
+        }
+    }
+}
+
+fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<CallMatcher> {
+    let (name_key, pattern_key, what) = match kind {
+        CallKind::Tool => ("tool", "toolPattern", "an assertion about tools"),
+        CallKind::Resource => ("uri", "uriPattern", "an assertion about resources"),
+        CallKind::Prompt => ("prompt", "promptPattern", "an assertion about prompts"),
+    };
+    let mut fields = reader.fields(node, what)?;
+    let server = server(reader, &mut fields, node);
+    let name = fields.take(reader, name_key).and_then(|n| reader.name(n, &format!("`{name_key}`")));
+    let pattern = fields.take(reader, pattern_key).and_then(|n| reader.name(n, &format!("`{pattern_key}`")));
+    let arguments = if kind == CallKind::Resource { None } else { fields.take(reader, "argumentsMatch") };
+    let status = fields.take(reader, "status");
+    let max_duration = fields.take(reader, "maxDuration").and_then(|n| reader.duration(n, "`maxDuration`"));
+    fields.finish(reader);
+    let arguments = arguments.and_then(|n| match n.data() {
+        Data::Map => Some(Spanned::new(n.to_json(), n.span())),
+        _ => {
+            reader.wrong_type(n, "a mapping from an argument to a value", "`argumentsMatch`");
+            None
+        }
+    });
+    let status = status.and_then(|n| {
+        let word = reader.string(n, "`status`")?;
+        let status = match word.value.as_str() {
+            "ok" => CallStatus::Ok,
+            "toolError" => CallStatus::ToolError,
+            "protocolError" => CallStatus::ProtocolError,
+            other => {
+                reader.error(
+                    Diagnostic::new(&INVALID_ASSERTION, word.span, format!("unknown status `{other}` of a call"))
+                        .help("known are `ok`, `toolError` and `protocolError`"),
+                );
+                return None;
+            }
+        };
+        Some(Spanned::new(status, word.span))
+    });
+    if let Some(pattern) = &pattern {
+        regex(reader, pattern);
+    }
+    Some(CallMatcher { span: node.span(), server: server?, name, pattern, arguments, status, max_duration })
+}
+
+/// A pattern that does not compile would never match, and nobody would know (§11 E3).
+fn regex(reader: &mut Reader<'_>, pattern: &Name) {
+    if let Err(diagnostic) = crate::check::shape::pattern(&pattern.value, pattern.span) {
+        reader.error(*diagnostic);
+    }
+}
+
+fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
+    let mut fields = reader.fields(node, "an item of `callOrder`")?;
+    let kind = fields.require(reader, "type", node.span());
+    let server = server(reader, &mut fields, node);
+    let name = fields.require(reader, "name", node.span());
+    fields.finish(reader);
+    let kind = reader.string(kind?, "the type of a call")?;
+    let kind = match kind.value.as_str() {
+        "tool" => CallKind::Tool,
+        "resource" => CallKind::Resource,
+        "prompt" => CallKind::Prompt,
+        other => {
+            let mut diagnostic = Diagnostic::new(&INVALID_ASSERTION, kind.span, format!("unknown type `{other}` of a call: it would never match"))
+                .help("known are `tool`, `resource` and `prompt`");
+            if let Some(near) = crate::diagnostic::nearest(other, ["tool", "resource", "prompt"]) {
+                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
+            }
+            reader.error(diagnostic);
+            return None;
+        }
+    };
+    Some(OrderedCall { span: node.span(), kind, server: server?, name: reader.name(name?, "the name of a call")? })
+}
+
+fn skill(reader: &mut Reader<'_>, node: Node<'_>) -> Option<SkillMatcher> {
+    let mut fields = reader.fields(node, "an assertion about skills")?;
+    let skill = fields.take(reader, "skill").and_then(|n| reader.name(n, "`skill`"));
+    let pattern = fields.take(reader, "skillPattern").and_then(|n| reader.name(n, "`skillPattern`"));
+    fields.finish(reader);
+    if skill.is_none() && pattern.is_none() {
+        reader.error(
+            Diagnostic::new(&INVALID_ASSERTION, node.span(), "neither `skill` nor `skillPattern` is given, so this can never match")
+                .help("write `skill:` with the name of one"),
+        );
+        return None;
+    }
+    if let Some(pattern) = &pattern {
+        regex(reader, pattern);
+    }
+    Some(SkillMatcher { span: node.span(), skill, pattern })
+}
+
+/// What an eval's selector asks of a task's labels: all pairs, exactly.
+pub fn selects(selector: &IndexMap<String, Name>, labels: &IndexMap<String, Name>) -> bool {
+    selector.iter().all(|(k, v)| labels.get(k).is_some_and(|l| l.value == v.value))
+}

@@ -1,0 +1,174 @@
+//! The legacy dialect: bash tasks without `apiVersion`, or `mcpchecker/v1alpha1` (§1.2 of the upstream behaviour).
+
+use super::{DialectInfo, TaskFile, envelope, metadata, prompt};
+use crate::{
+    decode::{self, Leniency, Reader, literal},
+    diagnostic::Diagnostic,
+    hir::{Arg, Dialect, Name, Phase, Step, Task},
+    rule,
+    source::Spanned,
+    template::Path,
+    yaml::{Data, Entry, Node},
+};
+
+rule! {
+    pub static LEGACY_PHASE = "legacy-phase", Hard;
+    pub static IGNORED_JUDGE = "ignored-judge", Verdict;
+    pub static EMPTY_PHASE = "empty-phase", Verdict;
+}
+
+pub const DIALECT: DialectInfo = DialectInfo {
+    dialect: Dialect::Legacy,
+    versions: &["mcpchecker/v1alpha1"],
+    aliases: &["gevals/v1alpha1"],
+    leniency: Leniency::Task,
+    decode,
+};
+
+fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
+    let mut fields = reader.fields(root, "a legacy task")?;
+    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
+    envelope(&mut fields, reader);
+    let meta_entry = fields.take_entry(reader, "metadata");
+    let meta_span = meta_entry.map_or(head, |e| e.key.span());
+    if meta_entry.is_none() {
+        reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`").help("write `metadata: {name: …}`; other tools never select a task without a name"));
+    }
+    let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Legacy);
+    let steps = fields.take_entry(reader, "steps");
+    fields.finish(reader);
+    let Some(steps) = steps else {
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "a legacy task has no `steps`")
+                .help("write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`"),
+        );
+        return None;
+    };
+    let mut fields = reader.fields(steps.value, "the steps of a legacy task")?;
+    let mut task = Task {
+        dialect: Dialect::Legacy,
+        file: file.file,
+        dir: file.dir.clone(),
+        name,
+        meta,
+        requires: Vec::new(),
+        imports: Vec::new(),
+        env: Vec::new(),
+        prompt: None,
+        setup: Phase::default(),
+        verify: Phase::default(),
+        cleanup: Phase::default(),
+    };
+    if let Some(node) = fields.require(reader, "prompt", steps.key.span()) {
+        task.prompt = prompt(reader, node, file, literal, false);
+    }
+    for (key, phase) in [("setup", &mut task.setup), ("cleanup", &mut task.cleanup)] {
+        if let Some(entry) = fields.take_entry(reader, key) {
+            *phase = script_phase(reader, entry, None);
+        }
+    }
+    if let Some(entry) = fields.take_entry(reader, "verify") {
+        task.verify = verify(reader, entry);
+    }
+    fields.finish(reader);
+    Some(task)
+}
+
+/// `{inline, file}`: one script, or none.
+fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name, &str)>) -> Phase<Path> {
+    let mut phase = Phase { key: Some(entry.key.span()), steps: Vec::new() };
+    if matches!(entry.value.data(), Data::Null) {
+        return phase;
+    }
+    if matches!(entry.value.data(), Data::Seq) {
+        reader.error(
+            Diagnostic::new(&LEGACY_PHASE, entry.key.span(), format!("`{}` of a legacy task is one script, not a list", entry.name))
+                .help("write `{inline: …}` or `{file: …}`; lists of steps need `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`, and stand under `spec`"),
+        );
+        return phase;
+    }
+    let Some(mut fields) = reader.fields(entry.value, "a script of a legacy task") else { return phase };
+    let inline = fields.take_entry(reader, "inline");
+    let file = fields.take_entry(reader, "file");
+    if entry.name == "verify" {
+        fields.take(reader, "contains");
+        fields.take(reader, "exact");
+    }
+    fields.finish(reader);
+    let text = |reader: &mut Reader<'_>, e: Option<Entry<'_>>, key: &'static str| {
+        let e = e?;
+        let name = reader.string(e.value, &format!("`{key}`"))?;
+        (!name.value.is_empty()).then_some((Spanned::new(key.to_owned(), e.key.span()), Arg::text(name.value, name.span)))
+    };
+    let args: Vec<_> = [text(reader, inline, "inline"), text(reader, file, "file")].into_iter().flatten().collect();
+    if let [(first, _), (second, _)] = args.as_slice() {
+        reader.error(
+            Diagnostic::new(&LEGACY_PHASE, second.span, format!("`{}` is either `inline` or a `file`, not both", entry.name))
+                .label(first.span, "the other"),
+        );
+    }
+    if args.is_empty() {
+        if inline.is_some() || file.is_some() {
+            reader.out.push(
+                Diagnostic::new(&EMPTY_PHASE, entry.key.span(), format!("the script of `{}` is empty: nothing is run", entry.name))
+                    .help("write the script, or remove the phase"),
+            );
+        }
+        return phase;
+    }
+    if let Some((name, key)) = judge {
+        reader.out.push(
+            Diagnostic::new(&IGNORED_JUDGE, name.span, format!("`{key}` is not used: `verify` runs its script"))
+                .help("a legacy task verifies by a script or by the judge; the steps dialect can do both"),
+        );
+    }
+    phase.steps.push(step("script", entry, args));
+    phase
+}
+
+fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
+    let get = |keys: [&'static str; 2]| {
+        keys.into_iter().find_map(|k| entry.value.entries().find(|e| e.name.eq_ignore_ascii_case(k)).map(|e| (k, e)))
+    };
+    let script = get(["inline", "file"]);
+    let judge = get(["contains", "exact"]);
+    match (script, judge) {
+        (None, Some(_)) => {
+            let mut phase = Phase { key: Some(entry.key.span()), steps: Vec::new() };
+            let Some(mut fields) = reader.fields(entry.value, "the verify of a legacy task") else { return phase };
+            let mut args = Vec::new();
+            for key in ["contains", "exact"] {
+                if let Some(e) = fields.take_entry(reader, key)
+                    && let Some(name) = reader.string(e.value, &format!("`{key}`"))
+                {
+                    args.push((Spanned::new(key.to_owned(), e.key.span()), Arg::text(name.value, name.span)));
+                }
+            }
+            fields.take(reader, "inline");
+            fields.take(reader, "file");
+            fields.finish(reader);
+            phase.steps.push(step("llmJudge", entry, args));
+            phase
+        }
+        (_, judge) => {
+            let judge = judge.map(|(k, e)| (decode::key(e), k));
+            script_phase(reader, entry, judge.as_ref().map(|(n, k)| (n, *k)))
+        }
+    }
+}
+
+fn step(op: &str, entry: Entry<'_>, args: Vec<(Name, Arg<Path>)>) -> Step<Path> {
+    Step {
+        id: None,
+        op: Spanned::new(op.to_owned(), entry.key.span()),
+        key: entry.key.span(),
+        span: entry.key.span().to(entry.value.span()),
+        args,
+        blocks: Vec::new(),
+        timeout: None,
+        continue_on_error: None,
+        outputs: None,
+        expect: None,
+        var: None,
+    }
+}

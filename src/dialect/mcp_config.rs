@@ -1,0 +1,178 @@
+//! MCP-config files (§4.1 of the upstream behaviour; `decisions.md` §2 for `${VAR}`).
+
+use crate::{
+    decode::{Leniency, Partial, Reader, key},
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::{Expand, ExpandPart, McpConfig, Server, Transport},
+    rule,
+    source::FileId,
+    yaml::{Data, Entry, Node},
+};
+
+rule! {
+    pub static INVALID_SERVER = "invalid-server", Hard;
+}
+
+/// Decodes an MCP-config file.
+pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Diagnostics) -> Partial<McpConfig> {
+    let mut reader = Reader::new(out, Leniency::Config);
+    let mut config = McpConfig { file, dir: dir.to_owned(), servers: Vec::new() };
+    if let Some(mut fields) = reader.fields(root, "an MCP config") {
+        let servers = fields.require(&mut reader, "mcpServers", root.span());
+        fields.finish(&mut reader);
+        match servers {
+            Some(node) if matches!(node.data(), Data::Map) => {
+                config.servers = node.entries().filter_map(|e| server(&mut reader, e)).collect();
+                if node.entries().next().is_none() {
+                    reader.error(Diagnostic::new(&INVALID_SERVER, node.span(), "no server is configured").help("write `NAME: {command: …}` or `NAME: {url: …}`"));
+                }
+            }
+            Some(node) => reader.wrong_type(node, "a mapping from a name to a server", "`mcpServers`"),
+            None => {}
+        }
+    }
+    reader.finish(config)
+}
+
+fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
+    let node = entry.value;
+    if matches!(node.data(), Data::Null) {
+        reader.error(
+            Diagnostic::new(&INVALID_SERVER, entry.key.span(), format!("the server `{}` says nothing of itself", entry.name))
+                .help("write `command:` for a program, or `url:` for a streamable HTTP server"),
+        );
+        return None;
+    }
+    let mut fields = reader.fields(node, "a server")?;
+    let kind = fields.take(reader, "type");
+    let command = fields.take(reader, "command");
+    let args = fields.take_entry(reader, "args");
+    let env = fields.take_entry(reader, "env");
+    let url = fields.take(reader, "url");
+    let headers = fields.take_entry(reader, "headers");
+    let disabled = fields.take(reader, "disabled").and_then(|n| reader.bool(n, "`disabled`"));
+    let allowed = fields.take(reader, "alwaysAllow").map(|n| reader.words(n, "`alwaysAllow`")).unwrap_or_default();
+    let all = fields.take(reader, "enableAllTools").and_then(|n| reader.bool(n, "`enableAllTools`"));
+    fields.finish(reader);
+    let http = match kind {
+        None => url.is_some(),
+        Some(n) => match reader.string(n, "the type of a server")?.value.as_str() {
+            "http" | "streamable-http" | "streamableHttp" => true,
+            "stdio" => false,
+            other => {
+                let mut diagnostic = Diagnostic::new(&INVALID_SERVER, n.span(), format!("unknown type `{other}` of a server"))
+                    .help("known are `stdio` and `http` (streamable HTTP; the older `sse` transport is not spoken)");
+                if let Some(near) = nearest(other, ["stdio", "http"]) {
+                    diagnostic = diagnostic.fix(format!("write `{near}`"), n.span(), near);
+                }
+                reader.error(diagnostic);
+                return None;
+            }
+        },
+    };
+    let expand = |reader: &mut Reader<'_>, n: Node<'_>, what: &str| {
+        let text = reader.string(n, what)?;
+        Some(expand(reader, n, &text.value))
+    };
+    let pairs = |reader: &mut Reader<'_>, e: Option<Entry<'_>>, what: &'static str| {
+        let Some(e) = e else { return Vec::new() };
+        if !matches!(e.value.data(), Data::Map) {
+            reader.wrong_type(e.value, "a mapping", what);
+            return Vec::new();
+        }
+        e.value.entries().filter_map(|e| Some((key(e), expand(reader, e.value, &format!("`{}`", e.name))?))).collect()
+    };
+    let missing = |reader: &mut Reader<'_>, what: &str| {
+        reader.error(
+            Diagnostic::new(&INVALID_SERVER, entry.key.span(), format!("the server `{}` has no `{what}`", entry.name))
+                .help("write `command:` for a program, or `url:` for a streamable HTTP server"),
+        );
+    };
+    let unused = |reader: &mut Reader<'_>, span, what: &str, other: &str| {
+        reader.out.push(
+            Diagnostic::new(&crate::decode::UNKNOWN_FIELD, span, format!("`{what}` has no effect on a server with `{other}`"))
+                .help("remove it"),
+        );
+    };
+    let transport = if http {
+        let Some(url) = url else {
+            missing(reader, "url");
+            return None;
+        };
+        for (e, name) in [(args, "args"), (env, "env")] {
+            if let Some(e) = e {
+                unused(reader, e.key.span(), name, "url");
+            }
+        }
+        if let Some(c) = command {
+            unused(reader, c.span(), "command", "url");
+        }
+        Transport::Http { url: expand(reader, url, "`url`")?, headers: pairs(reader, headers, "`headers`") }
+    } else {
+        let Some(command) = command else {
+            missing(reader, "command");
+            return None;
+        };
+        if let Some(e) = headers {
+            unused(reader, e.key.span(), "headers", "command");
+        }
+        let args = args.map(|e| reader.items(e.value, "`args`")).unwrap_or_default();
+        Transport::Stdio {
+            command: expand(reader, command, "`command`")?,
+            args: args.into_iter().filter_map(|n| expand(reader, n, "an argument")).collect(),
+            env: pairs(reader, env, "`env`"),
+        }
+    };
+    Some(Server {
+        name: key(entry),
+        span: entry.key.span().to(node.span()),
+        transport,
+        disabled: disabled.is_some_and(|b| b.value),
+        always_allow: allowed,
+        enable_all_tools: all,
+    })
+}
+
+/// Finds `${VAR}` and `${VAR:-default}`; anything else is text.
+fn expand(reader: &mut Reader<'_>, node: Node<'_>, text: &str) -> Expand {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        if rest.starts_with("${") {
+            let inner = rest.find('}').map(|end| &rest[2..end]);
+            let parsed = inner.and_then(|inner| {
+                let (name, default) = match inner.split_once(":-") {
+                    Some((name, default)) => (name, Some(default.to_owned())),
+                    None => (inner, None),
+                };
+                let fits = !name.is_empty()
+                    && !name.starts_with(|c: char| c.is_ascii_digit())
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+                fits.then(|| (inner.len() + 3, name.to_owned(), default))
+            });
+            match parsed {
+                Some((width, name, default)) => {
+                    if !literal.is_empty() {
+                        parts.push(ExpandPart::Text(std::mem::take(&mut literal)));
+                    }
+                    parts.push(ExpandPart::Var { name, default });
+                    at += width;
+                    continue;
+                }
+                None => reader.error(
+                    Diagnostic::new(&INVALID_SERVER, node.cooked(at..at + 2), "`${` begins the name of a variable, and this is none")
+                        .help("write `${NAME}` or `${NAME:-default}`"),
+                ),
+            }
+        }
+        let width = rest.chars().next().map_or(1, char::len_utf8);
+        literal.push_str(&rest[..width]);
+        at += width;
+    }
+    if !literal.is_empty() {
+        parts.push(ExpandPart::Text(literal));
+    }
+    Expand { span: node.span(), parts }
+}
