@@ -1,0 +1,372 @@
+//! YAML with positions: text to a [`Tree`] of nodes, each of which knows the bytes it was written with.
+//!
+//! The schema is YAML 1.2's core schema. Aliases and merge keys are followed here, within a budget, so nobody above this
+//! module sees them. `granit-parser` scans; the arena, the types, the merging and the messages are ours.
+
+mod cooked;
+mod parse;
+mod scalar;
+mod syntax;
+
+use std::ops::Range;
+
+pub use cooked::SourceMap;
+pub use parse::parse;
+pub use scalar::{Yaml11, yaml11};
+pub use syntax::{Undecodable, decode_utf8, quoted};
+
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    source::{FileId, Span},
+};
+use scalar::Core;
+
+crate::rule! {
+    pub static SYNTAX = "syntax", Hard;
+    pub static UNQUOTED_HOLE = "unquoted-hole", Hard;
+    pub static DUPLICATE_KEY = "duplicate-key", Hard;
+    pub static SECOND_DOCUMENT = "second-document", Hard;
+    pub static NON_STRING_KEY = "non-string-key", Hard;
+    pub static UNKNOWN_ANCHOR = "unknown-anchor", Hard;
+    pub static UNKNOWN_TAG = "unknown-tag", Hard;
+    pub static ALIAS_EXPANSION = "alias-expansion", Hard;
+    pub static MERGE_KEY = "merge-key", Hard;
+    pub static NESTING = "nesting", Hard;
+    pub static YAML_1_1_WORD = "yaml-1-1-word", Warning;
+}
+
+/// One parsed document. It owns a copy of its text, so nothing borrows from the source.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    file: FileId,
+    text: Box<str>,
+    /// The texts of scalars that are not written the way they read (escapes, folding, indentation), one after another.
+    cooked: String,
+    nodes: Vec<Raw>,
+    /// The items of lists and the keys and values, in turns, of mappings.
+    children: Vec<u32>,
+    comments: Vec<Comment>,
+    root: u32,
+}
+
+/// A comment, from its `#` to the end of its line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Comment {
+    pub span: Span,
+    /// What stands behind the `#`.
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raw {
+    start: u32,
+    end: u32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Scalar(Scalar),
+    Seq {
+        first: u32,
+        len: u32,
+        flow: bool,
+    },
+    /// `len` counts entries, each of which takes two children.
+    Map {
+        first: u32,
+        len: u32,
+        flow: bool,
+    },
+    /// Points at a node that is neither an alias nor an ancestor of this one.
+    Alias(u32),
+    /// An alias that was reported: such a tree never leaves this module.
+    Bad,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Scalar {
+    /// Where the text begins: in the source if `verbatim`, else in `Tree::cooked`.
+    offset: u32,
+    len: u32,
+    verbatim: bool,
+    tagged: bool,
+    style: Style,
+    core: Core,
+}
+
+/// How a node is written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Style {
+    Plain,
+    SingleQuoted,
+    DoubleQuoted,
+    /// A block behind `|`.
+    Literal,
+    /// A block behind `>`.
+    Folded,
+    /// A collection in brackets.
+    Flow,
+    /// A collection by indentation.
+    Block,
+}
+
+/// What a node is, by YAML 1.2's core schema.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Data<'t> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// Also integers beyond `i64`.
+    Float(f64),
+    Str(&'t str),
+    Seq,
+    Map,
+}
+
+/// A handle on a node of a [`Tree`]. An alias behaves like the node it repeats; only [`Node::span`] tells them apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'t> {
+    tree: &'t Tree,
+    /// The node as written, which may be an alias.
+    id: u32,
+}
+
+/// A key and its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'t> {
+    pub key: Node<'t>,
+    pub name: &'t str,
+    pub value: Node<'t>,
+}
+
+impl Tree {
+    pub fn root(&self) -> Node<'_> {
+        Node { tree: self, id: self.root }
+    }
+
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// The comments of the document in the order of the text.
+    pub fn comments(&self) -> &[Comment] {
+        &self.comments
+    }
+
+    fn text_of(&self, scalar: &Scalar) -> &str {
+        let range = scalar.offset as usize..(scalar.offset + scalar.len) as usize;
+        if scalar.verbatim { &self.text[range] } else { &self.cooked[range] }
+    }
+}
+
+impl<'t> Node<'t> {
+    pub fn data(self) -> Data<'t> {
+        match self.kind() {
+            Kind::Scalar(s) => scalar::data(s.core, self.tree.text_of(s)),
+            Kind::Seq { .. } => Data::Seq,
+            Kind::Map { .. } => Data::Map,
+            Kind::Alias(_) | Kind::Bad => Data::Null,
+        }
+    }
+
+    /// The value as written, without its tag and anchor.
+    ///
+    /// * Quoted scalars include their quotes.
+    /// * Block scalars run from `|` or `>` to the end of their last line that is not blank, without its line break.
+    /// * Flow collections include their brackets; block collections run from their first key or dash to the end of their
+    ///   last child.
+    /// * An implicit null is the empty span right behind its key's colon (its dash, in a list).
+    /// * An alias is the `*name`; what hangs below it, and [`Node::cooked`], lie where the anchor is.
+    pub fn span(self) -> Span {
+        let raw = &self.tree.nodes[self.id as usize];
+        Span::new(self.tree.file, raw.start as usize..raw.end as usize)
+    }
+
+    /// The text of a string; numbers, booleans and null are none.
+    pub fn as_str(self) -> Option<&'t str> {
+        match self.kind() {
+            Kind::Scalar(s) if s.core == Core::Str => Some(self.tree.text_of(s)),
+            _ => None,
+        }
+    }
+
+    /// The text of a scalar of any type: escapes resolved, lines folded. An implicit null has the empty text.
+    pub fn text(self) -> Option<&'t str> {
+        match self.kind() {
+            Kind::Scalar(s) => Some(self.tree.text_of(s)),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a scalar without quotes or block header.
+    pub fn is_plain(self) -> bool {
+        self.style() == Style::Plain
+    }
+
+    pub fn style(self) -> Style {
+        match self.kind() {
+            Kind::Scalar(s) => s.style,
+            Kind::Seq { flow: true, .. } | Kind::Map { flow: true, .. } => Style::Flow,
+            Kind::Seq { .. } | Kind::Map { .. } => Style::Block,
+            Kind::Alias(_) | Kind::Bad => Style::Plain,
+        }
+    }
+
+    /// Whether the node is written as `*name`.
+    pub fn is_alias(self) -> bool {
+        matches!(self.tree.nodes[self.id as usize].kind, Kind::Alias(_))
+    }
+
+    /// Whether this is a null for which nothing is written.
+    pub fn is_implicit_null(self) -> bool {
+        matches!(self.kind(), Kind::Scalar(s) if s.core == Core::Null && s.len == 0)
+    }
+
+    /// The kind of value, for messages: `a mapping`, `a string`, …
+    pub fn describe(self) -> &'static str {
+        match self.data() {
+            Data::Null => "null",
+            Data::Bool(_) => "a boolean",
+            Data::Int(_) | Data::Float(_) => "a number",
+            Data::Str(_) => "a string",
+            Data::Seq => "a list",
+            Data::Map => "a mapping",
+        }
+    }
+
+    /// The items of a list; nothing for any other node.
+    pub fn items(self) -> impl ExactSizeIterator<Item = Node<'t>> + DoubleEndedIterator + use<'t> {
+        let tree = self.tree;
+        let ids: &'t [u32] = match self.kind() {
+            Kind::Seq { first, len, .. } => &tree.children[*first as usize..(first + len) as usize],
+            _ => &[],
+        };
+        ids.iter().map(move |&id| Node { tree, id })
+    }
+
+    /// The entries of a mapping in order, those of merge keys last; nothing for any other node. Keys are unique, and
+    /// strings: others were reported.
+    pub fn entries(self) -> impl ExactSizeIterator<Item = Entry<'t>> + DoubleEndedIterator + use<'t> {
+        let tree = self.tree;
+        let ids: &'t [u32] = match self.kind() {
+            Kind::Map { first, len, .. } => &tree.children[*first as usize..(first + 2 * len) as usize],
+            _ => &[],
+        };
+        ids.chunks_exact(2).map(move |pair| {
+            let key = Node { tree, id: pair[0] };
+            Entry { key, name: key.text().unwrap_or(""), value: Node { tree, id: pair[1] } }
+        })
+    }
+
+    pub fn entry(self, name: &str) -> Option<Entry<'t>> {
+        self.entries().find(|e| e.name == name)
+    }
+
+    pub fn get(self, name: &str) -> Option<Node<'t>> {
+        self.entry(name).map(|e| e.value)
+    }
+
+    /// How many items or entries a collection has; 0 for scalars.
+    pub fn len(self) -> usize {
+        match self.kind() {
+            Kind::Seq { len, .. } | Kind::Map { len, .. } => *len as usize,
+            _ => 0,
+        }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The smallest range of the source that holds a byte range of [`Node::text`]; an empty range gives an empty span.
+    /// Whoever asks often about one long scalar takes its [`Node::source_map`] once.
+    pub fn cooked(self, range: Range<usize>) -> Span {
+        self.source_map().span(range)
+    }
+
+    /// From the bytes of [`Node::text`] to those of the source.
+    pub fn source_map(self) -> SourceMap {
+        let target = self.target();
+        let Raw { start, end, kind } = self.tree.nodes[target as usize];
+        let span = Span::new(self.tree.file, start as usize..end as usize);
+        match kind {
+            Kind::Scalar(s) if s.verbatim => SourceMap::verbatim(span, s.offset as usize, s.len as usize),
+            Kind::Scalar(s) => SourceMap::new(span, s.style, &self.tree.text, self.tree.text_of(&s)),
+            _ => SourceMap::opaque(span),
+        }
+    }
+
+    /// The value as JSON, aliases expanded. Numbers that JSON lacks (`.inf`, `.nan`) become their text.
+    pub fn to_json(self) -> serde_json::Value {
+        match self.data() {
+            Data::Null => serde_json::Value::Null,
+            Data::Bool(b) => b.into(),
+            Data::Int(i) => i.into(),
+            Data::Float(f) => serde_json::Number::from_f64(f)
+                .map_or_else(|| self.text().unwrap_or("").into(), serde_json::Value::Number),
+            Data::Str(s) => s.into(),
+            // `parse` bounds the depth of trees, aliases included, and their expanded size.
+            Data::Seq => self.items().map(Node::to_json).collect(),
+            Data::Map => {
+                serde_json::Value::Object(self.entries().map(|e| (e.name.to_owned(), e.value.to_json())).collect())
+            }
+        }
+    }
+
+    /// The span of a flow mapping that can be read as a template without quotes: `{NAME}`, `{NAME.segment}`,
+    /// `{NAME.segment | filter}`. [`parse`] reports those with a dotted path from a root of the language and makes them
+    /// strings; a bare `{name}` is also YAML for a mapping with one key, so only who expected a string can tell.
+    pub fn unquoted_hole(self) -> Option<Span> {
+        let span = self.span();
+        let holds_nulls = || self.entries().all(|e| e.value.is_implicit_null());
+        let text = &self.tree.text[span.range()];
+        let is_map = matches!(self.kind(), Kind::Map { flow: true, .. }) && !self.is_alias();
+        (is_map && syntax::hole(text).is_some_and(|h| h.len == text.len()) && holds_nulls()).then_some(span)
+    }
+
+    /// What to say where a string was expected and [`Node::unquoted_hole`] stands.
+    pub fn unquoted_hole_error(self) -> Option<Diagnostic> {
+        let span = self.unquoted_hole()?;
+        Some(syntax::unquoted_hole(span, &self.tree.text[span.range()]))
+    }
+
+    /// An identity within the tree: an alias is what it repeats.
+    fn target(self) -> u32 {
+        match self.tree.nodes[self.id as usize].kind {
+            Kind::Alias(target) => target,
+            _ => self.id,
+        }
+    }
+
+    fn kind(self) -> &'t Kind {
+        &self.tree.nodes[self.target() as usize].kind
+    }
+}
+
+/// Warns of plain words, values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
+pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
+    for raw in &tree.nodes {
+        let Kind::Scalar(Scalar { style: Style::Plain, tagged: false, len: 1.., .. }) = raw.kind else { continue };
+        let Kind::Scalar(scalar) = &raw.kind else { continue };
+        let text = tree.text_of(scalar);
+        let Some(reading) = yaml11(text) else { continue };
+        let theirs = match reading {
+            Yaml11::Bool(b) => format!("the boolean `{b}`"),
+            Yaml11::Octal(i) | Yaml11::Int(i) => format!("the number `{i}`"),
+            Yaml11::Float(f) => format!("the number `{f}`"),
+        };
+        let ours = match scalar::data(scalar.core, text) {
+            Data::Int(i) => format!("the number `{i}`"),
+            Data::Float(f) => format!("the number `{f}`"),
+            _ => "a string".to_owned(),
+        };
+        let span = Span::new(tree.file, raw.start as usize..raw.end as usize);
+        out.push(
+            Diagnostic::new(&YAML_1_1_WORD, span, format!("`{text}` is {theirs} to tools that read YAML 1.1"))
+                .here(format!("here it is {ours}"))
+                .help("quote it, so that every tool reads the text")
+                .fix("quote it", span, quoted(text)),
+        );
+    }
+}

@@ -1,0 +1,462 @@
+//! What is wrong with a text that is not YAML, in the words of its author's mistake; and what is wrong with bytes that
+//! are not text.
+
+use std::ops::Range;
+
+use granit_parser::ErrorKind;
+
+use super::{NESTING, SYNTAX, UNQUOTED_HOLE};
+use crate::{
+    diagnostic::Diagnostic,
+    source::{FileId, Span},
+};
+
+/// Bytes that are not UTF-8 text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Undecodable {
+    /// What can be shown of them; all before the fault is as in the file.
+    pub text: String,
+    fault: Range<usize>,
+    message: &'static str,
+    help: &'static str,
+}
+
+impl Undecodable {
+    pub fn diagnostic(&self, file: FileId) -> Diagnostic {
+        Diagnostic::new(&SYNTAX, Span::new(file, self.fault.clone()), self.message).help(self.help)
+    }
+}
+
+/// Text from the bytes of a file. A byte order mark stays, so that offsets are those of the file.
+pub fn decode_utf8(bytes: Vec<u8>) -> Result<String, Undecodable> {
+    const SAVE: &str = "save it as UTF-8";
+    let utf16 = |decode: fn([u8; 2]) -> u16| {
+        let units = bytes[2..].chunks_exact(2).map(|pair| decode([pair[0], pair[1]]));
+        let text = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        Undecodable { text, fault: 0..0, message: "this file is UTF-16, not UTF-8", help: SAVE }
+    };
+    match bytes.as_slice() {
+        [0xff, 0xfe, ..] => return Err(utf16(u16::from_le_bytes)),
+        [0xfe, 0xff, ..] => return Err(utf16(u16::from_be_bytes)),
+        _ => {}
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let start = e.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(e.as_bytes()).into_owned();
+        let fault = start..start + char::REPLACEMENT_CHARACTER.len_utf8();
+        Undecodable { text, fault, message: "this byte is not UTF-8", help: SAVE }
+    })?;
+    match text.find('\0') {
+        Some(nul) => Err(Undecodable {
+            fault: nul..nul + 1,
+            text,
+            message: "this file holds a NUL byte: it is not text",
+            help: "name a YAML or JSON file",
+        }),
+        None => Ok(text),
+    }
+}
+
+/// A scalar that reads as `text`: in double quotes, or in single ones where double ones would need escapes.
+pub fn quoted(text: &str) -> String {
+    if text.contains(['\n', '\r', '\t']) || text.contains(char::is_control) {
+        // JSON strings are YAML, except for the controls that only YAML wants escaped.
+        let json = serde_json::Value::from(text).to_string();
+        return json.replace('\u{7f}', "\\x7f");
+    }
+    if text.contains(['"', '\\']) { format!("'{}'", text.replace('\'', "''")) } else { format!("\"{text}\"") }
+}
+
+/// A template's hole at the start of a text.
+pub(super) struct Hole<'a> {
+    /// Up to and with its closing brace.
+    pub(super) len: usize,
+    root: &'a str,
+    dotted: bool,
+}
+
+impl Hole<'_> {
+    /// Whether only a template can be meant: a dotted path from a name that the language gives.
+    pub(super) fn is_certain(&self) -> bool {
+        const ROOTS: [&str; 13] = [
+            "env",
+            "random",
+            "task",
+            "steps",
+            "agent",
+            "stdout",
+            "stderr",
+            "exitCode",
+            "response",
+            "result",
+            "content",
+            "structuredContent",
+            "isError",
+        ];
+        self.dotted && ROOTS.contains(&self.root)
+    }
+}
+
+/// Reads `{root.segment[0] | filter("x")}` at the start of `text`, on one line.
+pub(super) fn hole(text: &str) -> Option<Hole<'_>> {
+    let word = |s: &str| s.len() - s.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c)).len();
+    let blanks = |s: &str| s.len() - s.trim_start_matches([' ', '\t']).len();
+    let mut at = 1 + blanks(text.strip_prefix('{')?);
+    let root = &text[at..at + word(&text[at..])];
+    if !root.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        return None;
+    }
+    at += root.len();
+    let path = at;
+    loop {
+        let rest = &text[at..];
+        at += match rest.as_bytes().first()? {
+            b'.' => match word(&rest[1..]) {
+                0 => return None,
+                n => 1 + n,
+            },
+            b'[' => {
+                let inner = &rest[1..rest.find(']')?];
+                inner.parse::<i64>().ok()?;
+                inner.len() + 2
+            }
+            _ => break,
+        };
+    }
+    let dotted = at > path;
+    at += blanks(&text[at..]);
+    if text[at..].starts_with('|') {
+        let mut quote = None;
+        for (i, c) in text[at..].char_indices() {
+            match (quote, c) {
+                (_, '\n' | '\r') => return None,
+                (Some(q), c) if q == c => quote = None,
+                (None, '"' | '\'') => quote = Some(c),
+                (None, '{') => return None,
+                (None, '}') => return Some(Hole { len: at + i + 1, root, dotted }),
+                _ => {}
+            }
+        }
+        return None;
+    }
+    text[at..].starts_with('}').then_some(Hole { len: at + 1, root, dotted })
+}
+
+/// A template without quotes, as one flow mapping.
+pub(super) fn unquoted_hole(span: Span, source: &str) -> Diagnostic {
+    Diagnostic::new(&UNQUOTED_HOLE, span, format!("`{source}` without quotes is a YAML mapping, not a template"))
+        .help("quote this template")
+        .fix("quote the template", span, quoted(source))
+}
+
+/// What the parser stood in when it stopped.
+pub(super) struct Place<'a> {
+    pub(super) file: FileId,
+    pub(super) text: &'a str,
+    /// Where the error is, and where the last complete piece before it ended.
+    pub(super) at: usize,
+    pub(super) last_end: usize,
+    /// The bracket of the innermost flow collection that is open.
+    pub(super) bracket: Option<usize>,
+}
+
+/// The diagnostic for a syntax error.
+pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
+    let Place { file, text, at, .. } = *place;
+    let value = value_at(text, at);
+    if let Some(found) = value.clone().and_then(|v| template(place, v)) {
+        return found;
+    }
+    let here = char_at(text, at);
+    let span = Span::new(file, here.clone());
+    let error = |message: &str, help: &str| Diagnostic::new(&SYNTAX, span, message).help(help);
+    let quote = |d: Diagnostic| match value.clone() {
+        Some(v) if is_one_line(text, &v) => {
+            let fixed = quoted(&text[v.clone()]);
+            d.fix("quote the value", Span::new(file, v), fixed)
+        }
+        _ => d,
+    };
+    match kind {
+        ErrorKind::RecursionLimitExceeded => Diagnostic::new(&NESTING, span, "this is nested too deeply")
+            .help("no more than 255 lists and mappings may stand in each other"),
+        ErrorKind::UnexpectedCharacter { character: c @ ('@' | '`' | '%') } => {
+            quote(error(&format!("a value without quotes cannot begin with `{c}`"), "quote it"))
+        }
+        ErrorKind::UnexpectedCharacter { character: '\0' } => {
+            error("this file holds a NUL byte: it is not text", "name a YAML or JSON file")
+        }
+        ErrorKind::UnexpectedCharacter { character: c } if c.is_control() => error(
+            &format!("the control character U+{:04X} cannot stand in YAML as it is", u32::from(*c)),
+            "remove it, or write it as an escape in double quotes",
+        ),
+        ErrorKind::UnexpectedCharacter { character: c } => {
+            error(&format!("`{c}` cannot stand here"), "quote the value if it belongs to its text")
+        }
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabAtBlockScalarStart
+        | ErrorKind::TabInPlainScalar => error("a tab indents this line", "YAML indents with spaces only"),
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
+            error("this quote is never closed", "close it, or quote the whole text if the quote belongs to it")
+        }
+        ErrorKind::InvalidQuotedScalarIndent => {
+            let opening = text.get(place.last_end..at).and_then(|s| s.find(['"', '\''])).map(|i| place.last_end + i);
+            let d = error(
+                "this line continues a quoted text, but is not indented",
+                "close the quote above, or indent the lines of the text",
+            );
+            match opening {
+                Some(o) => d.label(Span::new(file, o..o + 1), "the quote opens here"),
+                None => d,
+            }
+        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar => error(
+            "text stands behind the closing quote",
+            "quote the whole value; in single quotes, a quote is written twice: `''`",
+        ),
+        ErrorKind::InvalidTrailingDoubleQuotedScalar => error(
+            "text stands behind the closing quote",
+            "quote the whole value, in single quotes if it holds double ones",
+        ),
+        ErrorKind::UnknownQuotedScalarEscape => {
+            let escape = unknown_escape(text, here.start).unwrap_or(here);
+            let message = format!("`{}` is not an escape of YAML", &text[escape.clone()]);
+            Diagnostic::new(&SYNTAX, Span::new(file, escape), message)
+                .help("write `\\\\` for a backslash, or use single quotes, which know no escapes")
+        }
+        ErrorKind::InvalidQuotedScalarHexEscape
+        | ErrorKind::InvalidLowSurrogateHexEscape
+        | ErrorKind::InvalidLowSurrogate
+        | ErrorKind::MissingLowSurrogate
+        | ErrorKind::UnpairedLowSurrogate
+        | ErrorKind::InvalidUnicodeEscape => error(
+            "this text holds an escape that names no character",
+            "`\\x` takes two, `\\u` four and `\\U` eight hexadecimal digits",
+        ),
+        ErrorKind::UnclosedFlowCollection { open } => {
+            error(&format!("this `{open}` is never closed"), "close it, or quote the text if the bracket belongs to it")
+        }
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            let d = error(&format!("`{close}` cannot close `{open}`"), "close brackets in the order they were opened");
+            match place.bracket {
+                Some(b) => d.label(Span::new(file, b..b + 1), "opened here"),
+                None => d,
+            }
+        }
+        ErrorKind::MisplacedFlowCollectionEnd => {
+            error("this bracket closes nothing", "remove it, or quote the text if the bracket belongs to it")
+        }
+        ErrorKind::InvalidIndentation | ErrorKind::InvalidFlowScalarIndent if place.bracket.is_some() => {
+            let bracket = place.bracket.unwrap_or(at);
+            error(
+                "this line stands inside brackets, but is not indented",
+                "close the bracket above, or indent the line",
+            )
+            .label(Span::new(file, bracket..bracket + 1), "the bracket opens here")
+        }
+        ErrorKind::UnexpectedEofFlowSequence
+        | ErrorKind::UnexpectedEofFlowMapping
+        | ErrorKind::UnexpectedEofImplicitFlowMapping
+        | ErrorKind::ExpectedFlowMappingSeparator
+        | ErrorKind::ExpectedFlowSequenceSeparator => {
+            let d = error("a comma or the closing bracket is missing before this", "separate items with commas");
+            match place.bracket {
+                Some(b) => d.label(Span::new(file, b..b + 1), "the bracket opens here"),
+                None => d,
+            }
+        }
+        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
+            let colon = value.clone().filter(|v| v.contains(&at));
+            let d = error(
+                "a key cannot stand here",
+                match colon {
+                    Some(_) => "quote the value if the colon belongs to its text",
+                    None => "indent it like the keys beside it; the line above may be the culprit",
+                },
+            );
+            if colon.is_some() { quote(d) } else { d }
+        }
+        ErrorKind::ExpectedBlockMappingKey
+        | ErrorKind::ExpectedBlockSequenceEntry
+        | ErrorKind::InvalidIndentation
+        | ErrorKind::BlockSequenceEntryNotAllowed => error(
+            "this line does not fit the lines above",
+            "indent it like its siblings; siblings are all keys or all `-`",
+        ),
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
+            error("this is neither a key nor a value", "a key needs a colon and a space behind it: `key: value`")
+        }
+        ErrorKind::InvalidMappingValueWhitespace
+        | ErrorKind::ExpectedWhitespace
+        | ErrorKind::InvalidBlockEntryWhitespace => {
+            error("a space is missing here", "write `key: value` and `- item`, with a space")
+        }
+        ErrorKind::CommentNotSeparated => error("a comment needs a space before its `#`", "put a space before the `#`"),
+        ErrorKind::CommentInterceptedScalar => {
+            error("a comment stands inside a text of several lines", "use a block (`|` or `>`) for the text")
+        }
+        ErrorKind::ZeroBlockScalarIndent | ErrorKind::InvalidBlockScalarHeader => error(
+            "this is no header of a block",
+            "behind `|` or `>` only `-`, `+`, a digit from 1 to 9 and a comment may stand; the text begins on the next line",
+        ),
+        ErrorKind::InvalidBlockScalarIndent => {
+            error("this line is indented less than the block it stands in", "indent every line of the block alike")
+        }
+        ErrorKind::BomInsideDocument => {
+            error("a byte order mark stands inside the text", "remove it; it is invisible in most editors")
+        }
+        ErrorKind::ExpectedDocumentStart
+        | ErrorKind::DirectiveDisallowed
+        | ErrorKind::InvalidDirectiveName
+        | ErrorKind::MissingDirectiveName
+        | ErrorKind::MissingYamlVersion
+        | ErrorKind::MissingYamlVersionSeparator
+        | ErrorKind::InvalidDirectiveTerminator => match percent_line(text, at) {
+            Some(p) => Diagnostic::new(
+                &SYNTAX,
+                Span::new(file, p..p + 1),
+                "a line that begins with `%` is a directive to the YAML parser",
+            )
+            .help("quote the line if it is text; a real directive is followed by `---`"),
+            None => error("a document cannot begin here", "separate documents with a line `---`"),
+        },
+        ErrorKind::MissingAnchorOrAliasName => quote(error(
+            "`&` and `*` begin an anchor or an alias, whose name is missing",
+            "quote the value if the character belongs to its text",
+        )),
+        ErrorKind::UndeclaredTagHandle
+        | ErrorKind::MissingTagUri
+        | ErrorKind::UnclosedVerbatimTag
+        | ErrorKind::InvalidTagTerminator
+        | ErrorKind::InvalidGlobalTagCharacter => {
+            quote(error("`!` begins a tag, and this is none", "quote the value if the `!` belongs to its text"))
+        }
+        ErrorKind::UnexpectedEof => error("the file ends too early", "complete what the last line begins"),
+        other => error(&other.to_string(), "see https://yaml.org/spec/1.2.2 for the rules of YAML"),
+    }
+}
+
+/// A value that begins with a hole and goes on behind it, which is no YAML.
+fn template(place: &Place<'_>, value: Range<usize>) -> Option<Diagnostic> {
+    let Place { file, text, at, .. } = *place;
+    let line = &text[value.clone()];
+    let (start, end) = line.match_indices('{').find_map(|(i, _)| {
+        let before = line[..i].trim_end();
+        let listed = before.ends_with(['[', ',']);
+        let found = hole(&line[i..])?;
+        let rest = if listed { line[i..].find([',', ']']) } else { None };
+        let end = rest.map_or(line.len(), |r| i + r.max(found.len));
+        let goes_on = i + found.len < end || line[i..i + found.len].contains('[');
+        (goes_on && (i == 0 || listed) && value.start + i < at && at <= value.start + end).then_some((i, end))
+    })?;
+    let span = Span::new(file, value.start + start..value.start + end);
+    let source = &line[start..end];
+    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that begins with a template needs quotes")
+        .here("without them, `{` begins a YAML mapping")
+        .help("quote this template");
+    Some(if is_one_line(text, &value) { d.fix("quote the template", span, quoted(source)) } else { d })
+}
+
+/// The value on the line of `at`: behind the dashes and the first key, without comment.
+fn value_at(text: &str, at: usize) -> Option<Range<usize>> {
+    let start = text.get(..at)?.rfind(['\n', '\r']).map_or(0, |i| i + 1);
+    let end = text[at..].find(['\n', '\r']).map_or(text.len(), |i| at + i);
+    let line = &text[start..end];
+    let skip =
+        |from: usize| from + (line[from..].len() - line[from..].trim_start_matches([' ', '\t', '\u{feff}']).len());
+    let mut from = skip(0);
+    while line[from..].starts_with("- ") {
+        from = skip(from + 2);
+    }
+    if !line[from..].starts_with(['{', '[', '"', '\'']) {
+        from = line[from..].find(": ").map_or(from, |i| skip(from + i + 2));
+    }
+    let until = line[from..].find(" #").map_or(line.len(), |i| from + i);
+    let until = from + line[from..until].trim_end().len();
+    (from < until).then_some(start + from..start + until)
+}
+
+/// Whether no deeper line follows, which could continue the value.
+fn is_one_line(text: &str, value: &Range<usize>) -> bool {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let start = text[..value.start].rfind(['\n', '\r']).map_or(0, |i| i + 1);
+    let mut below = text[value.end..].lines().skip(1).filter(|l| !l.trim().is_empty());
+    below.next().is_none_or(|next| indent(next) <= indent(&text[start..]))
+}
+
+fn char_at(text: &str, at: usize) -> Range<usize> {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    match text[at..].chars().next() {
+        Some(c) if !matches!(c, '\n' | '\r') => at..at + c.len_utf8(),
+        _ => at..at,
+    }
+}
+
+/// The first escape in the double-quoted text at `quote` that YAML does not know.
+fn unknown_escape(text: &str, quote: usize) -> Option<Range<usize>> {
+    let mut chars = text.get(quote + 1..)?.char_indices();
+    while let Some((i, c)) = chars.next() {
+        match c {
+            '"' => return None,
+            '\\' => {
+                let (_, escaped) = chars.next()?;
+                if !"0abt\tnvfre \"/\\N_LPxuU\n\r".contains(escaped) {
+                    let start = quote + 1 + i;
+                    return Some(start..start + 1 + escaped.len_utf8());
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The first line before `at` that begins with `%`.
+fn percent_line(text: &str, at: usize) -> Option<usize> {
+    let head = &text[..char_at(text, at).end];
+    if head.starts_with('%') { Some(0) } else { head.find("\n%").map(|i| i + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_told_from_mappings() {
+        let found = |text| hole(text).map(|h| (h.len, h.is_certain()));
+        assert_eq!(found("{env.X}"), Some((7, true)));
+        assert_eq!(found("{ env.X } foo"), Some((9, true)));
+        assert_eq!(found("{steps.a.outputs[0] | join(\"}\")}!"), Some((32, true)));
+        assert_eq!(found("{x}"), Some((3, false)));
+        assert_eq!(found("{a.b}"), Some((5, false)));
+        for text in
+            ["{a: 1}", "{{env.X}}", "{}", "{env.}", "{1}", "{env.X, b}", "env", "{env.X", "{env[x]}", "{env.X | {}"]
+        {
+            assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_told_apart() {
+        assert_eq!(decode_utf8(b"\xef\xbb\xbfa: 1".to_vec()).as_deref(), Ok("\u{feff}a: 1"));
+        let fault = |bytes: &[u8]| decode_utf8(bytes.to_vec()).map_err(|e| (e.fault.clone(), e.message, e.text));
+        let utf16 = "a: é".encode_utf16().flat_map(u16::to_le_bytes);
+        let bytes: Vec<u8> = [0xff, 0xfe].into_iter().chain(utf16).collect();
+        assert_eq!(fault(&bytes), Err((0..0, "this file is UTF-16, not UTF-8", "a: é".to_owned())));
+        assert_eq!(fault(b"a: \xff\n"), Err((3..6, "this byte is not UTF-8", "a: \u{fffd}\n".to_owned())));
+        assert!(matches!(fault(b"a\0"), Err((Range { start: 1, end: 2 }, _, _))));
+    }
+
+    #[test]
+    fn quoting_chooses_the_quotes_that_need_no_escape() {
+        assert_eq!(quoted("a b"), "\"a b\"");
+        assert_eq!(quoted("say \"it's\""), "'say \"it''s\"'");
+        assert_eq!(quoted("a\\b"), "'a\\b'");
+        assert_eq!(quoted("a\nb"), "\"a\\nb\"");
+    }
+}
