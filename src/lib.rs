@@ -1,3 +1,4 @@
 pub mod diagnostic;
 pub mod source;
+pub mod template;
 pub mod ty;
