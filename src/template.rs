@@ -1,0 +1,166 @@
+//! The hole language of the portable dialect: `{root.path | filter}` in text. `grammar/README.md` is its page,
+//! `grammar/template.pest` its executable grammar, `grammar/vectors/` its test vectors.
+//!
+//! This module knows the language and nothing of scopes: [`scan`] says what stands in a text, the checker what it means.
+
+use std::{fmt, ops::Range};
+
+use serde_json::Value;
+
+mod filter;
+mod scan;
+mod value;
+
+pub use filter::{EvalError, FILTERS, FilterInfo, Param, ParamKind, TypeFault, apply_filters, filter, hole_type};
+pub use scan::{escape, scan};
+pub use value::{fill, render, walk_type, walk_value};
+
+/// What stands in a text. The pieces are in order, no two texts are neighbours and none is empty; what lies between the
+/// ranges of two holes is the text between them, as written.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Scan {
+    pub pieces: Vec<Piece>,
+    /// In the order of their starts.
+    pub suspects: Vec<Suspect>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Piece {
+    /// Unescaped.
+    Text(String),
+    Hole(Hole),
+}
+
+/// `{path | filter …}`. Every range in it counts bytes of the scanned text.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hole {
+    /// Braces inclusive, the backslashes before them not.
+    pub range: Range<usize>,
+    pub path: Path,
+    pub filters: Vec<Filter>,
+}
+
+/// `root.name[0]`; written so by `Display`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Path {
+    pub root: Ident,
+    pub segments: Vec<Segment>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ident {
+    pub text: String,
+    pub range: Range<usize>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Segment {
+    pub kind: SegmentKind,
+    /// Of the name without its dot, or of the index with its brackets.
+    pub range: Range<usize>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum SegmentKind {
+    Name(String),
+    /// Never negative: the grammar has no minus sign here.
+    Index(i64),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Filter {
+    pub name: Ident,
+    pub args: Vec<Literal>,
+    /// From the name to the closing parenthesis.
+    pub range: Range<usize>,
+}
+
+/// An argument of a filter.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Literal {
+    pub value: Value,
+    /// Quotes inclusive.
+    pub range: Range<usize>,
+}
+
+/// A place that looks like a hole and is none. All are text; whether one deserves a finding depends on the scope.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Suspect {
+    pub kind: SuspectKind,
+    /// The root that the place seems to name; empty where it names none (only `DollarBrace`).
+    pub root: String,
+    pub range: Range<usize>,
+    /// What is wrong, for `Malformed`; else empty.
+    pub detail: String,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum SuspectKind {
+    /// `{` and a root, then something that is no hole: `{env.X + 1}`. An error where the root is in scope. The range ends
+    /// behind the first character that does not fit.
+    Malformed,
+    /// `{{ env.X }}`, or `{env.X}` between double braces: passes through untouched.
+    DoubleBrace(Path),
+    /// `${{ … }}`, as in GitHub Actions: passes through untouched.
+    DollarBrace,
+    /// `${NAME}`, `${env.X}`: the shell's, not ours.
+    ShellVariable,
+}
+
+impl Scan {
+    /// Whether there is no hole at all.
+    pub fn is_literal(&self) -> bool {
+        self.holes().next().is_none()
+    }
+
+    /// The hole, where the text is exactly one: such a template keeps its value's type.
+    pub fn single_hole(&self) -> Option<&Hole> {
+        match self.pieces.as_slice() {
+            [Piece::Hole(hole)] => Some(hole),
+            _ => None,
+        }
+    }
+
+    pub fn holes(&self) -> impl Iterator<Item = &Hole> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Hole(hole) => Some(hole),
+            Piece::Text(_) => None,
+        })
+    }
+}
+
+impl Hole {
+    /// Whether a missing value is provided for: `default` is the first filter.
+    pub fn has_default(&self) -> bool {
+        self.filters.first().is_some_and(Filter::is_default)
+    }
+}
+
+impl Path {
+    pub fn range(&self) -> Range<usize> {
+        self.root.range.start..self.segments.last().map_or(self.root.range.end, |s| s.range.end)
+    }
+}
+
+impl Filter {
+    fn is_default(&self) -> bool {
+        self.name.text == "default"
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.root.text)?;
+        self.segments.iter().try_for_each(|segment| write!(f, "{segment}"))
+    }
+}
+
+/// With its dot or brackets.
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            SegmentKind::Name(name) => write!(f, ".{name}"),
+            SegmentKind::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The filters gevals promises: what each takes, what it gives, and their evaluation by minijinja, whose built-ins they
+//! are.
+//!
+//! minijinja converts freely: it lowers `true` to `True` and joins null as `None`. The table's `accepts` is the stricter
+//! rule, and it holds twice: for types when a file is checked, for values when it runs.
+
+use std::{ops::Range, sync::LazyLock};
+
+use minijinja::{Environment, UndefinedBehavior, value::Serde};
+use serde_json::Value;
+
+use super::{Filter, Literal};
+use crate::{diagnostic::nearest, ty::Type};
+
+/// A filter that may be used in holes.
+#[derive(Debug)]
+pub struct FilterInfo {
+    pub name: &'static str,
+    pub summary: &'static str,
+    /// What `accepts` accepts, in words: `a string`.
+    pub takes: &'static str,
+    pub args: &'static [Param],
+    pub accepts: fn(&Type) -> bool,
+    /// The type it gives, from the type it is applied to and its arguments.
+    pub result: fn(&Type, &[Literal]) -> Type,
+}
+
+/// An argument of a filter. Required ones come first.
+#[derive(Debug)]
+pub struct Param {
+    pub name: &'static str,
+    pub kind: ParamKind,
+    pub required: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParamKind {
+    Any,
+    Bool,
+    Integer,
+    String,
+}
+
+/// Why a hole has no type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TypeFault {
+    /// In the scanned text; `None` where the value before all filters is to blame.
+    pub range: Option<Range<usize>>,
+    pub message: String,
+    pub help: Option<String>,
+}
+
+/// Why a hole has no value.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct EvalError {
+    /// In the scanned text; `None` where the value before all filters is to blame.
+    pub range: Option<Range<usize>>,
+    pub message: String,
+}
+
+/// The filters we promise, in the order of `grammar/README.md`. Others of minijinja's are left out where they surprise
+/// (`bool` makes `'false'` true) or are beyond what a hole should do.
+pub static FILTERS: &[FilterInfo] = &[
+    FilterInfo {
+        name: "default",
+        summary: "the argument where the value is missing – with `true` as second argument also where it is empty, zero, false or null",
+        takes: "anything, even a missing value",
+        args: &[required("value", ParamKind::Any), optional("falsy", ParamKind::Bool)],
+        accepts: |_| true,
+        result: |base, args| args.first().map_or(Type::Any, |value| base.join(&Type::of(&value.value))),
+    },
+    FilterInfo {
+        name: "lower",
+        summary: "in lower case",
+        takes: "a string",
+        args: &[],
+        accepts: is_string,
+        result: |_, _| Type::String,
+    },
+    FilterInfo {
+        name: "upper",
+        summary: "in upper case",
+        takes: "a string",
+        args: &[],
+        accepts: is_string,
+        result: |_, _| Type::String,
+    },
+    FilterInfo {
+        name: "trim",
+        summary: "without white space – or the characters given – at both ends",
+        takes: "a string",
+        args: &[optional("characters", ParamKind::String)],
+        accepts: is_string,
+        result: |_, _| Type::String,
+    },
+    FilterInfo {
+        name: "replace",
+        summary: "with every `from` replaced by `to`",
+        takes: "a string",
+        args: &[required("from", ParamKind::String), required("to", ParamKind::String)],
+        accepts: is_string,
+        result: |_, _| Type::String,
+    },
+    FilterInfo {
+        name: "split",
+        summary: "cut at every separator (default: runs of white space), at most `limit` times",
+        takes: "a string",
+        args: &[optional("separator", ParamKind::String), optional("limit", ParamKind::Integer)],
+        accepts: is_string,
+        result: |_, _| Type::list(Type::String),
+    },
+    FilterInfo {
+        name: "lines",
+        summary: "its lines, without their ends",
+        takes: "a string",
+        args: &[],
+        accepts: is_string,
+        result: |_, _| Type::list(Type::String),
+    },
+    FilterInfo {
+        name: "join",
+        summary: "the items in one string, the separator (default: nothing) between them",
+        takes: "a list of strings and numbers",
+        args: &[optional("separator", ParamKind::String)],
+        accepts: is_list_of_scalars,
+        result: |_, _| Type::String,
+    },
+    FilterInfo {
+        name: "sort",
+        summary: "in ascending order; capitals do not matter",
+        takes: "a list of strings and numbers",
+        args: &[],
+        accepts: is_list_of_scalars,
+        result: |base, _| base.clone(),
+    },
+    FilterInfo {
+        name: "unique",
+        summary: "without repetitions; capitals do not matter, the first one stays",
+        takes: "a list of strings and numbers",
+        args: &[],
+        accepts: is_list_of_scalars,
+        result: |base, _| base.clone(),
+    },
+    FilterInfo {
+        name: "reverse",
+        summary: "backwards",
+        takes: "a string or a list",
+        args: &[],
+        accepts: is_sequence,
+        result: |base, _| base.clone(),
+    },
+    FilterInfo {
+        name: "first",
+        summary: "the first item or character; missing where there is none",
+        takes: "a string or a list",
+        args: &[],
+        accepts: is_sequence,
+        result: item,
+    },
+    FilterInfo {
+        name: "last",
+        summary: "the last item or character; missing where there is none",
+        takes: "a string or a list",
+        args: &[],
+        accepts: is_sequence,
+        result: item,
+    },
+    FilterInfo {
+        name: "length",
+        summary: "how many items, fields or characters",
+        takes: "a string, a list or a mapping",
+        args: &[],
+        accepts: |ty| is_sequence(ty) || matches!(ty, Type::Record { .. }),
+        result: |_, _| Type::Number,
+    },
+    FilterInfo {
+        name: "int",
+        summary: "as an integer, fractions cut off; the argument where it is none",
+        takes: "a string, a number or a boolean",
+        args: &[optional("default", ParamKind::Any)],
+        accepts: is_convertible,
+        result: number,
+    },
+    FilterInfo {
+        name: "float",
+        summary: "as a number with a fraction; the argument where it is none",
+        takes: "a string, a number or a boolean",
+        args: &[optional("default", ParamKind::Any)],
+        accepts: is_convertible,
+        result: number,
+    },
+    FilterInfo {
+        name: "abs",
+        summary: "without its sign",
+        takes: "a number",
+        args: &[],
+        accepts: is_number,
+        result: |_, _| Type::Number,
+    },
+    FilterInfo {
+        name: "round",
+        summary: "rounded to so many digits (default: 0), halves to the even one",
+        takes: "a number",
+        args: &[optional("digits", ParamKind::Integer)],
+        accepts: is_number,
+        result: |_, _| Type::Number,
+    },
+    FilterInfo {
+        name: "string",
+        summary: "a number in digits",
+        takes: "a string or a number",
+        args: &[],
+        accepts: |ty| is_string(ty) || is_number(ty),
+        result: |_, _| Type::String,
+    },
+    FilterInfo {
+        name: "tojson",
+        summary: "as JSON text that may also stand in HTML, with `true` on several lines",
+        takes: "anything",
+        args: &[optional("pretty", ParamKind::Bool)],
+        accepts: |_| true,
+        result: |_, _| Type::String,
+    },
+];
+
+pub fn filter(name: &str) -> Option<&'static FilterInfo> {
+    FILTERS.iter().find(|info| info.name == name)
+}
+
+/// The type of a hole whose path leads to a value of type `base`. A value that may be missing is a fault, unless the
+/// first filter is `default`.
+pub fn hole_type(base: &Type, base_may_be_missing: bool, filters: &[Filter]) -> Result<Type, TypeFault> {
+    if base_may_be_missing && !filters.first().is_some_and(Filter::is_default) {
+        let help = Some("say what to take instead: `| default('…')`".to_owned());
+        return Err(TypeFault { range: None, message: "the value may be missing".to_owned(), help });
+    }
+    filters.iter().try_fold(base.clone(), |ty, filter| {
+        let info = known(filter)?;
+        if !(info.accepts)(&ty) {
+            return Err(TypeFault::new(&filter.name.range, refusal(info, &ty), conversion(info, &ty)));
+        }
+        Ok((info.result)(&ty, &filter.args))
+    })
+}
+
+/// The value of a hole whose path leads to `base`; `None` is a missing value, which only `default` accepts.
+pub fn apply_filters(base: Option<Value>, filters: &[Filter]) -> Result<Value, EvalError> {
+    let mut blame = None;
+    let value = filters.iter().try_fold(base, |value, filter| {
+        let value = apply(value.as_ref(), filter, blame.as_ref());
+        blame = Some(filter.range.clone());
+        value
+    })?;
+    value.ok_or_else(|| missing(blame.as_ref()))
+}
+
+/// `None` is a missing value, before and after; `blame` is where the one before came from.
+fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -> Result<Option<Value>, EvalError> {
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment
+    });
+    let fault = |message| EvalError { range: Some(filter.range.clone()), message };
+    let info = known(filter).map_err(|f| EvalError { range: f.range, message: f.message })?;
+    let input = match value {
+        Some(value) if !accepts_value(info, value) => return Err(fault(refusal(info, &Type::of(value)))),
+        Some(value) => minijinja::Value::from(Serde(value)),
+        None if filter.is_default() => minijinja::Value::UNDEFINED,
+        None => return Err(missing(blame)),
+    };
+    let args = filter.args.iter().map(|arg| minijinja::Value::from(Serde(&arg.value)));
+    let args: Vec<_> = std::iter::once(input).chain(args).collect();
+    let output = ENVIRONMENT.empty_state().apply_filter(info.name, &args).map_err(|error| {
+        let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        fault(format!("`{}`: {detail}", info.name))
+    })?;
+    if output.is_undefined() {
+        return Ok(None);
+    }
+    match serde_json::to_value(&output) {
+        // What JSON cannot hold (NaN, infinity) would turn into null in silence.
+        Ok(Value::Null) if !output.is_none() => {
+            Err(fault(format!("`{}` gives {output}, which is no number", info.name)))
+        }
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(fault(format!("`{}`: {error}", info.name))),
+    }
+}
+
+/// The filter's entry, if it is promised and its arguments are right.
+fn known(used: &Filter) -> Result<&'static FilterInfo, TypeFault> {
+    let name = &used.name.text;
+    let Some(info) = filter(name) else {
+        let help = match nearest(name, FILTERS.iter().map(|info| info.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the filters are {}", FILTERS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ")),
+        };
+        return Err(TypeFault::new(&used.name.range, format!("there is no filter `{name}`"), Some(help)));
+    };
+    if let Some(surplus) = used.args.get(info.args.len()) {
+        let message = match info.args.len() {
+            0 => format!("`{name}` takes no argument"),
+            n => format!("`{name}` takes at most {n} argument{}", if n == 1 { "" } else { "s" }),
+        };
+        return Err(TypeFault::new(&surplus.range, message, Some(info.usage())));
+    }
+    if let Some(lacking) = info.args.get(used.args.len()).filter(|param| param.required) {
+        let message = format!("`{name}` needs its argument `{}`", lacking.name);
+        return Err(TypeFault::new(&used.range, message, Some(info.usage())));
+    }
+    match info.args.iter().zip(&used.args).find(|(param, arg)| !param.kind.accepts(&arg.value)) {
+        Some((param, arg)) => {
+            let message =
+                format!("`{}` of `{name}` is {}, not {}", param.name, param.kind.words(), Type::of(&arg.value));
+            Err(TypeFault::new(&arg.range, message, Some(info.usage())))
+        }
+        None => Ok(info),
+    }
+}
+
+impl FilterInfo {
+    /// How it is written: `replace(from, to)`; what is in brackets may be left out.
+    pub fn signature(&self) -> String {
+        let mut out = self.name.to_owned();
+        for (i, param) in self.args.iter().enumerate() {
+            out.push_str(if i == 0 { "(" } else { ", " });
+            out.push_str(&if param.required { param.name.to_owned() } else { format!("[{}]", param.name) });
+        }
+        out.push_str(if self.args.is_empty() { "" } else { ")" });
+        out
+    }
+
+    fn usage(&self) -> String {
+        format!("it is written `{}`", self.signature())
+    }
+}
+
+impl ParamKind {
+    fn accepts(self, value: &Value) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Bool => value.is_boolean(),
+            Self::Integer => value.is_i64(),
+            Self::String => value.is_string(),
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Any => "anything",
+            Self::Bool => "`true` or `false`",
+            Self::Integer => "an integer",
+            Self::String => "a string",
+        }
+    }
+}
+
+impl TypeFault {
+    fn new(range: &Range<usize>, message: String, help: Option<String>) -> Self {
+        Self { range: Some(range.clone()), message, help }
+    }
+}
+
+fn missing(range: Option<&Range<usize>>) -> EvalError {
+    EvalError { range: range.cloned(), message: "the value is missing".to_owned() }
+}
+
+fn refusal(info: &FilterInfo, ty: &Type) -> String {
+    format!("`{}` takes {}, not {ty}", info.name, info.takes)
+}
+
+/// What leads from `ty` to something the filter takes.
+fn conversion(info: &FilterInfo, ty: &Type) -> Option<String> {
+    let texts = (info.accepts)(&Type::String);
+    match ty {
+        Type::Number if texts => Some("`| string` makes a number a string".to_owned()),
+        Type::String if (info.accepts)(&Type::Number) => Some("`| int` and `| float` read a number".to_owned()),
+        Type::String if (info.accepts)(&Type::list(Type::String)) => {
+            Some("`| lines` and `| split(',')` make a list of a string".to_owned())
+        }
+        Type::List(_) if texts => Some("`| join(',')` makes a string of a list, `| tojson` JSON".to_owned()),
+        Type::Bool | Type::Null | Type::Record { .. } if texts => Some("`| tojson` makes it JSON text".to_owned()),
+        _ => None,
+    }
+}
+
+/// A list is accepted where the list of each of its items is: no type says what a mixed list holds.
+fn accepts_value(info: &FilterInfo, value: &Value) -> bool {
+    let outline = |value: &Value| match value {
+        Value::Array(_) => Type::list(Type::Any),
+        Value::Object(_) => Type::map(),
+        _ => Type::of(value),
+    };
+    match value {
+        Value::Array(items) if !items.is_empty() => items.iter().all(|item| (info.accepts)(&Type::list(outline(item)))),
+        _ => (info.accepts)(&outline(value)),
+    }
+}
+
+const fn required(name: &'static str, kind: ParamKind) -> Param {
+    Param { name, kind, required: true }
+}
+
+const fn optional(name: &'static str, kind: ParamKind) -> Param {
+    Param { name, kind, required: false }
+}
+
+fn is_string(ty: &Type) -> bool {
+    matches!(ty, Type::Any | Type::String)
+}
+
+fn is_number(ty: &Type) -> bool {
+    matches!(ty, Type::Any | Type::Number)
+}
+
+fn is_convertible(ty: &Type) -> bool {
+    matches!(ty, Type::Any | Type::String | Type::Number | Type::Bool)
+}
+
+fn is_sequence(ty: &Type) -> bool {
+    matches!(ty, Type::Any | Type::String | Type::List(_))
+}
+
+fn is_list_of_scalars(ty: &Type) -> bool {
+    match ty {
+        Type::Any => true,
+        Type::List(of) => matches!(**of, Type::Any | Type::String | Type::Number),
+        _ => false,
+    }
+}
+
+fn item(base: &Type, _: &[Literal]) -> Type {
+    match base {
+        Type::List(of) => (**of).clone(),
+        other => other.clone(),
+    }
+}
+
+/// A number, or else the argument.
+fn number(_: &Type, args: &[Literal]) -> Type {
+    args.first().map_or(Type::Number, |other| Type::Number.join(&Type::of(&other.value)))
+}

@@ -1,0 +1,355 @@
+//! The scanner: one pass over the text, by hand. `grammar/template.pest` says the same, and a test compares the two.
+//!
+//! It is linear. An attempt to read a hole passes a later `{` only inside a string literal, and of all attempts under way
+//! at one place no two can be inside a string with the same quote: the quote that opens it for one closes it for the
+//! other. So no character is read by more than a fixed number of attempts.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{Filter, Hole, Ident, Literal, Path, Piece, Scan, Segment, SegmentKind, Suspect, SuspectKind};
+
+/// Splits a text into literal pieces and holes. Every text scans: what is no hole is text.
+pub fn scan(text: &str) -> Scan {
+    read(text).0
+}
+
+/// Writes a text so that [`scan`] gives back exactly it, as one literal.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for brace in read(text).1 {
+        let before = &text[at..brace];
+        let slashes = before.len() - before.trim_end_matches('\\').len();
+        out.push_str(before);
+        out.extend(std::iter::repeat_n('\\', slashes + 1));
+        at = brace;
+    }
+    out.push_str(&text[at..]);
+    out
+}
+
+/// What stands in a text, and the opening brace of everything that is a hole or would be one without its backslash.
+fn read(text: &str) -> (Scan, Vec<usize>) {
+    let bytes = text.as_bytes();
+    let mut out = Scan::default();
+    let mut braces = Vec::new();
+    let mut literal = String::new();
+    let mut at = 0;
+    // Whether a `}}` may still follow: asked in vain once only, or many unclosed `{{` would make this quadratic.
+    let mut closable = true;
+    while let Some(plain) = text[at..].find(['{', '\\', '$']) {
+        literal.push_str(&text[at..at + plain]);
+        at += plain;
+        let start = at;
+        // Backslashes count only before a hole: each pair is one, and an odd one keeps the hole as text.
+        let slashes = run(bytes, at, b'\\');
+        let dollars = run(bytes, at, b'$');
+        at += slashes + dollars;
+        let open = run(bytes, at, b'{');
+        if open > 1 {
+            let inside = at + open;
+            at = closing(text, inside, &mut closable).unwrap_or(inside);
+            if at == inside {
+                // unclosed: the braces are text, and so is nothing else
+            } else if dollars > 0 {
+                dollar_brace(text, inside - open - 1..at, inside, &mut out.suspects);
+            } else {
+                double_brace(text, inside - open..at, inside, &mut out.suspects);
+            }
+            literal.push_str(&text[start..at]);
+            continue;
+        }
+        match (open == 1).then(|| hole(text, at)) {
+            Some(Ok(hole)) if dollars > 0 => {
+                let range = at - 1..hole.range.end;
+                out.suspects.push(Suspect::new(SuspectKind::ShellVariable, hole.path.root.text, range));
+                at += 1;
+                literal.push_str(&text[start..at]);
+            }
+            Some(Ok(hole)) => {
+                braces.push(at);
+                at = hole.range.end;
+                literal.push_str(&text[start..start + slashes / 2]);
+                if slashes % 2 == 1 {
+                    literal.push_str(&text[hole.range]);
+                } else {
+                    flush(&mut literal, &mut out.pieces);
+                    out.pieces.push(Piece::Hole(hole));
+                }
+            }
+            Some(Err(malformed)) => {
+                at += 1;
+                literal.push_str(&text[start..at]);
+                out.suspects.extend(malformed.filter(|_| dollars == 0));
+            }
+            None => literal.push_str(&text[start..at]),
+        }
+    }
+    literal.push_str(&text[at..]);
+    flush(&mut literal, &mut out.pieces);
+    (out, braces)
+}
+
+fn flush(literal: &mut String, pieces: &mut Vec<Piece>) {
+    if !literal.is_empty() {
+        pieces.push(Piece::Text(std::mem::take(literal)));
+    }
+}
+
+/// How many of `byte` stand at `at`.
+fn run(bytes: &[u8], at: usize, byte: u8) -> usize {
+    bytes[at..].iter().take_while(|b| **b == byte).count()
+}
+
+/// The end of the first `}}` from `inside` on.
+fn closing(text: &str, inside: usize, closable: &mut bool) -> Option<usize> {
+    let end = closable.then(|| text[inside..].find("}}")).flatten().map(|n| inside + n + 2);
+    *closable = end.is_some();
+    end
+}
+
+/// Notes `${{ … }}`.
+fn dollar_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut Vec<Suspect>) {
+    let mut cursor = Cursor { text, at: inside };
+    cursor.spaces();
+    let root = cursor.ident().map(|root| root.text).unwrap_or_default();
+    suspects.push(Suspect::new(SuspectKind::DollarBrace, root, range));
+}
+
+/// Notes what looks like ours in `{{ … }}`: the whole inside, or holes in it.
+fn double_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut Vec<Suspect>) {
+    let mut suspect = |path: Path, range| {
+        let root = path.root.text.clone();
+        suspects.push(Suspect::new(SuspectKind::DoubleBrace(path), root, range));
+    };
+    let mut cursor = Cursor { text, at: inside };
+    cursor.eat('-');
+    cursor.spaces();
+    if let Some(path) = cursor.ident().and_then(|root| cursor.path(root).ok()) {
+        cursor.spaces();
+        if matches!(cursor.peek(), Some('}' | '|')) || text[cursor.at..].starts_with("-}}") {
+            return suspect(path, range);
+        }
+    }
+    let mut at = inside;
+    while let Some(n) = text[at..range.end].find('{') {
+        at += n + 1;
+        if let Ok(hole) = hole(text, at - 1) {
+            at = hole.range.end.min(range.end);
+            suspect(hole.path, hole.range);
+        }
+    }
+}
+
+/// The hole whose brace stands at `open`. Where a root follows but no hole, the suspect; where none does, nothing.
+fn hole(text: &str, open: usize) -> Result<Hole, Option<Suspect>> {
+    let mut cursor = Cursor { text, at: open + 1 };
+    cursor.spaces();
+    let root = cursor.ident().ok_or(None)?;
+    let name = root.text.clone();
+    match cursor.path(root).and_then(|path| Ok((path, cursor.filters()?))) {
+        Ok((path, filters)) => Ok(Hole { range: open..cursor.at, path, filters }),
+        Err(detail) => {
+            let end = cursor.at + cursor.peek().map_or(0, char::len_utf8);
+            Err(Some(Suspect { kind: SuspectKind::Malformed, root: name, range: open..end, detail }))
+        }
+    }
+}
+
+impl Suspect {
+    fn new(kind: SuspectKind, root: String, range: Range<usize>) -> Self {
+        Self { kind, root, range, detail: String::new() }
+    }
+}
+
+/// A place in the text. Its readers either pass what they read, or stop at the character that does not fit and say why.
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn path(&mut self, root: Ident) -> Result<Path, String> {
+        let mut segments = Vec::new();
+        loop {
+            let start = self.at;
+            if self.eat('.') {
+                let range = self.take_while(is_name);
+                if range.is_empty() {
+                    return Err(self.expected("a name after `.`"));
+                }
+                segments.push(Segment { kind: SegmentKind::Name(self.text[range.clone()].to_owned()), range });
+            } else if self.eat('[') {
+                let digits = self.integer();
+                let index = self.text[digits].parse().map_err(|_| self.expected("an index from 0 on after `[`"))?;
+                if !self.eat(']') {
+                    return Err(self.expected("`]`"));
+                }
+                segments.push(Segment { kind: SegmentKind::Index(index), range: start..self.at });
+            } else {
+                return Ok(Path { root, segments });
+            }
+        }
+    }
+
+    /// From behind the path to the closing brace, inclusive.
+    fn filters(&mut self) -> Result<Vec<Filter>, String> {
+        let mut filters = Vec::new();
+        let mut wanted = "`.`, `[`, `|` or `}`";
+        loop {
+            if self.spaces() {
+                wanted = "`|` or `}`";
+            }
+            if self.eat('}') {
+                return Ok(filters);
+            }
+            if !self.eat('|') {
+                return Err(self.expected(wanted));
+            }
+            self.spaces();
+            let Some(name) = self.ident() else { return Err(self.expected("the name of a filter after `|`")) };
+            let called = self.eat('(');
+            let args = if called { self.args()? } else { Vec::new() };
+            wanted = if called { "`|` or `}`" } else { "`(`, `|` or `}`" };
+            filters.push(Filter { range: name.range.start..self.at, name, args });
+        }
+    }
+
+    /// From behind `(` to `)`, inclusive.
+    fn args(&mut self) -> Result<Vec<Literal>, String> {
+        let mut args = Vec::new();
+        self.spaces();
+        if self.eat(')') {
+            return Ok(args);
+        }
+        loop {
+            let start = self.at;
+            let value = self.literal()?;
+            args.push(Literal { value, range: start..self.at });
+            self.spaces();
+            if self.eat(')') {
+                return Ok(args);
+            }
+            if !self.eat(',') {
+                return Err(self.expected("`,` or `)`"));
+            }
+            self.spaces();
+        }
+    }
+
+    fn literal(&mut self) -> Result<Value, String> {
+        match self.peek() {
+            Some(quote @ ('\'' | '"')) => self.string(quote),
+            Some('-' | '0'..='9') => self.number(),
+            _ => {
+                let word = Cursor { ..*self }.take_while(is_name);
+                let value = match &self.text[word.clone()] {
+                    "true" => Value::Bool(true),
+                    "false" => Value::Bool(false),
+                    "none" | "null" => Value::Null,
+                    _ => return Err(self.expected("a string, a number, `true`, `false` or `null`")),
+                };
+                self.at = word.end;
+                Ok(value)
+            }
+        }
+    }
+
+    fn string(&mut self, quote: char) -> Result<Value, String> {
+        self.eat(quote);
+        let mut value = String::new();
+        loop {
+            match self.peek() {
+                None | Some('\n' | '\r') => return Err(self.expected(&format!("`{quote}` at the end of the string"))),
+                Some('\\') => {
+                    self.at += 1;
+                    value.push(match self.peek() {
+                        Some(c @ ('\\' | '\'' | '"')) => c,
+                        Some('n') => '\n',
+                        Some('r') => '\r',
+                        Some('t') => '\t',
+                        _ => return Err(self.expected("one of `\\`, `'`, `\"`, `n`, `r`, `t` after `\\`")),
+                    });
+                    self.at += 1;
+                }
+                Some(c) => {
+                    self.at += c.len_utf8();
+                    if c == quote {
+                        return Ok(Value::String(value));
+                    }
+                    value.push(c);
+                }
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, String> {
+        let start = self.at;
+        self.eat('-');
+        if self.integer().is_empty() {
+            return Err(self.expected("a digit"));
+        }
+        let whole = self.at;
+        if self.eat('.') && self.take_while(|b| b.is_ascii_digit()).is_empty() {
+            self.at = whole;
+        }
+        serde_json::from_str(&self.text[start..self.at]).map_err(|_| "the number is out of range".to_owned())
+    }
+
+    /// Passes an integer without leading zeros that fits an `i64`; whatever digits follow do not belong.
+    fn integer(&mut self) -> Range<usize> {
+        let start = self.at;
+        if !self.eat('0') {
+            let digits = self.take_while(|b| b.is_ascii_digit());
+            self.at = digits.end.min(start + 18);
+        }
+        start..self.at
+    }
+
+    /// Passes `[A-Za-z_][A-Za-z0-9_-]*`.
+    fn ident(&mut self) -> Option<Ident> {
+        self.peek().filter(|c| c.is_ascii_alphabetic() || *c == '_')?;
+        let range = self.take_while(is_name);
+        Some(Ident { text: self.text[range.clone()].to_owned(), range })
+    }
+
+    /// Passes spaces – not tabs and line breaks: `f() {⏎ls⏎}` is no hole – and says whether there were any.
+    fn spaces(&mut self) -> bool {
+        !self.take_while(|b| b == b' ').is_empty()
+    }
+
+    /// `accept` knows only ASCII.
+    fn take_while(&mut self, accept: fn(u8) -> bool) -> Range<usize> {
+        let start = self.at;
+        self.at += self.text.as_bytes()[start..].iter().take_while(|b| accept(**b)).count();
+        start..self.at
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let there = self.peek() == Some(wanted);
+        self.at += if there { wanted.len_utf8() } else { 0 };
+        there
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn expected(&self, what: &str) -> String {
+        match self.peek() {
+            None => format!("expected {what}, found the end of the text"),
+            Some('\n' | '\r') => format!("expected {what}, found a line break"),
+            Some('\t') => format!("expected {what}, found a tab"),
+            Some(' ') => format!("expected {what}, found a space"),
+            Some('`') => format!("expected {what}, found a backtick"),
+            Some(c) => format!("expected {what}, found `{c}`"),
+        }
+    }
+}
+
+/// What a name is made of behind its first character.
+fn is_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
+}

@@ -1,0 +1,75 @@
+//! Walking along a path – by type and by value –, and writing values into text.
+
+use serde_json::Value;
+
+use super::{Hole, Piece, Scan, Segment, SegmentKind};
+use crate::{diagnostic::nearest, ty::Type};
+
+/// The type behind `segments` from a value of type `base`; else which segment cannot be there, and why.
+pub fn walk_type(base: &Type, segments: &[Segment]) -> Result<Type, (usize, String)> {
+    segments
+        .iter()
+        .enumerate()
+        .try_fold(base.clone(), |ty, (i, segment)| step_type(ty, segment).map_err(|why| (i, why)))
+}
+
+/// The value behind `segments`, if it is there.
+pub fn walk_value<'v>(base: &'v Value, segments: &[Segment]) -> Option<&'v Value> {
+    segments.iter().try_fold(base, |value, segment| match (&segment.kind, value) {
+        (SegmentKind::Name(name), Value::Object(map)) => map.get(name),
+        (SegmentKind::Index(index), Value::Array(items)) => items.get(usize::try_from(*index).ok()?),
+        _ => None,
+    })
+}
+
+/// A value as it stands in text: strings as they are, null as nothing, everything else as JSON.
+pub fn render(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        _ => value.to_string(),
+    }
+}
+
+/// The value of a template whose holes have values: one hole alone keeps its value's type, all else is text.
+pub fn fill<E>(scan: &Scan, mut value: impl FnMut(&Hole) -> Result<Value, E>) -> Result<Value, E> {
+    if let Some(hole) = scan.single_hole() {
+        return value(hole);
+    }
+    let mut out = String::new();
+    for piece in &scan.pieces {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Hole(hole) => out.push_str(&render(&value(hole)?)),
+        }
+    }
+    Ok(Value::String(out))
+}
+
+fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
+    match (ty, &segment.kind) {
+        (Type::Any, _) => Ok(Type::Any),
+        (Type::List(of), SegmentKind::Index(_)) => Ok(*of),
+        (Type::List(_), SegmentKind::Name(name)) => {
+            Err(format!("a list has no field `{name}`; its items are `[0]`, `[1]` …"))
+        }
+        (Type::Record { mut fields, open }, SegmentKind::Name(name)) => match fields.swap_remove(name) {
+            Some(ty) => Ok(ty),
+            None if open => Ok(Type::Any),
+            None => Err(match nearest(name, fields.keys().map(String::as_str)) {
+                Some(near) => format!("there is no field `{name}`; did you mean `{near}`?"),
+                None if fields.is_empty() => format!("there is no field `{name}`, nor any other"),
+                None => format!("there is no field `{name}`, only {}", names(fields.keys())),
+            }),
+        },
+        (Type::Record { .. }, SegmentKind::Index(index)) => {
+            Err(format!("a mapping is read by name, not by index `[{index}]`"))
+        }
+        (ty, SegmentKind::Name(name)) => Err(format!("{ty} has no field `{name}`")),
+        (ty, SegmentKind::Index(index)) => Err(format!("{ty} has no item `[{index}]`")),
+    }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
