@@ -1,3 +1,4 @@
 pub mod diagnostic;
+pub mod host;
 pub mod source;
 pub mod ty;
