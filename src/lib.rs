@@ -1,4 +1,5 @@
 pub mod diagnostic;
+pub mod host;
 pub mod source;
 pub mod template;
 pub mod ty;

@@ -1,0 +1,79 @@
+//! The only door to the world: clock, randomness, environment, files, processes, network.
+//!
+//! What runs asks a [`Host`] and nothing else, so a test can put a [`fake::FakeHost`] in its place. The compiler needs
+//! only [`disk`], which is there without the feature `run` as well.
+
+pub mod disk;
+#[cfg(feature = "run")]
+pub mod exec;
+#[cfg(feature = "run")]
+pub mod fake;
+#[cfg(feature = "run")]
+pub mod http;
+#[cfg(feature = "run")]
+mod real;
+#[cfg(feature = "run")]
+mod tree;
+
+#[cfg(feature = "run")]
+pub use self::{
+    door::Host,
+    exec::{Captured, Exec, Exit, Finished, Handle, Leftover, Process, StartFault, Stdin},
+    fake::FakeHost,
+    http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
+    real::RealHost,
+};
+
+#[cfg(feature = "run")]
+mod door {
+    use super::*;
+    use crate::source::Files;
+    use futures_util::future::BoxFuture;
+    use std::{
+        io,
+        path::{Path, PathBuf},
+        time::Duration,
+    };
+    use tokio_util::sync::CancellationToken;
+
+    /// The world as a run sees it.
+    pub trait Host: Send + Sync {
+        fn now(&self) -> jiff::Timestamp;
+        /// Time since this host was made, from a clock that never goes back.
+        fn elapsed(&self) -> Duration;
+        fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+        /// Eight characters of `a–z` and `0–9`.
+        fn random_id(&self) -> String;
+        /// A TCP port of 127.0.0.1 that nobody listened on a moment ago.
+        fn free_port(&self) -> io::Result<u16>;
+        fn env(&self, name: &str) -> Option<String>;
+        /// The program that `command` names on the PATH, or at its path if it has a slash; it must be executable.
+        fn which(&self, command: &str) -> Option<PathBuf>;
+
+        /// What can be read: contents, kind of file, entries of folders.
+        fn files(&self) -> &dyn Files;
+        /// Replaces or makes a file, whole or not at all. `mode` is the Unix one; without it a file keeps what it had.
+        fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()>;
+        /// Removes a file, or a folder with all that is in it. Nothing there is no error.
+        fn remove(&self, path: &Path) -> io::Result<()>;
+        fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+        /// The permission bits.
+        fn mode(&self, path: &Path) -> io::Result<u32>;
+        fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
+        /// A new, empty folder that only this user can enter; whoever asked removes it.
+        fn temp_dir(&self) -> io::Result<PathBuf>;
+
+        /// Runs a process to its end, its limit or its cancellation.
+        fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished>;
+        /// Starts a process to talk to: a server, an agent.
+        fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>>;
+        /// What every process this host starts carries, and their children inherit: with it, a later gevals finds them.
+        fn mark(&self) -> &str;
+        /// Ends what an exec left in the background, politely at first. Returns how many processes that were.
+        fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize>;
+        /// Ends all processes of a host by its mark: of this one at the end of a run, of a dead one in `recover`.
+        fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize>;
+
+        fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>>;
+    }
+}

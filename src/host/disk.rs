@@ -1,0 +1,110 @@
+//! The file system, as the compiler reads it and as gevals writes to it.
+#![expect(clippy::disallowed_methods, reason = "this is the door to the disk")]
+
+use crate::source::{Files, ReadError, Stat};
+use std::{
+    ffi::OsString,
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// The files of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl Files for Disk {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        fs::read(path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Missing,
+            io::ErrorKind::IsADirectory => ReadError::IsDir,
+            _ if path.is_dir() => ReadError::IsDir,
+            _ => ReadError::Other(e.to_string()),
+        })
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        let meta = fs::metadata(path).ok()?;
+        Some(if meta.is_dir() { Stat::Dir } else { Stat::File { executable: is_executable(&meta) } })
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.
+/// A symbolic link is written through; a file that was there keeps its permissions.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, bytes, None)
+}
+
+/// [`write_atomic`] with permission bits, which have no meaning on Windows.
+pub(crate) fn write_with(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let (temp, mut file) = beside(&target)?;
+    let written = (|| {
+        file.write_all(bytes)?;
+        match (mode, fs::metadata(&target)) {
+            (Some(mode), _) => set_mode(&temp, mode)?,
+            (None, Ok(meta)) if meta.is_file() => fs::set_permissions(&temp, meta.permissions())?,
+            (None, _) => {}
+        }
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temp, &target)
+    })();
+    match written {
+        // The rename itself is made durable too; a file system that cannot sync a folder is no reason to fail.
+        Ok(()) => {
+            if let Some(Ok(dir)) = target.parent().filter(|_| cfg!(unix)).map(File::open) {
+                let _ = dir.sync_all();
+            }
+        }
+        Err(_) => {
+            let _ = fs::remove_file(&temp);
+        }
+    }
+    written
+}
+
+/// A new file in the folder of `target`, so that a rename cannot cross file systems.
+fn beside(target: &Path) -> io::Result<(PathBuf, File)> {
+    let name =
+        target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    loop {
+        let mut temp = OsString::from(".");
+        temp.push(name);
+        temp.push(format!(".{:08x}.tmp", fastrand::u32(..)));
+        let temp = target.with_file_name(temp);
+        match OpenOptions::new().write(true).create_new(true).open(&temp) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return opened.map(|file| (temp, file)),
+        }
+    }
+}
+
+#[cfg(unix)]
+pub(crate) fn is_executable(meta: &Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    meta.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_executable(_: &Metadata) -> bool {
+    true
+}
+
+#[cfg(unix)]
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn set_mode(_: &Path, _: u32) -> io::Result<()> {
+    Ok(())
+}

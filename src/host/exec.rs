@@ -1,0 +1,460 @@
+//! Processes: started in a group of their own, fed, read within bounds, and ended at their limit with all they started.
+//!
+//! A step is as alive as the process it started, not as the pipes it handed on: soon after the leader's end its output is
+//! taken as it stands. What it left in the background may live on ([`Finished::leftover`]); its output is read on and
+//! thrown away, so that it neither blocks nor dies of a closed pipe.
+#![expect(clippy::disallowed_methods, reason = "this is the door to processes")]
+
+use super::{
+    disk::is_executable,
+    tree::{MARK, Tree},
+};
+#[cfg(target_os = "linux")]
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use rustix::{io::Errno, process::Pid};
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+#[cfg(target_os = "linux")]
+use tokio::io::unix::AsyncFd;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::unix::pipe,
+    process::{Child, Command},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long after the leader's end its pipes are given to close.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// A process to run.
+#[derive(Clone, Debug)]
+pub struct Exec {
+    /// A name is looked up on the PATH; a path is relative to `cwd`.
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub cwd: PathBuf,
+    /// Added to the inherited environment; the last of two with one name counts.
+    pub env: Vec<(OsString, OsString)>,
+    pub stdin: Stdin,
+    pub timeout: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Duration,
+    /// Bytes kept of each stream: its head.
+    pub capture_limit: usize,
+    /// Both streams in `stdout`, as they were written.
+    pub merge_stderr: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Stdin {
+    Empty,
+    Bytes(Vec<u8>),
+}
+
+impl Exec {
+    pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            cwd: cwd.into(),
+            env: Vec::new(),
+            stdin: Stdin::Empty,
+            timeout: Duration::from_secs(300),
+            grace: Duration::from_secs(2),
+            capture_limit: 8 << 20,
+            merge_stderr: false,
+        }
+    }
+
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Stdin::Bytes(bytes.into());
+        self
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The value a variable will have in the process.
+    fn variable(&self, name: &str) -> Option<OsString> {
+        let own = self.env.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+        own.or_else(|| std::env::var_os(name))
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exit {
+    NotStarted(StartFault),
+    Exited(i32),
+    Signalled(i32),
+    /// `killed`: SIGTERM was not enough.
+    TimedOut {
+        killed: bool,
+    },
+    Cancelled {
+        killed: bool,
+    },
+}
+
+/// Why a process did not start.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StartFault {
+    #[error("there is no program `{0}`")]
+    NoSuchProgram(String),
+    #[error("the folder `{0}` to run it in does not exist")]
+    NoSuchDir(String),
+    #[error("`{0}` is not executable")]
+    NotExecutable(String),
+    #[error("`{0}` is neither a program nor a script that begins with `#!`")]
+    ExecFormat(String),
+    #[error("the interpreter that the first line of `{0}` names does not exist")]
+    NoSuchInterpreter(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+#[derive(Debug)]
+pub struct Finished {
+    pub exit: Exit,
+    pub stdout: Captured,
+    pub stderr: Captured,
+    /// Until the leader's end.
+    pub duration: Duration,
+    /// Processes other than the leader that had left its group or outlived it, and were killed.
+    pub stragglers: usize,
+    /// What runs on in the background; only after an end of the leader's own.
+    pub leftover: Option<Leftover>,
+}
+
+/// The head of a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Captured {
+    pub bytes: Vec<u8>,
+    /// Bytes read and not kept.
+    pub dropped: u64,
+}
+
+impl Captured {
+    /// As `$(…)` would have it: without the newlines at its end; what is not UTF-8 is replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).trim_end_matches('\n').to_string()
+    }
+}
+
+/// Processes that outlived their leader. They live until [`super::Host::reap`], or until this is dropped: then they are
+/// killed on the spot.
+#[derive(Debug)]
+pub struct Leftover {
+    /// `None` where nothing is real.
+    tree: Option<Tree>,
+    grace: Duration,
+    /// The dead leader, unreaped: see [`super::tree`]. It stands after `tree` to be dropped after it.
+    _leader: Option<Leader>,
+}
+
+impl Leftover {
+    pub(super) fn fake() -> Self {
+        Self { tree: None, grace: Duration::ZERO, _leader: None }
+    }
+
+    pub(super) async fn reap(self) -> usize {
+        let Some(tree) = self.tree else { return 1 };
+        tree.end(self.grace).await.0.stragglers()
+    }
+}
+
+/// A process to talk to. Dropping it kills it and all it started.
+pub struct Process {
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    pub handle: Handle,
+}
+
+/// The life of a [`Process`]; killed with all it started when this is dropped.
+pub struct Handle(Option<(Tree, Leader, Duration)>);
+
+impl Handle {
+    /// One behind which there is no process: it never ends of itself.
+    pub(super) fn fake() -> Self {
+        Self(None)
+    }
+
+    /// Waits for the end; may be asked again.
+    pub async fn wait(&mut self) -> Exit {
+        match &mut self.0 {
+            Some((_, leader, _)) => leader.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// SIGTERM, and SIGKILL after the grace, for it and all it started. How it ended, if not by itself: cancelled.
+    pub async fn end(self) -> Exit {
+        let Some((tree, mut leader, grace)) = self.0 else { return Exit::Exited(0) };
+        let early = tokio::time::timeout(Duration::ZERO, leader.ended()).await.ok();
+        let (_, killed) = tree.end(grace).await;
+        early.unwrap_or(Exit::Cancelled { killed })
+    }
+}
+
+/// Runs a process to its end, its limit or its cancellation. If the future is dropped, all it started is killed.
+pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken) -> Finished {
+    let started = Instant::now();
+    let without_process = |exit| Finished {
+        exit,
+        stdout: Captured::default(),
+        stderr: Captured::default(),
+        duration: started.elapsed(),
+        stragglers: 0,
+        leftover: None,
+    };
+    if cancel.is_cancelled() {
+        return without_process(Exit::Cancelled { killed: false });
+    }
+    let stdin = if let Stdin::Empty = exec.stdin { Stdio::null() } else { Stdio::piped() };
+    let (mut leader, tree, mut stdout, mut stderr) = match start(&exec, mark, stdin).await {
+        Ok((leader, tree, out, err)) => {
+            (leader, tree, Stream::new(out, exec.capture_limit), Stream::new(err, exec.capture_limit))
+        }
+        Err(fault) => return without_process(Exit::NotStarted(fault)),
+    };
+    let input = leader.child.stdin.take();
+    // A process that does not read its input is no fault: the write then fails, or is given up when the process ends.
+    let feed = async {
+        if let (Some(mut pipe), Stdin::Bytes(bytes)) = (input, &exec.stdin) {
+            let _ = pipe.write_all(bytes).await;
+        }
+    };
+
+    let ended = {
+        let streams = async {
+            tokio::join!(feed, stdout.pump(), stderr.pump());
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            exit = leader.ended() => Ok(exit),
+            () = cancel.cancelled() => Err(true),
+            () = tokio::time::sleep(exec.timeout) => Err(false),
+            never = streams => never,
+        }
+    };
+    let duration = started.elapsed();
+    let mut finished = match ended {
+        Ok(exit) => {
+            let _ = tokio::time::timeout(DRAIN, async { tokio::join!(stdout.pump(), stderr.pump()) }).await;
+            let (tree, alive) = tree.is_alive().await;
+            let leftover = alive.then(|| Leftover { tree: Some(tree), grace: exec.grace, _leader: Some(leader) });
+            Finished { leftover, duration, ..without_process(exit) }
+        }
+        Err(cancelled) => {
+            let streams = async {
+                tokio::join!(stdout.pump(), stderr.pump());
+                std::future::pending().await
+            };
+            let (tree, killed) = tokio::select! {
+                ended = tree.end(exec.grace) => ended,
+                never = streams => never,
+            };
+            let duration = started.elapsed();
+            let _ = tokio::time::timeout(DRAIN, async { tokio::join!(stdout.pump(), stderr.pump()) }).await;
+            let exit = if cancelled { Exit::Cancelled { killed } } else { Exit::TimedOut { killed } };
+            Finished { stragglers: tree.stragglers(), duration, ..without_process(exit) }
+        }
+    };
+    (finished.stdout, finished.stderr) = (stdout.finish(), stderr.finish());
+    finished
+}
+
+/// Starts a process to talk to; of the [`Exec`], time-out and capture do not count.
+pub(super) async fn spawn(exec: Exec, mark: String) -> Result<Process, StartFault> {
+    let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped()).await?;
+    let stdin = leader.child.stdin.take();
+    Ok(Process {
+        stdin: stdin.map_or_else(|| Box::new(tokio::io::sink()) as _, |pipe| Box::new(pipe) as _),
+        stdout: stdout.unwrap_or_else(|| Box::new(tokio::io::empty())),
+        stderr: stderr.unwrap_or_else(|| Box::new(tokio::io::empty())),
+        handle: Handle(Some((tree, leader, exec.grace))),
+    })
+}
+
+type Pipe = Box<dyn AsyncRead + Send + Unpin>;
+
+/// The process itself. It is not reaped before this is dropped: see [`super::tree`].
+#[derive(Debug)]
+struct Leader {
+    child: Child,
+    /// Where the system has none, waiting means reaping.
+    #[cfg(target_os = "linux")]
+    watch: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Leader {
+    async fn ended(&mut self) -> Exit {
+        #[cfg(target_os = "linux")]
+        if let (Some(watch), Some(pid)) = (&self.watch, pid(&self.child))
+            && watch.readable().await.is_ok()
+        {
+            let peek = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            if let Ok(Some(status)) = waitid(WaitId::Pid(pid), peek) {
+                let exited = status.exit_status().map(Exit::Exited);
+                return exited.or(status.terminating_signal().map(Exit::Signalled)).unwrap_or(UNKNOWN);
+            }
+        }
+        match self.child.wait().await {
+            Ok(status) => status.code().map(Exit::Exited).or(status.signal().map(Exit::Signalled)).unwrap_or(UNKNOWN),
+            Err(_) => UNKNOWN,
+        }
+    }
+}
+
+/// For a process whose status another one took, which happens only when [`super::Host::reap_marked`] has killed it.
+const UNKNOWN: Exit = Exit::Signalled(9);
+
+fn pid(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?))
+}
+
+async fn start(
+    exec: &Exec,
+    mark: String,
+    stdin: Stdio,
+) -> Result<(Leader, Tree, Option<Pipe>, Option<Pipe>), StartFault> {
+    let other = |e: io::Error| StartFault::Other(e.to_string());
+    let cwd = std::path::absolute(&exec.cwd).map_err(other)?;
+    if !cwd.is_dir() {
+        return Err(StartFault::NoSuchDir(exec.cwd.display().to_string()));
+    }
+    let name = exec.program.to_string_lossy().into_owned();
+    let Some(program) = find(&exec.program, &cwd, exec.variable("PATH").as_deref()) else {
+        return Err(StartFault::NoSuchProgram(name));
+    };
+    let marks = match exec.variable(MARK) {
+        Some(outer) if !outer.is_empty() => format!("{},{mark}", outer.to_string_lossy()),
+        _ => mark.clone(),
+    };
+
+    let mut command = Command::new(&program);
+    command.args(&exec.args).current_dir(&cwd).process_group(0).kill_on_drop(false).stdin(stdin);
+    command.envs(exec.env.iter().map(|(name, value)| (name, value))).env(MARK, marks);
+    let merged = if exec.merge_stderr {
+        let (reader, writer) = io::pipe().map_err(other)?;
+        command.stdout(writer.try_clone().map_err(other)?).stderr(writer);
+        Some(pipe::Receiver::from_owned_fd(reader.into()).map_err(other)?)
+    } else {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        None
+    };
+
+    let mut busy = 0;
+    let mut child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            // The file was written a moment ago, and a process started meanwhile by another thread still has it open.
+            Err(e) if e.raw_os_error() == Some(Errno::TXTBSY.raw_os_error()) && busy < 50 => {
+                busy += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(e) => {
+                return Err(match e.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::NOENT) if program.exists() => StartFault::NoSuchInterpreter(name),
+                    Some(Errno::NOENT | Errno::NOTDIR) => StartFault::NoSuchProgram(name),
+                    Some(Errno::ACCESS | Errno::ISDIR) => StartFault::NotExecutable(name),
+                    Some(Errno::NOEXEC) => StartFault::ExecFormat(name),
+                    _ => other(e),
+                });
+            }
+        }
+    };
+    // The command still holds the writing end of a merged pipe, which would never close.
+    drop(command);
+    let pid = pid(&child);
+    let tree = Tree::new(mark, pid);
+    let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));
+    let stderr = child.stderr.take().map(|p| Box::new(p) as Pipe);
+    #[cfg(target_os = "linux")]
+    let watch = pid.and_then(watch);
+    let leader = Leader {
+        child,
+        #[cfg(target_os = "linux")]
+        watch,
+    };
+    Ok((leader, tree, stdout, stderr))
+}
+
+/// Becomes readable at the end of the process.
+#[cfg(target_os = "linux")]
+#[expect(
+    deprecated,
+    reason = "what replaces it is unsafe, for types that may close their descriptor early; this owns it"
+)]
+fn watch(pid: Pid) -> Option<AsyncFd<OwnedFd>> {
+    let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()?;
+    AsyncFd::with_interest(fd, tokio::io::Interest::READABLE).ok()
+}
+
+/// The file to run for `program`. One with a slash is not searched for, and need only be there.
+pub(super) fn find(program: &OsStr, cwd: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        let file = cwd.join(program);
+        return file.exists().then_some(file);
+    }
+    let runs = |file: &PathBuf| file.metadata().is_ok_and(|meta| meta.is_file() && is_executable(&meta));
+    std::env::split_paths(path?).map(|dir| cwd.join(dir).join(program)).find(runs)
+}
+
+/// A stream that is being read: its head is kept, the rest counted.
+struct Stream {
+    pipe: Option<Pipe>,
+    captured: Captured,
+    limit: usize,
+}
+
+impl Stream {
+    fn new(pipe: Option<Pipe>, limit: usize) -> Self {
+        Self { pipe, captured: Captured::default(), limit }
+    }
+
+    /// Reads to the end. May be dropped and called again: nothing read is lost.
+    async fn pump(&mut self) {
+        let mut buffer = vec![0; 64 << 10];
+        while let Some(pipe) = &mut self.pipe {
+            match pipe.read(&mut buffer).await {
+                Ok(0) | Err(_) => self.pipe = None,
+                Ok(n) => {
+                    let keep = n.min(self.limit - self.captured.bytes.len());
+                    self.captured.bytes.extend_from_slice(&buffer[..keep]);
+                    self.captured.dropped += (n - keep) as u64;
+                }
+            }
+        }
+    }
+
+    /// What was read. If somebody still holds the other end, it is read on, for nothing.
+    fn finish(self) -> Captured {
+        if let Some(mut pipe) = self.pipe {
+            tokio::spawn(async move { tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await });
+        }
+        self.captured
+    }
+}

@@ -1,0 +1,144 @@
+//! HTTP as a step sees it: one request, one answer, everything bounded.
+
+use std::{sync::OnceLock, time::Duration};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpRequest {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Vec<u8>>,
+    /// For all of it: connecting, redirects, the body.
+    pub timeout: Duration,
+    /// Bytes read of the answer's body.
+    pub max_body: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpResponse {
+    pub status: u16,
+    /// In the order they came; a name may come more than once.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// The body was longer than `max_body`.
+    pub truncated: bool,
+}
+
+/// Why there is no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct HttpFault {
+    pub kind: HttpFaultKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HttpFaultKind {
+    Connect,
+    Timeout,
+    Tls,
+    Redirect,
+    Body,
+    Other,
+}
+
+/// Two clients, since like Go's, ours asks no proxy for what is on this machine.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    local: OnceLock<Result<reqwest::Client, HttpFault>>,
+    remote: OnceLock<Result<reqwest::Client, HttpFault>>,
+}
+
+impl Clients {
+    pub(super) async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpFault> {
+        let bad = |what: &str, e: &dyn std::fmt::Display| HttpFault {
+            kind: HttpFaultKind::Other,
+            message: format!("{what}: {e}"),
+        };
+        let url = reqwest::Url::parse(&request.url).map_err(|e| bad("the URL is not valid", &e))?;
+        let method =
+            reqwest::Method::from_bytes(request.method.as_bytes()).map_err(|e| bad("the method is not valid", &e))?;
+        let host = url.host_str().unwrap_or("").trim_matches(['[', ']']);
+        let local = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        let client = if local { &self.local } else { &self.remote };
+        let client = client.get_or_init(|| client_for(local)).as_ref().map_err(Clone::clone)?;
+
+        let mut builder = client.request(method, url).timeout(request.timeout);
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
+        }
+        if let Some(body) = request.body {
+            builder = builder.body(body);
+        }
+        let mut answer = builder.send().await.map_err(fault)?;
+        let mut response = HttpResponse {
+            status: answer.status().as_u16(),
+            headers: (answer.headers().iter())
+                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+                .collect(),
+            body: Vec::new(),
+            truncated: false,
+        };
+        while let Some(chunk) = answer.chunk().await.map_err(fault)? {
+            let keep = chunk.len().min(request.max_body - response.body.len());
+            response.body.extend_from_slice(&chunk[..keep]);
+            if keep < chunk.len() {
+                response.truncated = true;
+                break;
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// rustls has no provider of its own choice here, and may be given one only once in a process.
+pub fn install_tls() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+fn client_for(local: bool) -> Result<reqwest::Client, HttpFault> {
+    install_tls();
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("gevals/", env!("CARGO_PKG_VERSION")))
+        // Ten requests in all, as Go's client.
+        .redirect(reqwest::redirect::Policy::limited(9));
+    let builder = if local { builder.no_proxy() } else { builder };
+    builder.build().map_err(fault)
+}
+
+/// The message leaves the URL out: it can hold secrets, and who asked knows it.
+fn fault(error: reqwest::Error) -> HttpFault {
+    let error = error.without_url();
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        let text = inner.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        source = inner.source();
+    }
+    let kind = if error.is_timeout() {
+        HttpFaultKind::Timeout
+    } else if error.is_redirect() {
+        HttpFaultKind::Redirect
+    } else if is_tls(&error) {
+        HttpFaultKind::Tls
+    } else if error.is_connect() {
+        HttpFaultKind::Connect
+    } else if error.is_body() || error.is_decode() {
+        HttpFaultKind::Body
+    } else {
+        HttpFaultKind::Other
+    };
+    HttpFault { kind, message }
+}
+
+/// An `io::Error` is no source of what it wraps, so it is looked into.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>() || wrapped.is_some_and(|e| is_tls(e)) || error.source().is_some_and(is_tls)
+}

@@ -1,0 +1,254 @@
+//! Who belongs to an exec, and how all of them are ended.
+//!
+//! A process belongs if it is in the leader's group, if it carries the exec's mark in its environment, or if its parent
+//! belongs. The mark is inherited, so it finds what has left the group (`setsid`, a double fork). It is a list, so that
+//! a gevals which runs inside a step of another one does not hide its processes. What cleared its environment *and*
+//! left the group *and* lost its parent is not found.
+//!
+//! The leader stays unreaped as long as its tree is in use: so its pid, which names the group, cannot be given to
+//! another process meanwhile. Off Linux there is no `/proc`, and the group is all there is.
+
+#![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc is read here"))]
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{collections::HashSet, time::Duration};
+
+/// The variable that carries the mark.
+pub const MARK: &str = "GEVALS_EXEC";
+
+/// The processes of one exec, or of one host if there is no leader. Dropping it kills them.
+#[derive(Debug)]
+pub struct Tree {
+    mark: String,
+    leader: Option<Pid>,
+    /// All that ever belonged, by pid and start time: what of it dies as our adopted child is ours to reap.
+    known: HashSet<(i32, u64)>,
+    /// Of these, the ones other than the leader that had left its group or outlived it when they were ended.
+    stragglers: HashSet<(i32, u64)>,
+    armed: bool,
+}
+
+impl Tree {
+    pub fn new(mark: String, leader: Option<Pid>) -> Self {
+        Self { mark, leader, known: HashSet::new(), stragglers: HashSet::new(), armed: true }
+    }
+
+    pub fn stragglers(&self) -> usize {
+        self.stragglers.len()
+    }
+
+    /// Whether anything but a dead leader is left. If not, the tree is done.
+    pub async fn is_alive(self) -> (Self, bool) {
+        let work = self.blocking(|tree| {
+            tree.armed = !tree.sweep().is_empty();
+            tree.armed
+        });
+        work.await
+    }
+
+    /// TERM, and KILL for what is still there after `grace`. True if the leader had to be killed.
+    pub async fn end(mut self, grace: Duration) -> (Self, bool) {
+        self = self.signal_and_note(Signal::TERM).await;
+        let mut killed = false;
+        let limit = tokio::time::Instant::now() + grace;
+        loop {
+            let alive;
+            (self, alive) = self.blocking(Self::sweep).await;
+            if alive.is_empty() {
+                break;
+            }
+            if tokio::time::Instant::now() >= limit {
+                killed = alive.iter().any(|p| Some(p.pid) == self.leader);
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+        // A process can fork between the sweep and the signal, so killing goes on until a sweep finds nothing.
+        self = self.signal_and_note(Signal::KILL).await;
+        for _ in 0..200 {
+            let left;
+            (self, left) = self.blocking(|tree| tree.signal(Signal::KILL)).await;
+            if left.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.armed = false;
+        (self, killed)
+    }
+
+    async fn blocking<T: Send + 'static>(mut self, f: impl FnOnce(&mut Self) -> T + Send + 'static) -> (Self, T) {
+        let work = tokio::task::spawn_blocking(move || {
+            let value = f(&mut self);
+            (self, value)
+        });
+        match work.await {
+            Ok(done) => done,
+            Err(e) => std::panic::resume_unwind(e.into_panic()),
+        }
+    }
+
+    async fn signal_and_note(self, signal: Signal) -> Self {
+        let work = self.blocking(move |tree| {
+            let alive = tree.signal(signal);
+            let leader_lives = alive.iter().any(|p| Some(p.pid) == tree.leader);
+            let strays = alive.iter().filter(|p| Some(p.group) != tree.leader || !leader_lives);
+            tree.stragglers.extend(strays.map(|p| (p.pid.as_raw_pid(), p.start)));
+        });
+        work.await.0
+    }
+
+    /// Sends the signal to all that belong, and says which these were.
+    fn signal(&mut self, signal: Signal) -> Vec<Proc> {
+        let alive = self.sweep();
+        if let Some(group) = self.leader {
+            // At once for the whole group, so that none of it can fork away; what is stopped must wake to die.
+            let _ = kill_process_group(group, signal);
+            let _ = kill_process_group(group, Signal::CONT);
+        }
+        for p in alive.iter().filter(|p| Some(p.group) != self.leader) {
+            p.signal(signal);
+            p.signal(Signal::CONT);
+        }
+        alive
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if self.armed {
+            for _ in 0..20 {
+                if self.signal(Signal::KILL).is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// One process, as it was a moment ago.
+#[derive(Clone, Debug)]
+struct Proc {
+    pid: Pid,
+    parent: Option<Pid>,
+    group: Pid,
+    start: u64,
+    zombie: bool,
+}
+
+#[cfg(target_os = "linux")]
+mod platform {
+    use super::{MARK, Proc, Tree};
+    use rustix::{
+        io::Errno,
+        process::{self, Pid, PidfdFlags, Signal, WaitOptions},
+    };
+
+    /// Orphans of our children become our children, so that they can be found by descent and reaped.
+    pub fn adopt_orphans() {
+        let _ = process::set_child_subreaper(Some(process::getpid()));
+    }
+
+    impl Tree {
+        /// The living that belong; the dead that became our children are reaped on the way.
+        pub(super) fn sweep(&mut self) -> Vec<Proc> {
+            let own = process::getpid();
+            let (mut dead, mut rest): (Vec<_>, Vec<_>) = processes().partition(|p| p.zombie);
+            let mut alive: Vec<Proc> = Vec::new();
+            loop {
+                let belongs = |p: &Proc| {
+                    p.pid != own
+                        && (Some(p.group) == self.leader
+                            || self.known.contains(&(p.pid.as_raw_pid(), p.start))
+                            || alive.iter().any(|a| Some(a.pid) == p.parent)
+                            || alive.is_empty() && carries(p.pid, &self.mark))
+                };
+                let (found, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(belongs);
+                rest = others;
+                if found.is_empty() {
+                    break;
+                }
+                alive.extend(found);
+            }
+            self.known.extend(alive.iter().map(|p| (p.pid.as_raw_pid(), p.start)));
+            dead.retain(|p| p.parent == Some(own) && Some(p.pid) != self.leader);
+            for p in dead {
+                if Some(p.group) == self.leader || self.known.contains(&(p.pid.as_raw_pid(), p.start)) {
+                    let _ = process::waitpid(Some(p.pid), WaitOptions::NOHANG);
+                }
+            }
+            alive
+        }
+    }
+
+    impl Proc {
+        pub(super) fn signal(&self, signal: Signal) {
+            match process::pidfd_open(self.pid, PidfdFlags::empty()) {
+                // The descriptor holds the process; only then is it certain that the pid still means the same one.
+                Ok(fd) if stat(self.pid).is_some_and(|p| p.start == self.start) => {
+                    let _ = process::pidfd_send_signal(fd, signal);
+                }
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    let _ = process::kill_process(self.pid, signal);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn processes() -> impl Iterator<Item = Proc> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries.filter_map(|e| stat(Pid::from_raw(e.file_name().to_str()?.parse().ok()?)?))
+    }
+
+    fn stat(pid: Pid) -> Option<Proc> {
+        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name of the program, in parentheses, may hold anything; what follows the last one is fields.
+        let fields = String::from_utf8_lossy(&text[text.iter().rposition(|&b| b == b')')? + 1..]).into_owned();
+        let mut fields = fields.split_ascii_whitespace();
+        let state = fields.next()?;
+        Some(Proc {
+            pid,
+            parent: Pid::from_raw(fields.next()?.parse().ok()?),
+            group: Pid::from_raw(fields.next()?.parse().ok()?)?,
+            start: fields.nth(16)?.parse().ok()?,
+            zombie: matches!(state, "Z" | "X"),
+        })
+    }
+
+    /// Whether the environment the process was started with holds the mark, or one below it (`HOST` and `HOST.EXEC`).
+    fn carries(pid: Pid, mark: &str) -> bool {
+        let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+        let marks = environ.split(|&b| b == 0).filter_map(|v| v.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
+        let mut marks = marks.flat_map(|list| list.split(|&b| b == b','));
+        marks.any(|m| m.strip_prefix(mark.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'.'))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use super::{Proc, Tree};
+    use rustix::process::{Signal, WaitId, WaitIdOptions, test_kill_process_group, waitid};
+
+    pub fn adopt_orphans() {}
+
+    impl Tree {
+        /// The leader stands for its group as long as it lives, the group for itself afterwards.
+        pub(super) fn sweep(&mut self) -> Vec<Proc> {
+            let Some(leader) = self.leader else { return Vec::new() };
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            let alive = match waitid(WaitId::Pid(leader), options) {
+                Ok(status) => status.is_none(),
+                Err(_) => test_kill_process_group(leader).is_ok(),
+            };
+            let group = Proc { pid: leader, parent: None, group: leader, start: 0, zombie: false };
+            if alive { vec![group] } else { Vec::new() }
+        }
+    }
+
+    impl Proc {
+        pub(super) fn signal(&self, _: Signal) {}
+    }
+}
+
+pub use platform::adopt_orphans;
