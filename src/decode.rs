@@ -21,6 +21,7 @@ rule! {
     pub static INVALID_DURATION = "invalid-duration", Hard;
     pub static KEY_CASE = "key-case", Verdict;
     pub static COERCED_SCALAR = "coerced-scalar", Warning;
+    pub static INVALID_PATTERN = "invalid-pattern", Hard;
     pub static EMPTY_NAME = "empty-name", Hard;
 }
 
@@ -114,7 +115,8 @@ impl<'d> Reader<'d> {
             let text = node.text().unwrap_or_default();
             let read = match yaml11(text) {
                 Some(Yaml11::Bool(b)) => b.to_string(),
-                Some(Yaml11::Octal(n)) => n.to_string(),
+                Some(Yaml11::Octal(n) | Yaml11::Int(n)) => n.to_string(),
+                Some(Yaml11::Float(x)) => x.to_string(),
                 None => text.to_owned(),
             };
             self.out.push(
@@ -239,6 +241,22 @@ pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Bo
     } else {
         diagnostic.help("write a number and a unit, like `500ms`, `30s` or `1h30m`")
     }))
+}
+
+/// Whether a text is a pattern: RE2 syntax, which Go and Rust share but for a few corners.
+pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
+    let Err(error) = regex::Regex::new(text) else { return Ok(()) };
+    let reason = match error {
+        regex::Error::Syntax(text) => {
+            let last = text.lines().last().unwrap_or_default();
+            last.strip_prefix("error: ").unwrap_or(last).to_owned()
+        }
+        other => other.to_string(),
+    };
+    Err(Box::new(
+        Diagnostic::new(&INVALID_PATTERN, span, format!("`{text}` is not a pattern: {reason}"))
+            .help("patterns have RE2 syntax; write `\\\\` before a character that is meant as it stands"),
+    ))
 }
 
 /// The keys of one mapping.
@@ -392,7 +410,8 @@ pub fn literal(node: Node<'_>) -> Template<Path> {
 /// A scalar's text with the holes of the portable dialect.
 pub fn portable(node: Node<'_>) -> Template<Path> {
     let text = node.text().unwrap_or_default();
-    scan_text(text, node.span(), &|range| node.cooked(range))
+    let map = std::cell::OnceCell::new();
+    scan_text(text, node.span(), &|range| map.get_or_init(|| node.source_map()).span(range))
 }
 
 /// `text` with its holes, `place` telling where a range of it stands in a file.

@@ -1,6 +1,13 @@
-pub mod diagnostic;
-pub mod host;
 pub mod source;
-pub mod template;
+pub mod diagnostic;
 pub mod ty;
 pub mod yaml;
+pub mod template;
+pub mod decode;
+pub mod hir;
+pub mod signature;
+pub mod dialect;
+pub mod builtin;
+pub mod plan;
+pub mod event;
+pub mod host;

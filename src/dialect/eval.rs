@@ -440,7 +440,7 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
 
 /// A pattern that does not compile would never match, and nobody would know (§11 E3).
 fn regex(reader: &mut Reader<'_>, pattern: &Name) {
-    if let Err(diagnostic) = crate::check::shape::pattern(&pattern.value, pattern.span) {
+    if let Err(diagnostic) = decode::check_pattern(&pattern.value, pattern.span) {
         reader.error(*diagnostic);
     }
 }
