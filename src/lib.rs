@@ -11,3 +11,5 @@ pub mod builtin;
 pub mod plan;
 pub mod event;
 pub mod host;
+#[cfg(feature = "run")]
+pub mod step;
