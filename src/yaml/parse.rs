@@ -1,6 +1,9 @@
 //! Builds the arena from the parser's events, and reports what YAML allows and we do not.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, StructureStyle, Tag};
 
@@ -103,6 +106,8 @@ struct Builder<'a> {
     anchor_names: Vec<String>,
     /// Aliases without an anchor before them: the tree cannot be used.
     unknown: Vec<(Span, String)>,
+    /// Templates that were read as mappings; one may turn out to be the start of a syntax error.
+    holes: Vec<Diagnostic>,
     /// Block scalars, whose headers are sought when all comments are known.
     blocks: Vec<u32>,
     /// How many nodes the aliases so far stand for.
@@ -148,6 +153,7 @@ impl<'a> Builder<'a> {
             anchors: HashMap::new(),
             anchor_names: Vec::new(),
             unknown: Vec::new(),
+            holes: Vec::new(),
             blocks: Vec::new(),
             expanded: 0,
             fatal: None,
@@ -166,6 +172,7 @@ impl<'a> Builder<'a> {
         self.anchors.clear();
         self.anchor_names.clear();
         self.unknown.clear();
+        self.holes.clear();
         self.blocks.clear();
         self.expanded = 0;
         self.fatal = None;
@@ -227,7 +234,7 @@ impl<'a> Builder<'a> {
         &mut self,
         text: &str,
         style: ScalarStyle,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         tag: Option<&Tag>,
         tag_span: Span,
         out: &mut Diagnostics,
@@ -345,7 +352,7 @@ impl<'a> Builder<'a> {
             let first = self.children.len() as u32;
             self.children.extend_from_slice(&children);
             Kind::Seq { first, len: children.len() as u32, flow: open.flow }
-        } else if let Some(template) = self.unquoted_hole(&open, &children, start..end, out) {
+        } else if let Some(template) = self.unquoted_hole(&open, &children, start..end) {
             template
         } else {
             let entries = self.entries(&children, out);
@@ -361,13 +368,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A template in the clothes of a mapping: reported, and read as the string that was meant.
-    fn unquoted_hole(
-        &self,
-        open: &Open,
-        children: &[u32],
-        range: std::ops::Range<usize>,
-        out: &mut Diagnostics,
-    ) -> Option<Kind> {
+    fn unquoted_hole(&mut self, open: &Open, children: &[u32], range: Range<usize>) -> Option<Kind> {
         let text = &self.text[range.clone()];
         let values_absent = || children.chunks_exact(2).all(|pair| self.is_implicit_null(pair[1]));
         let is_template = open.flow
@@ -375,7 +376,7 @@ impl<'a> Builder<'a> {
             && syntax::hole(text).is_some_and(|h| h.len == text.len() && h.is_certain())
             && values_absent();
         is_template.then(|| {
-            out.error(syntax::unquoted_hole(Span::new(self.file, range.clone()), text));
+            self.holes.push(syntax::unquoted_hole(Span::new(self.file, range.clone()), text));
             Kind::Scalar(Scalar {
                 offset: range.start as u32,
                 len: text.len() as u32,
@@ -571,6 +572,9 @@ impl<'a> Builder<'a> {
 
     /// Completes a document.
     fn finish(&mut self, out: &mut Diagnostics) -> Result<u32, Reported> {
+        for hole in self.holes.drain(..) {
+            out.error(hole);
+        }
         for (span, name) in std::mem::take(&mut self.unknown) {
             let known = self.anchor_names.iter().map(String::as_str);
             let help = if self.anchor_names.contains(&name) {
@@ -631,7 +635,11 @@ impl<'a> Builder<'a> {
             last_end: self.last_end,
             bracket: self.open.iter().rfind(|o| o.flow).map(|o| self.nodes[o.node as usize].start as usize),
         };
-        out.error(syntax::diagnose(error.kind(), &place))
+        let found = syntax::diagnose(error.kind(), &place);
+        for hole in self.holes.drain(..).filter(|h| !found.span.contains(h.span)) {
+            out.error(hole);
+        }
+        out.error(found)
     }
 
     fn push(&mut self, start: usize, end: usize, kind: Kind) -> u32 {
