@@ -338,9 +338,11 @@ impl<'a> Builder<'a> {
 
     fn end(&mut self, end: usize, is_map: bool, out: &mut Diagnostics) {
         let Some(open) = self.open.pop() else { return };
-        let children = self.pending.split_off(open.from);
+        // Taken out and put back, so that no collection costs an allocation of its own.
+        let mut pending = std::mem::take(&mut self.pending);
+        let children = &pending[open.from..];
         if is_map {
-            self.place_implicit_values(&children);
+            self.place_implicit_values(children);
         }
         let start = self.nodes[open.node as usize].start as usize;
         let end = match children.last() {
@@ -348,18 +350,18 @@ impl<'a> Builder<'a> {
             _ => end,
         };
         self.nodes[open.node as usize].end = end.max(start) as u32;
+        let first = self.children.len() as u32;
         let kind = if !is_map {
-            let first = self.children.len() as u32;
-            self.children.extend_from_slice(&children);
+            self.children.extend_from_slice(children);
             Kind::Seq { first, len: children.len() as u32, flow: open.flow }
-        } else if let Some(template) = self.unquoted_hole(&open, &children, start..end) {
+        } else if let Some(template) = self.unquoted_hole(&open, children, start..end) {
             template
         } else {
-            let entries = self.entries(&children, out);
-            let first = self.children.len() as u32;
-            self.children.extend_from_slice(&entries);
-            Kind::Map { first, len: entries.len() as u32 / 2, flow: open.flow }
+            self.entries(children, out);
+            Kind::Map { first, len: (self.children.len() as u32 - first) / 2, flow: open.flow }
         };
+        pending.truncate(open.from);
+        self.pending = pending;
         self.nodes[open.node as usize].kind = kind;
         if open.anchor != 0 {
             self.anchors.insert(open.anchor, Anchor::Closed(open.node, open.size));
@@ -408,46 +410,47 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The entries a mapping has in the end: string keys, each once, then what its merge key adds.
-    fn entries(&mut self, children: &[u32], out: &mut Diagnostics) -> Vec<u32> {
+    /// Adds the entries a mapping has in the end: string keys, each once, then what its merge key adds.
+    fn entries(&mut self, children: &[u32], out: &mut Diagnostics) {
         const FEW: usize = 12;
         let mut merge = None;
-        let mut entries: Vec<u32> = Vec::with_capacity(children.len());
-        let mut seen: HashMap<&str, u32> = HashMap::new();
+        let mut added = std::mem::take(&mut self.children);
+        let first = added.len();
+        let few = children.len() <= 2 * FEW;
+        let mut seen: HashMap<&str, u32> = HashMap::with_capacity(if few { 0 } else { children.len() / 2 });
         for pair in children.chunks_exact(2) {
             let [key, value] = [pair[0], pair[1]];
             let Some((name, style)) = self.key(key, out) else { continue };
             let is_merge = name == "<<" && style == Style::Plain;
             let earlier = if is_merge {
                 merge.map(|(key, _)| key)
-            } else if children.len() <= 2 * FEW {
-                entries.chunks_exact(2).map(|e| e[0]).find(|&e| self.scalar_text(e) == Some(name))
+            } else if few {
+                added[first..].chunks_exact(2).map(|e| e[0]).find(|&e| self.scalar_text(e) == Some(name))
             } else {
                 seen.get(name).copied()
             };
             if let Some(earlier) = earlier {
-                let d =
-                    Diagnostic::new(&DUPLICATE_KEY, self.node_span(key), format!("the key `{name}` stands here twice"))
-                        .here("again")
-                        .label(self.node_span(earlier), "first here");
-                out.error(d.help(if is_merge {
+                let message = format!("the key `{name}` stands here twice");
+                let help = if is_merge {
                     "merge several mappings with one key: `<<: [*a, *b]`"
                 } else {
                     "remove one of them, or rename it"
-                }));
+                };
+                let d = Diagnostic::new(&DUPLICATE_KEY, self.node_span(key), message).here("again");
+                out.error(d.label(self.node_span(earlier), "first here").help(help));
             } else if is_merge {
                 merge = Some((key, value));
             } else {
-                if children.len() > 2 * FEW {
+                if !few {
                     seen.insert(name, key);
                 }
-                entries.extend([key, value]);
+                added.extend([key, value]);
             }
         }
+        self.children = added;
         if let Some((key, value)) = merge {
-            self.merge(key, value, &mut entries, out);
+            self.merge(key, value, first, out);
         }
-        entries
     }
 
     /// The name of a key; a key that is no string is reported.
@@ -478,7 +481,8 @@ impl<'a> Builder<'a> {
         None
     }
 
-    fn merge(&mut self, key: u32, value: u32, entries: &mut Vec<u32>, out: &mut Diagnostics) {
+    /// Adds to the entries from `first` on what a merge key's value has beyond them.
+    fn merge(&mut self, key: u32, value: u32, first: usize, out: &mut Diagnostics) {
         let sources = match self.nodes[self.target(value) as usize].kind {
             Kind::Map { .. } => vec![value],
             Kind::Seq { first, len, .. } => self.children[first as usize..(first + len) as usize].to_vec(),
@@ -486,11 +490,12 @@ impl<'a> Builder<'a> {
         };
         let mut merged = Vec::new();
         let (mut expanded, mut fatal) = (self.expanded, self.fatal);
-        let mut names: HashSet<&str> = entries.chunks_exact(2).filter_map(|e| self.scalar_text(e[0])).collect();
+        let own = self.children[first..].chunks_exact(2);
+        let mut names: HashSet<&str> = own.filter_map(|e| self.scalar_text(e[0])).collect();
         for source in sources {
             match self.nodes[self.target(source) as usize].kind {
                 Kind::Map { first, len, .. } => {
-                    expanded = expanded.saturating_add(u64::from(len));
+                    expanded = expanded.saturating_add(1 + u64::from(len));
                     if expanded > EXPANSION_BUDGET {
                         break;
                     }
@@ -517,7 +522,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        entries.extend(merged);
+        self.children.extend(merged);
         (self.expanded, self.fatal) = (expanded, fatal);
         self.check_budget(self.node_span(key), out);
     }
