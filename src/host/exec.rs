@@ -263,7 +263,7 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken) -> 
     let mut finished = match ended {
         Ok(exit) => {
             let _ = tokio::time::timeout(DRAIN, async { tokio::join!(stdout.pump(), stderr.pump()) }).await;
-            let (tree, alive) = tree.is_alive().await;
+            let (tree, alive) = tree.check().await;
             let leftover = alive.then(|| Leftover { tree: Some(tree), grace: exec.grace, _leader: Some(leader) });
             Finished { leftover, duration, ..without_process(exit) }
         }

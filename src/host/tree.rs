@@ -37,8 +37,8 @@ impl Tree {
         self.stragglers.len()
     }
 
-    /// Whether anything but a dead leader is left. If not, the tree is done.
-    pub async fn is_alive(self) -> (Self, bool) {
+    /// Says whether anything but a dead leader is left; if not, the tree is done.
+    pub async fn check(self) -> (Self, bool) {
         let work = self.blocking(|tree| {
             tree.armed = !tree.sweep().is_empty();
             tree.armed
