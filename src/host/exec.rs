@@ -389,7 +389,7 @@ async fn start(
     // The command still holds the writing end of a merged pipe, which would never close.
     drop(command);
     let pid = pid(&child);
-    let tree = Tree::new(mark, pid);
+    let tree = Tree::of_exec(mark, pid);
     let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));
     let stderr = child.stderr.take().map(|p| Box::new(p) as Pipe);
     #[cfg(target_os = "linux")]
