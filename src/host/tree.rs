@@ -61,14 +61,14 @@ impl Tree {
     pub async fn end(mut self, grace: Duration) -> (Self, bool) {
         self = self.signal_and_note(Signal::TERM).await;
         let mut killed = false;
-        let limit = tokio::time::Instant::now() + grace;
+        let asked = tokio::time::Instant::now();
         loop {
             let alive;
             (self, alive) = self.blocking(Self::sweep).await;
             if alive.is_empty() {
                 break;
             }
-            if tokio::time::Instant::now() >= limit {
+            if asked.elapsed() >= grace {
                 killed = alive.iter().any(|p| Some(p.pid) == self.leader);
                 break;
             }
@@ -95,7 +95,11 @@ impl Tree {
         });
         match work.await {
             Ok(done) => done,
-            Err(e) => std::panic::resume_unwind(e.into_panic()),
+            Err(e) => match e.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down, and the tree was dropped with its task.
+                Err(_) => std::future::pending().await,
+            },
         }
     }
 
