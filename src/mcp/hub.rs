@@ -161,8 +161,8 @@ impl Hub {
         let port = self.inner.open(kind);
         let (inner, id) = (self.inner.clone(), port.id);
         let (reader, writer) = tokio::io::split(far);
-        tokio::spawn(read_session(inner, id, reader));
         let ended = port.ended.clone();
+        tokio::spawn(read_session(inner, id, reader, ended.clone()));
         tokio::spawn(write_session(port, writer));
         Session { stream: near, inner: self.inner.clone(), id, ended }
     }
@@ -1002,20 +1002,26 @@ async fn ended(inner: &Inner) -> ServerError {
     }
 }
 
-async fn read_session(inner: Arc<Inner>, session: u64, reader: impl AsyncRead + Unpin) {
+async fn read_session(inner: Arc<Inner>, session: u64, reader: impl AsyncRead + Unpin, ended: CancellationToken) {
     let mut lines = Lines::new(reader, inner.options.max_message);
-    loop {
-        match lines.next().await {
-            Ok(Some(line)) => inner.from_session(session, line).await,
-            // It may still read: dropping it is what ends a session.
-            Ok(None) => return,
-            Err(_) => {
-                let limit = inner.options.max_message;
-                inner
-                    .notice(Some(session), &format!("a client was disconnected: a message of more than {limit} bytes"));
-                return inner.end(session);
+    let reading = async {
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => inner.from_session(session, line).await,
+                // It may still read: dropping it is what ends a session.
+                Ok(None) => return,
+                Err(_) => {
+                    let limit = inner.options.max_message;
+                    let text = format!("a client was disconnected: it sent a message of more than {limit} bytes");
+                    inner.notice(Some(session), &text);
+                    return inner.end(session);
+                }
             }
         }
+    };
+    tokio::select! {
+        () = reading => {}
+        () = ended.cancelled() => {}
     }
 }
 
