@@ -404,7 +404,7 @@ mod process {
             let hub = Hub::start(shell(&script), options).await.unwrap();
             let pids = loop {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                if let Ok(text) = std::fs::read_to_string(&file) {
+                if let Ok(text) = tokio::fs::read_to_string(&file).await {
                     break text;
                 }
             };
@@ -417,7 +417,7 @@ mod process {
             for pid in pids.split_whitespace() {
                 let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
                 let mut tries = 0;
-                while rustix::process::test_kill_process(pid).is_ok() && support::is_running(pid) {
+                while rustix::process::test_kill_process(pid).is_ok() && support::is_running(pid).await {
                     tries += 1;
                     assert!(tries < 200, "{pid:?} still runs");
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -624,6 +624,35 @@ mod http {
         let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
         use_through_front(&hub).await;
         hub.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_agent_without_http_has_a_bridge() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let recorder = Recorder::default();
+        let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+        tokio::spawn(async move {
+            server.answer_initialize(json!({})).await;
+            server.next().await;
+            server.send(r#"{"method":"notifications/x","params":1.0}"#).await;
+            server.send(r#"{"result":{"v":1.00},"id":"c"}"#).await;
+            std::future::pending::<()>().await;
+        });
+        let input = br#"{"id":0,"method":"initialize","params":{}}
+{"method":"notifications/initialized"}
+
+{"id":"c","method":"tools/call","params":{"name":"t"}}
+"#;
+        let mut output = Vec::new();
+        gevals::mcp::bridge(&front.url, &input[..], &mut output).await.unwrap();
+        let output = String::from_utf8(output).unwrap();
+        let lines: Vec<&str> = output.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [r#"{"method":"notifications/x","params":1.0}"#, r#"{"result":{"v":1.00},"id":"c"}"#],
+            "{output}"
+        );
+        assert_eq!(recorder.records()[0].outcome, CallOutcome::Ok);
     }
 
     #[tokio::test]

@@ -71,7 +71,8 @@ pub struct HubOptions {
     pub max_message: usize,
     /// Masked in records, notices and error texts.
     pub secrets: Arc<Secrets>,
-    /// Sees every message of every session. It must be quick.
+    /// Sees every message of every session, in order. It is called under the hub's lock: it must be quick, and must not
+    /// call the hub.
     pub on_message: Option<Tap>,
 }
 
@@ -191,9 +192,9 @@ impl Hub {
         self.inner.lock().failure.clone().map(|error| error.masked(&self.inner.options.secrets))
     }
 
-    /// Is any request without an answer?
+    /// Does anyone wait for an answer?
     pub fn is_busy(&self) -> bool {
-        !self.inner.lock().pending.is_empty()
+        self.inner.lock().pending.values().any(|pending| !pending.given_up)
     }
 
     /// What was odd so far.
@@ -399,6 +400,8 @@ struct Pending {
     token: Option<IdKey>,
     call: Option<OpenCall>,
     initialize: bool,
+    /// Cancelled, or its session has ended. An answer may still come, so the id stays taken.
+    given_up: bool,
 }
 
 struct Token {
@@ -480,6 +483,9 @@ impl Inner {
         }
         let mut unwanted = Vec::new();
         for pending in state.pending.values_mut().filter(|pending| pending.session == session) {
+            if std::mem::replace(&mut pending.given_up, true) {
+                continue;
+            }
             if let Some(call) = pending.call.take() {
                 call.ended(CallOutcome::Cancelled);
             }
@@ -595,7 +601,9 @@ impl Inner {
                 }
             });
         }
-        state.pending.insert(place, Pending { session, id, replaced, token: token_key, call, initialize });
+        state
+            .pending
+            .insert(place, Pending { session, id, replaced, token: token_key, call, initialize, given_up: false });
         send(state, space, bytes, permit);
     }
 
@@ -636,6 +644,7 @@ impl Inner {
                     .values_mut()
                     .find(|pending| pending.session == session && IdKey::of(&pending.id) == key);
                 if let Some(pending) = own {
+                    pending.given_up = true;
                     if let Some(call) = pending.call.take() {
                         call.ended(CallOutcome::Cancelled);
                     }
@@ -767,7 +776,10 @@ impl Inner {
                 .iter()
                 .filter(|(id, _)| agent(id))
                 .max_by_key(|(id, member)| {
-                    (state.pending.values().any(|pending| pending.session == **id), member.last_active)
+                    (
+                        state.pending.values().any(|pending| pending.session == **id && !pending.given_up),
+                        member.last_active,
+                    )
                 })
                 .map(|(id, _)| *id)
         };
