@@ -10,6 +10,13 @@ pub mod dialect;
 pub mod builtin;
 pub mod plan;
 pub mod event;
+pub mod secrets;
 pub mod host;
 #[cfg(feature = "run")]
+pub mod mcp;
+#[cfg(feature = "run")]
 pub mod step;
+#[cfg(feature = "run")]
+pub mod run;
+#[cfg(feature = "run")]
+pub mod report;

@@ -1,0 +1,1 @@
+//! The demonstration server: notes in a directory, one Markdown file each.
