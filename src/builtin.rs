@@ -22,7 +22,7 @@ pub mod steps_script;
 pub mod tool;
 
 use crate::{
-    hir::Dialect,
+    hir::{ArgKind, Def, Dialect, Step},
     signature::{Signature, Vocabularies, Vocabulary},
 };
 
@@ -33,6 +33,8 @@ pub struct Builtin {
     pub name: &'static str,
     pub dialect: Dialect,
     pub signature: fn() -> Signature,
+    /// One line for people: what this step will do.
+    pub meaning: fn(&Step<Def>) -> String,
 }
 
 /// All of them. The legacy dialect has no steps of its own: its scripts are the steps dialect's.
@@ -61,4 +63,50 @@ pub fn vocabularies() -> Vocabularies {
         Vocabulary::new(known.map(|b| (b.name, (b.signature)())))
     };
     Vocabularies { legacy: of(Dialect::Steps), steps: of(Dialect::Steps), portable: of(Dialect::Portable) }
+}
+
+/// The built-in of this name; the legacy dialect's are the steps dialect's.
+pub fn builtin(name: &str, dialect: Dialect) -> Option<&'static Builtin> {
+    let dialect = if dialect == Dialect::Legacy { Dialect::Steps } else { dialect };
+    BUILTINS.iter().find(|b| b.name == name && b.dialect == dialect)
+}
+
+/// An argument as text, holes as written; empty where it is missing.
+fn text(step: &Step<Def>, key: &str) -> String {
+    text_or(step, key, "")
+}
+
+fn text_or(step: &Step<Def>, key: &str, default: &str) -> String {
+    match step.arg(key).map(|arg| &arg.kind) {
+        Some(ArgKind::Text(template)) => template.display(),
+        Some(_) => "…".to_owned(),
+        None => default.to_owned(),
+    }
+}
+
+/// How much of a text is shown, in characters.
+const EXCERPT: usize = 60;
+
+/// The first line that says something, cut.
+pub fn excerpt(text: &str) -> String {
+    shorten(text.lines().map(str::trim).filter(|line| !line.is_empty()))
+}
+
+/// The first command of a shell text, cut, in backticks.
+fn code(text: &str) -> String {
+    let idle = |line: &&str| line.is_empty() || line.starts_with('#') || line.starts_with("set -");
+    let shown = shorten(text.lines().map(str::trim).filter(|line| !idle(line)));
+    format!("`{}`", if shown.is_empty() { excerpt(text) } else { shown })
+}
+
+fn shorten<'a>(mut lines: impl Iterator<Item = &'a str>) -> String {
+    let first = lines.next().unwrap_or_default();
+    let cut = first.char_indices().nth(EXCERPT).map_or(first.len(), |(i, _)| i);
+    let more = cut < first.len() || lines.next().is_some();
+    format!("{}{}", first[..cut].trim_end(), if more { " …" } else { "" })
+}
+
+/// `1 step`, `3 steps`.
+pub fn count(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -10,6 +10,8 @@ pub mod portable;
 mod step;
 pub mod steps;
 
+pub use step::{INVALID_ID, STEP_SHAPE, unknown_operation_help};
+
 use std::path::PathBuf;
 
 use crate::{

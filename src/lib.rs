@@ -9,6 +9,8 @@ pub mod signature;
 pub mod dialect;
 pub mod builtin;
 pub mod plan;
+pub mod lock;
+pub mod check;
 pub mod event;
 pub mod secrets;
 pub mod host;

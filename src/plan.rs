@@ -7,7 +7,7 @@
 mod lower;
 pub mod wire;
 
-pub use lower::lower;
+pub use lower::{Context, lower};
 
 use std::{path::PathBuf, time::Duration};
 
@@ -191,6 +191,8 @@ pub struct EvalPlan {
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Default bound of cleanup.
 pub const DEFAULT_CLEANUP_TIMEOUT: Duration = Duration::from_secs(300);
+/// Bound of both in the dialects that have no default, where neither task nor eval sets one: nothing runs for ever.
+pub const UNSET_TIMEOUT: Duration = Duration::from_secs(3600);
 
 impl Plan {
     pub fn action(&self, ix: ActionIx) -> &Action {

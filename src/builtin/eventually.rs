@@ -5,13 +5,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, text_or};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Control, Effects, Shape, Signature},
+    ty::duration,
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "eventually", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "eventually", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs its steps again and again until a round passes whole, or `timeout` (60s) is over.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -34,4 +35,10 @@ fn signature() -> Signature {
         control: Control::Eventually,
         ..Signature::leaf("eventually", "waits until its steps pass", Shape::of::<Eventually>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    let limit = step.timeout.as_ref().map(|t| t.value).or(step.op.signature.timeout);
+    let limit = limit.map_or(String::new(), |t| format!(", for at most {}", duration::format(t)));
+    format!("until all pass, every {}{limit}", text_or(step, "interval", &one_second()))
 }

@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::Builtin;
+use super::{Builtin, excerpt, text};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
     ty::Type,
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "extension", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "extension", dialect: Dialect::Portable, signature, meaning };
 
 /// Calls an operation of an extension by package and name.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -32,4 +32,8 @@ fn signature() -> Signature {
         lists_outputs: true,
         ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    format!("call {} of {}", excerpt(&text(step, "action")), excerpt(&text(step, "package")))
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, excerpt, text};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "file", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "file", dialect: Dialect::Portable, signature, meaning };
 
 /// Makes a file (`content`), removes one (`absent`), or looks at one (`expect`).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -63,4 +63,13 @@ fn signature() -> Signature {
         exactly_one: &[&["content", "absent", "expect"]],
         ..Signature::leaf("file", "makes, removes or looks at a file", Shape::of::<File>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    let verb = match (step.arg("content"), step.arg("absent")) {
+        (Some(_), _) => "write",
+        (None, Some(absent)) if absent.as_value() == Some(true.into()) => "remove",
+        _ => "look at",
+    };
+    format!("{verb} {}", excerpt(&text(step, "path")))
 }

@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Builtin;
+use super::{Builtin, count, excerpt, text};
 use crate::{
-    hir::Dialect,
+    hir::{Arg, ArgKind, Def, Dialect, Step},
     signature::{Control, Effects, Shape, Signature},
     ty::Type,
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "foreach", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "foreach", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs its steps once for every value of a list; passes if every round passes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -42,4 +42,17 @@ fn signature() -> Signature {
         control: Control::Each,
         ..Signature::leaf("foreach", "runs steps for every value of a list", Shape::of::<Foreach>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    let var = step.var.as_ref().map_or("value", |v| v.value.as_str());
+    let values = match step.arg("in").map(|a| &a.kind) {
+        Some(ArgKind::List(items)) => count(items.len(), "value", "values"),
+        _ => excerpt(&text(step, "in")),
+    };
+    let parallel = match step.arg("parallel").and_then(Arg::as_value).and_then(|v| v.as_u64()) {
+        Some(n) if n > 1 => format!(", {n} at a time"),
+        _ => String::new(),
+    };
+    format!("for each {var} of {values}{parallel}")
 }

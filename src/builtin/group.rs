@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, count};
 use crate::{
-    hir::Dialect,
+    hir::{BlockRole, Def, Dialect, Step},
     signature::{Control, Effects, Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "group", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "group", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs `setup`, then `steps`; its `cleanup` always runs when the group ends.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,4 +22,16 @@ fn signature() -> Signature {
         control: Control::Scope,
         ..Signature::leaf("group", "runs steps, and a cleanup after them", Shape::of::<Group>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    let has = |role| step.blocks.iter().any(|b| b.role == role && !b.steps.is_empty());
+    let steps = step.blocks.iter().filter(|b| b.role == BlockRole::Steps).map(|b| b.steps.len()).sum();
+    let own = match (has(BlockRole::Setup), has(BlockRole::Cleanup)) {
+        (true, true) => " with a setup and a cleanup of their own",
+        (true, false) => " with a setup of their own",
+        (false, true) => " with a cleanup of their own",
+        (false, false) => "",
+    };
+    format!("{}{own}", count(steps, "step", "steps"))
 }

@@ -7,17 +7,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
-use super::{
-    Builtin,
-    expect::{JsonExpect, OneOrMany},
-};
+use super::{Builtin,
+    expect::{JsonExpect, OneOrMany}, excerpt, text};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
     ty::Type,
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Portable, signature, meaning };
 
 /// Sends an HTTP request. Any 2xx answer passes, unless `expect.status` asks for another.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -179,4 +177,14 @@ fn signature() -> Signature {
         timeout: Some(Duration::from_secs(30)),
         ..Signature::leaf("http", "sends an HTTP request", Shape::of::<Http>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    request(step)
+}
+
+/// What a step with a method and a URL does.
+pub fn request(step: &Step<Def>) -> String {
+    let method = text(step, "method");
+    format!("{} {}", if method.is_empty() { "GET" } else { &method }, excerpt(&text(step, "url")))
 }

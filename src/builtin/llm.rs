@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, excerpt, text};
 use crate::{
-    hir::{Dialect, PhaseKind},
+    hir::{Def, Dialect, PhaseKind, Step},
     signature::{Effects, Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, signature, meaning };
 
 /// Asks the eval's judge whether the agent's answer contains, or is, what is expected.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -33,5 +33,13 @@ pub fn judge(name: &str) -> Signature {
         exactly_one: &[&["contains", "exact"]],
         judges: true,
         ..Signature::leaf(name, "asks the judge about the agent's answer", Shape::of::<Judge>())
+    }
+}
+
+/// What a judge step asks.
+pub fn meaning(step: &Step<Def>) -> String {
+    match step.arg("exact") {
+        Some(_) => format!("ask the judge whether the answer is “{}”", excerpt(&text(step, "exact"))),
+        None => format!("ask the judge whether the answer says “{}”", excerpt(&text(step, "contains"))),
     }
 }

@@ -6,14 +6,14 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Builtin, command};
+use super::{Builtin, code, command, excerpt, text};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
     ty::Type,
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portable, signature, meaning: file_or_inline };
 
 /// Runs a script. Without a protocol exit status 0 passes; with `protocol: json` the script is told about the task on
 /// standard input and gives its verdict on standard output.
@@ -66,5 +66,13 @@ fn signature() -> Signature {
             }
         }),
         ..Signature::leaf("script", "runs a script", Shape::of::<Script>())
+    }
+}
+
+/// What a step with `file` or `inline` does.
+pub fn file_or_inline(step: &Step<Def>) -> String {
+    match step.arg("file") {
+        Some(_) => format!("run the script {}", excerpt(&text(step, "file"))),
+        None => format!("run a script: {}", code(&text(step, "inline"))),
     }
 }

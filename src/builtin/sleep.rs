@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, text};
 use crate::{
-    hir::Dialect,
+    hir::{Def, Dialect, Step},
     signature::{Effects, Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "sleep", dialect: Dialect::Portable, signature };
+pub const BUILTIN: Builtin = Builtin { name: "sleep", dialect: Dialect::Portable, signature, meaning };
 
 /// Waits for a while; `eventually` is nearly always better.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -26,4 +26,8 @@ fn signature() -> Signature {
         effects: Effects::None,
         ..Signature::leaf("sleep", "waits", Shape::of::<Sleep>())
     }
+}
+
+fn meaning(step: &Step<Def>) -> String {
+    format!("wait {}", text(step, "duration"))
 }

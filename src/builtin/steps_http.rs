@@ -8,16 +8,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{
-    Builtin,
-    expect::{JsonType, present},
-};
+use super::{Builtin,
+    expect::{JsonType, present}, http};
 use crate::{
     hir::Dialect,
     signature::{Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Steps, signature };
+pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Steps, signature, meaning: http::request };
 
 /// Sends an HTTP request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

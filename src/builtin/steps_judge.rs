@@ -3,7 +3,7 @@
 use super::{Builtin, llm};
 use crate::{hir::Dialect, signature::Signature};
 
-pub const BUILTIN: Builtin = Builtin { name: "llmJudge", dialect: Dialect::Steps, signature };
+pub const BUILTIN: Builtin = Builtin { name: "llmJudge", dialect: Dialect::Steps, signature, meaning: llm::meaning };
 
 fn signature() -> Signature {
     Signature { continues: false, ..llm::judge("llmJudge") }

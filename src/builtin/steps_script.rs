@@ -6,13 +6,13 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Builtin;
+use super::{Builtin, script};
 use crate::{
     hir::Dialect,
     signature::{Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Steps, signature };
+pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Steps, signature, meaning: script::file_or_inline };
 
 /// Runs a script; exit status 0 passes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

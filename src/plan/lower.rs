@@ -1,1 +1,537 @@
-pub fn lower() {}
+//! From a checked task to its plan. Total: whatever `check` lets through has a plan.
+//!
+//! Actions are added in the order in which they would run, and every edge leads from an earlier action to a later one:
+//! so the graph is acyclic by construction, and its node order is a topological one.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+
+use super::{
+    Action, ActionIx, ActionKind, AgentAction, AgentKind, DEFAULT_CLEANUP_TIMEOUT, DEFAULT_TIMEOUT, Edge, Graph, Plan,
+    PlanBlock, PlanPhase, PlannedTask, ProcessVariable, StepAction, UNSET_TIMEOUT,
+};
+use crate::{
+    builtin::{self, count, excerpt},
+    hir::{
+        Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
+        OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
+    },
+    signature::Control,
+    source::Spanned,
+};
+
+/// What a plan takes from the eval. Without one: an unspecified agent, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    /// With the oracle's entry for this task, where the agent is scripted.
+    pub agent: AgentKind,
+    /// In the order of the task sets that select the task.
+    pub assertions: Vec<&'a Assertions>,
+    pub defaults: Limits,
+    /// SHA-256 of every file the task refers to.
+    pub files: IndexMap<PathBuf, String>,
+}
+
+impl Default for Context<'_> {
+    fn default() -> Self {
+        Self {
+            agent: AgentKind::Unspecified,
+            assertions: Vec::new(),
+            defaults: Limits::default(),
+            files: IndexMap::new(),
+        }
+    }
+}
+
+/// Plans a task; `path` is where it was found, for people.
+pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
+    let mut to = Lowering { dialect: task.dialect, graph: Graph::default(), scope: Scope::default(), agent: None };
+    let setup = to.phase(&task.setup.steps, PhaseKind::Setup);
+    let agent = to.agent(task, context);
+    let before_verify = match task.dialect {
+        Dialect::Portable => None,
+        _ => Some(std::mem::take(&mut to.scope)),
+    };
+    let verify = to.phase(&task.verify.steps, PhaseKind::Verify);
+    let assertions = to.assertions(&context.assertions);
+    if let Some(scope) = before_verify {
+        to.scope = scope;
+    }
+    let cleanup = to.phase(&task.cleanup.steps, PhaseKind::Cleanup);
+
+    let all: Vec<_> = setup.iter().chain([&agent]).chain(&verify).chain(&assertions).chain(&cleanup).copied().collect();
+    to.order(&all);
+    if let Some(&first) = cleanup.first() {
+        to.graph.add_edge(all[0], first, Edge::Finally);
+    }
+
+    let (timeout, cleanup_timeout) = match task.dialect {
+        Dialect::Portable => (DEFAULT_TIMEOUT, DEFAULT_CLEANUP_TIMEOUT),
+        _ => (UNSET_TIMEOUT, UNSET_TIMEOUT),
+    };
+    let limit = |own: &Option<_>, default: &Option<_>, bound: Duration| {
+        own.as_ref().or(default.as_ref()).map_or(bound, |t: &Spanned<Duration>| t.value)
+    };
+    Plan {
+        task: PlannedTask {
+            name: task.name.clone(),
+            path: path.to_owned(),
+            dir: task.dir.clone(),
+            dialect: task.dialect,
+            difficulty: task.meta.difficulty.as_ref().map(|d| d.value.clone()),
+            labels: task.meta.labels.iter().map(|(k, v)| (k.clone(), v.value.clone())).collect(),
+            parallel: task.meta.parallel,
+            runs: task.meta.runs.as_ref().map_or(1, |r| r.value),
+            unchecked: verify.is_empty() && assertions.is_empty(),
+        },
+        graph: to.graph,
+        setup,
+        agent,
+        verify,
+        assertions,
+        cleanup,
+        env: env_in_order(task),
+        process_env: process_env(task, &context.agent),
+        commands: task
+            .requires
+            .iter()
+            .filter_map(|r| match &r.kind {
+                RequirementKind::Command(name) => Some(name.clone()),
+                _ => None,
+            })
+            .collect(),
+        step_servers: step_servers(task),
+        files: context.files.clone(),
+        timeout: limit(&task.meta.timeout, &context.defaults.timeout, timeout),
+        cleanup_timeout: limit(&task.meta.cleanup_timeout, &context.defaults.cleanup_timeout, cleanup_timeout),
+    }
+}
+
+struct Lowering {
+    dialect: Dialect,
+    graph: Graph,
+    scope: Scope,
+    agent: Option<ActionIx>,
+}
+
+/// Where a sequence of steps stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    /// The id above, without a slash at the end.
+    prefix: &'a str,
+    phase: PlanPhase,
+    /// A cleanup, whose steps all run.
+    cleanup: bool,
+}
+
+impl Lowering {
+    fn phase(&mut self, steps: &[Step<Def>], kind: PhaseKind) -> Vec<ActionIx> {
+        let phase = match kind {
+            PhaseKind::Setup => PlanPhase::Setup,
+            PhaseKind::Verify => PlanPhase::Verify,
+            PhaseKind::Cleanup => PlanPhase::Cleanup,
+        };
+        self.steps(steps, Place { prefix: kind.name(), phase, cleanup: kind == PhaseKind::Cleanup })
+    }
+
+    /// The actions of a sequence, in execution order.
+    fn steps(&mut self, steps: &[Step<Def>], place: Place<'_>) -> Vec<ActionIx> {
+        let segments = segments(steps).into_iter().zip(steps);
+        match place.cleanup && self.dialect == Dialect::Portable {
+            true => segments.rev().map(|(segment, step)| self.step(step, &segment, place)).collect(),
+            false => segments.map(|(segment, step)| self.step(step, &segment, place)).collect(),
+        }
+    }
+
+    fn step(&mut self, step: &Step<Def>, segment: &str, place: Place<'_>) -> ActionIx {
+        let id = format!("{}/{segment}", place.prefix);
+        let offered = match self.dialect {
+            Dialect::Portable => step.id.as_ref().map(|id| id.value.clone()),
+            _ => Some(step_type(&step.op.kind)),
+        };
+        let ix = self.graph.add_node(Action {
+            id: id.clone(),
+            phase: place.phase,
+            meaning: meaning(step, self.dialect),
+            timeout: step.timeout.as_ref().map(|t| t.value).or(step.op.signature.timeout),
+            continue_on_error: step.continue_on_error.as_ref().map_or(place.cleanup, |c| c.value),
+            blocks: Vec::new(),
+            span: step.span,
+            kind: ActionKind::Step(StepAction {
+                id: offered.clone(),
+                op: step.op.clone(),
+                args: step.args.clone(),
+                expect: step.expect.as_ref().map(|(_, arg)| arg.clone()),
+                outputs: step.outputs.clone(),
+                var: step.var.as_ref().map(|v| v.value.clone()),
+            }),
+        });
+        self.data(ix, |visit| step.templates(visit));
+        let blocks = self.blocks(step, &id, ix, place.phase);
+        self.graph[ix].blocks = blocks;
+        if let Some(id) = offered {
+            self.scope.bind(id, vec![ix]);
+        }
+        ix
+    }
+
+    fn blocks(&mut self, step: &Step<Def>, id: &str, ix: ActionIx, phase: PlanPhase) -> Vec<PlanBlock> {
+        let control = step.op.signature.control;
+        let mut written: Vec<_> = step.blocks.iter().enumerate().collect();
+        written.sort_by_key(|(_, block)| match block.role {
+            BlockRole::Setup => 0,
+            BlockRole::Steps | BlockRole::Branch => 1,
+            BlockRole::Cleanup => 2,
+        });
+        let mark = self.scope.mark();
+        let mut branches = Vec::new();
+        let mut blocks = Vec::new();
+        for (i, block) in written {
+            let prefix = match (control, block.role) {
+                (Control::Any, _) => format!("{id}/{i}"),
+                (Control::Scope, BlockRole::Setup) => format!("{id}/setup"),
+                (Control::Scope, BlockRole::Cleanup) => format!("{id}/cleanup"),
+                (Control::Scope, _) => format!("{id}/steps"),
+                _ => id.to_owned(),
+            };
+            let cleanup = block.role == BlockRole::Cleanup;
+            let actions = self.steps(&block.steps, Place { prefix: &prefix, phase, cleanup });
+            if control == Control::Any {
+                branches.push(self.scope.undo(mark));
+            }
+            blocks.push(PlanBlock { role: block.role, actions });
+        }
+        match control {
+            Control::Any => {
+                blocks.iter().for_each(|b| {
+                    self.order(&b.actions);
+                    if let Some(&first) = b.actions.first() {
+                        self.graph.add_edge(ix, first, Edge::Branch);
+                    }
+                });
+                self.scope.join(branches);
+            }
+            _ => {
+                // The inside of a `foreach` is seen by its own round only.
+                if control == Control::Each {
+                    self.scope.undo(mark);
+                }
+                let all: Vec<_> = std::iter::once(ix).chain(blocks.iter().flat_map(|b| &b.actions).copied()).collect();
+                self.order(&all);
+                let owed = blocks.iter().find(|b| b.role == BlockRole::Cleanup).and_then(|b| b.actions.first().copied());
+                if let (Some(cleanup), Some(&first)) = (owed, all.get(1)) {
+                    let owes = if first == cleanup { ix } else { first };
+                    self.graph.add_edge(owes, cleanup, Edge::Finally);
+                }
+            }
+        }
+        blocks
+    }
+
+    fn agent(&mut self, task: &Task<Def>, context: &Context<'_>) -> ActionIx {
+        let prompt = task.prompt.as_ref().map(|p| p.text.clone());
+        let prompt = prompt.unwrap_or_else(|| Template::literal("", task.name.span));
+        let ix = self.graph.add_node(Action {
+            id: PlanPhase::Agent.name().to_owned(),
+            phase: PlanPhase::Agent,
+            meaning: agent_meaning(&context.agent),
+            timeout: None,
+            continue_on_error: false,
+            blocks: Vec::new(),
+            span: prompt.span,
+            kind: ActionKind::Agent(AgentAction { prompt: prompt.clone(), kind: context.agent.clone() }),
+        });
+        self.data(ix, |visit| {
+            visit(&prompt);
+            agent_templates(&context.agent, visit);
+        });
+        self.agent = Some(ix);
+        ix
+    }
+
+    fn assertions(&mut self, sets: &[&Assertions]) -> Vec<ActionIx> {
+        let mut taken = HashSet::new();
+        let mut actions = Vec::new();
+        for (number, set) in sets.iter().enumerate() {
+            for (index, assertion) in set.items.iter().enumerate() {
+                let place = if sets.len() == 1 { "assert".to_owned() } else { format!("assert/{number}") };
+                let mut id = format!("{place}/{}", assertion.key.value);
+                if !taken.insert(id.clone()) {
+                    id = format!("{place}/{index}");
+                }
+                actions.push(self.graph.add_node(Action {
+                    id,
+                    phase: PlanPhase::Assert,
+                    meaning: assertion_meaning(assertion),
+                    timeout: None,
+                    continue_on_error: false,
+                    blocks: Vec::new(),
+                    span: assertion.span,
+                    kind: ActionKind::Assertion(assertion.clone()),
+                }));
+            }
+        }
+        actions
+    }
+
+    fn order(&mut self, sequence: &[ActionIx]) {
+        for pair in sequence.windows(2) {
+            self.graph.add_edge(pair[0], pair[1], Edge::Order);
+        }
+    }
+
+    /// Edges to `ix` from everything its templates use.
+    fn data<'a>(&mut self, ix: ActionIx, templates: impl FnOnce(&mut dyn FnMut(&'a Template<Def>))) {
+        let Self { graph, scope, agent, .. } = self;
+        let mut seen = HashSet::new();
+        templates(&mut |template| {
+            for hole in template.holes() {
+                let target = &hole.reference.target;
+                if !seen.insert(target) {
+                    continue;
+                }
+                let (from, name) = match target {
+                    Target::Output { step, name } => (scope.get(step), name.as_str()),
+                    Target::AgentOutput => (agent.as_slice(), "agent.output"),
+                    Target::AgentPrompt => (agent.as_slice(), "agent.prompt"),
+                    _ => continue,
+                };
+                for &from in from {
+                    graph.add_edge(from, ix, Edge::Data(name.to_owned()));
+                }
+            }
+        });
+    }
+}
+
+/// Which actions a step's id means at this point; several where the branches of an `anyOf` share it.
+#[derive(Default)]
+struct Scope {
+    bindings: HashMap<String, Vec<ActionIx>>,
+    /// What the bindings were before, to go back.
+    log: Vec<(String, Option<Vec<ActionIx>>)>,
+}
+
+impl Scope {
+    fn get(&self, id: &str) -> &[ActionIx] {
+        self.bindings.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    fn bind(&mut self, id: String, actions: Vec<ActionIx>) {
+        let before = self.bindings.insert(id.clone(), actions);
+        self.log.push((id, before));
+    }
+
+    fn mark(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Forgets what was bound since `mark`, and hands it out.
+    fn undo(&mut self, mark: usize) -> Vec<(String, Vec<ActionIx>)> {
+        let mut bound = Vec::new();
+        for (id, before) in self.log.split_off(mark).into_iter().rev() {
+            let now = match before {
+                Some(before) => self.bindings.insert(id.clone(), before),
+                None => self.bindings.remove(&id),
+            };
+            bound.extend(now.map(|now| (id, now)));
+        }
+        bound.reverse();
+        bound
+    }
+
+    fn join(&mut self, branches: Vec<Vec<(String, Vec<ActionIx>)>>) {
+        let mut joined: IndexMap<String, Vec<ActionIx>> = IndexMap::new();
+        for (id, actions) in branches.into_iter().flatten() {
+            joined.entry(id).or_default().extend(actions);
+        }
+        for (id, actions) in joined {
+            self.bind(id, actions);
+        }
+    }
+}
+
+/// The last part of each step's action id: its own id where that is one and unique, else its place in the sequence. An id
+/// begins with a letter, so the two never meet.
+fn segments(steps: &[Step<Def>]) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let mut segment = |(index, step): (usize, &Step<Def>)| match &step.id {
+        Some(id) if is_id(&id.value) && taken.insert(id.value.clone()) => id.value.clone(),
+        _ => index.to_string(),
+    };
+    steps.iter().enumerate().map(&mut segment).collect()
+}
+
+fn is_id(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// What holes of the steps dialect call a step by (§1.6 of the upstream behaviour): the last one of a type is meant.
+fn step_type(kind: &OperationKind) -> String {
+    match kind {
+        OperationKind::Builtin(name) => (*name).to_owned(),
+        OperationKind::Tool { server, tool } => format!("{server}.{tool}"),
+        OperationKind::Extension { package, operation } => format!("{package}.{operation}"),
+    }
+}
+
+/// `spec.env`, an entry behind those it reads; else as written.
+fn env_in_order(task: &Task<Def>) -> Vec<(String, Template<Def>)> {
+    let index: HashMap<&str, usize> = task.env.iter().enumerate().map(|(i, (n, _))| (n.value.as_str(), i)).collect();
+    let reads = |i: usize| {
+        task.env[i].1.holes().filter_map(|hole| match &hole.reference.target {
+            Target::TaskEnv(name) => index.get(name.as_str()).copied(),
+            _ => None,
+        })
+    };
+    let mut entered = vec![false; task.env.len()];
+    let mut placed = vec![false; task.env.len()];
+    let mut order = Vec::with_capacity(task.env.len());
+    for start in 0..task.env.len() {
+        let mut stack = vec![start];
+        while let Some(&i) = stack.last() {
+            if !std::mem::replace(&mut entered[i], true) {
+                let behind = stack.len();
+                stack.extend(reads(i).filter(|&j| !entered[j]));
+                stack[behind..].reverse();
+                continue;
+            }
+            stack.pop();
+            if !std::mem::replace(&mut placed[i], true) {
+                order.push(i);
+            }
+        }
+    }
+    order.into_iter().map(|i| (task.env[i].0.value.clone(), task.env[i].1.clone())).collect()
+}
+
+fn process_env(task: &Task<Def>, agent: &AgentKind) -> IndexMap<String, ProcessVariable> {
+    let mut variables: IndexMap<String, ProcessVariable> = IndexMap::new();
+    let mut visit = |template: &Template<Def>| {
+        for hole in template.holes() {
+            let Target::ProcessEnv(name) = &hole.reference.target else { continue };
+            let required = !hole.has_default();
+            match variables.get_mut(name) {
+                Some(known) if known.required || !required => {}
+                // The message points at a hole that needs it.
+                Some(known) => *known = ProcessVariable { required, span: hole.span },
+                None => drop(variables.insert(name.clone(), ProcessVariable { required, span: hole.span })),
+            }
+        }
+    };
+    task.env.iter().for_each(|(_, template)| visit(template));
+    if let Some(prompt) = &task.prompt {
+        visit(&prompt.text);
+    }
+    agent_templates(agent, &mut visit);
+    task.walk(&mut |_, step| step.templates(&mut visit));
+    variables
+}
+
+fn step_servers(task: &Task<Def>) -> Vec<String> {
+    let mut servers: IndexMap<String, ()> = IndexMap::new();
+    task.walk(&mut |_, step| {
+        if let OperationKind::Tool { server, .. } = &step.op.kind
+            && !servers.contains_key(server)
+        {
+            servers.insert(server.clone(), ());
+        }
+    });
+    servers.into_keys().collect()
+}
+
+fn agent_templates<'a>(agent: &'a AgentKind, visit: &mut dyn FnMut(&'a Template<Def>)) {
+    let AgentKind::Script { calls, output, .. } = agent else { return };
+    for OracleCall { name, args, .. } in calls {
+        visit(name);
+        args.iter().for_each(|(_, arg)| arg.templates(visit));
+    }
+    if let Some(output) = output {
+        visit(output);
+    }
+}
+
+fn meaning(step: &Step<Def>, dialect: Dialect) -> String {
+    match &step.op.kind {
+        OperationKind::Builtin(name) => match builtin::builtin(name, dialect) {
+            Some(builtin) => (builtin.meaning)(step),
+            None => excerpt(&step.op.signature.doc),
+        },
+        OperationKind::Tool { server, tool } => format!("call {server}.{tool}"),
+        OperationKind::Extension { .. } => match excerpt(&step.op.signature.doc) {
+            doc if doc.is_empty() => format!("call {}", step.op.name),
+            doc => format!("{}: {doc}", step.op.name),
+        },
+    }
+}
+
+fn agent_meaning(agent: &AgentKind) -> String {
+    match agent {
+        AgentKind::Noop => "does nothing".to_owned(),
+        AgentKind::Script { entry: false, .. } => "has no script for this task".to_owned(),
+        AgentKind::Script { calls, .. } => format!("follows its script: {}", count(calls.len(), "call", "calls")),
+        AgentKind::Shell(_) => "works on the prompt".to_owned(),
+        AgentKind::Unsupported(what) => format!("{what}, which this version cannot run"),
+        AgentKind::Unspecified => "any agent works on the prompt".to_owned(),
+    }
+}
+
+fn assertion_meaning(assertion: &Assertion) -> String {
+    let verb = |kind| match kind {
+        CallKind::Tool => "calls",
+        CallKind::Resource => "reads",
+        CallKind::Prompt => "gets",
+    };
+    match &assertion.kind {
+        AssertionKind::AllUsed(kind, calls) => format!("the agent {} {}", verb(*kind), list(calls, call, "and")),
+        AssertionKind::AnyUsed(kind, calls) => format!("the agent {} {}", verb(*kind), list(calls, call, "or")),
+        AssertionKind::NoneUsed(kind, calls) => format!("the agent never {} {}", verb(*kind), list(calls, call, "or")),
+        AssertionKind::MinToolCalls(n) => format!("at least {n} tool calls"),
+        AssertionKind::MaxToolCalls(n) => format!("at most {n} tool calls"),
+        AssertionKind::CallOrder(calls) => {
+            let words: Vec<_> = calls.iter().map(|c| format!("{}.{}", c.server.value, c.name.value)).collect();
+            format!("in this order: {}", excerpt(&words.join(", ")))
+        }
+        AssertionKind::NoDuplicateCalls(true) => "no call is made twice".to_owned(),
+        AssertionKind::NoDuplicateCalls(false) => "a call may be made twice".to_owned(),
+        AssertionKind::SkillsLoaded(skills) => format!("the agent loads {}", list(skills, skill, "and")),
+        AssertionKind::SkillsNotLoaded(skills) => format!("the agent never loads {}", list(skills, skill, "or")),
+    }
+}
+
+/// `a, b and c`; a long list is cut.
+fn list<T>(items: &[T], word: fn(&T) -> String, last: &str) -> String {
+    const SHOWN: usize = 3;
+    let mut words: Vec<_> = items.iter().take(SHOWN).map(word).collect();
+    if items.len() > SHOWN {
+        words.push(format!("{} more", items.len() - SHOWN));
+    }
+    match words.split_last() {
+        Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+fn call(matcher: &CallMatcher) -> String {
+    let server = &matcher.server.value;
+    match (&matcher.name, &matcher.pattern) {
+        (Some(name), None) => format!("{server}.{}", excerpt(&name.value)),
+        (None, Some(pattern)) => format!("{server}./{}/", excerpt(&pattern.value)),
+        (Some(name), Some(pattern)) => format!("{server}.{} or /{}/", excerpt(&name.value), excerpt(&pattern.value)),
+        (None, None) => format!("anything of {server}"),
+    }
+}
+
+fn skill(matcher: &SkillMatcher) -> String {
+    match (&matcher.skill, &matcher.pattern) {
+        (Some(skill), _) => format!("skill {}", excerpt(&skill.value)),
+        (None, Some(pattern)) => format!("a skill like /{}/", excerpt(&pattern.value)),
+        (None, None) => "any skill".to_owned(),
+    }
+}

@@ -1,6 +1,9 @@
 //! Builds the arena from the parser's events, and reports what YAML allows and we do not.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, StructureStyle, Tag};
 
@@ -103,6 +106,8 @@ struct Builder<'a> {
     anchor_names: Vec<String>,
     /// Aliases without an anchor before them: the tree cannot be used.
     unknown: Vec<(Span, String)>,
+    /// Templates that were read as mappings; one may turn out to be the start of a syntax error.
+    holes: Vec<Diagnostic>,
     /// Block scalars, whose headers are sought when all comments are known.
     blocks: Vec<u32>,
     /// How many nodes the aliases so far stand for.
@@ -148,6 +153,7 @@ impl<'a> Builder<'a> {
             anchors: HashMap::new(),
             anchor_names: Vec::new(),
             unknown: Vec::new(),
+            holes: Vec::new(),
             blocks: Vec::new(),
             expanded: 0,
             fatal: None,
@@ -166,6 +172,7 @@ impl<'a> Builder<'a> {
         self.anchors.clear();
         self.anchor_names.clear();
         self.unknown.clear();
+        self.holes.clear();
         self.blocks.clear();
         self.expanded = 0;
         self.fatal = None;
@@ -227,7 +234,7 @@ impl<'a> Builder<'a> {
         &mut self,
         text: &str,
         style: ScalarStyle,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         tag: Option<&Tag>,
         tag_span: Span,
         out: &mut Diagnostics,
@@ -331,9 +338,11 @@ impl<'a> Builder<'a> {
 
     fn end(&mut self, end: usize, is_map: bool, out: &mut Diagnostics) {
         let Some(open) = self.open.pop() else { return };
-        let children = self.pending.split_off(open.from);
+        // Taken out and put back, so that no collection costs an allocation of its own.
+        let mut pending = std::mem::take(&mut self.pending);
+        let children = &pending[open.from..];
         if is_map {
-            self.place_implicit_values(&children);
+            self.place_implicit_values(children);
         }
         let start = self.nodes[open.node as usize].start as usize;
         let end = match children.last() {
@@ -341,18 +350,18 @@ impl<'a> Builder<'a> {
             _ => end,
         };
         self.nodes[open.node as usize].end = end.max(start) as u32;
+        let first = self.children.len() as u32;
         let kind = if !is_map {
-            let first = self.children.len() as u32;
-            self.children.extend_from_slice(&children);
+            self.children.extend_from_slice(children);
             Kind::Seq { first, len: children.len() as u32, flow: open.flow }
-        } else if let Some(template) = self.unquoted_hole(&open, &children, start..end, out) {
+        } else if let Some(template) = self.unquoted_hole(&open, children, start..end) {
             template
         } else {
-            let entries = self.entries(&children, out);
-            let first = self.children.len() as u32;
-            self.children.extend_from_slice(&entries);
-            Kind::Map { first, len: entries.len() as u32 / 2, flow: open.flow }
+            self.entries(children, out);
+            Kind::Map { first, len: (self.children.len() as u32 - first) / 2, flow: open.flow }
         };
+        pending.truncate(open.from);
+        self.pending = pending;
         self.nodes[open.node as usize].kind = kind;
         if open.anchor != 0 {
             self.anchors.insert(open.anchor, Anchor::Closed(open.node, open.size));
@@ -361,13 +370,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A template in the clothes of a mapping: reported, and read as the string that was meant.
-    fn unquoted_hole(
-        &self,
-        open: &Open,
-        children: &[u32],
-        range: std::ops::Range<usize>,
-        out: &mut Diagnostics,
-    ) -> Option<Kind> {
+    fn unquoted_hole(&mut self, open: &Open, children: &[u32], range: Range<usize>) -> Option<Kind> {
         let text = &self.text[range.clone()];
         let values_absent = || children.chunks_exact(2).all(|pair| self.is_implicit_null(pair[1]));
         let is_template = open.flow
@@ -375,7 +378,7 @@ impl<'a> Builder<'a> {
             && syntax::hole(text).is_some_and(|h| h.len == text.len() && h.is_certain())
             && values_absent();
         is_template.then(|| {
-            out.error(syntax::unquoted_hole(Span::new(self.file, range.clone()), text));
+            self.holes.push(syntax::unquoted_hole(Span::new(self.file, range.clone()), text));
             Kind::Scalar(Scalar {
                 offset: range.start as u32,
                 len: text.len() as u32,
@@ -407,46 +410,47 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The entries a mapping has in the end: string keys, each once, then what its merge key adds.
-    fn entries(&mut self, children: &[u32], out: &mut Diagnostics) -> Vec<u32> {
+    /// Adds the entries a mapping has in the end: string keys, each once, then what its merge key adds.
+    fn entries(&mut self, children: &[u32], out: &mut Diagnostics) {
         const FEW: usize = 12;
         let mut merge = None;
-        let mut entries: Vec<u32> = Vec::with_capacity(children.len());
-        let mut seen: HashMap<&str, u32> = HashMap::new();
+        let mut added = std::mem::take(&mut self.children);
+        let first = added.len();
+        let few = children.len() <= 2 * FEW;
+        let mut seen: HashMap<&str, u32> = HashMap::with_capacity(if few { 0 } else { children.len() / 2 });
         for pair in children.chunks_exact(2) {
             let [key, value] = [pair[0], pair[1]];
             let Some((name, style)) = self.key(key, out) else { continue };
             let is_merge = name == "<<" && style == Style::Plain;
             let earlier = if is_merge {
                 merge.map(|(key, _)| key)
-            } else if children.len() <= 2 * FEW {
-                entries.chunks_exact(2).map(|e| e[0]).find(|&e| self.scalar_text(e) == Some(name))
+            } else if few {
+                added[first..].chunks_exact(2).map(|e| e[0]).find(|&e| self.scalar_text(e) == Some(name))
             } else {
                 seen.get(name).copied()
             };
             if let Some(earlier) = earlier {
-                let d =
-                    Diagnostic::new(&DUPLICATE_KEY, self.node_span(key), format!("the key `{name}` stands here twice"))
-                        .here("again")
-                        .label(self.node_span(earlier), "first here");
-                out.error(d.help(if is_merge {
+                let message = format!("the key `{name}` stands here twice");
+                let help = if is_merge {
                     "merge several mappings with one key: `<<: [*a, *b]`"
                 } else {
                     "remove one of them, or rename it"
-                }));
+                };
+                let d = Diagnostic::new(&DUPLICATE_KEY, self.node_span(key), message).here("again");
+                out.error(d.label(self.node_span(earlier), "first here").help(help));
             } else if is_merge {
                 merge = Some((key, value));
             } else {
-                if children.len() > 2 * FEW {
+                if !few {
                     seen.insert(name, key);
                 }
-                entries.extend([key, value]);
+                added.extend([key, value]);
             }
         }
+        self.children = added;
         if let Some((key, value)) = merge {
-            self.merge(key, value, &mut entries, out);
+            self.merge(key, value, first, out);
         }
-        entries
     }
 
     /// The name of a key; a key that is no string is reported.
@@ -477,7 +481,8 @@ impl<'a> Builder<'a> {
         None
     }
 
-    fn merge(&mut self, key: u32, value: u32, entries: &mut Vec<u32>, out: &mut Diagnostics) {
+    /// Adds to the entries from `first` on what a merge key's value has beyond them.
+    fn merge(&mut self, key: u32, value: u32, first: usize, out: &mut Diagnostics) {
         let sources = match self.nodes[self.target(value) as usize].kind {
             Kind::Map { .. } => vec![value],
             Kind::Seq { first, len, .. } => self.children[first as usize..(first + len) as usize].to_vec(),
@@ -485,11 +490,12 @@ impl<'a> Builder<'a> {
         };
         let mut merged = Vec::new();
         let (mut expanded, mut fatal) = (self.expanded, self.fatal);
-        let mut names: HashSet<&str> = entries.chunks_exact(2).filter_map(|e| self.scalar_text(e[0])).collect();
+        let own = self.children[first..].chunks_exact(2);
+        let mut names: HashSet<&str> = own.filter_map(|e| self.scalar_text(e[0])).collect();
         for source in sources {
             match self.nodes[self.target(source) as usize].kind {
                 Kind::Map { first, len, .. } => {
-                    expanded = expanded.saturating_add(u64::from(len));
+                    expanded = expanded.saturating_add(1 + u64::from(len));
                     if expanded > EXPANSION_BUDGET {
                         break;
                     }
@@ -516,7 +522,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        entries.extend(merged);
+        self.children.extend(merged);
         (self.expanded, self.fatal) = (expanded, fatal);
         self.check_budget(self.node_span(key), out);
     }
@@ -571,6 +577,9 @@ impl<'a> Builder<'a> {
 
     /// Completes a document.
     fn finish(&mut self, out: &mut Diagnostics) -> Result<u32, Reported> {
+        for hole in self.holes.drain(..) {
+            out.error(hole);
+        }
         for (span, name) in std::mem::take(&mut self.unknown) {
             let known = self.anchor_names.iter().map(String::as_str);
             let help = if self.anchor_names.contains(&name) {
@@ -631,7 +640,11 @@ impl<'a> Builder<'a> {
             last_end: self.last_end,
             bracket: self.open.iter().rfind(|o| o.flow).map(|o| self.nodes[o.node as usize].start as usize),
         };
-        out.error(syntax::diagnose(error.kind(), &place))
+        let found = syntax::diagnose(error.kind(), &place);
+        for hole in self.holes.drain(..).filter(|h| !found.span.contains(h.span)) {
+            out.error(hole);
+        }
+        out.error(found)
     }
 
     fn push(&mut self, start: usize, end: usize, kind: Kind) -> u32 {

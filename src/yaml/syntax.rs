@@ -378,12 +378,17 @@ fn value_at(text: &str, at: usize) -> Option<Range<usize>> {
     (from < until).then_some(start + from..start + until)
 }
 
-/// Whether no deeper line follows, which could continue the value.
+/// Whether no line follows that is deeper than the key or dash before the value, and so could continue it.
 fn is_one_line(text: &str, value: &Range<usize>) -> bool {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let start = text[..value.start].rfind(['\n', '\r']).map_or(0, |i| i + 1);
+    let head = text[start..value.start].trim_end_matches([' ', '-']);
+    let owner = match head.trim_start_matches([' ', '-']).len() {
+        0 => text[start..value.start].rfind('-').unwrap_or(0),
+        key => head.len() - key,
+    };
     let mut below = text[value.end..].lines().skip(1).filter(|l| !l.trim().is_empty());
-    below.next().is_none_or(|next| indent(next) <= indent(&text[start..]))
+    below.next().is_none_or(|next| indent(next) <= owner)
 }
 
 fn char_at(text: &str, at: usize) -> Range<usize> {

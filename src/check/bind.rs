@@ -1,0 +1,286 @@
+//! Binding operations: what a step's key stands for.
+
+use std::{cell::Cell, sync::Arc};
+
+use indexmap::IndexMap;
+
+use super::Checker;
+use crate::{
+    builtin,
+    diagnostic::{Diagnostic, Strength, nearest},
+    hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
+    rule,
+    signature::Signature,
+    source::Span,
+    template::Path,
+    ty::Type,
+};
+
+rule! {
+    pub static UNKNOWN_OPERATION = "unknown-operation", Hard;
+    pub static UNKNOWN_TOOL = "unknown-tool", Hard;
+    pub static WRONG_PHASE = "wrong-phase", Hard;
+    pub static DUPLICATE_ALIAS = "duplicate-alias", Hard;
+    pub static UNUSED_REQUIREMENT = "unused-requirement", Warning;
+}
+
+/// What the prefixes of step types stand for.
+#[derive(Debug, Default)]
+pub(super) struct Aliases(IndexMap<String, Alias>);
+
+#[derive(Debug)]
+struct Alias {
+    what: Prefix,
+    span: Span,
+    used: Cell<bool>,
+}
+
+#[derive(Clone, Debug)]
+enum Prefix {
+    Server(String),
+    /// By the eval's alias (steps dialect) or by package (portable dialect).
+    Extension(String),
+}
+
+type Args = Vec<(Name, Arg<Path>)>;
+
+impl Checker<'_> {
+    pub(super) fn read_aliases(&mut self) -> Aliases {
+        let mut aliases: IndexMap<String, Alias> = IndexMap::new();
+        let required = self.task.requires.iter().filter_map(|r| {
+            let (what, name) = match &r.kind {
+                RequirementKind::McpServer(name) => (Prefix::Server(name.value.clone()), name),
+                RequirementKind::Extension(name) => (Prefix::Extension(name.value.clone()), name),
+                RequirementKind::Command(_) | RequirementKind::Judge(_) => return None,
+            };
+            let name = r.alias.as_ref().unwrap_or(name);
+            Some((name.value.clone(), Alias { what, span: name.span, used: Cell::new(false) }))
+        });
+        let imported = self.task.imports.iter().map(|i| {
+            let what = Prefix::Extension(i.package.value.clone());
+            match &i.alias {
+                Some(alias) => (alias.value.clone(), Alias { what, span: alias.span, used: Cell::new(false) }),
+                None => (package_name(&i.package.value).to_owned(), Alias { what, span: i.package.span, used: Cell::new(false) }),
+            }
+        });
+        let mut doubles = Vec::new();
+        for (name, alias) in required.chain(imported) {
+            match aliases.get(&name) {
+                Some(first) => doubles.push((name, alias.span, first.span)),
+                None => {
+                    aliases.insert(name, alias);
+                }
+            }
+        }
+        for (name, span, first) in doubles {
+            self.error(
+                Diagnostic::new(&DUPLICATE_ALIAS, span, format!("the alias `{name}` is taken"))
+                    .label(first, "by this one")
+                    .help("give one of them another name with `as`"),
+            );
+        }
+        Aliases(aliases)
+    }
+
+    /// Reports requirements that no step uses.
+    pub(super) fn aliases_used(&mut self) {
+        let unused: Vec<_> = self.aliases.0.iter().filter(|(_, a)| !a.used.get()).map(|(n, a)| (n.clone(), a.span)).collect();
+        for (name, span) in unused {
+            self.out.push(
+                Diagnostic::new(&UNUSED_REQUIREMENT, span, format!("no step uses `{name}`"))
+                    .help("remove the requirement: it keeps the task from running where the thing is missing"),
+            );
+        }
+    }
+
+    /// The operation of a step, and its arguments.
+    pub(super) fn bind(&mut self, step: &Step<Path>, phase: PhaseKind) -> Option<(Operation, Args)> {
+        let name = &step.op.value;
+        let vocabulary = self.cx.vocabularies.of(self.task.dialect);
+        let args = step.args.clone();
+        let (kind, mut signature) = if let Some((known, signature)) = vocabulary.get(name) {
+            (OperationKind::Builtin(known), Arc::clone(signature))
+        } else if let Some((prefix, operation)) = name.split_once('.') {
+            self.prefixed(step, prefix, operation)?
+        } else {
+            self.unknown_operation(step);
+            return None;
+        };
+        if let Some(refine) = signature.refine {
+            let literal = |key: &str| args.iter().find(|(k, _)| k.value == key)?.1.as_literal().map(str::to_owned);
+            refine(&literal, Arc::make_mut(&mut signature));
+        }
+        self.phase_of(step, phase, &signature);
+        Some((Operation { name: name.clone(), kind, signature }, args))
+    }
+
+    fn phase_of(&mut self, step: &Step<Path>, phase: PhaseKind, signature: &Signature) {
+        if signature.phases.contains(&phase) {
+            return;
+        }
+        let allowed: Vec<_> = signature.phases.iter().map(|p| format!("`{}`", p.name())).collect();
+        self.error(
+            Diagnostic::new(&WRONG_PHASE, step.key, format!("`{}` cannot stand in {}", step.op.value, phase.name()))
+                .help(format!("it belongs in {}", allowed.join(" or "))),
+        );
+    }
+
+    fn prefixed(&mut self, step: &Step<Path>, prefix: &str, operation: &str) -> Option<(OperationKind, Arc<Signature>)> {
+        let dialect = self.task.dialect;
+        let Some(alias) = self.aliases.0.get(prefix) else {
+            self.unknown_prefix(step, prefix);
+            return None;
+        };
+        alias.used.set(true);
+        match alias.what.clone() {
+            Prefix::Server(server) => {
+                let tools = self.cx.lock.tools(&server);
+                if let Some(tools) = tools
+                    && !tools.contains_key(operation)
+                {
+                    let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
+                    self.error(unknown_tool(&server, operation, span, tools.keys().map(String::as_str)));
+                    return None;
+                }
+                let schema = tools.and_then(|t| t.get(operation)).map(|t| &t.input_schema);
+                let signature = builtin::tool::signature(dialect, &step.op.value, schema);
+                Some((OperationKind::Tool { server, tool: operation.to_owned() }, Arc::new(signature)))
+            }
+            Prefix::Extension(package) => {
+                let signature = extension_signature(&step.op.value, dialect);
+                Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
+            }
+        }
+    }
+
+    fn unknown_prefix(&mut self, step: &Step<Path>, prefix: &str) {
+        let span = Span { end: step.key.start + prefix.len() as u32, ..step.key };
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, span, format!("no requirement has the alias `{prefix}`"));
+        let known: Vec<_> = self.aliases.0.keys().map(String::as_str).collect();
+        if let Some(near) = nearest(prefix, known.iter().copied()) {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+        }
+        let help = match self.task.dialect {
+            Dialect::Portable => format!("declare it under `spec`: `requires: [{{mcpServer: NAME, as: {prefix}}}]` for a server, `imports: [{{package: …, as: {prefix}}}]` for an extension"),
+            _ => format!("declare it under `spec`: `requires: [{{mcpServer: NAME, as: {prefix}}}]` or `requires: [{{extension: NAME, as: {prefix}}}]`"),
+        };
+        self.error(diagnostic.help(help));
+    }
+
+    fn unknown_operation(&mut self, step: &Step<Path>) {
+        let name = &step.op.value;
+        let (near, known) = crate::dialect::unknown_operation_help(name, self.cx.vocabularies.of(self.task.dialect));
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, step.key, format!("unknown step `{name}`")).help(known);
+        if let Some((_, right)) = SYNONYMS.iter().find(|(wrong, right)| wrong == name && self.cx.vocabularies.of(self.task.dialect).get(right).is_some()) {
+            diagnostic = diagnostic.here(format!("it is called `{right}` here")).fix(format!("write `{right}`"), step.key, *right);
+        } else if let Some(near) = near {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), step.key, near);
+        } else if self.task.dialect != Dialect::Portable && self.cx.vocabularies.portable.get(name).is_some() {
+            diagnostic = diagnostic.help(format!("`{name}` is a step of the portable dialect, `apiVersion: mcp-eval/v1`"));
+        }
+        self.error(diagnostic);
+    }
+}
+
+/// What steps are called elsewhere.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("llmJudge", "llm"),
+    ("llm", "llmJudge"),
+    ("judge", "llm"),
+    ("llm_judge", "llm"),
+    ("llm_judge", "llmJudge"),
+    ("shell", "command"),
+    ("run", "command"),
+    ("exec", "command"),
+    ("cmd", "command"),
+    ("bash", "script"),
+    ("request", "http"),
+    ("wait", "eventually"),
+    ("for", "foreach"),
+    ("forEach", "foreach"),
+    ("any", "anyOf"),
+];
+
+/// A tool that the locked server does not have.
+pub fn unknown_tool<'a>(server: &str, tool: &str, span: Span, known: impl Iterator<Item = &'a str> + Clone) -> Diagnostic {
+    let diagnostic = Diagnostic::new(&UNKNOWN_TOOL, span, format!("the server `{server}` has no tool `{tool}`"));
+    match nearest(tool, known.clone()) {
+        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
+        None => {
+            let known: Vec<_> = known.take(12).map(|k| format!("`{k}`")).collect();
+            diagnostic.help(format!("`gevals.lock` knows {}", known.join(", ")))
+        }
+    }
+}
+
+/// Of an extension whose manifest is not locked: everything is believed.
+fn extension_signature(name: &str, dialect: Dialect) -> Signature {
+    let open = crate::signature::Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
+    Signature {
+        locals: [("result".to_owned(), Type::map())].into(),
+        lists_outputs: dialect == Dialect::Portable,
+        expect: Some(crate::signature::Shape::Any),
+        timeout: Some(std::time::Duration::from_secs(300)),
+        continues: dialect == Dialect::Portable,
+        ..Signature::leaf(name, "calls an operation of an extension", open)
+    }
+}
+
+/// What a step of the steps dialect offers, and under which type (§1.6): scripts, requests and judges offer nothing.
+pub(super) fn steps_outputs(op: &Operation) -> Option<(String, IndexMap<String, Type>, bool)> {
+    match &op.kind {
+        OperationKind::Builtin(_) => None,
+        OperationKind::Tool { server, tool } => {
+            Some((format!("{server}.{tool}"), [("content".to_owned(), Type::String)].into(), false))
+        }
+        OperationKind::Extension { package, operation } => Some((format!("{package}.{operation}"), IndexMap::new(), true)),
+    }
+}
+
+/// `github.com/OWNER/ext-kubernetes@v1` is called `ext-kubernetes`.
+fn package_name(package: &str) -> &str {
+    let name = package.rsplit('/').next().unwrap_or(package);
+    name.split('@').next().unwrap_or(name)
+}
+
+impl Checker<'_> {
+    /// Parameters of which exactly one must be given.
+    pub(super) fn exactly_one(&mut self, step: &Step<Path>, args: &Args, signature: &Signature) {
+        for set in signature.exactly_one {
+            let mut given: Vec<(Span, &str)> =
+                args.iter().filter(|(k, _)| set.contains(&k.value.as_str())).map(|(k, _)| (k.span, k.value.as_str())).collect();
+            if set.contains(&"expect")
+                && let Some((span, _)) = &step.expect
+            {
+                given.push((*span, "expect"));
+            }
+            let words: Vec<_> = set.iter().map(|w| format!("`{w}`")).collect();
+            let words = words.join(" or ");
+            match given.as_slice() {
+                [_] => {}
+                [] => self.error(
+                    Diagnostic::new(&super::EXACTLY_ONE, step.key, format!("`{}` needs {words}", step.op.value))
+                        .help("give exactly one of them"),
+                ),
+                [(first, _), rest @ ..] => {
+                    for (span, name) in rest {
+                        self.error(
+                            Diagnostic::new(&super::EXACTLY_ONE, *span, format!("`{}` takes only one of {words}", step.op.value))
+                                .label(*first, "given first")
+                                .here(format!("`{name}` too"))
+                                .help("keep one of them; write a second step for the other"),
+                        );
+                    }
+                }
+            }
+        }
+        if !signature.continues
+            && let Some(flag) = &step.continue_on_error
+        {
+            self.out.push(
+                Diagnostic::new(&crate::decode::UNKNOWN_FIELD, flag.span, format!("`continueOnError` has no effect on `{}`", step.op.value))
+                    .strength(Strength::Verdict),
+            );
+        }
+    }
+}

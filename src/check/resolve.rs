@@ -1,0 +1,511 @@
+//! Resolving holes: what a name stands for at the place where it is written, and the type of its value.
+
+use super::{Checker, scope::{Place, Scope}};
+use crate::{
+    diagnostic::{Diagnostic, nearest},
+    hir::{Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
+    rule,
+    source::Span,
+    template::{self, Path, SegmentKind, SuspectKind},
+    ty::Type,
+};
+
+rule! {
+    pub static UNKNOWN_NAME = "unknown-name", Hard;
+    pub static UNKNOWN_STEP = "unknown-step", Hard;
+    pub static UNKNOWN_OUTPUT = "unknown-output", Hard;
+    pub static OUT_OF_SCOPE = "out-of-scope", Hard;
+    pub static MAYBE_UNASSIGNED = "maybe-unassigned", Hard;
+    pub static WRONG_HOLE_TYPE = "wrong-hole-type", Hard;
+    pub static MALFORMED_HOLE = "malformed-hole", Hard;
+    pub static UNKNOWN_FILTER = "unknown-filter", Hard;
+    pub static EMPTY_DEFAULT = "empty-default", Hard;
+    pub static UNEXPANDED_HOLE = "unexpanded-hole", Verdict;
+    pub static DOUBLE_BRACE = "double-brace", Warning;
+    pub static DOLLAR_BRACE = "dollar-brace", Warning;
+}
+
+/// What a path means: the thing, how many of its segments named it, and the type of the value found there.
+struct Found {
+    target: Target,
+    /// Segments that belong to the name of the thing.
+    taken: usize,
+    ty: Type,
+    /// Whether there may be no value.
+    missing: Missing,
+}
+
+enum Missing {
+    No,
+    /// Reported unless the hole has a default; the step that may have failed.
+    Doubt(Span),
+    /// In cleanup, or a variable of the process: dealt with when it runs.
+    AtRunTime,
+}
+
+impl Checker<'_> {
+    pub(super) fn template(&mut self, template: &Template<Path>, scope: &Scope) -> Template<Def> {
+        self.suspects(template, scope);
+        let parts = template.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(Part::Text(text.clone())),
+            Part::Hole(hole) => self.hole(hole, template, scope).map(Part::Hole),
+        });
+        Template { parts: parts.collect(), span: template.span, suspects: Vec::new() }
+    }
+
+    fn hole(&mut self, hole: &Hole<Path>, template: &Template<Path>, scope: &Scope) -> Option<Hole<Def>> {
+        let found = match scope.dialect {
+            Dialect::Portable => self.resolve(hole, template, scope)?,
+            _ => self.resolve_steps(hole, scope)?,
+        };
+        let path = &hole.reference;
+        let rest = &path.segments[found.taken..];
+        let mut ty = match template::walk_type(&found.ty, rest) {
+            Ok(ty) => ty,
+            Err((index, message)) => {
+                let span = hole.spans.get(1 + found.taken + index).copied().unwrap_or(hole.span);
+                self.error(Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!("`{}` is {}", written(path, found.taken + index), found.ty)));
+                return None;
+            }
+        };
+        if let Missing::Doubt(at) = found.missing
+            && !hole.has_default()
+        {
+            self.error(
+                Diagnostic::new(&MAYBE_UNASSIGNED, hole.span, format!("`{path}` may have no value here"))
+                    .label(at, "this step may fail, and the task goes on (`continueOnError`)")
+                    .help("say what to take then: `| default('…')`"),
+            );
+        }
+        let may_be_missing = !matches!(found.missing, Missing::No);
+        if !hole.filters.is_empty() {
+            match template::hole_type(&ty, may_be_missing, &hole.filters) {
+                Ok(filtered) => ty = filtered,
+                Err(fault) => {
+                    let index = fault.range.as_ref().and_then(|r| {
+                        hole.filters.iter().position(|f| f.range.start <= r.start && r.end <= f.range.end)
+                    });
+                    let span = index.and_then(|i| hole.filter_spans.get(i)).copied().unwrap_or(hole.span);
+                    self.error(Diagnostic::new(&UNKNOWN_FILTER, span, fault.message).help_opt(fault.help));
+                    return None;
+                }
+            }
+        }
+        Some(Hole {
+            reference: Def { target: found.target, segments: rest.iter().map(|s| s.kind.clone()).collect(), ty },
+            filters: hole.filters.clone(),
+            text: hole.text.clone(),
+            span: hole.span,
+            spans: hole.spans.clone(),
+            filter_spans: hole.filter_spans.clone(),
+        })
+    }
+
+    /// The portable dialect (`decisions.md` §3, "Roots").
+    fn resolve(&mut self, hole: &Hole<Path>, template: &Template<Path>, scope: &Scope) -> Option<Found> {
+        let path = &hole.reference;
+        let root = path.root.text.as_str();
+        let name = |i: usize| match path.segments.get(i).map(|s| &s.kind) {
+            Some(SegmentKind::Name(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        if let Some((_, ty)) = scope.loops.iter().rev().find(|(var, _)| var == root) {
+            return Some(Found { target: Target::Loop(root.to_owned()), taken: 0, ty: ty.clone(), missing: Missing::No });
+        }
+        if let Some((locals, open)) = &scope.locals
+            && (locals.contains_key(root) || (*open && LOCALS.contains(&root)))
+        {
+            let ty = locals.get(root).cloned().unwrap_or_default();
+            return Some(Found { target: Target::Local(root.to_owned()), taken: 0, ty, missing: Missing::AtRunTime });
+        }
+        match root {
+            "env" => {
+                let Some(variable) = name(0) else {
+                    self.incomplete(hole, "write `{env.NAME}` with the name of a variable");
+                    return None;
+                };
+                let known = self.task.env.iter().any(|(n, _)| n.value == variable);
+                let target = match known {
+                    true => Target::TaskEnv(variable.to_owned()),
+                    false => Target::ProcessEnv(variable.to_owned()),
+                };
+                let missing = if known { Missing::No } else { Missing::AtRunTime };
+                Some(Found { target, taken: 1, ty: Type::String, missing })
+            }
+            "random" => match name(0) {
+                Some("id") => Some(Found { target: Target::RandomId, taken: 1, ty: Type::String, missing: Missing::No }),
+                Some("port") => Some(Found { target: Target::RandomPort, taken: 1, ty: Type::Number, missing: Missing::No }),
+                other => {
+                    self.no_field(hole, "random", other, &["id", "port"]);
+                    None
+                }
+            },
+            "task" => match name(0) {
+                Some("name") => Some(Found { target: Target::TaskName, taken: 1, ty: Type::String, missing: Missing::No }),
+                other => {
+                    self.no_field(hole, "task", other, &["name"]);
+                    None
+                }
+            },
+            "agent" => self.agent(hole, name(0), scope),
+            "steps" => self.output(hole, scope),
+            "calls" if scope.calls.is_some() => {
+                let answer = Type::record([
+                    ("content", Type::list(Type::map())),
+                    ("structuredContent", Type::Any),
+                    ("isError", Type::Bool),
+                    ("text", Type::String),
+                ]);
+                if let Some(SegmentKind::Index(n)) = path.segments.first().map(|s| &s.kind)
+                    && let Some(made) = scope.calls
+                    && usize::try_from(*n).is_ok_and(|n| n >= made)
+                {
+                    self.error(
+                        Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("call {n} has not been made here"))
+                            .help(format!("{made} calls come before, counted from 0")),
+                    );
+                    return None;
+                }
+                Some(Found { target: Target::Calls, taken: 0, ty: Type::list(answer), missing: Missing::No })
+            }
+            _ => {
+                self.unknown_root(hole, template, scope);
+                None
+            }
+        }
+    }
+
+    fn agent(&mut self, hole: &Hole<Path>, field: Option<&str>, scope: &Scope) -> Option<Found> {
+        let missing = match scope.place {
+            Place::Phase(PhaseKind::Verify) => Missing::No,
+            Place::Phase(PhaseKind::Cleanup) => Missing::AtRunTime,
+            place => {
+                self.error(
+                    Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("the agent has not run yet {}", place.describe()))
+                        .help("`{agent.output}` can be used in verify, and in cleanup"),
+                );
+                return None;
+            }
+        };
+        match field {
+            Some("output") => Some(Found { target: Target::AgentOutput, taken: 1, ty: Type::String, missing }),
+            other => {
+                self.no_field(hole, "agent", other, &["output"]);
+                None
+            }
+        }
+    }
+
+    /// `steps.ID.outputs.NAME`.
+    fn output(&mut self, hole: &Hole<Path>, scope: &Scope) -> Option<Found> {
+        let segments = &hole.reference.segments;
+        let name = |i: usize| match segments.get(i).map(|s| &s.kind) {
+            Some(SegmentKind::Name(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let Some(id) = name(0) else {
+            self.incomplete(hole, "write `{steps.ID.outputs.NAME}`");
+            return None;
+        };
+        let id_span = hole.spans.get(1).copied().unwrap_or(hole.span);
+        let Some(binding) = scope.get(id) else {
+            self.no_step(id, id_span, scope);
+            return None;
+        };
+        let binding = binding.clone();
+        if name(1) != Some("outputs") {
+            let known = list(binding.outputs.keys().map(String::as_str));
+            let mut diagnostic = Diagnostic::new(&UNKNOWN_OUTPUT, hole.span, format!("what a step gives is found under `outputs`: `steps.{id}.outputs.NAME`"));
+            if let Some(given) = name(1)
+                && (binding.outputs.contains_key(given) || binding.open)
+            {
+                let span = hole.spans.get(2).copied().unwrap_or(hole.span);
+                diagnostic = diagnostic.fix(format!("write `outputs.{given}`"), span, format!("outputs.{given}"));
+            } else if !known.is_empty() {
+                diagnostic = diagnostic.help(format!("it gives {known}"));
+            }
+            self.error(diagnostic.label(binding.span, "the step"));
+            return None;
+        }
+        let Some(output) = name(2) else {
+            let known = list(binding.outputs.keys().map(String::as_str));
+            self.incomplete(hole, &format!("name one of its outputs: {known}"));
+            return None;
+        };
+        let ty = match binding.outputs.get(output) {
+            Some(ty) => ty.clone(),
+            None if binding.open => Type::Any,
+            None => {
+                let span = hole.spans.get(3).copied().unwrap_or(hole.span);
+                let mut diagnostic = Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("no output `{output}` in step `{id}`"))
+                    .label(binding.span, "the step");
+                if let Some(near) = nearest(output, binding.outputs.keys().map(String::as_str)) {
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+                } else if binding.outputs.is_empty() {
+                    diagnostic = diagnostic.help("this step gives nothing");
+                } else {
+                    diagnostic = diagnostic.help(format!("it gives {}", list(binding.outputs.keys().map(String::as_str))));
+                }
+                self.error(diagnostic);
+                return None;
+            }
+        };
+        let missing = match binding.doubt {
+            Some(at) if !scope.in_cleanup() => Missing::Doubt(at),
+            _ if scope.in_cleanup() || scope.place == Place::Phase(PhaseKind::Verify) => Missing::AtRunTime,
+            _ => Missing::No,
+        };
+        Some(Found { target: Target::Output { step: id.to_owned(), name: output.to_owned() }, taken: 3, ty, missing })
+    }
+
+    fn no_step(&mut self, id: &str, span: Span, scope: &Scope) {
+        if let Some((at, place)) = self.ids.get(id).copied() {
+            let why = match (place, scope.place) {
+                (Place::Phase(a), Place::Phase(b)) if a == b => "runs later, or inside a loop or branch that ends before",
+                (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt) => "is inside a loop, or in only one branch of an `anyOf`",
+                (Place::Phase(PhaseKind::Verify), _) => "is a step of verify: its outputs stay there",
+                (Place::Phase(PhaseKind::Cleanup), _) => "is a step of cleanup: it runs at the end",
+                _ => "is not in scope",
+            };
+            self.error(
+                Diagnostic::new(&OUT_OF_SCOPE, span, format!("step `{id}` gives nothing {} at this point", scope.place.describe()))
+                    .label(at, format!("this step {why}"))
+                    .help("an output can be used after its step in the same sequence, and setup's in the prompt, in verify and in cleanup"),
+            );
+            return;
+        }
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_STEP, span, format!("no step has the id `{id}`"));
+        let all: Vec<_> = self.ids.keys().map(String::as_str).chain(scope.ids()).collect();
+        if let Some(near) = nearest(id, all.iter().copied()) {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+        } else if all.is_empty() {
+            diagnostic = diagnostic.help("no step of this task has an id; write `id: …` inside the step's body");
+        } else {
+            diagnostic = diagnostic.help(format!("steps with an id: {}", list(self.ids.keys().map(String::as_str))));
+        }
+        self.error(diagnostic);
+    }
+
+    fn no_field(&mut self, hole: &Hole<Path>, root: &str, field: Option<&str>, known: &[&str]) {
+        let words: Vec<_> = known.iter().map(|k| format!("`{{{root}.{k}}}`")).collect();
+        let span = hole.spans.get(1).copied().unwrap_or(hole.span);
+        let message = match field {
+            Some(field) => format!("`{root}` has no `{field}`"),
+            None => format!("`{root}` alone is no value"),
+        };
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_NAME, span, message).help(format!("there is {}", words.join(" and ")));
+        if let Some(near) = field.and_then(|f| nearest(f, known.iter().copied())) {
+            diagnostic = diagnostic.fix(format!("write `{near}`"), span, near);
+        }
+        self.error(diagnostic);
+    }
+
+    fn incomplete(&mut self, hole: &Hole<Path>, help: &str) {
+        self.error(Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` alone is no value", hole.reference)).help(help));
+    }
+
+    fn unknown_root(&mut self, hole: &Hole<Path>, template: &Template<Path>, scope: &Scope) {
+        let root = &hole.reference.root.text;
+        let span = hole.spans.first().copied().unwrap_or(hole.span);
+        let diagnostic = Diagnostic::new(&UNKNOWN_NAME, span, format!("nothing is called `{root}` {}", scope.place.describe()));
+        let roots = roots(scope);
+        let source = self.cx.sources.get(template.span.file);
+        let escape = match source.slice(template.span).starts_with('"') {
+            true => "\\\\",
+            false => "\\",
+        };
+        let diagnostic = if LOCALS.contains(&root.as_str()) {
+            diagnostic.here("a value of the step itself").help(format!(
+                "`{{{root}}}` can be used in the `outputs` and `expect` of the step that gives it; elsewhere write `{{steps.ID.outputs.{root}}}`"
+            ))
+        } else if let Some((variable, _)) = self.task.env.iter().find(|(n, _)| n.value == *root && hole.reference.segments.is_empty()) {
+            let written = format!("env.{}", variable.value);
+            diagnostic.here(format!("did you mean `{written}`?")).fix(format!("write `{written}`"), span, written)
+        } else if self.ids.contains_key(root) {
+            let written = match hole.reference.segments.first().map(|s| &s.kind) {
+                Some(SegmentKind::Name(n)) if n == "outputs" => format!("steps.{root}"),
+                _ => format!("steps.{root}.outputs"),
+            };
+            diagnostic.here(format!("did you mean `{written}`?")).fix(format!("write `{written}`"), span, written)
+        } else if let Some(near) = nearest(root, roots.iter().map(String::as_str)) {
+            diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near)
+        } else {
+            diagnostic.help(format!("write `\\{{{root}…}}` to keep it as text")).fix("keep it as text", hole.span.head(), escape)
+        };
+        let diagnostic = match diagnostic.help {
+            None => diagnostic.help(format!("in scope here: {}; write `\\{{…}}` for text", list(roots.iter().map(String::as_str)))),
+            Some(_) => diagnostic,
+        };
+        self.error(diagnostic);
+    }
+
+    /// Text that looks like a hole and is none.
+    fn suspects(&mut self, template: &Template<Path>, scope: &Scope) {
+        for suspect in &template.suspects {
+            match scope.dialect {
+                Dialect::Portable => self.suspect(suspect, scope),
+                _ => self.suspect_steps(suspect),
+            }
+        }
+    }
+
+    fn suspect(&mut self, suspect: &Suspect, scope: &Scope) {
+        let roots = roots(scope);
+        let in_scope = roots.contains(&suspect.root);
+        match &suspect.kind {
+            SuspectKind::Malformed if in_scope => {
+                let detail = if suspect.detail.is_empty() { "this is no hole".to_owned() } else { suspect.detail.clone() };
+                self.error(
+                    Diagnostic::new(&MALFORMED_HOLE, suspect.span, format!("this begins like a hole and is none: {detail}"))
+                        .help("a hole is `{root.name | filter}`; write `\\{` for a brace that is text"),
+                );
+            }
+            SuspectKind::DoubleBrace(path) if in_scope => self.out.push(
+                Diagnostic::new(&DOUBLE_BRACE, suspect.span, format!("double braces are never filled: `{{{{ {path} }}}}` stays as it is"))
+                    .help(format!("write `{{{path}}}` if it is to be filled")),
+            ),
+            SuspectKind::DollarBrace => self.out.push(
+                Diagnostic::new(&DOLLAR_BRACE, suspect.span, "`${{ }}` belongs to GitHub Actions: it stays as it is")
+                    .help("write `{root.name}` if it is to be filled"),
+            ),
+            _ => {}
+        }
+    }
+
+    fn suspect_steps(&mut self, suspect: &Suspect) {
+        if suspect.root.is_empty() {
+            self.error(
+                Diagnostic::new(&MALFORMED_HOLE, suspect.span, format!("this text does not parse: {}", suspect.detail))
+                    .help("in the steps dialect every brace here begins or ends a hole: `${NAME}` or `{source.field}`"),
+            );
+            return;
+        }
+        self.error(
+            Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, format!("this {}", suspect.detail))
+                .here("sent as it stands")
+                .help("in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere"),
+        );
+    }
+
+    /// The steps dialect (§0.5, §1.6): sources depend on the place, outputs are found by type.
+    fn resolve_steps(&mut self, hole: &Hole<Path>, scope: &Scope) -> Option<Found> {
+        let path = &hole.reference;
+        let name = |i: usize| match path.segments.get(i).map(|s| &s.kind) {
+            Some(SegmentKind::Name(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let found = |target, taken, ty, missing| Some(Found { target, taken, ty, missing });
+        match (path.root.text.as_str(), name(0)) {
+            ("env", Some(variable)) => found(Target::ProcessEnv(variable.to_owned()), 1, Type::String, Missing::AtRunTime),
+            ("random", Some("id")) => found(Target::RandomId, 1, Type::String, Missing::No),
+            ("random", Some("port")) => found(Target::RandomPort, 1, Type::Number, Missing::No),
+            ("random", other) => {
+                self.no_field(hole, "random", other, &["id", "port"]);
+                None
+            }
+            ("agent", Some(field @ ("output" | "prompt"))) => match scope.place {
+                Place::Phase(PhaseKind::Verify) if field == "output" => found(Target::AgentOutput, 1, Type::String, Missing::No),
+                Place::Phase(PhaseKind::Verify) => found(Target::AgentPrompt, 1, Type::String, Missing::No),
+                place => {
+                    self.error(
+                        Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("there is no `agent` {}", place.describe()))
+                            .help("in the steps dialect `{agent.output}` and `{agent.prompt}` can be used in verify only"),
+                    );
+                    None
+                }
+            },
+            ("agent", other) => {
+                self.no_field(hole, "agent", other, &["output", "prompt"]);
+                None
+            }
+            ("steps", Some(ty)) => self.output_by_type(hole, ty, name(1), scope),
+            (root, _) => {
+                let mut diagnostic = Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("there is no source `{root}`"))
+                    .help("sources are `env`, `random`, `steps` and `agent`; the steps dialect has no escape for braces");
+                if let Some(near) = nearest(root, ["env", "random", "steps", "agent"]) {
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                }
+                self.error(diagnostic);
+                None
+            }
+        }
+    }
+
+    fn output_by_type(&mut self, hole: &Hole<Path>, ty: &str, key: Option<&str>, scope: &Scope) -> Option<Found> {
+        let Some(key) = key else {
+            self.incomplete(hole, "write `{steps.TYPE.KEY}`, with the type of an earlier step and the name of an output");
+            return None;
+        };
+        let span = hole.spans.get(1).copied().unwrap_or(hole.span);
+        if let Some(binding) = scope.get(ty) {
+            let value = match binding.outputs.get(key) {
+                Some(value) => value.clone(),
+                None if binding.open => Type::String,
+                None => {
+                    let span = hole.spans.get(2).copied().unwrap_or(hole.span);
+                    let known = list(binding.outputs.keys().map(String::as_str));
+                    let at = binding.span;
+                    self.error(
+                        Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("no output `{key}` in a step `{ty}`"))
+                            .label(at, "the step")
+                            .help(format!("it gives {known}")),
+                    );
+                    return None;
+                }
+            };
+            let target = Target::Output { step: ty.to_owned(), name: key.to_owned() };
+            return Some(Found { target, taken: 2, ty: value, missing: Missing::AtRunTime });
+        }
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_STEP, span, format!("no earlier step of the type `{ty}` gives outputs {}", scope.place.describe()));
+        let known: Vec<_> = scope.ids().collect();
+        if ["script", "http", "llmJudge"].contains(&ty) {
+            diagnostic = diagnostic.help(format!("a step `{ty}` never gives outputs in this dialect; the portable dialect has them"));
+        } else if self.ids.contains_key(ty) {
+            diagnostic = diagnostic.help("outputs are found by the type of their step in this dialect, not by its id");
+        } else if let Some(near) = nearest(ty, known.iter().copied()) {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+        } else if scope.place == Place::Phase(PhaseKind::Verify) {
+            diagnostic = diagnostic.help("setup's outputs cannot be seen in verify in this dialect; the portable dialect shows them");
+        } else if !known.is_empty() {
+            diagnostic = diagnostic.help(format!("outputs are found under the server's or extension's own name: {}", list(known.into_iter())));
+        }
+        self.error(diagnostic);
+        None
+    }
+}
+
+/// Values that steps have of themselves.
+pub(super) const LOCALS: [&str; 9] =
+    ["stdout", "stderr", "exitCode", "response", "content", "structuredContent", "isError", "result", "rounds"];
+
+/// Every root that is in scope.
+fn roots(scope: &Scope) -> Vec<String> {
+    let mut roots: Vec<String> = ["env", "random", "task", "steps", "agent"].map(str::to_owned).into();
+    roots.extend(scope.loops.iter().map(|(var, _)| var.clone()));
+    if let Some((locals, _)) = &scope.locals {
+        roots.extend(locals.keys().cloned());
+    }
+    if scope.calls.is_some() {
+        roots.push("calls".to_owned());
+    }
+    roots
+}
+
+fn list<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|w| format!("`{w}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A path's first segments, as written.
+fn written(path: &Path, segments: usize) -> String {
+    let cut = Path { root: path.root.clone(), segments: path.segments[..segments.min(path.segments.len())].to_vec() };
+    cut.to_string()
+}
+
+/// The type of a template's value.
+pub(super) fn template_type(template: &Template<Def>) -> Type {
+    match template.single_hole() {
+        Some(hole) => hole.reference.ty.clone(),
+        None => Type::String,
+    }
+}
+

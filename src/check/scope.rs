@@ -1,0 +1,154 @@
+//! What is in scope at one place of a task.
+
+use indexmap::IndexMap;
+
+use crate::{
+    hir::{Dialect, PhaseKind, Task},
+    source::Span,
+    template::Path,
+    ty::Type,
+};
+
+/// Where a hole stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Env,
+    Prompt,
+    Phase(PhaseKind),
+}
+
+impl Place {
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Env => "in `env`",
+            Self::Prompt => "in the prompt",
+            Self::Phase(PhaseKind::Setup) => "in setup",
+            Self::Phase(PhaseKind::Verify) => "in verify",
+            Self::Phase(PhaseKind::Cleanup) => "in cleanup",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) dialect: Dialect,
+    pub(super) place: Place,
+    /// Outputs, in the order they came into scope: by step id, or by step type in the steps dialect.
+    outputs: IndexMap<String, Binding>,
+    pub(super) loops: Vec<(String, Type)>,
+    /// The step's own values, and whether others are to be believed.
+    pub(super) locals: Option<(IndexMap<String, Type>, bool)>,
+    /// How many calls a scripted agent has made.
+    pub(super) calls: Option<usize>,
+}
+
+/// What a step offers.
+#[derive(Clone, Debug)]
+pub(super) struct Binding {
+    pub(super) outputs: IndexMap<String, Type>,
+    /// Whether it may offer more than is known.
+    pub(super) open: bool,
+    /// The `continueOnError` step that may have failed before this was assigned.
+    pub(super) doubt: Option<Span>,
+    pub(super) span: Span,
+    pub(super) kind: PhaseKind,
+}
+
+impl Binding {
+    /// Of a step that could not be checked: everything is believed of it.
+    pub(super) fn unknown(span: Span) -> Self {
+        Self { outputs: IndexMap::new(), open: true, doubt: None, span, kind: PhaseKind::Setup }
+    }
+}
+
+impl Scope {
+    pub(super) fn new(task: &Task<Path>) -> Self {
+        Self {
+            dialect: task.dialect,
+            place: Place::Phase(PhaseKind::Setup),
+            outputs: IndexMap::new(),
+            loops: Vec::new(),
+            locals: None,
+            calls: None,
+        }
+    }
+
+    /// Enters a phase. In the steps dialect verify begins without any outputs (§1.6).
+    pub(super) fn enter(&mut self, kind: PhaseKind, dialect: Dialect) {
+        self.place = Place::Phase(kind);
+        if dialect != Dialect::Portable && kind == PhaseKind::Verify {
+            self.outputs.clear();
+        }
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&Binding> {
+        self.outputs.get(id)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.outputs.keys().map(String::as_str)
+    }
+
+    /// Whether an output may not be there: in cleanup a step that uses it is then skipped, elsewhere that is an error.
+    pub(super) fn in_cleanup(&self) -> bool {
+        self.place == Place::Phase(PhaseKind::Cleanup)
+    }
+
+    pub(super) fn mark(&self) -> usize {
+        self.outputs.len()
+    }
+
+    pub(super) fn define(&mut self, id: String, binding: Binding) {
+        self.outputs.insert(id, binding);
+    }
+
+    pub(super) fn truncate(&mut self, mark: usize) {
+        self.outputs.truncate(mark);
+    }
+
+    pub(super) fn take_since(&mut self, mark: usize) -> Vec<(String, Binding)> {
+        self.outputs.split_off(mark.min(self.outputs.len())).into_iter().collect()
+    }
+
+    /// What came into scope since, as the type of one round of a loop.
+    pub(super) fn record_since(&self, mark: usize) -> Type {
+        let fields = self.outputs.iter().skip(mark).map(|(id, b)| {
+            (id.clone(), Type::Record { fields: b.outputs.clone(), open: b.open })
+        });
+        Type::Record { fields: fields.collect(), open: false }
+    }
+
+    /// What came into scope since may not be there after all.
+    pub(super) fn doubt_since(&mut self, mark: usize, span: Span) {
+        for (_, binding) in self.outputs.iter_mut().skip(mark) {
+            binding.doubt.get_or_insert(span);
+        }
+    }
+}
+
+/// After an `anyOf` that is in scope which every branch offers, with the types joined.
+pub(super) fn join(branches: Vec<Vec<(String, Binding)>>) -> Vec<(String, Binding)> {
+    let mut branches = branches.into_iter();
+    let mut joined = branches.next().unwrap_or_default();
+    for branch in branches {
+        joined.retain_mut(|(id, binding)| {
+            let Some((_, other)) = branch.iter().find(|(other, _)| other == id) else { return false };
+            let mut outputs = IndexMap::new();
+            for (name, ty) in &binding.outputs {
+                match other.outputs.get(name) {
+                    Some(ty2) => outputs.insert(name.clone(), ty.join(ty2)),
+                    None if other.open => outputs.insert(name.clone(), Type::Any),
+                    None => None,
+                };
+            }
+            if binding.open {
+                outputs.extend(other.outputs.keys().filter(|k| !binding.outputs.contains_key(*k)).map(|k| (k.clone(), Type::Any)));
+            }
+            binding.outputs = outputs;
+            binding.open &= other.open;
+            binding.doubt = binding.doubt.or(other.doubt);
+            true
+        });
+    }
+    joined
+}

@@ -1,0 +1,348 @@
+//! Holding arguments against shapes.
+
+use super::{Checker, resolve::{EMPTY_DEFAULT, WRONG_HOLE_TYPE, template_type}, scope::Scope};
+use crate::{
+    decode::{MISSING_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field},
+    diagnostic::{Diagnostic, nearest},
+    hir::{Arg, ArgKind, Def, Name, Template},
+    rule,
+    signature::{Field, Format, Shape},
+    source::{Span, Stat},
+    template::Path,
+    ty::Type,
+};
+
+rule! {
+    pub static INVALID_VALUE = "invalid-value", Hard;
+    pub static EXACTLY_ONE = "exactly-one", Hard;
+    pub static MISSING_FILE = "missing-file", Hard;
+}
+
+impl Checker<'_> {
+    /// Arguments against a record: unknown, missing and wrong ones are reported.
+    pub(super) fn record(
+        &mut self,
+        args: &[(Name, Arg<Path>)],
+        shape: &Shape,
+        what: &str,
+        parent: Span,
+        scope: &Scope,
+    ) -> Vec<(Name, Arg<Def>)> {
+        let empty = indexmap::IndexMap::new();
+        let (fields, rest) = match shape {
+            Shape::Record { fields, rest } => (fields, rest.as_deref()),
+            _ => (&empty, Some(&Shape::Any)),
+        };
+        let mut checked = Vec::new();
+        for (key, arg) in args {
+            match (fields.get(&key.value), rest) {
+                (Some(Field { shape, .. }), _) => {
+                    checked.push((key.clone(), self.arg(arg, shape, &format!("`{}`", key.value), scope)));
+                }
+                (None, Some(rest)) => checked.push((key.clone(), self.arg(arg, rest, &format!("`{}`", key.value), scope))),
+                (None, None) => {
+                    let mut known: Vec<&str> = fields.keys().map(String::as_str).collect();
+                    if what.starts_with('`') {
+                        known.extend(["id", "timeout", "continueOnError", "outputs", "expect"]);
+                    }
+                    self.out.push(unknown_field(&key.value, key.span, what, known.iter().copied()));
+                    // Nobody reads it, but a hole in it is still held to its scope.
+                    self.arg(arg, &Shape::Any, "an argument", scope);
+                }
+            }
+        }
+        for (name, _) in fields.iter().filter(|(_, f)| f.required && f.default.is_none()) {
+            if !args.iter().any(|(k, _)| k.value == *name) {
+                let near = nearest(name, args.iter().map(|(k, _)| k.value.as_str()).filter(|k| !fields.contains_key(*k)));
+                let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{what} has no `{name}`"));
+                let doc = &fields[name].doc;
+                if !doc.is_empty() {
+                    diagnostic = diagnostic.help(format!("`{name}`: {}", first_line(doc)));
+                }
+                if let Some((key, _)) = args.iter().find(|(k, _)| Some(k.value.as_str()) == near) {
+                    diagnostic = diagnostic.label(key.span, format!("did you mean this one to be `{name}`?"));
+                }
+                self.error(diagnostic);
+            }
+        }
+        checked
+    }
+
+    /// One value against a shape.
+    pub(super) fn arg(&mut self, arg: &Arg<Path>, shape: &Shape, what: &str, scope: &Scope) -> Arg<Def> {
+        let kind = match &arg.kind {
+            ArgKind::Null => ArgKind::Null,
+            ArgKind::Bool(b) => ArgKind::Bool(*b),
+            ArgKind::Int(n) => ArgKind::Int(*n),
+            ArgKind::Float(x) => ArgKind::Float(*x),
+            ArgKind::Text(template) => ArgKind::Text(self.text(template, shape, what, scope)),
+            ArgKind::List(items) => {
+                let inner = select(shape, &arg.kind);
+                let item = match inner {
+                    Some(Shape::List { items: item, min }) => {
+                        if items.len() < *min {
+                            self.error(Diagnostic::new(&INVALID_VALUE, arg.span, format!("{what} needs at least {min} value{}", if *min == 1 { "" } else { "s" })));
+                        }
+                        item
+                    }
+                    _ => &Shape::Any,
+                };
+                ArgKind::List(items.iter().map(|i| self.arg(i, item, &format!("an item of {what}"), scope)).collect())
+            }
+            ArgKind::Record(fields) => match select(shape, &arg.kind) {
+                Some(record @ Shape::Record { .. }) => {
+                    ArgKind::Record(self.record(fields, record, &format!("{} of {what}", "the mapping").replace("the mapping of `", "`"), arg.span, scope))
+                }
+                _ => ArgKind::Record(fields.iter().map(|(k, a)| (k.clone(), self.arg(a, &Shape::Any, "a value", scope))).collect()),
+            },
+        };
+        if !matches!(arg.kind, ArgKind::Text(_)) {
+            self.literal(arg, shape, what);
+        }
+        Arg { kind, span: arg.span }
+    }
+
+    /// A value that is no text: its kind must fit.
+    fn literal(&mut self, arg: &Arg<Path>, shape: &Shape, what: &str) {
+        let Some(inner) = select(shape, &arg.kind) else {
+            let found = describe(&arg.kind);
+            let mut diagnostic = Diagnostic::new(&WRONG_TYPE, arg.span, format!("{what} must be {}, not {found}", shape.describe()));
+            let source = self.cx.sources.get(arg.span.file);
+            let written = source.slice(arg.span);
+            if admits_text(shape) && !written.is_empty() && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_)) {
+                diagnostic = diagnostic.help(format!("quote it: `{}`", quote(written))).fix("quote the value", arg.span, quote(written));
+            }
+            self.error(diagnostic);
+            return;
+        };
+        if let (Shape::Integer { min, max }, ArgKind::Int(n)) = (inner, &arg.kind)
+            && (min.is_some_and(|m| *n < m) || max.is_some_and(|m| *n > m))
+        {
+            let range = match (min, max) {
+                (Some(a), Some(b)) => format!("between {a} and {b}"),
+                (Some(a), None) => format!("at least {a}"),
+                (_, Some(b)) => format!("at most {b}"),
+                _ => String::new(),
+            };
+            self.error(Diagnostic::new(&INVALID_VALUE, arg.span, format!("{what} must be {range}, not {n}")));
+        }
+    }
+
+    fn text(&mut self, template: &Template<Path>, shape: &Shape, what: &str, scope: &Scope) -> Template<Def> {
+        if let Some(text) = template.as_literal() {
+            self.literal_text(text, template.span, shape, what);
+            return self.template(template, scope);
+        }
+        let checked = self.template(template, scope);
+        self.empty_defaults(template, shape, what);
+        // A hole that did not resolve has been reported; its type is not known.
+        if checked.parts.len() != template.parts.len() {
+            return checked;
+        }
+        let ty = template_type(&checked);
+        if !fits(&ty, shape, checked.single_hole().is_some()) {
+            let span = template.single_hole().map_or(template.span, |h| h.span);
+            let mut diagnostic = Diagnostic::new(&WRONG_HOLE_TYPE, span, format!("{what} must be {}, and this is {ty}", shape.describe()));
+            if admits_text(shape) && matches!(ty, Type::List(_) | Type::Record { .. }) {
+                diagnostic = diagnostic.help("write `| tojson` for the value as JSON, or `| join(', ')` for a list");
+            } else if matches!(shape, Shape::Integer { .. } | Shape::Number) && ty == Type::String {
+                diagnostic = diagnostic.help("write `| int` for the number that the text holds");
+            }
+            self.error(diagnostic);
+        }
+        checked
+    }
+
+    /// `default('')` turns a missing value into `rm -rf /*` (`decisions.md` §5).
+    fn empty_defaults(&mut self, template: &Template<Path>, shape: &Shape, what: &str) {
+        let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape else { return };
+        for hole in template.holes() {
+            for (filter, span) in hole.filters.iter().zip(&hole.filter_spans) {
+                let empty = filter.args.first().is_none_or(|a| a.value.as_str().is_some_and(str::is_empty));
+                if filter.name.text == "default" && empty {
+                    self.error(
+                        Diagnostic::new(&EMPTY_DEFAULT, *span, format!("an empty default in {what}: what is left of it may mean something else"))
+                            .help("give a value that is safe on its own, or none: then the step does not run without the value"),
+                    );
+                }
+            }
+        }
+    }
+
+    fn literal_text(&mut self, text: &str, span: Span, shape: &Shape, what: &str) {
+        match shape {
+            Shape::OneOf(shapes) => {
+                let texts: Vec<_> = shapes.iter().filter(|s| matches!(s, Shape::String { .. } | Shape::Any)).collect();
+                match texts.as_slice() {
+                    [] => self.no_text(text, span, shape, what),
+                    [one] => self.literal_text(text, span, one, what),
+                    many => {
+                        let plain = many.iter().any(|s| matches!(s, Shape::Any | Shape::String { format: None, .. }) && matches!(s, Shape::Any) || matches!(s, Shape::String { format: None, one_of } if one_of.is_empty()));
+                        let listed = many.iter().any(|s| matches!(s, Shape::String { one_of, .. } if one_of.iter().any(|w| w == text)));
+                        if !plain && !listed {
+                            self.literal_text(text, span, many[0], what);
+                        }
+                    }
+                }
+            }
+            Shape::String { one_of, .. } if !one_of.is_empty() => {
+                if !one_of.iter().any(|w| w == text) {
+                    let mut diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("{what} cannot be `{text}`"));
+                    if let Some(near) = nearest(text, one_of.iter().map(String::as_str)) {
+                        diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+                    }
+                    let words: Vec<_> = one_of.iter().map(|w| format!("`{w}`")).collect();
+                    self.error(diagnostic.help(format!("it is one of {}", words.join(", "))));
+                }
+            }
+            Shape::String { format: Some(format), .. } => self.format(text, span, *format, what),
+            Shape::String { .. } | Shape::Any => {}
+            _ => self.no_text(text, span, shape, what),
+        }
+    }
+
+    fn no_text(&mut self, text: &str, span: Span, shape: &Shape, what: &str) {
+        let mut diagnostic = Diagnostic::new(&WRONG_TYPE, span, format!("{what} must be {}, not a string", shape.describe()));
+        let number = matches!(shape, Shape::Integer { .. } | Shape::Number) && text.parse::<f64>().is_ok();
+        let word = matches!(shape, Shape::Bool) && matches!(text, "true" | "false");
+        if number || word {
+            diagnostic = diagnostic.help("remove the quotes").fix("remove the quotes", span, text);
+        } else if matches!(shape, Shape::Bool) {
+            diagnostic = diagnostic.help("write `true` or `false`");
+        }
+        self.error(diagnostic);
+    }
+
+    fn format(&mut self, text: &str, span: Span, format: Format, what: &str) {
+        let fault = match format {
+            Format::Duration => parse_duration(text, span, what).err(),
+            Format::Regex => check_pattern(text, span).err(),
+            Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
+                let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {e}"));
+                Box::new(if text.starts_with('$') {
+                    diagnostic
+                } else {
+                    diagnostic.help(format!("a path begins with `$`: `$.{}`", text.trim_start_matches('.')))
+                })
+            }),
+            Format::Mode => {
+                let octal = u32::from_str_radix(text, 8).is_ok_and(|m| m <= 0o7777) && text.len() >= 3;
+                (!octal).then(|| Box::new(Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no file mode")).help("write octal digits, like \"0644\"")))
+            }
+            Format::StatusClass => crate::builtin::http::Status::parse(text).is_none().then(|| {
+                let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no status"));
+                Box::new(match text.parse::<u16>() {
+                    Ok(code) => diagnostic.help("remove the quotes").fix("remove the quotes", span, code.to_string()),
+                    Err(_) => diagnostic.help("write a code like `200`, a list of codes, a class like `2xx`, or `any`"),
+                })
+            }),
+            Format::Url => {
+                let fits = text.starts_with("http://") || text.starts_with("https://");
+                (!fits).then(|| {
+                    Box::new(
+                        Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no http URL"))
+                            .help("it begins with `http://` or `https://`"),
+                    )
+                })
+            }
+            Format::File => {
+                self.referenced_file(text, span);
+                None
+            }
+            Format::FieldPath | Format::Path | Format::Script => text.is_empty().then(|| {
+                Box::new(Diagnostic::new(&INVALID_VALUE, span, format!("{what} is empty")))
+            }),
+        };
+        // An empty dotted path is the root.
+        if let Some(fault) = fault
+            && !(format == Format::FieldPath)
+        {
+            self.error(*fault);
+        }
+    }
+
+    /// A file that a step needs: it must be there.
+    fn referenced_file(&mut self, text: &str, span: Span) {
+        let path = self.path(text);
+        match self.cx.files.stat(&path) {
+            Some(Stat::File { .. }) => {
+                self.files.insert(path);
+            }
+            Some(Stat::Dir) => self.error(Diagnostic::new(&MISSING_FILE, span, format!("`{text}` is a folder, not a file"))),
+            None => {
+                let siblings = path.parent().map(|dir| self.cx.files.list(dir)).unwrap_or_default();
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+                let mut diagnostic = Diagnostic::new(&MISSING_FILE, span, format!("there is no file `{text}`"))
+                    .help("paths start from the task's folder");
+                if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                }
+                self.error(diagnostic);
+            }
+        }
+    }
+}
+
+/// The part of a shape that a value of this kind is held against.
+fn select<'s>(shape: &'s Shape, kind: &ArgKind<Path>) -> Option<&'s Shape> {
+    let fits = |s: &Shape| match (s, kind) {
+        (Shape::Any, _) | (Shape::Null, ArgKind::Null) | (Shape::Bool, ArgKind::Bool(_)) | (Shape::Integer { .. }, ArgKind::Int(_)) => true,
+        (Shape::Number, ArgKind::Int(_) | ArgKind::Float(_)) => true,
+        (Shape::List { .. }, ArgKind::List(_)) | (Shape::Record { .. }, ArgKind::Record(_)) | (Shape::String { .. }, ArgKind::Text(_)) => true,
+        (Shape::Integer { .. }, ArgKind::Float(x)) => x.fract() == 0.0,
+        _ => false,
+    };
+    match shape {
+        Shape::OneOf(shapes) => shapes.iter().find(|s| fits(s)),
+        one => fits(one).then_some(one),
+    }
+}
+
+fn admits_text(shape: &Shape) -> bool {
+    match shape {
+        Shape::String { .. } => true,
+        Shape::OneOf(shapes) => shapes.iter().any(admits_text),
+        _ => false,
+    }
+}
+
+/// Whether a hole of this type may stand where `shape` is asked for. A text takes scalars, rendered; a list takes a text,
+/// which must hold a JSON list.
+fn fits(ty: &Type, shape: &Shape, whole: bool) -> bool {
+    match shape {
+        Shape::Any => true,
+        Shape::OneOf(shapes) => shapes.iter().any(|s| fits(ty, s, whole)),
+        Shape::String { .. } => matches!(ty, Type::String | Type::Number | Type::Bool | Type::Any),
+        Shape::List { .. } => whole && matches!(ty, Type::List(_) | Type::Any | Type::String),
+        _ => whole && ty.fits(&shape.ty()),
+    }
+}
+
+fn describe(kind: &ArgKind<Path>) -> &'static str {
+    match kind {
+        ArgKind::Null => "null",
+        ArgKind::Bool(_) => "a boolean",
+        ArgKind::Int(_) | ArgKind::Float(_) => "a number",
+        ArgKind::Text(_) => "a string",
+        ArgKind::List(_) => "a list",
+        ArgKind::Record(_) => "a mapping",
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// The type of a checked value.
+pub(super) fn type_of(arg: &Arg<Def>) -> Type {
+    match &arg.kind {
+        ArgKind::Null => Type::Null,
+        ArgKind::Bool(_) => Type::Bool,
+        ArgKind::Int(_) | ArgKind::Float(_) => Type::Number,
+        ArgKind::Text(t) => template_type(t),
+        ArgKind::List(items) => Type::list(items.iter().map(type_of).reduce(|a, b| a.join(&b)).unwrap_or_default()),
+        ArgKind::Record(fields) => {
+            Type::Record { fields: fields.iter().map(|(k, a)| (k.value.clone(), type_of(a))).collect(), open: false }
+        }
+    }
+}
