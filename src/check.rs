@@ -9,7 +9,7 @@ mod resolve;
 mod scope;
 mod shape;
 
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -82,7 +82,7 @@ pub fn task(task: &Task<Path>, cx: Context<'_>, out: &mut Diagnostics) -> Result
     let mark = scope.mark();
     let verify = checker.phase(PhaseKind::Verify, &task.verify, &mut scope);
     scope.truncate(mark);
-    let mut scope = Scope { ..prompt_scope.clone() };
+    let mut scope = prompt_scope.clone();
     scope.enter(PhaseKind::Cleanup, task.dialect);
     let cleanup = checker.phase(PhaseKind::Cleanup, &task.cleanup, &mut scope);
     checker.aliases_used();
@@ -369,12 +369,12 @@ impl<'a> Checker<'a> {
         match self.task.dialect {
             Dialect::Portable => {
                 if let Some(id) = &step.id {
-                    scope.define(id.value.clone(), Binding { outputs, open, doubt, span: id.span, kind });
+                    scope.define(id.value.clone(), Binding { outputs, open, doubt, span: id.span });
                 }
             }
             _ => {
                 if let Some((key, outputs, open)) = bind::steps_outputs(&checked.op) {
-                    scope.define(key, Binding { outputs, open, doubt: None, span: step.key, kind });
+                    scope.define(key, Binding { outputs, open, doubt: None, span: step.key });
                 }
             }
         }
@@ -437,10 +437,6 @@ impl<'a> Checker<'a> {
 
     fn path(&self, text: &str) -> PathBuf {
         crate::source::resolve(&self.task.dir, text)
-    }
-
-    fn dir(&self) -> &FilePath {
-        &self.task.dir
     }
 }
 

@@ -156,6 +156,17 @@ impl Diagnostic {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reported(());
 
+impl Reported {
+    /// The proof of an error that stands in `diagnostics` already.
+    ///
+    /// # Panics
+    /// In debug builds, when there is none.
+    pub fn of(diagnostics: &Diagnostics) -> Self {
+        debug_assert!(diagnostics.has_error(), "nothing was reported");
+        Self(())
+    }
+}
+
 /// Where the phases put what they find. None stops at its first error.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics(Vec<Diagnostic>);

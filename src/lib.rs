@@ -10,6 +10,7 @@ pub mod dialect;
 pub mod builtin;
 pub mod plan;
 pub mod lock;
+pub mod project;
 pub mod check;
 pub mod event;
 pub mod secrets;

@@ -222,6 +222,21 @@ async fn a_run_is_found_by_its_mark() {
     assert_eq!(HOST.reap_marked(dead.mark(), ms(100)).await, 1);
     assert!(!exists(pid));
     drop(finished);
+    // A gevals inside a step of another one keeps the outer mark.
+    let marks = run(sh("echo $GEVALS_EXEC").env("GEVALS_EXEC", "outer.1")).await.stdout.text();
+    assert!(marks.starts_with(&format!("outer.1,{}.", HOST.mark())), "{marks}");
+}
+
+#[tokio::test]
+async fn a_daemon_without_a_trace_ends_with_its_host() {
+    let temp = Temp::new();
+    let host = RealHost::new();
+    let script = format!("cd {}; (setsid env -i sh -c 'echo $$ >bare; exec sleep 60' &)", temp.0.display());
+    drop(host.exec(sh(&script), CancellationToken::new()).await);
+    let pid = temp.pid("bare").await;
+    assert!(lives(pid), "it is not told from another exec's");
+    assert!(host.reap_marked(host.mark(), ms(100)).await >= 1);
+    assert!(!exists(pid));
 }
 
 #[tokio::test]

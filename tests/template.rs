@@ -1,5 +1,7 @@
 //! The hole language: the scanner against its grammar, the vectors, the table of filters and its page.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails should panic")]
+
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf, sync::LazyLock};
 
 use gevals::{
@@ -136,7 +138,7 @@ fn literal(found: &Match<'_>) -> Value {
 /// Texts made of what the language cares about.
 fn texts() -> impl Strategy<Value = String> {
     let bit = prop_oneof![
-        6 => proptest::sample::select(vec!["{", "}", "{{", "}}", "\\", "$", "${", "'", "\"", "|", ".", "[", "]", "(", ")", ",", " ", "\n", "-"]),
+        6 => proptest::sample::select(vec!["{", "}", "{{", "}}", "\\", "$", "${", "'", "\"", "|", ".", "[", "]", "(", ")", ",", " ", "\n", "\r", "-"]),
         4 => proptest::sample::select(vec!["a", "env", "_x-1", "0", "17", "01", "1.5", "-2", "true", "none", "é", "日", "\u{301}", "default", "\\n", "\t"]),
         3 => proptest::sample::select(vec!["{a}", "{ env.X }", "{a[0].b", "{a | f", "{a|f('", "{a | f(\"x\", 1)}", "{a|f('}')}", "\\{a}", "{{ a }}", "${a}", "[0]", ".b", " | f(", "')}"]),
     ];
@@ -227,10 +229,8 @@ fn long_texts_scan_in_one_pass() {
         "{{a}} ",
         "{                ",
     ] {
-        let text = unit.repeat(megabyte / unit.len());
-        scan(&text);
-        scan(&format!("{text}{{a}}"));
-        escape(&text);
+        let text = unit.repeat(megabyte / unit.len()) + "{a}";
+        assert!(!scan(&text).pieces.is_empty());
     }
 }
 

@@ -51,13 +51,12 @@ pub(super) struct Binding {
     /// The `continueOnError` step that may have failed before this was assigned.
     pub(super) doubt: Option<Span>,
     pub(super) span: Span,
-    pub(super) kind: PhaseKind,
 }
 
 impl Binding {
     /// Of a step that could not be checked: everything is believed of it.
     pub(super) fn unknown(span: Span) -> Self {
-        Self { outputs: IndexMap::new(), open: true, doubt: None, span, kind: PhaseKind::Setup }
+        Self { outputs: IndexMap::new(), open: true, doubt: None, span }
     }
 }
 

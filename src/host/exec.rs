@@ -263,7 +263,7 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken) -> 
     let mut finished = match ended {
         Ok(exit) => {
             let _ = tokio::time::timeout(DRAIN, async { tokio::join!(stdout.pump(), stderr.pump()) }).await;
-            let (tree, alive) = tree.is_alive().await;
+            let (tree, alive) = tree.check().await;
             let leftover = alive.then(|| Leftover { tree: Some(tree), grace: exec.grace, _leader: Some(leader) });
             Finished { leftover, duration, ..without_process(exit) }
         }
@@ -389,7 +389,7 @@ async fn start(
     // The command still holds the writing end of a merged pipe, which would never close.
     drop(command);
     let pid = pid(&child);
-    let tree = Tree::new(mark, pid);
+    let tree = Tree::of_exec(mark, pid);
     let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));
     let stderr = child.stderr.take().map(|p| Box::new(p) as Pipe);
     #[cfg(target_os = "linux")]

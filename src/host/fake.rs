@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{io::DuplexStream, time::Instant};
@@ -108,7 +108,7 @@ impl FakeHost {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -298,7 +298,7 @@ struct FakeDisk(Mutex<MemoryFiles>);
 
 impl FakeDisk {
     fn lock(&self) -> MutexGuard<'_, MemoryFiles> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -125,7 +125,7 @@ impl Host for RealHost {
     }
 
     fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize> {
-        let tree = Tree::new(mark.to_string(), None);
+        let tree = Tree::of_host(mark.to_string(), mark == self.mark);
         Box::pin(async move { tree.end(grace).await.0.stragglers() })
     }
 

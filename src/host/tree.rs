@@ -2,8 +2,10 @@
 //!
 //! A process belongs if it is in the leader's group, if it carries the exec's mark in its environment, or if its parent
 //! belongs. The mark is inherited, so it finds what has left the group (`setsid`, a double fork). It is a list, so that
-//! a gevals which runs inside a step of another one does not hide its processes. What cleared its environment *and*
-//! left the group *and* lost its parent is not found.
+//! a gevals which runs inside a step of another one does not hide its processes.
+//!
+//! A daemon that left the group, lost its parent and overwrote its environment (nginx and postgres do, for a title) cannot
+//! be told from another exec's. It came to us as an orphan, though, and is found when the whole host is ended.
 //!
 //! The leader stays unreaped as long as its tree is in use: so its pid, which names the group, cannot be given to
 //! another process meanwhile. Off Linux there is no `/proc`, and the group is all there is.
@@ -21,6 +23,8 @@ pub const MARK: &str = "GEVALS_EXEC";
 pub struct Tree {
     mark: String,
     leader: Option<Pid>,
+    /// Orphans that came to us from another session and carry no mark belong too.
+    strays: bool,
     /// All that ever belonged, by pid and start time: what of it dies as our adopted child is ours to reap.
     known: HashSet<(i32, u64)>,
     /// Of these, the ones other than the leader that had left its group or outlived it when they were ended.
@@ -29,16 +33,23 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub fn new(mark: String, leader: Option<Pid>) -> Self {
-        Self { mark, leader, known: HashSet::new(), stragglers: HashSet::new(), armed: true }
+    pub fn of_exec(mark: String, leader: Option<Pid>) -> Self {
+        Self { mark, leader, strays: false, known: HashSet::new(), stragglers: HashSet::new(), armed: true }
+    }
+
+    /// All of a host. Only this process's own can have strays.
+    pub fn of_host(mark: String, strays: bool) -> Self {
+        let mut tree = Self::of_exec(mark, None);
+        tree.strays = strays;
+        tree
     }
 
     pub fn stragglers(&self) -> usize {
         self.stragglers.len()
     }
 
-    /// Whether anything but a dead leader is left. If not, the tree is done.
-    pub async fn is_alive(self) -> (Self, bool) {
+    /// Says whether anything but a dead leader is left; if not, the tree is done.
+    pub async fn check(self) -> (Self, bool) {
         let work = self.blocking(|tree| {
             tree.armed = !tree.sweep().is_empty();
             tree.armed
@@ -50,14 +61,14 @@ impl Tree {
     pub async fn end(mut self, grace: Duration) -> (Self, bool) {
         self = self.signal_and_note(Signal::TERM).await;
         let mut killed = false;
-        let limit = tokio::time::Instant::now() + grace;
+        let asked = tokio::time::Instant::now();
         loop {
             let alive;
             (self, alive) = self.blocking(Self::sweep).await;
             if alive.is_empty() {
                 break;
             }
-            if tokio::time::Instant::now() >= limit {
+            if asked.elapsed() >= grace {
                 killed = alive.iter().any(|p| Some(p.pid) == self.leader);
                 break;
             }
@@ -84,7 +95,11 @@ impl Tree {
         });
         match work.await {
             Ok(done) => done,
-            Err(e) => std::panic::resume_unwind(e.into_panic()),
+            Err(e) => match e.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down, and the tree was dropped with its task.
+                Err(_) => std::future::pending().await,
+            },
         }
     }
 
@@ -132,6 +147,7 @@ struct Proc {
     pid: Pid,
     parent: Option<Pid>,
     group: Pid,
+    session: Option<Pid>,
     start: u64,
     zombie: bool,
 }
@@ -161,7 +177,7 @@ mod platform {
                         && (Some(p.group) == self.leader
                             || self.known.contains(&(p.pid.as_raw_pid(), p.start))
                             || alive.iter().any(|a| Some(a.pid) == p.parent)
-                            || alive.is_empty() && carries(p.pid, &self.mark))
+                            || alive.is_empty() && self.is_marked(p, own))
                 };
                 let (found, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(belongs);
                 rest = others;
@@ -178,6 +194,17 @@ mod platform {
                 }
             }
             alive
+        }
+
+        fn is_marked(&self, p: &Proc, own: Pid) -> bool {
+            let marks = marks(p.pid);
+            // `HOST` finds `HOST.EXEC`.
+            let is_ours = |m: &Vec<u8>| {
+                m.strip_prefix(self.mark.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+            };
+            // What this process starts stays in its session; only an orphan can be its child in another one.
+            let is_stray = || marks.is_empty() && p.parent == Some(own) && p.session != process::getsid(None).ok();
+            marks.iter().any(is_ours) || self.strays && is_stray()
         }
     }
 
@@ -211,17 +238,17 @@ mod platform {
             pid,
             parent: Pid::from_raw(fields.next()?.parse().ok()?),
             group: Pid::from_raw(fields.next()?.parse().ok()?)?,
-            start: fields.nth(16)?.parse().ok()?,
+            session: Pid::from_raw(fields.next()?.parse().ok()?),
+            start: fields.nth(15)?.parse().ok()?,
             zombie: matches!(state, "Z" | "X"),
         })
     }
 
-    /// Whether the environment the process was started with holds the mark, or one below it (`HOST` and `HOST.EXEC`).
-    fn carries(pid: Pid, mark: &str) -> bool {
-        let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
-        let marks = environ.split(|&b| b == 0).filter_map(|v| v.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
-        let mut marks = marks.flat_map(|list| list.split(|&b| b == b','));
-        marks.any(|m| m.strip_prefix(mark.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'.'))
+    /// The marks in the environment the process was started with.
+    fn marks(pid: Pid) -> Vec<Vec<u8>> {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let lists = environ.split(|&b| b == 0).filter_map(|v| v.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
+        lists.flat_map(|list| list.split(|&b| b == b',')).map(<[u8]>::to_vec).collect()
     }
 }
 
@@ -241,7 +268,7 @@ mod platform {
                 Ok(status) => status.is_none(),
                 Err(_) => test_kill_process_group(leader).is_ok(),
             };
-            let group = Proc { pid: leader, parent: None, group: leader, start: 0, zombie: false };
+            let group = Proc { pid: leader, parent: None, group: leader, session: None, start: 0, zombie: false };
             if alive { vec![group] } else { Vec::new() }
         }
     }

@@ -266,6 +266,8 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
     let info = known(filter).map_err(|f| EvalError { range: f.range, message: f.message })?;
     let input = match value {
         Some(value) if !accepts_value(info, value) => return Err(fault(refusal(info, &Type::of(value)))),
+        // minijinja would sort the keys of a mapping.
+        Some(value) if filter.is_default() && filter.args.len() == 1 => return Ok(Some(value.clone())),
         Some(value) => minijinja::Value::from(Serde(value)),
         None if filter.is_default() => minijinja::Value::UNDEFINED,
         None => return Err(missing(blame)),

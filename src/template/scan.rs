@@ -50,13 +50,12 @@ fn read(text: &str) -> (Scan, Vec<usize>) {
         let open = run(bytes, at, b'{');
         if open > 1 {
             let inside = at + open;
-            at = closing(text, inside, &mut closable).unwrap_or(inside);
-            if at == inside {
-                // unclosed: the braces are text, and so is nothing else
-            } else if dollars > 0 {
-                dollar_brace(text, inside - open - 1..at, inside, &mut out.suspects);
-            } else {
-                double_brace(text, inside - open..at, inside, &mut out.suspects);
+            let end = closing(text, inside, &mut closable);
+            at = end.unwrap_or(inside);
+            match end {
+                Some(end) if dollars > 0 => dollar_brace(text, inside - open - 1..end, inside, &mut out.suspects),
+                Some(end) => double_brace(text, inside - open..end, inside, &mut out.suspects),
+                None => {}
             }
             literal.push_str(&text[start..at]);
             continue;
@@ -82,7 +81,7 @@ fn read(text: &str) -> (Scan, Vec<usize>) {
             Some(Err(malformed)) => {
                 at += 1;
                 literal.push_str(&text[start..at]);
-                out.suspects.extend(malformed.filter(|_| dollars == 0));
+                out.suspects.extend(malformed.filter(|_| dollars == 0).map(|suspect| *suspect));
             }
             None => literal.push_str(&text[start..at]),
         }
@@ -144,7 +143,7 @@ fn double_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut V
 }
 
 /// The hole whose brace stands at `open`. Where a root follows but no hole, the suspect; where none does, nothing.
-fn hole(text: &str, open: usize) -> Result<Hole, Option<Suspect>> {
+fn hole(text: &str, open: usize) -> Result<Hole, Option<Box<Suspect>>> {
     let mut cursor = Cursor { text, at: open + 1 };
     cursor.spaces();
     let root = cursor.ident().ok_or(None)?;
@@ -153,7 +152,7 @@ fn hole(text: &str, open: usize) -> Result<Hole, Option<Suspect>> {
         Ok((path, filters)) => Ok(Hole { range: open..cursor.at, path, filters }),
         Err(detail) => {
             let end = cursor.at + cursor.peek().map_or(0, char::len_utf8);
-            Err(Some(Suspect { kind: SuspectKind::Malformed, root: name, range: open..end, detail }))
+            Err(Some(Box::new(Suspect { kind: SuspectKind::Malformed, root: name, range: open..end, detail })))
         }
     }
 }
@@ -291,9 +290,8 @@ impl Cursor<'_> {
         if self.integer().is_empty() {
             return Err(self.expected("a digit"));
         }
-        let whole = self.at;
         if self.eat('.') && self.take_while(|b| b.is_ascii_digit()).is_empty() {
-            self.at = whole;
+            return Err(self.expected("a digit"));
         }
         serde_json::from_str(&self.text[start..self.at]).map_err(|_| "the number is out of range".to_owned())
     }

@@ -1,0 +1,528 @@
+//! Finding and reading files: from the paths on a command line to decoded tasks and evals, and what they refer to.
+//!
+//! `decisions.md` §2, "Which files" and "Paths": a file named explicitly, or reached from an eval, must be what it is
+//! expected to be; in a folder, files of others are left alone.
+
+mod glob;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use indexmap::IndexMap;
+use rayon::prelude::*;
+
+use crate::{
+    decode::Partial,
+    diagnostic::{Diagnostic, Diagnostics, Reported},
+    dialect::{self, FileKind, TaskFile},
+    hir::{self, Agent, Dialect, Eval, McpConfig, Name, Oracle},
+    lock::{self, Lock},
+    rule,
+    signature::Vocabularies,
+    source::{FileId, Files, ReadError, Sources, Span, Spanned, Stat, normalize, resolve},
+    template,
+    yaml::{self, Node},
+};
+
+rule! {
+    pub static UNREADABLE_FILE = "unreadable-file", Hard;
+    pub static WRONG_KIND = "wrong-kind", Hard;
+    pub static EMPTY_GLOB = "empty-glob", Hard;
+    pub static EMPTY_SELECTION = "empty-selection", Verdict;
+    pub static UNSUPPORTED_SOURCE = "unsupported-source", Verdict;
+    pub static INVALID_LOCK = "invalid-lock", Hard;
+}
+
+/// Everything that was read.
+#[derive(Debug, Default)]
+pub struct Project {
+    pub tasks: Vec<TaskUnit>,
+    pub evals: Vec<EvalUnit>,
+    /// Other files of a known kind that were read.
+    pub others: usize,
+    /// Files of other programs, left alone.
+    pub strangers: Vec<PathBuf>,
+    /// Named paths that could not be read at all: a usage error.
+    pub unreadable: Vec<PathBuf>,
+}
+
+impl Project {
+    /// Files of a known kind.
+    pub fn files(&self) -> usize {
+        self.tasks.len() + self.evals.len() + self.others
+    }
+}
+
+/// A task file.
+#[derive(Debug)]
+pub struct TaskUnit {
+    pub path: PathBuf,
+    pub file: FileId,
+    pub dialect: Dialect,
+    pub task: Option<hir::Task<template::Path>>,
+    pub reported: Option<Reported>,
+    /// The comments of the file: some silence rules.
+    pub comments: Vec<yaml::Comment>,
+}
+
+/// An eval file, with what it refers to.
+#[derive(Debug)]
+pub struct EvalUnit {
+    pub path: PathBuf,
+    pub file: FileId,
+    pub eval: Option<Eval>,
+    pub agent: Option<Agent>,
+    pub oracle: Option<Oracle<template::Path>>,
+    pub mcp: Option<McpConfig>,
+    pub lock: Arc<Lock>,
+    /// The tasks it selects, in order of collection.
+    pub selected: Vec<Selected>,
+    pub reported: Option<Reported>,
+}
+
+/// A task of an eval, and the task sets that select it.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// Its place in [`Project::tasks`].
+    pub task: usize,
+    /// Places in the eval's `task_sets`, in order.
+    pub sets: Vec<usize>,
+}
+
+/// What loading needs.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub sources: &'a Sources,
+    pub files: &'a dyn Files,
+    pub vocabularies: &'a Vocabularies,
+}
+
+/// Reads the files and folders named, and everything they refer to.
+pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Project {
+    let mut loader = Loader { cx, project: Project::default(), tasks: IndexMap::new() };
+    let mut wanted = Vec::new();
+    for path in paths {
+        match cx.files.stat(path) {
+            Some(Stat::Dir) => wanted.extend(glob::yaml_files(path, cx.files).into_iter().map(|p| (p, false))),
+            _ => wanted.push((normalize(path), true)),
+        }
+    }
+    let mut seen = indexmap::IndexSet::new();
+    wanted.retain(|(path, _)| seen.insert(path.clone()));
+    // Reading and parsing is done side by side; what refers to other files is followed one by one.
+    let parsed: Vec<_> = wanted.par_iter().map(|(path, named)| parse(path, *named, cx)).collect();
+    let mut evals = Vec::new();
+    for ((path, _), parsed) in wanted.iter().zip(parsed) {
+        match parsed {
+            Parsed::Unreadable => loader.project.unreadable.push(path.clone()),
+            Parsed::Stranger => loader.project.strangers.push(path.clone()),
+            Parsed::Broken(found) => {
+                loader.project.others += 1;
+                out.extend(found);
+            }
+            Parsed::Task(unit, found) => {
+                out.extend(found);
+                loader.add_task(*unit);
+            }
+            Parsed::Eval(tree, file, found) => {
+                out.extend(found);
+                evals.push((path.clone(), tree, file));
+            }
+            Parsed::Other(tree, file, kind, found) => {
+                out.extend(found);
+                loader.project.others += 1;
+                loader.lone(path, &tree, file, kind, out);
+            }
+        }
+    }
+    for (path, tree, file) in evals {
+        let unit = loader.eval(&path, &tree, file, out);
+        loader.project.evals.push(unit);
+    }
+    loader.project
+}
+
+enum Parsed {
+    Unreadable,
+    Stranger,
+    Broken(Diagnostics),
+    Task(Box<TaskUnit>, Diagnostics),
+    Eval(yaml::Tree, FileId, Diagnostics),
+    Other(yaml::Tree, FileId, FileKind, Diagnostics),
+}
+
+/// Reads and parses one file. One that was named must be ours; one found in a folder may be a stranger's.
+fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
+    let mut out = Diagnostics::default();
+    let Ok(bytes) = cx.files.read(path) else { return Parsed::Unreadable };
+    let (file, text) = match text(bytes, path, cx, &mut out) {
+        Ok(read) => read,
+        Err(_) if named => return Parsed::Broken(out),
+        Err(_) => return Parsed::Stranger,
+    };
+    // Files that cannot be ours are not worth a complaint: templates that are no YAML, another program's kinds.
+    if !named && !mentions_kind(&text) {
+        return Parsed::Stranger;
+    }
+    let Ok(tree) = yaml::parse(file, &text, &mut out) else { return Parsed::Broken(out) };
+    if !named && out.has_hard() && text.contains("{{") && !ours(&text) {
+        return Parsed::Stranger;
+    }
+    match dialect::identify(tree.root(), &mut out) {
+        Ok(Some(FileKind::Task(dialect))) => {
+            let unit = task_unit(path, file, &tree, dialect, cx, &mut out);
+            Parsed::Task(Box::new(unit), out)
+        }
+        Ok(Some(FileKind::Eval)) => Parsed::Eval(tree, file, out),
+        Ok(Some(kind)) => Parsed::Other(tree, file, kind, out),
+        Ok(None) if named && is_mcp_config(tree.root()) => {
+            let dir = dir_of(path);
+            dialect::mcp_config::decode(tree.root(), file, &dir, &mut out);
+            Parsed::Broken(out)
+        }
+        Ok(None) if named && !out.has_hard() => {
+            out.error(
+                Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), "this file is not of a kind that gevals knows")
+                    .help("a file begins with `kind: Task`, `kind: Eval`, `kind: Agent` or `kind: Oracle`"),
+            );
+            Parsed::Broken(out)
+        }
+        Ok(None) => Parsed::Stranger,
+        Err(_) => Parsed::Broken(out),
+    }
+}
+
+fn is_mcp_config(root: Node<'_>) -> bool {
+    root.get("mcpServers").is_some()
+}
+
+/// A cheap look before the parser: does this file say, or nearly, that it is one of ours?
+fn mentions_kind(text: &str) -> bool {
+    let begins = |line: &str| {
+        let line = line.trim_start_matches(['{', '"', '\'', ' ', '\u{feff}']);
+        ["kind", "Kind", "KIND", "spec", "steps", "config", "commands"].iter().any(|k| line.starts_with(k))
+    };
+    text.lines().any(begins) || text.trim_start().starts_with('{')
+}
+
+fn ours(text: &str) -> bool {
+    ["kind: Task", "kind: Eval", "kind: Agent", "kind: Oracle"].iter().any(|k| text.contains(k))
+}
+
+fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+    match yaml::decode_utf8(bytes) {
+        Ok(text) => Ok((cx.sources.add(path, text.as_str()), text)),
+        Err(fault) => {
+            let file = cx.sources.add(path, fault.text.as_str());
+            Err(out.error(fault.diagnostic(file)))
+        }
+    }
+}
+
+fn dir_of(path: &Path) -> PathBuf {
+    path.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+fn task_unit(path: &Path, file: FileId, tree: &yaml::Tree, dialect: Dialect, cx: Context<'_>, out: &mut Diagnostics) -> TaskUnit {
+    let broken = out.has_hard().then(|| out.iter().find(|d| d.strength == crate::diagnostic::Strength::Hard).cloned()).flatten();
+    let info = TaskFile { file, dir: dir_of(path), vocabulary: cx.vocabularies.of(dialect) };
+    if dialect != Dialect::Portable {
+        yaml::yaml11_words(tree, out);
+    }
+    let Partial { value, mut reported } = dialect::task(tree.root(), dialect, &info, out);
+    // A fault of the YAML itself leaves no plan either; it has been reported.
+    if reported.is_none() && broken.is_some() {
+        reported = Some(Reported::of(out));
+    }
+    let mut unit = TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, comments: tree.comments().to_vec() };
+    if let Some(task) = &mut unit.task
+        && let Err(reported) = prompt_file(task, cx, out)
+    {
+        unit.reported = Some(reported);
+    }
+    unit
+}
+
+/// Reads the prompt where it is a file: its holes are found, and underlined, in that file.
+fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut Diagnostics) -> Result<(), Reported> {
+    let dialect = task.dialect;
+    let Some(prompt) = &mut task.prompt else { return Ok(()) };
+    let Some(path) = &prompt.file else { return Ok(()) };
+    let (file, text) = read(&path.value, path.span, "prompt", cx, out)?;
+    let span = Span::new(file, 0..text.len());
+    let place = |range| Span::new(file, range);
+    prompt.text = match dialect {
+        Dialect::Portable => crate::decode::scan_text(&text, span, &place),
+        Dialect::Steps => dialect::steps::prompt_text(&text, span, &place),
+        Dialect::Legacy => hir::Template::literal(text, span),
+    };
+    Ok(())
+}
+
+/// Reads a file that another refers to.
+fn read(path: &Path, span: Span, what: &str, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+    match cx.files.read(path) {
+        Ok(bytes) => text(bytes, path, cx, out),
+        Err(error) => {
+            let shown = path.display();
+            let mut diagnostic = Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
+            if error == ReadError::Missing {
+                let siblings = path.parent().map(|dir| cx.files.list(dir)).unwrap_or_default();
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+                diagnostic = diagnostic.help("paths start from the folder of the file that names them");
+                if let Some(near) = crate::diagnostic::nearest(&name, siblings.iter().map(String::as_str)) {
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                }
+            }
+            Err(out.error(diagnostic))
+        }
+    }
+}
+
+struct Loader<'a> {
+    cx: Context<'a>,
+    project: Project,
+    /// By path: a file is read once, whoever refers to it.
+    tasks: IndexMap<PathBuf, usize>,
+}
+
+impl Loader<'_> {
+    fn add_task(&mut self, unit: TaskUnit) -> usize {
+        let index = self.project.tasks.len();
+        self.tasks.insert(unit.path.clone(), index);
+        self.project.tasks.push(unit);
+        index
+    }
+
+    /// An agent or oracle that was named, or found, on its own.
+    fn lone(&self, path: &Path, tree: &yaml::Tree, file: FileId, kind: FileKind, out: &mut Diagnostics) {
+        match kind {
+            FileKind::Agent => {
+                dialect::agent::decode(tree.root(), file, &dir_of(path), out);
+            }
+            FileKind::Oracle => {
+                dialect::oracle::decode(tree.root(), file, out);
+            }
+            FileKind::Task(_) | FileKind::Eval => {}
+        }
+    }
+
+    fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
+        let dir = dir_of(path);
+        yaml::yaml11_words(tree, out);
+        let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
+        let mut unit = EvalUnit {
+            path: path.to_owned(),
+            file,
+            eval: value,
+            agent: None,
+            oracle: None,
+            mcp: None,
+            lock: Arc::new(Lock::default()),
+            selected: Vec::new(),
+            reported,
+        };
+        let mut failed = reported;
+        if let Some(eval) = &unit.eval {
+            match self.lock(&dir, out) {
+                Ok(lock) => unit.lock = Arc::new(lock),
+                Err(r) => failed = Some(r),
+            }
+            if let Some(agent) = &eval.agent {
+                match self.agent(agent, &dir, out) {
+                    Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
+                    Err(r) => failed = Some(r),
+                }
+            }
+            if let Some(name) = &eval.mcp_config {
+                match self.mcp(name, &dir, out) {
+                    Ok(mcp) => unit.mcp = Some(mcp),
+                    Err(r) => failed = Some(r),
+                }
+            }
+        }
+        if let Some(eval) = unit.eval.clone() {
+            match self.select(&eval, out) {
+                (selected, None) => unit.selected = selected,
+                (selected, Some(r)) => {
+                    unit.selected = selected;
+                    failed = Some(r);
+                }
+            }
+        }
+        unit.reported = failed;
+        unit
+    }
+
+    /// The lock beside the eval, or in a folder above it.
+    fn lock(&self, dir: &Path, out: &mut Diagnostics) -> Result<Lock, Reported> {
+        let found = dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
+        for path in found {
+            let Ok(bytes) = self.cx.files.read(&path) else { continue };
+            let (file, text) = text(bytes, &path, self.cx, out)?;
+            return Lock::parse(&text).map_err(|message| {
+                out.error(
+                    Diagnostic::new(&INVALID_LOCK, Span::new(file, 0..0), format!("the lock cannot be read: {message}"))
+                        .help("gevals writes this file; make it anew with `gevals lock`"),
+                )
+            });
+        }
+        Ok(Lock::default())
+    }
+
+    fn document(&self, path: &Path, span: Span, what: &str, out: &mut Diagnostics) -> Result<(FileId, yaml::Tree), Reported> {
+        let (file, text) = read(path, span, what, self.cx, out)?;
+        yaml::parse(file, &text, out).map(|tree| (file, tree))
+    }
+
+    fn wrong_kind(&self, name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {
+        let found = found.map_or_else(|| "not a file of gevals".to_owned(), |k| format!("of kind `{}`", k.name()));
+        out.error(
+            Diagnostic::new(&WRONG_KIND, name.span, format!("`{}` must be of kind `{wanted}`, and it is {found}", name.value))
+                .help(format!("begin that file with `kind: {wanted}`, or name another")),
+        )
+    }
+
+    #[expect(clippy::type_complexity, reason = "an agent is one of two kinds of file")]
+    fn agent(
+        &mut self,
+        agent: &hir::AgentRef,
+        dir: &Path,
+        out: &mut Diagnostics,
+    ) -> Result<(Option<Agent>, Option<Oracle<template::Path>>), Reported> {
+        let (wanted, what) = match agent.kind.value.as_str() {
+            "file" => ("Agent", "agent"),
+            "builtin.script" => ("Oracle", "oracle"),
+            _ => return Ok((None, None)),
+        };
+        let Some(name) = &agent.path else {
+            return Err(out.error(
+                Diagnostic::new(&crate::decode::MISSING_FIELD, agent.kind.span, format!("an agent of type `{}` has no `path`", agent.kind.value))
+                    .help(format!("write `path:` with a file of kind `{wanted}`")),
+            ));
+        };
+        let path = resolve(dir, &name.value);
+        let (file, tree) = self.document(&path, name.span, what, out)?;
+        let kind = dialect::identify(tree.root(), out)?;
+        self.project.others += 1;
+        let dir = dir_of(&path);
+        match (kind, wanted) {
+            (Some(FileKind::Agent), "Agent") => {
+                let Partial { value, reported } = dialect::agent::decode(tree.root(), file, &dir, out);
+                reported.map_or(Ok((value, None)), Err)
+            }
+            (Some(FileKind::Oracle), "Oracle") => {
+                let Partial { value, reported } = dialect::oracle::decode(tree.root(), file, out);
+                reported.map_or(Ok((None, value)), Err)
+            }
+            (found, wanted) => Err(self.wrong_kind(name, wanted, found, out)),
+        }
+    }
+
+    fn mcp(&mut self, name: &Name, dir: &Path, out: &mut Diagnostics) -> Result<McpConfig, Reported> {
+        let path = resolve(dir, &name.value);
+        let (file, tree) = self.document(&path, name.span, "MCP config", out)?;
+        self.project.others += 1;
+        let Partial { value, reported } = dialect::mcp_config::decode(tree.root(), file, &dir_of(&path), out);
+        match (value, reported) {
+            (Some(config), None) => Ok(config),
+            (_, Some(reported)) => Err(reported),
+            (None, None) => Err(self.wrong_kind(name, "MCP config", None, out)),
+        }
+    }
+
+    /// The tasks of an eval, in order of collection (§2.4).
+    fn select(&mut self, eval: &Eval, out: &mut Diagnostics) -> (Vec<Selected>, Option<Reported>) {
+        let mut selected: Vec<Selected> = Vec::new();
+        let mut at: IndexMap<usize, usize> = IndexMap::new();
+        let mut failed = None;
+        for (index, set) in eval.task_sets.iter().enumerate() {
+            if let Some(source) = &set.source {
+                out.push(
+                    Diagnostic::new(&UNSUPPORTED_SOURCE, source.span, "task sets from a source cannot be read yet")
+                        .help("check the source out, and name its files by a path"),
+                );
+                continue;
+            }
+            let (paths, place) = match (&set.path, &set.glob) {
+                (Some(path), None) => (vec![(resolve(&eval.dir, &path.value), true)], path.clone()),
+                (None, Some(pattern)) => match glob::find(&eval.dir, pattern, self.cx.files) {
+                    Ok(paths) => (paths.into_iter().map(|p| (p, false)).collect(), pattern.clone()),
+                    Err(diagnostic) => {
+                        failed = Some(out.error(*diagnostic));
+                        continue;
+                    }
+                },
+                _ => continue,
+            };
+            let mut matched = false;
+            for (path, named) in paths {
+                let task = match self.task(&path, &place, named, out) {
+                    Ok(Some(task)) => task,
+                    Ok(None) => continue,
+                    Err(reported) => {
+                        failed = Some(reported);
+                        matched = true;
+                        continue;
+                    }
+                };
+                let labels = self.project.tasks[task].task.as_ref().map(|t| &t.meta.labels);
+                if !labels.is_some_and(|l| dialect::eval::selects(&set.selector, l)) && !set.selector.is_empty() {
+                    continue;
+                }
+                matched = true;
+                match at.get(&task) {
+                    Some(&i) => selected[i].sets.push(index),
+                    None => {
+                        at.insert(task, selected.len());
+                        selected.push(Selected { task, sets: vec![index] });
+                    }
+                }
+            }
+            if !matched {
+                self.nothing_selected(set, &place, out);
+            }
+        }
+        (selected, failed)
+    }
+
+    fn nothing_selected(&self, set: &hir::TaskSet, place: &Name, out: &mut Diagnostics) {
+        let Some((key, value)) = set.selector.iter().next() else {
+            out.error(
+                Diagnostic::new(&EMPTY_GLOB, place.span, format!("`{}` matches no task", place.value))
+                    .help("files match, but none is of kind `Task`"),
+            );
+            return;
+        };
+        let known = self.project.tasks.iter().filter_map(|t| t.task.as_ref()?.meta.labels.get(key));
+        let values: indexmap::IndexSet<&str> = known.map(|n| n.value.as_str()).collect();
+        let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has these labels: nothing is selected");
+        diagnostic = match crate::diagnostic::nearest(&value.value, values.iter().copied()) {
+            Some(near) => diagnostic.here(format!("did you mean `{near}`?")),
+            None if values.is_empty() => diagnostic.help(format!("no task has a label `{key}`")),
+            None => diagnostic.help(format!("values of `{key}`: {}", values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", "))),
+        };
+        out.push(diagnostic);
+    }
+
+    /// The task in a file, read once. A file that a glob matches may be another's.
+    fn task(&mut self, path: &Path, place: &Spanned<String>, named: bool, out: &mut Diagnostics) -> Result<Option<usize>, Reported> {
+        if let Some(&index) = self.tasks.get(path) {
+            return Ok(Some(index));
+        }
+        let (file, tree) = match self.document(path, place.span, "task", out) {
+            Ok(read) => read,
+            Err(reported) => return Err(reported),
+        };
+        match dialect::identify(tree.root(), out)? {
+            Some(FileKind::Task(dialect)) => {
+                let unit = task_unit(path, file, &tree, dialect, self.cx, out);
+                Ok(Some(self.add_task(unit)))
+            }
+            found if named => Err(self.wrong_kind(place, "Task", found, out)),
+            _ => Ok(None),
+        }
+    }
+}
