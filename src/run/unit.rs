@@ -21,10 +21,11 @@ use super::{
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome},
-    hir::BlockRole,
+    hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
     plan::{Action, ActionIx, ActionKind, Plan, PlanPhase, StepAction},
     signature::{Control, Effects},
+    source::Span,
     step::{Context, Done, TaskState, Tools, run_of},
     ty::duration,
 };
@@ -33,8 +34,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Of a step for which neither author nor signature sets a limit.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Bytes of a stream that go into an event.
-const KEPT: usize = 64 << 10;
 
 /// What the actions of one run of a task share.
 pub(super) struct Unit<'a> {
@@ -247,9 +246,13 @@ impl<'a> Unit<'a> {
         }
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
+        for difference in &mut report.differences {
+            let place = step.expect.as_ref().map(|expect| place(expect, &difference.subject));
+            difference.at = difference.at.or(place.filter(|p| p.file == action.span.file).map(|p| (p.start, p.end)));
+        }
         report.exit = done.exit;
-        report.stdout = head(done.stdout);
-        report.stderr = head(done.stderr);
+        report.stdout = done.stdout;
+        report.stderr = done.stderr;
         if report.outcome != Outcome::Passed {
             return (report, None);
         }
@@ -597,6 +600,22 @@ fn fill_args(step: &StepAction, scope: &Scope<'_>, except: &[&str]) -> Result<Va
     args.map(Value::Object)
 }
 
+/// Where in `expect` a subject such as `stdout` or `body.json $.status` is written.
+fn place(expect: &Arg<Def>, subject: &str) -> Span {
+    let (keys, path) = subject.split_once(' ').unwrap_or((subject, ""));
+    let (mut at, mut span) = (expect, expect.span);
+    for key in keys.split('.') {
+        let Some(inner) = at.get(key) else { break };
+        (at, span) = (inner, inner.span);
+    }
+    let items = match &at.kind {
+        ArgKind::List(items) => items.as_slice(),
+        _ => &[],
+    };
+    let item = items.iter().find(|item| item.get("path").and_then(Arg::as_literal) == Some(path));
+    item.map_or(span, |item| item.span)
+}
+
 /// What a step that passed offers to later ones.
 fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     if let Some(listed) = &step.outputs {
@@ -634,14 +653,4 @@ fn parsed(args: &Value, key: &str, default: Option<Duration>) -> Result<Duration
 fn shortened(text: &str) -> String {
     let head: String = text.chars().take(80).collect();
     if head.len() < text.len() { format!("`{head}…`") } else { format!("`{head}`") }
-}
-
-fn head(mut text: String) -> String {
-    if text.len() > KEPT {
-        let end = (0..=KEPT).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-        let cut = text.len() - end;
-        text.truncate(end);
-        text.push_str(&format!("\n… {cut} bytes more"));
-    }
-    text
 }
