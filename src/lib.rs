@@ -22,6 +22,11 @@ pub mod host;
 pub mod mcp;
 #[cfg(feature = "run")]
 pub mod step;
+#[cfg(feature = "run")]
+pub mod run;
+#[cfg(feature = "run")]
+pub mod report;
+pub mod cli;
 
 mod compile;
 
