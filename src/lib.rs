@@ -13,6 +13,7 @@ pub mod lock;
 pub mod project;
 pub mod check;
 pub mod event;
+pub mod render;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod step;
