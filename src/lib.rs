@@ -1,19 +1,22 @@
+#![doc = include_str!("README.md")]
+
 pub mod source;
 pub mod diagnostic;
 pub mod ty;
 pub mod yaml;
+pub mod secrets;
 pub mod template;
-pub mod decode;
 pub mod hir;
 pub mod signature;
+pub mod decode;
 pub mod dialect;
-pub mod builtin;
-pub mod plan;
 pub mod lock;
+pub mod builtin;
 pub mod project;
 pub mod check;
+pub mod lint;
+pub mod plan;
 pub mod event;
-pub mod secrets;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;
@@ -23,3 +26,7 @@ pub mod step;
 pub mod run;
 #[cfg(feature = "run")]
 pub mod report;
+
+mod compile;
+
+pub use compile::{Compiled, compile};

@@ -1,5 +1,6 @@
 //! The hub, its fronts and its client, against servers that the tests play themselves, small shell scripts, and rmcp.
 #![cfg(feature = "run")]
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 #[path = "support/mcp.rs"]
 mod support;
@@ -403,7 +404,7 @@ mod process {
             let hub = Hub::start(shell(&script), options).await.unwrap();
             let pids = loop {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                if let Ok(text) = std::fs::read_to_string(&file) {
+                if let Ok(text) = tokio::fs::read_to_string(&file).await {
                     break text;
                 }
             };
@@ -416,12 +417,387 @@ mod process {
             for pid in pids.split_whitespace() {
                 let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
                 let mut tries = 0;
-                while rustix::process::test_kill_process(pid).is_ok() && support::is_running(pid) {
+                while rustix::process::test_kill_process(pid).is_ok() && support::is_running(pid).await {
                     tries += 1;
                     assert!(tries < 200, "{pid:?} still runs");
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
         }
+    }
+}
+
+mod notes {
+    use super::*;
+    use gevals::mcp::{CallError, Client, demo};
+
+    async fn on_demo(dir: &std::path::Path, kind: SessionKind) -> (Hub, Client) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let dir = dir.to_owned();
+        tokio::spawn(async move { demo::serve(&dir, far).await });
+        let (reader, writer) = tokio::io::split(near);
+        let hub = Hub::from_streams("notes", reader, writer, HubOptions::default());
+        let client = hub.client(kind, ClientOptions::default()).await.unwrap();
+        (hub, client)
+    }
+
+    #[tokio::test]
+    async fn the_demonstration_server_keeps_notes() {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::default();
+        let (_hub, client) = on_demo(dir.path(), SessionKind::Agent(recorder.clone())).await;
+        let mut notifications = client.notifications();
+
+        let tools = client.list_tools().await.unwrap();
+        assert_eq!(tools.len(), 6);
+        let outputs: std::collections::HashMap<_, _> =
+            tools.iter().map(|tool| (tool["name"].as_str().unwrap(), &tool["outputSchema"])).collect();
+        let call = async |name: &str, arguments: Value| {
+            let result = client.call_tool(name, arguments).await.unwrap();
+            if let Some(structured) = &result.structured {
+                assert!(jsonschema::is_valid(outputs[name], structured), "{name}: {structured}");
+            }
+            result
+        };
+
+        let note =
+            call("notes_create", json!({"title": "Café: to buy", "body": "Milk\nBread", "tags": ["shop"]})).await;
+        assert_eq!(note.structured.unwrap()["uri"], "note:///caf%C3%A9-to-buy");
+        assert_eq!(notifications.recv().await.unwrap().method, "notifications/resources/list_changed");
+        let again = call("notes_create", json!({"title": "café to BUY", "body": ""})).await;
+        assert!(again.is_error && again.text().contains("already"), "{again:?}");
+        call("notes_append", json!({"title": "CAFÉ to buy", "text": "Beer"})).await;
+        assert_eq!(call("notes_read", json!({"title": "Café to buy"})).await.text(), "Milk\nBread\nBeer");
+        let found = call("notes_search", json!({"query": "bee"})).await.structured.unwrap();
+        assert_eq!((&found["matches"][0]["line"], &found["matches"][0]["text"]), (&json!(3), &json!("Beer")));
+        assert_eq!(
+            call("notes_list", json!({"tag": "shop"})).await.structured.unwrap()["notes"][0]["title"],
+            "Café: to buy"
+        );
+        assert_eq!(call("notes_list", json!({"tag": "x"})).await.structured.unwrap()["notes"], json!([]));
+        for arguments in [json!({"title": "../../etc/passwd"}), json!({"title": "!"}), json!({}), json!({"titel": "x"})]
+        {
+            assert!(call("notes_read", arguments.clone()).await.is_error, "{arguments}");
+        }
+        let unknown = client.call_tool("notes_burn", json!({})).await.unwrap_err();
+        assert!(matches!(unknown, CallError::Protocol { code: -32602, .. }), "{unknown}");
+
+        let listed = client.list_resources().await.unwrap();
+        let read = client.read_resource(listed[0]["uri"].as_str().unwrap()).await.unwrap();
+        assert_eq!(read["contents"][0]["text"], "Milk\nBread\nBeer");
+        assert_eq!(client.list_resource_templates().await.unwrap()[0]["uriTemplate"], "note:///{slug}");
+        client.read_resource("note:///none").await.unwrap_err();
+        let prompts = client.list_prompts().await.unwrap();
+        assert_eq!(
+            prompts.iter().map(|prompt| &prompt["name"]).collect::<Vec<_>>(),
+            ["summarise_note", "weekly_review"]
+        );
+        let prompt = client.get_prompt("weekly_review", json!({})).await.unwrap();
+        assert!(prompt["messages"][0]["content"]["text"].as_str().unwrap().contains("- Café: to buy"), "{prompt}");
+        client.get_prompt("summarise_note", json!({"title": "none"})).await.unwrap_err();
+
+        call("notes_delete", json!({"title": "Café to buy"})).await;
+        assert_eq!(client.list_resources().await.unwrap(), Vec::<Value>::new());
+
+        let count = |kind| recorder.records().iter().filter(|record| record.kind == kind).count();
+        assert_eq!((count(CallKind::Tool), count(CallKind::Resource), count(CallKind::Prompt)), (13, 2, 2));
+        assert_eq!(recorder.records().last().unwrap().name, "notes_delete");
+    }
+
+    #[tokio::test]
+    async fn gevals_and_an_agent_share_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, own) = on_demo(dir.path(), SessionKind::Own).await;
+        let recorder = Recorder::default();
+        let agent = hub.client(SessionKind::Agent(recorder.clone()), ClientOptions::default()).await.unwrap();
+        let calls = (0..50).map(|number| {
+            let (own, agent) = (&own, &agent);
+            async move {
+                let arguments = json!({"title": format!("note {number}"), "body": ""});
+                let (a, b) = tokio::join!(
+                    own.call_tool("notes_create", arguments.clone()),
+                    agent.call_tool("notes_create", arguments)
+                );
+                // Exactly one of the two is the first.
+                assert_ne!(a.unwrap().is_error, b.unwrap().is_error);
+            }
+        });
+        futures_util::future::join_all(calls).await;
+        assert_eq!(recorder.records().len(), 50);
+        hub.close().await;
+        assert_eq!(hub.failure().unwrap().to_string(), "`notes` was closed");
+        own.call_tool("notes_list", json!({})).await.unwrap_err();
+    }
+}
+
+mod http {
+    use super::*;
+    use std::sync::Mutex;
+
+    use axum::{
+        extract::State,
+        http::{HeaderMap, Method, StatusCode},
+        response::IntoResponse,
+    };
+    use gevals::mcp::{ServerSpec, Transport, demo};
+    use indexmap::IndexMap;
+    use rmcp::{
+        ClientHandler, RoleClient, ServiceExt,
+        model::{CallToolRequestParams, ProgressNotificationParam},
+        service::NotificationContext,
+        transport::StreamableHttpClientTransport,
+    };
+    use tokio_util::sync::CancellationToken;
+
+    fn at(url: &str) -> ServerSpec {
+        let headers = IndexMap::from([("x-api-key".to_owned(), "s3cret-key".to_owned())]);
+        ServerSpec { name: "web".to_owned(), transport: Transport::Http { url: url.to_owned(), headers } }
+    }
+
+    /// The demonstration server over HTTP.
+    async fn demo_at(dir: &std::path::Path) -> (String, tokio_util::sync::DropGuard) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let (dir, stopped) = (dir.to_owned(), stop.clone());
+        tokio::spawn(async move { demo::serve_http(&dir, listener, stopped).await });
+        (url, stop.drop_guard())
+    }
+
+    #[derive(Clone, Default)]
+    struct Listener(Arc<Mutex<Vec<f64>>>, Arc<tokio::sync::Notify>);
+
+    impl ClientHandler for Listener {
+        async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+            self.0.lock().unwrap().push(params.progress);
+        }
+        async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+            self.1.notify_one();
+        }
+    }
+
+    /// Everything an agent does, with rmcp as the agent, through the hub and its front.
+    async fn use_through_front(hub: &Hub) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let recorder = Recorder::default();
+        let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+        let listener = Listener::default();
+        let agent = listener.clone().serve(StreamableHttpClientTransport::from_uri(front.url.as_str())).await.unwrap();
+        let other = ().serve(StreamableHttpClientTransport::from_uri(front.url.as_str())).await.unwrap();
+        assert_eq!(agent.peer_info().unwrap().instructions, other.peer_info().unwrap().instructions);
+        assert_eq!(agent.list_all_tools().await.unwrap().len(), 6);
+        for title in ["one", "two", "three"] {
+            let arguments = json!({"title": title, "body": "text"}).as_object().unwrap().clone();
+            let request = CallToolRequestParams::new("notes_create").with_arguments(arguments);
+            assert_eq!(agent.call_tool(request).await.unwrap().is_error, Some(false));
+        }
+        tokio::time::timeout(Duration::from_secs(5), listener.1.notified()).await.unwrap();
+        let arguments = json!({"query": "text"}).as_object().unwrap().clone();
+        let search = CallToolRequestParams::new("notes_search").with_arguments(arguments);
+        let (one, two) = tokio::join!(agent.call_tool(search.clone()), other.call_tool(search));
+        assert_eq!(one.unwrap().structured_content, two.unwrap().structured_content);
+        assert_eq!(*listener.0.lock().unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(agent.list_all_resources().await.unwrap().len(), 3);
+        let names: Vec<String> = recorder.records().into_iter().map(|record| record.name).collect();
+        assert_eq!(names, ["notes_create", "notes_create", "notes_create", "notes_search", "notes_search"]);
+        agent.cancel().await.unwrap();
+        drop(front);
+        let arguments = json!({"title": "x", "body": ""}).as_object().unwrap().clone();
+        let late = other.call_tool(CallToolRequestParams::new("notes_create").with_arguments(arguments));
+        late.await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn an_agent_reaches_a_process_over_http() {
+        let dir = tempfile::tempdir().unwrap();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let served = dir.path().to_owned();
+        tokio::spawn(async move { demo::serve(&served, far).await });
+        let (reader, writer) = tokio::io::split(near);
+        use_through_front(&Hub::from_streams("notes", reader, writer, HubOptions::default())).await;
+    }
+
+    #[tokio::test]
+    async fn an_agent_reaches_an_http_server_over_http() {
+        let dir = tempfile::tempdir().unwrap();
+        let (url, _stop) = demo_at(dir.path()).await;
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        use_through_front(&hub).await;
+        hub.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_agent_without_http_has_a_bridge() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let recorder = Recorder::default();
+        let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+        tokio::spawn(async move {
+            server.answer_initialize(json!({})).await;
+            server.next().await;
+            server.send(r#"{"method":"notifications/x","params":1.0}"#).await;
+            server.send(r#"{"result":{"v":1.00},"id":"c"}"#).await;
+            std::future::pending::<()>().await;
+        });
+        let input = br#"{"id":0,"method":"initialize","params":{}}
+{"method":"notifications/initialized"}
+
+{"id":"c","method":"tools/call","params":{"name":"t"}}
+"#;
+        let mut output = Vec::new();
+        gevals::mcp::bridge(&front.url, &input[..], &mut output).await.unwrap();
+        let output = String::from_utf8(output).unwrap();
+        let lines: Vec<&str> = output.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [r#"{"method":"notifications/x","params":1.0}"#, r#"{"result":{"v":1.00},"id":"c"}"#],
+            "{output}"
+        );
+        assert_eq!(recorder.records()[0].outcome, CallOutcome::Ok);
+    }
+
+    #[tokio::test]
+    async fn a_front_keeps_strangers_out() {
+        let (hub, _server) = hub(HubOptions { max_message: 10_000, ..HubOptions::default() });
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let post = |headers: &[(&str, &str)], body: &str| {
+            let request = client.post(&front.url).body(body.to_owned());
+            headers.iter().fold(request, |request, (key, value)| request.header(*key, *value)).send()
+        };
+        let ping = r#"{"id":1,"method":"ping"}"#;
+        for (headers, body, status) in [
+            (&[("host", "evil.example")][..], ping, 403),
+            (&[("origin", "https://evil.example")], ping, 403),
+            (&[("origin", "null")], ping, 403),
+            (&[], ping, 400),
+            (&[("mcp-session-id", "none")], ping, 404),
+            (&[], "{", 400),
+            (&[], &"x".repeat(20_000), 413),
+        ] {
+            assert_eq!(post(headers, body).await.unwrap().status().as_u16(), status, "{headers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plain_client_gets_plain_json() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let post = |session: &str, body: &'static str| {
+            let request = client.post(&front.url).header("accept", "application/json").body(body);
+            if session.is_empty() { request } else { request.header("mcp-session-id", session) }.send()
+        };
+        let (response, ()) = tokio::join!(post("", "{\"id\":1,\n\"method\":\"initialize\"}"), async {
+            assert_eq!(server.next().await, r#"{"id":1, "method":"initialize"}"#);
+            server.send(r#"{"id":1,"result":{}}"#).await;
+        });
+        let response = response.unwrap();
+        let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        assert_eq!(response.text().await.unwrap(), r#"{"id":1,"result":{}}"#);
+        assert_eq!(post(&session, r#"{"method":"notifications/initialized"}"#).await.unwrap().status(), 202);
+        server.next().await;
+        // Said while no stream is open, heard when one is.
+        server.send(r#"{"method":"notifications/x"}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let stream = client.get(&front.url).header("mcp-session-id", &session);
+        let mut stream = stream.send().await.unwrap();
+        let event = stream.chunk().await.unwrap().unwrap();
+        assert_eq!(event, "event: message\ndata: {\"method\":\"notifications/x\"}\n\n");
+        let gone = client.delete(&front.url).header("mcp-session-id", &session).send().await.unwrap();
+        assert_eq!(gone.status(), 200);
+        assert_eq!(post(&session, r#"{"id":2,"method":"ping"}"#).await.unwrap().status(), 404);
+        assert!(stream.chunk().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_server_is_said() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let url = format!("http://{address}/mcp");
+        let fails = async |url: &str| {
+            let hub = Hub::start(at(url), HubOptions::default()).await?;
+            hub.client(SessionKind::Own, ClientOptions::default()).await.map(|_| ())
+        };
+        assert_eq!(fails(&url).await.unwrap_err(), ServerError::ConnectionRefused { server: "web".into(), url });
+        let error = fails("ftp://x").await.unwrap_err().to_string();
+        assert_eq!(error, "could not reach `web`: ftp://x: neither http nor https");
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router =
+            axum::Router::new().route("/mcp", axum::routing::any(|| async { (StatusCode::UNAUTHORIZED, "no key") }));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let error = fails(&format!("http://{address}/mcp")).await.unwrap_err().to_string();
+        assert_eq!(error, "`web` answered with HTTP status 401: no key");
+        // A server that does not speak TLS.
+        let error = fails(&format!("https://{address}/mcp")).await.unwrap_err();
+        assert!(matches!(error, ServerError::Tls { .. }), "{error:?}");
+    }
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// Breaks the stream of every answer off, and gives the rest to who asks for it.
+    async fn breaking(State(log): State<Log>, method: Method, headers: HeaderMap, body: String) -> impl IntoResponse {
+        let text = |name: &str| headers.get(name).map_or("-", |value| value.to_str().unwrap()).to_owned();
+        let called =
+            serde_json::from_str::<Value>(&body).unwrap_or_default()["method"].as_str().unwrap_or("-").to_owned();
+        log.lock().unwrap().push(format!(
+            "{method} {called} {} {} {} {}",
+            text("mcp-session-id"),
+            text("mcp-protocol-version"),
+            text("last-event-id"),
+            text("x-api-key")
+        ));
+        let stream = |body: &'static str| {
+            ([("content-type", "text/event-stream"), ("mcp-session-id", "s1")], body).into_response()
+        };
+        match (method.as_str(), called.as_str(), text("last-event-id").as_str()) {
+            ("POST", "initialize", _) => stream(
+                "data: {\"id\":0,\"result\":{\"protocolVersion\":\"2025-06-18\",\n\
+                 data: \"serverInfo\":{},\"capabilities\":{\"tools\":{}}}}\n\n",
+            ),
+            ("POST", "tools/call", _) => stream("id: e1\nretry: 5\ndata:\n\n"),
+            ("GET", _, "e1") => stream("id: e2\ndata: {\"method\":\"notifications/half\"}\n\n"),
+            ("GET", _, "e2") => stream("data: {\"id\":1,\"result\":{\"content\":[]}}\n\n"),
+            ("POST", ..) => StatusCode::ACCEPTED.into_response(),
+            ("DELETE", ..) => StatusCode::OK.into_response(),
+            _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_is_taken_up_again() {
+        let log = Log::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/mcp", axum::routing::any(breaking)).with_state(log.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        let recorder = Recorder::default();
+        let client = hub.client(SessionKind::Agent(recorder.clone()), ClientOptions::default()).await.unwrap();
+        let mut notifications = client.notifications();
+        assert_eq!(client.call_tool("t", json!({})).await.unwrap().raw, json!({"content": []}));
+        assert_eq!(notifications.recv().await.unwrap().method, "notifications/half");
+        assert_eq!(recorder.records()[0].outcome, CallOutcome::Ok);
+        assert!(!format!("{:?}", recorder.records()).contains("s3cret"));
+        drop(client);
+        hub.close().await;
+        let mut log = log.lock().unwrap().clone();
+        // The stream of unasked messages is opened at any time.
+        log.retain(|line| line != "GET - s1 2025-06-18 - s3cret-key");
+        assert_eq!(
+            log,
+            [
+                "POST initialize - - - s3cret-key",
+                "POST notifications/initialized s1 2025-06-18 - s3cret-key",
+                "POST tools/call s1 2025-06-18 - s3cret-key",
+                "GET - s1 2025-06-18 e1 s3cret-key",
+                "GET - s1 2025-06-18 e2 s3cret-key",
+                "DELETE - s1 2025-06-18 - s3cret-key",
+            ]
+        );
     }
 }

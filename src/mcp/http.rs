@@ -144,24 +144,24 @@ impl Server {
 
     fn failed(&self, error: &reqwest::Error) -> ServerError {
         let (server, url) = (self.name.clone(), self.url.to_string());
-        let mut source: Option<&(dyn Error + 'static)> = Some(error);
-        while let Some(cause) = source {
-            if cause.downcast_ref::<rustls::Error>().is_some() {
-                return ServerError::Tls { server, url, reason: cause.to_string() };
-            }
-            if let Some(cause) = cause.downcast_ref::<io::Error>() {
-                if cause.kind() == io::ErrorKind::ConnectionRefused {
-                    return ServerError::ConnectionRefused { server, url };
-                }
-                // `io::Error::source` skips the error that it wraps.
-                if let Some(inner) = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                    return ServerError::Tls { server, url, reason: inner.to_string() };
-                }
-            }
-            source = cause.source();
+        if let Some(reason) = find(error, &|cause| cause.downcast_ref::<rustls::Error>().map(ToString::to_string)) {
+            return ServerError::Tls { server, url, reason };
         }
-        ServerError::Unreachable { server, url, reason: root_of(error) }
+        let refused = |cause: &(dyn Error + 'static)| {
+            let kind = cause.downcast_ref::<io::Error>()?.kind();
+            (kind == io::ErrorKind::ConnectionRefused).then_some(())
+        };
+        match find(error, &refused) {
+            Some(()) => ServerError::ConnectionRefused { server, url },
+            None => ServerError::Unreachable { server, url, reason: root_of(error) },
+        }
     }
+}
+
+/// Looks through an error and its causes; `io::Error::source` skips the error that it wraps.
+fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) -> Option<T>) -> Option<T> {
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    look(error).or_else(|| find(wrapped?, look)).or_else(|| find(error.source()?, look))
 }
 
 #[derive(Debug, Clone, Default)]

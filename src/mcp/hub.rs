@@ -71,7 +71,8 @@ pub struct HubOptions {
     pub max_message: usize,
     /// Masked in records, notices and error texts.
     pub secrets: Arc<Secrets>,
-    /// Sees every message of every session. It must be quick.
+    /// Sees every message of every session, in order. It is called under the hub's lock: it must be quick, and must not
+    /// call the hub.
     pub on_message: Option<Tap>,
 }
 
@@ -161,8 +162,8 @@ impl Hub {
         let port = self.inner.open(kind);
         let (inner, id) = (self.inner.clone(), port.id);
         let (reader, writer) = tokio::io::split(far);
-        tokio::spawn(read_session(inner, id, reader));
         let ended = port.ended.clone();
+        tokio::spawn(read_session(inner, id, reader, ended.clone()));
         tokio::spawn(write_session(port, writer));
         Session { stream: near, inner: self.inner.clone(), id, ended }
     }
@@ -191,9 +192,9 @@ impl Hub {
         self.inner.lock().failure.clone().map(|error| error.masked(&self.inner.options.secrets))
     }
 
-    /// Is any request without an answer?
+    /// Does anyone wait for an answer?
     pub fn is_busy(&self) -> bool {
-        !self.inner.lock().pending.is_empty()
+        self.inner.lock().pending.values().any(|pending| !pending.given_up)
     }
 
     /// What was odd so far.
@@ -399,6 +400,8 @@ struct Pending {
     token: Option<IdKey>,
     call: Option<OpenCall>,
     initialize: bool,
+    /// Cancelled, or its session has ended. An answer may still come, so the id stays taken.
+    given_up: bool,
 }
 
 struct Token {
@@ -480,6 +483,9 @@ impl Inner {
         }
         let mut unwanted = Vec::new();
         for pending in state.pending.values_mut().filter(|pending| pending.session == session) {
+            if std::mem::replace(&mut pending.given_up, true) {
+                continue;
+            }
             if let Some(call) = pending.call.take() {
                 call.ended(CallOutcome::Cancelled);
             }
@@ -595,7 +601,9 @@ impl Inner {
                 }
             });
         }
-        state.pending.insert(place, Pending { session, id, replaced, token: token_key, call, initialize });
+        state
+            .pending
+            .insert(place, Pending { session, id, replaced, token: token_key, call, initialize, given_up: false });
         send(state, space, bytes, permit);
     }
 
@@ -636,6 +644,7 @@ impl Inner {
                     .values_mut()
                     .find(|pending| pending.session == session && IdKey::of(&pending.id) == key);
                 if let Some(pending) = own {
+                    pending.given_up = true;
                     if let Some(call) = pending.call.take() {
                         call.ended(CallOutcome::Cancelled);
                     }
@@ -767,7 +776,10 @@ impl Inner {
                 .iter()
                 .filter(|(id, _)| agent(id))
                 .max_by_key(|(id, member)| {
-                    (state.pending.values().any(|pending| pending.session == **id), member.last_active)
+                    (
+                        state.pending.values().any(|pending| pending.session == **id && !pending.given_up),
+                        member.last_active,
+                    )
                 })
                 .map(|(id, _)| *id)
         };
@@ -1002,20 +1014,26 @@ async fn ended(inner: &Inner) -> ServerError {
     }
 }
 
-async fn read_session(inner: Arc<Inner>, session: u64, reader: impl AsyncRead + Unpin) {
+async fn read_session(inner: Arc<Inner>, session: u64, reader: impl AsyncRead + Unpin, ended: CancellationToken) {
     let mut lines = Lines::new(reader, inner.options.max_message);
-    loop {
-        match lines.next().await {
-            Ok(Some(line)) => inner.from_session(session, line).await,
-            // It may still read: dropping it is what ends a session.
-            Ok(None) => return,
-            Err(_) => {
-                let limit = inner.options.max_message;
-                inner
-                    .notice(Some(session), &format!("a client was disconnected: a message of more than {limit} bytes"));
-                return inner.end(session);
+    let reading = async {
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => inner.from_session(session, line).await,
+                // It may still read: dropping it is what ends a session.
+                Ok(None) => return,
+                Err(_) => {
+                    let limit = inner.options.max_message;
+                    let text = format!("a client was disconnected: it sent a message of more than {limit} bytes");
+                    inner.notice(Some(session), &text);
+                    return inner.end(session);
+                }
             }
         }
+    };
+    tokio::select! {
+        () = reading => {}
+        () = ended.cancelled() => {}
     }
 }
 

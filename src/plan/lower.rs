@@ -53,15 +53,8 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
     let mut to = Lowering { dialect: task.dialect, graph: Graph::default(), scope: Scope::default(), agent: None };
     let setup = to.phase(&task.setup.steps, PhaseKind::Setup);
     let agent = to.agent(task, context);
-    let before_verify = match task.dialect {
-        Dialect::Portable => None,
-        _ => Some(std::mem::take(&mut to.scope)),
-    };
-    let verify = to.phase(&task.verify.steps, PhaseKind::Verify);
+    let verify = to.verify(&task.verify.steps);
     let assertions = to.assertions(&context.assertions);
-    if let Some(scope) = before_verify {
-        to.scope = scope;
-    }
     let cleanup = to.phase(&task.cleanup.steps, PhaseKind::Cleanup);
 
     let all: Vec<_> = setup.iter().chain([&agent]).chain(&verify).chain(&assertions).chain(&cleanup).copied().collect();
@@ -139,6 +132,20 @@ impl Lowering {
         self.steps(steps, Place { prefix: kind.name(), phase, cleanup: kind == PhaseKind::Cleanup })
     }
 
+    /// What verify gives, cleanup does not see. In the two older dialects verify does not see what setup gives either.
+    fn verify(&mut self, steps: &[Step<Def>]) -> Vec<ActionIx> {
+        if self.dialect == Dialect::Portable {
+            let mark = self.scope.mark();
+            let actions = self.phase(steps, PhaseKind::Verify);
+            self.scope.undo(mark);
+            return actions;
+        }
+        let setup = std::mem::take(&mut self.scope);
+        let actions = self.phase(steps, PhaseKind::Verify);
+        self.scope = setup;
+        actions
+    }
+
     /// The actions of a sequence, in execution order.
     fn steps(&mut self, steps: &[Step<Def>], place: Place<'_>) -> Vec<ActionIx> {
         let segments = segments(steps).into_iter().zip(steps);
@@ -200,9 +207,12 @@ impl Lowering {
                 _ => id.to_owned(),
             };
             let cleanup = block.role == BlockRole::Cleanup;
+            let before = self.scope.mark();
             let actions = self.steps(&block.steps, Place { prefix: &prefix, phase, cleanup });
-            if control == Control::Any {
-                branches.push(self.scope.undo(mark));
+            match control {
+                Control::Any => branches.push(self.scope.undo(mark)),
+                _ if cleanup => drop(self.scope.undo(before)),
+                _ => {}
             }
             blocks.push(PlanBlock { role: block.role, actions });
         }

@@ -1,0 +1,899 @@
+//! A plan as JSON: documented, versioned, the same bytes for the same plan on every machine.
+//!
+//! What decides a run stands under `plan`, and nothing else does: the digest is the SHA-256 of the RFC 8785 form of that
+//! object. Beside it stands what is presentation (`source`), choice of the caller (`runs`, `parallel`) or description.
+//! Literal secrets – values of telling names, headers that are no content negotiation – are masked.
+
+use std::path::{Component, Path};
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
+use crate::{
+    hir::{
+        AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def, Expand,
+        ExpandPart, Hole, Name, OperationKind, OracleCall, Part, Server, ShellAgent, SkillMatcher, Target, Template,
+        Transport,
+    },
+    signature::{Field, Shape},
+    source::{Span, normalize},
+    template::{Filter, SegmentKind, escape},
+    ty::Type,
+};
+
+/// The version of the form; it grows when a reader of the old form would misread the new one.
+pub const VERSION: u32 = 1;
+
+const MASK: &str = "***";
+
+/// What `gevals plan --format json` prints.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanDocument {
+    pub version: u32,
+    /// The eval's digest; without an eval, of the tasks' digests.
+    pub digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eval: Option<EvalDocument>,
+    pub tasks: Vec<TaskDocument>,
+}
+
+/// An eval: everything its tasks share.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalDocument {
+    pub name: String,
+    pub source: Source,
+    /// What the digest is made of, with the digests of the tasks.
+    pub plan: EvalBody,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalBody {
+    pub agent: EvalAgent,
+    pub servers: Vec<ServerDocument>,
+    pub judge: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalAgent {
+    pub name: String,
+    /// `file`, `builtin.script`, …
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// An MCP server; variables are not expanded, secrets masked.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerDocument {
+    pub name: String,
+    /// A program and its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<String, String>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub headers: IndexMap<String, String>,
+    /// Whether the agent may call every tool.
+    pub all_tools: bool,
+    /// Those it may call, where not all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+}
+
+/// Where something was written; presentation.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    pub path: String,
+}
+
+/// One task.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskDocument {
+    pub name: String,
+    /// SHA-256 of the RFC 8785 form of `plan`.
+    pub digest: String,
+    pub runs: u32,
+    pub parallel: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difficulty: Option<String>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub labels: IndexMap<String, String>,
+    /// Neither a verify step nor an assertion: it cannot pass.
+    pub unchecked: bool,
+    pub source: TaskSource,
+    pub plan: TaskBody,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskSource {
+    pub path: String,
+    /// By action id.
+    pub actions: IndexMap<String, ActionSource>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ActionSource {
+    /// One line for people.
+    pub meaning: String,
+    /// Bytes of the file it was written in, end exclusive.
+    pub start: u32,
+    pub end: u32,
+}
+
+/// Everything that decides a run of a task.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskBody {
+    pub name: String,
+    pub dialect: String,
+    /// `spec.env`, an entry behind those it reads.
+    pub env: IndexMap<String, TemplateDocument>,
+    pub timeouts: Timeouts,
+    pub reads: Reads,
+    pub requires: Requires,
+    /// In execution order.
+    pub actions: Vec<ActionDocument>,
+    pub edges: Vec<EdgeDocument>,
+}
+
+/// In seconds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeouts {
+    /// Of setup, agent and verify together.
+    pub task: f64,
+    pub cleanup: f64,
+}
+
+/// What the task takes from its surroundings.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reads {
+    /// Variables of the environment of gevals; true where the task cannot do without.
+    pub env: IndexMap<String, bool>,
+    /// SHA-256 by path, relative to the task's folder.
+    pub files: IndexMap<String, String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Requires {
+    /// Programs on PATH.
+    pub commands: Vec<String>,
+    /// MCP servers that steps call.
+    pub servers: Vec<String>,
+    /// Whether a step needs the eval's judge.
+    pub judge: bool,
+}
+
+/// Text with holes. `text` is in the hole language, holes written out in full; `holes` tells of each in turn.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateDocument {
+    pub text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holes: Vec<HoleDocument>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HoleDocument {
+    pub from: HoleSource,
+    /// `string`, `list<number>`, …
+    #[serde(rename = "type")]
+    pub ty: String,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum HoleSource {
+    /// `spec.env`.
+    TaskEnv,
+    /// The environment of gevals.
+    ProcessEnv,
+    Random,
+    Task,
+    Agent,
+    /// An output of a step.
+    Step,
+    /// The variable of a `foreach`.
+    Loop,
+    /// The step itself.
+    Local,
+    /// Earlier calls of the scripted agent.
+    Calls,
+}
+
+/// A value: exactly one of the four.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Argument {
+    /// JSON without holes.
+    Literal(Value),
+    Template(TemplateDocument),
+    List(Vec<Argument>),
+    Record(IndexMap<String, Argument>),
+}
+
+/// One thing that may happen.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ActionDocument {
+    pub id: String,
+    pub phase: String,
+    /// In seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    pub continue_on_error: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assertion: Option<AssertionDocument>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<BlockDocument>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockDocument {
+    /// `setup`, `steps`, `branch`, `cleanup`.
+    pub role: String,
+    /// In execution order.
+    pub actions: Vec<ActionDocument>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepDocument {
+    pub operation: OperationDocument,
+    /// What other steps call it by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Defaults included.
+    pub args: IndexMap<String, Argument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Argument>,
+    /// Left out where the operation's own values are offered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<IndexMap<String, Argument>>,
+    /// The variable of a `foreach`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub var: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OperationDocument {
+    Builtin(String),
+    Tool { server: String, tool: String },
+    Extension { package: String, operation: String },
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDocument {
+    pub prompt: TemplateDocument,
+    pub kind: AgentKindDocument,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum AgentKindDocument {
+    /// `builtin.noop`.
+    Noop,
+    /// `builtin.script`; without `entry` the task is broken.
+    Script { entry: bool, calls: Vec<CallDocument>, output: Option<TemplateDocument> },
+    /// A command line per prompt.
+    Shell {
+        run_prompt: Option<String>,
+        mcp_server_arg: Option<String>,
+        allowed_tool_arg: Option<String>,
+        allowed_tools_separator: Option<String>,
+        use_virtual_home: bool,
+    },
+    /// Not runnable by this version.
+    Unsupported(String),
+    /// No eval names one.
+    Unspecified,
+}
+
+/// A call of a scripted agent.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallDocument {
+    pub kind: CallKind,
+    pub server: String,
+    pub name: TemplateDocument,
+    pub args: IndexMap<String, Argument>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AssertionDocument {
+    /// As in the eval: `toolsUsed`, `maxToolCalls`, …
+    pub key: String,
+    pub demand: Demand,
+}
+
+/// What is demanded of the agent's calls.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Demand {
+    /// Every matcher matches a call.
+    All(Matchers),
+    /// Some matcher matches a call.
+    Any(Matchers),
+    /// No matcher matches any call.
+    None(Matchers),
+    MinToolCalls(u64),
+    MaxToolCalls(u64),
+    CallOrder(Vec<OrderedCallDocument>),
+    NoDuplicateCalls(bool),
+    SkillsLoaded(Vec<SkillDocument>),
+    SkillsNotLoaded(Vec<SkillDocument>),
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Matchers {
+    pub kind: CallKind,
+    pub calls: Vec<MatcherDocument>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MatcherDocument {
+    pub server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// Every key given must be there with this value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<CallStatus>,
+    /// In seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderedCallDocument {
+    pub kind: CallKind,
+    pub server: String,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SkillDocument {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+}
+
+/// How one action depends on another.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EdgeDocument {
+    pub from: String,
+    pub to: String,
+    pub kind: EdgeKind,
+    /// The value that flows (`data`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum EdgeKind {
+    /// `to` runs after `from`.
+    Order,
+    /// `to` uses a value of `from`.
+    Data,
+    /// `to` is owed once `from` has started.
+    Finally,
+    /// `to` begins a branch of `from`.
+    Branch,
+}
+
+/// The document of an eval or of tasks alone.
+pub fn document(eval: Option<&EvalPlan>, plans: &[Plan]) -> PlanDocument {
+    let tasks: Vec<_> = plans.iter().map(task_document).collect();
+    let body = eval.map(eval_body);
+    let digest = whole_digest(body.as_ref(), tasks.iter().map(|t| (t.name.as_str(), t.digest.as_str())));
+    let eval = eval.zip(body).map(|(eval, plan)| EvalDocument {
+        name: eval.name.clone(),
+        source: Source { path: slashes(&eval.path) },
+        plan,
+    });
+    PlanDocument { version: VERSION, digest, eval, tasks }
+}
+
+/// A task's plan digest, which results quote.
+pub fn digest(plan: &Plan) -> String {
+    sha256(&task_body(plan))
+}
+
+/// An eval's plan digest: its agent, servers and judge, and the digests of its tasks.
+pub fn eval_digest(eval: &EvalPlan) -> String {
+    let tasks: Vec<_> = eval.tasks.iter().map(|plan| (plan.task.name.value.as_str(), digest(plan))).collect();
+    whole_digest(Some(&eval_body(eval)), tasks.iter().map(|(name, digest)| (*name, digest.as_str())))
+}
+
+fn whole_digest<'a>(eval: Option<&EvalBody>, tasks: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let tasks: Vec<_> = tasks.map(|(name, digest)| json!({ "name": name, "digest": digest })).collect();
+    match eval {
+        Some(eval) => sha256(&json!({ "eval": eval, "tasks": tasks })),
+        None => sha256(&json!({ "tasks": tasks })),
+    }
+}
+
+fn sha256(value: &impl Serialize) -> String {
+    // A plan has string keys and finite numbers only, so this cannot fail.
+    let bytes = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
+    let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+fn eval_body(eval: &EvalPlan) -> EvalBody {
+    let word = |get: fn(&AgentRef) -> Option<&Name>| eval.agent.as_ref().and_then(get).map(|n| n.value.clone());
+    EvalBody {
+        agent: EvalAgent {
+            name: eval.agent_name.clone(),
+            kind: word(|a| Some(&a.kind)),
+            model: word(|a| a.model.as_ref()),
+        },
+        servers: eval.servers.iter().map(server_document).collect(),
+        judge: eval.judge,
+    }
+}
+
+fn server_document(server: &Server) -> ServerDocument {
+    let mut document = ServerDocument {
+        name: server.name.value.clone(),
+        command: Vec::new(),
+        url: None,
+        env: IndexMap::new(),
+        headers: IndexMap::new(),
+        all_tools: server.enable_all_tools.is_some_and(|e| e.value),
+        tools: server.always_allow.iter().map(|t| t.value.clone()).collect(),
+    };
+    let map = |entries: &[(Name, Expand)], secret: fn(&str) -> bool| {
+        let shown = |n: &Name, v: &Expand| if secret(&n.value) { masked_expand(v) } else { v.display() };
+        entries.iter().map(|(n, v)| (n.value.clone(), shown(n, v))).collect()
+    };
+    match &server.transport {
+        Transport::Stdio { command, args, env } => {
+            document.command = std::iter::once(command).chain(args).map(Expand::display).collect();
+            document.env = map(env, is_secret_name);
+        }
+        Transport::Http { url, headers } => {
+            document.url = Some(url.display());
+            document.headers = map(headers, is_secret_header);
+        }
+    }
+    document
+}
+
+fn masked_expand(value: &Expand) -> String {
+    let parts = value.parts.iter().map(|part| match part {
+        ExpandPart::Text(_) => MASK.to_owned(),
+        ExpandPart::Var { name, default: None } => format!("${{{name}}}"),
+        ExpandPart::Var { name, default: Some(_) } => format!("${{{name}:-{MASK}}}"),
+    });
+    parts.collect()
+}
+
+fn task_document(plan: &Plan) -> TaskDocument {
+    let mut actions = IndexMap::new();
+    plan.walk(&mut |_, _, action| {
+        let Span { start, end, .. } = action.span;
+        actions.insert(action.id.clone(), ActionSource { meaning: action.meaning.clone(), start, end });
+    });
+    let body = task_body(plan);
+    let task = &plan.task;
+    TaskDocument {
+        name: task.name.value.clone(),
+        digest: sha256(&body),
+        runs: task.runs,
+        parallel: task.parallel,
+        difficulty: task.difficulty.clone(),
+        labels: task.labels.clone(),
+        unchecked: task.unchecked,
+        source: TaskSource { path: slashes(&task.path), actions },
+        plan: body,
+    }
+}
+
+fn task_body(plan: &Plan) -> TaskBody {
+    let task = &plan.task;
+    let top = plan.setup.iter().chain([&plan.agent]).chain(&plan.verify).chain(&plan.assertions).chain(&plan.cleanup);
+    let mut judge = false;
+    plan.walk(&mut |_, _, action| {
+        judge |= matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
+    });
+    let env = plan.env.iter().map(|(name, template)| (name.clone(), template_document(template, is_secret_name(name))));
+    let mut files: Vec<_> = plan.files.iter().map(|(p, sha)| (relative(&task.dir, p), sha.clone())).collect();
+    files.sort();
+    let mut variables: Vec<_> = plan.process_env.iter().map(|(n, v)| (n.clone(), v.required)).collect();
+    variables.sort();
+    TaskBody {
+        name: task.name.value.clone(),
+        dialect: task.dialect.name().to_owned(),
+        env: env.collect(),
+        timeouts: Timeouts { task: plan.timeout.as_secs_f64(), cleanup: plan.cleanup_timeout.as_secs_f64() },
+        reads: Reads { env: variables.into_iter().collect(), files: files.into_iter().collect() },
+        requires: Requires {
+            commands: plan.commands.iter().map(|c| c.value.clone()).collect(),
+            servers: plan.step_servers.clone(),
+            judge,
+        },
+        actions: top.map(|&ix| action_document(plan, ix)).collect(),
+        edges: edges(plan),
+    }
+}
+
+fn edges(plan: &Plan) -> Vec<EdgeDocument> {
+    let edges = plan.graph.edge_indices().filter_map(|edge| {
+        let (from, to) = plan.graph.edge_endpoints(edge)?;
+        let (kind, name) = match &plan.graph[edge] {
+            Edge::Order => (EdgeKind::Order, None),
+            Edge::Data(name) => (EdgeKind::Data, Some(name.clone())),
+            Edge::Finally => (EdgeKind::Finally, None),
+            Edge::Branch => (EdgeKind::Branch, None),
+        };
+        Some(EdgeDocument { from: plan.action(from).id.clone(), to: plan.action(to).id.clone(), kind, name })
+    });
+    let mut edges: Vec<_> = edges.collect();
+    // The order in which an author wrote holes and variables decides nothing.
+    edges.sort_by(|a, b| {
+        let key = |e: &EdgeDocument| e.kind as u8;
+        (&a.from, &a.to, key(a), &a.name).cmp(&(&b.from, &b.to, key(b), &b.name))
+    });
+    edges
+}
+
+fn action_document(plan: &Plan, ix: ActionIx) -> ActionDocument {
+    let action: &Action = plan.action(ix);
+    let mut document = ActionDocument {
+        id: action.id.clone(),
+        phase: action.phase.name().to_owned(),
+        timeout: action.timeout.map(|t| t.as_secs_f64()),
+        continue_on_error: action.continue_on_error,
+        step: None,
+        agent: None,
+        assertion: None,
+        blocks: Vec::new(),
+    };
+    match &action.kind {
+        ActionKind::Step(step) => {
+            document.step = Some(StepDocument {
+                operation: match &step.op.kind {
+                    OperationKind::Builtin(name) => OperationDocument::Builtin((*name).to_owned()),
+                    OperationKind::Tool { server, tool } => {
+                        OperationDocument::Tool { server: server.clone(), tool: tool.clone() }
+                    }
+                    OperationKind::Extension { package, operation } => {
+                        OperationDocument::Extension { package: package.clone(), operation: operation.clone() }
+                    }
+                },
+                id: step.id.clone(),
+                args: record(&step.args, step.op.signature.params.fields(), true),
+                expect: step.expect.as_ref().map(|e| argument(e, step.op.signature.expect.as_ref())),
+                outputs: step.outputs.as_ref().map(|outputs| record(outputs, None, false)),
+                var: step.var.clone(),
+            });
+        }
+        ActionKind::Agent(agent) => {
+            document.agent = Some(AgentDocument {
+                prompt: template_document(&agent.prompt, false),
+                kind: agent_kind(&agent.kind),
+            });
+        }
+        ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
+    }
+    let role = |role| match role {
+        BlockRole::Setup => "setup",
+        BlockRole::Steps => "steps",
+        BlockRole::Branch => "branch",
+        BlockRole::Cleanup => "cleanup",
+    };
+    let blocks = action.blocks.iter().map(|block| BlockDocument {
+        role: role(block.role).to_owned(),
+        actions: block.actions.iter().map(|&ix| action_document(plan, ix)).collect(),
+    });
+    document.blocks = blocks.collect();
+    document
+}
+
+fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
+    match kind {
+        AgentKind::Noop => AgentKindDocument::Noop,
+        AgentKind::Script { calls, output, entry } => AgentKindDocument::Script {
+            entry: *entry,
+            calls: calls.iter().map(call_document).collect(),
+            output: output.as_ref().map(|t| template_document(t, false)),
+        },
+        AgentKind::Shell(ShellAgent {
+            run_prompt,
+            mcp_server_arg,
+            allowed_tool_arg,
+            allowed_tools_separator,
+            use_virtual_home,
+            ..
+        }) => {
+            let text = |name: &Option<Name>| name.as_ref().map(|n| n.value.clone());
+            AgentKindDocument::Shell {
+                run_prompt: text(run_prompt),
+                mcp_server_arg: text(mcp_server_arg),
+                allowed_tool_arg: text(allowed_tool_arg),
+                allowed_tools_separator: text(allowed_tools_separator),
+                use_virtual_home: use_virtual_home.is_some_and(|u| u.value),
+            }
+        }
+        AgentKind::Unsupported(what) => AgentKindDocument::Unsupported(what.clone()),
+        AgentKind::Unspecified => AgentKindDocument::Unspecified,
+    }
+}
+
+fn call_document(call: &OracleCall<Def>) -> CallDocument {
+    CallDocument {
+        kind: call.kind,
+        server: call.server.value.clone(),
+        name: template_document(&call.name, false),
+        args: record(&call.args, None, false),
+    }
+}
+
+fn assertion_document(assertion: &Assertion) -> AssertionDocument {
+    let matchers = |kind: CallKind, calls: &[CallMatcher]| Matchers {
+        kind,
+        calls: calls
+            .iter()
+            .map(|m| MatcherDocument {
+                server: m.server.value.clone(),
+                name: m.name.as_ref().map(|n| n.value.clone()),
+                pattern: m.pattern.as_ref().map(|p| p.value.clone()),
+                arguments: m.arguments.as_ref().map(|a| a.value.clone()),
+                status: m.status.map(|s| s.value),
+                max_duration: m.max_duration.map(|d| d.value.as_secs_f64()),
+            })
+            .collect(),
+    };
+    let skills = |skills: &[SkillMatcher]| {
+        let text = |name: &Option<Name>| name.as_ref().map(|n| n.value.clone());
+        skills.iter().map(|s| SkillDocument { skill: text(&s.skill), pattern: text(&s.pattern) }).collect()
+    };
+    let demand = match &assertion.kind {
+        AssertionKind::AllUsed(kind, calls) => Demand::All(matchers(*kind, calls)),
+        AssertionKind::AnyUsed(kind, calls) => Demand::Any(matchers(*kind, calls)),
+        AssertionKind::NoneUsed(kind, calls) => Demand::None(matchers(*kind, calls)),
+        AssertionKind::MinToolCalls(n) => Demand::MinToolCalls(*n),
+        AssertionKind::MaxToolCalls(n) => Demand::MaxToolCalls(*n),
+        AssertionKind::CallOrder(calls) => Demand::CallOrder(
+            calls
+                .iter()
+                .map(|c| OrderedCallDocument {
+                    kind: c.kind,
+                    server: c.server.value.clone(),
+                    name: c.name.value.clone(),
+                })
+                .collect(),
+        ),
+        AssertionKind::NoDuplicateCalls(on) => Demand::NoDuplicateCalls(*on),
+        AssertionKind::SkillsLoaded(list) => Demand::SkillsLoaded(skills(list)),
+        AssertionKind::SkillsNotLoaded(list) => Demand::SkillsNotLoaded(skills(list)),
+    };
+    AssertionDocument { key: assertion.key.value.clone(), demand }
+}
+
+type Fields = IndexMap<String, Field>;
+
+/// A record with the defaults of its shape. `step`: the arguments of a step, among which variables and headers may be
+/// secret.
+fn record(entries: &[(Name, Arg<Def>)], fields: Option<&Fields>, step: bool) -> IndexMap<String, Argument> {
+    let mut record = IndexMap::new();
+    for (name, arg) in entries {
+        let value = match (name.value.as_str(), &arg.kind) {
+            ("env", ArgKind::Record(inner)) if step => guarded(inner, is_secret_name),
+            ("headers", ArgKind::Record(inner)) if step => guarded(inner, is_secret_header),
+            _ => argument(arg, fields.and_then(|f| f.get(&name.value)).map(|f| &f.shape)),
+        };
+        record.insert(name.value.clone(), value);
+    }
+    for (name, field) in fields.into_iter().flatten() {
+        if let Some(default) = field.default.as_ref().filter(|d| !d.is_null())
+            && !record.contains_key(name)
+        {
+            record.insert(name.clone(), Argument::Literal(default.clone()));
+        }
+    }
+    record
+}
+
+fn guarded(entries: &[(Name, Arg<Def>)], secret: fn(&str) -> bool) -> Argument {
+    let value = |name: &Name, arg: &Arg<Def>| match (&arg.kind, secret(&name.value)) {
+        (_, false) => argument(arg, None),
+        (ArgKind::Text(template), true) if template.as_literal().is_none() => {
+            Argument::Template(template_document(template, true))
+        }
+        (_, true) => Argument::Literal(MASK.into()),
+    };
+    Argument::Record(entries.iter().map(|(n, a)| (n.value.clone(), value(n, a))).collect())
+}
+
+fn argument(arg: &Arg<Def>, shape: Option<&Shape>) -> Argument {
+    match &arg.kind {
+        ArgKind::Record(entries) => match shape.and_then(Shape::fields) {
+            Some(fields) => Argument::Record(record(entries, Some(fields), false)),
+            None => match arg.as_value() {
+                Some(value) => Argument::Literal(value),
+                None => Argument::Record(record(entries, None, false)),
+            },
+        },
+        ArgKind::List(items) => match arg.as_value() {
+            Some(value) => Argument::Literal(value),
+            None => Argument::List(items.iter().map(|a| argument(a, None)).collect()),
+        },
+        ArgKind::Text(template) if template.as_literal().is_none() => {
+            Argument::Template(template_document(template, false))
+        }
+        _ => Argument::Literal(arg.as_value().unwrap_or_default()),
+    }
+}
+
+/// `masked`: literal text is a secret, holes are not.
+fn template_document(template: &Template<Def>, masked: bool) -> TemplateDocument {
+    let mut text = String::new();
+    let mut holes = Vec::new();
+    for (i, part) in template.parts.iter().enumerate() {
+        match part {
+            Part::Text(_) if masked => text.push_str(MASK),
+            Part::Text(literal) => {
+                let escaped = escape(literal);
+                text.push_str(&escaped);
+                // Backslashes before a hole escape each other.
+                if matches!(template.parts.get(i + 1), Some(Part::Hole(_))) {
+                    let slashes = escaped.len() - escaped.trim_end_matches('\\').len();
+                    text.extend(std::iter::repeat_n('\\', slashes));
+                }
+            }
+            Part::Hole(hole) => {
+                text.push_str(&written(hole));
+                holes.push(HoleDocument {
+                    from: hole_source(&hole.reference.target),
+                    ty: type_name(&hole.reference.ty),
+                });
+            }
+        }
+    }
+    TemplateDocument { text, holes }
+}
+
+/// A hole in its one canonical spelling.
+fn written(hole: &Hole<Def>) -> String {
+    let mut path = match &hole.reference.target {
+        Target::TaskEnv(name) | Target::ProcessEnv(name) => format!("env.{name}"),
+        Target::RandomId => "random.id".to_owned(),
+        Target::RandomPort => "random.port".to_owned(),
+        Target::TaskName => "task.name".to_owned(),
+        Target::AgentOutput => "agent.output".to_owned(),
+        Target::AgentPrompt => "agent.prompt".to_owned(),
+        Target::Output { step, name } => format!("steps.{step}.outputs.{name}"),
+        Target::Loop(name) | Target::Local(name) => name.clone(),
+        Target::Calls => "calls".to_owned(),
+    };
+    for segment in &hole.reference.segments {
+        path += &match segment {
+            SegmentKind::Name(name) => format!(".{name}"),
+            SegmentKind::Index(index) => format!("[{index}]"),
+        };
+    }
+    let filters: String = hole.filters.iter().map(filter_text).collect();
+    format!("{{{path}{filters}}}")
+}
+
+fn filter_text(filter: &Filter) -> String {
+    let args: Vec<_> = filter.args.iter().map(|a| a.value.to_string()).collect();
+    match args.is_empty() {
+        true => format!(" | {}", filter.name.text),
+        false => format!(" | {}({})", filter.name.text, args.join(", ")),
+    }
+}
+
+fn hole_source(target: &Target) -> HoleSource {
+    match target {
+        Target::TaskEnv(_) => HoleSource::TaskEnv,
+        Target::ProcessEnv(_) => HoleSource::ProcessEnv,
+        Target::RandomId | Target::RandomPort => HoleSource::Random,
+        Target::TaskName => HoleSource::Task,
+        Target::AgentOutput | Target::AgentPrompt => HoleSource::Agent,
+        Target::Output { .. } => HoleSource::Step,
+        Target::Loop(_) => HoleSource::Loop,
+        Target::Local(_) => HoleSource::Local,
+        Target::Calls => HoleSource::Calls,
+    }
+}
+
+fn type_name(ty: &Type) -> String {
+    match ty {
+        Type::Any => "any".to_owned(),
+        Type::Null => "null".to_owned(),
+        Type::Bool => "bool".to_owned(),
+        Type::Number => "number".to_owned(),
+        Type::String => "string".to_owned(),
+        Type::List(of) => format!("list<{}>", type_name(of)),
+        Type::Record { .. } => "record".to_owned(),
+    }
+}
+
+/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
+const TELLING: [&str; 15] = [
+    "TOKEN",
+    "KEY",
+    "APIKEY",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PWD",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTH",
+    "AUTHORIZATION",
+    "COOKIE",
+    "DSN",
+];
+
+/// Whether a variable of this name holds a secret. `PWD` alone is the current folder.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
+}
+
+/// Every header but those of content negotiation (`decisions.md` §10).
+pub fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    !(name == "accept" || name.starts_with("accept-") || name.starts_with("content-") || name == "user-agent")
+}
+
+/// A path as seen from the task's folder, so that a plan is the same wherever the suite lies.
+fn relative(dir: &Path, path: &Path) -> String {
+    let (dir, path) = (normalize(dir), normalize(path));
+    let common = dir.components().zip(path.components()).take_while(|(a, b)| a == b).count();
+    let up = dir.components().skip(common);
+    if dir.has_root() != path.has_root() || up.clone().any(|c| c == Component::ParentDir) {
+        return slashes(&path);
+    }
+    let parts = up.map(|_| "..".to_owned());
+    let down = path.components().skip(common).map(|c| c.as_os_str().to_string_lossy().into_owned());
+    parts.chain(down).collect::<Vec<_>>().join("/")
+}
+
+fn slashes(path: &Path) -> String {
+    path.to_string_lossy().replace('\\', "/")
+}

@@ -104,8 +104,8 @@ impl Agent {
 }
 
 /// A process that has ended may still be waiting to be reaped by its parent.
-pub fn is_running(pid: rustix::process::Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+pub async fn is_running(pid: rustix::process::Pid) -> bool {
+    let stat = tokio::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).await.unwrap_or_default();
     !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
