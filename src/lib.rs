@@ -26,6 +26,7 @@ pub mod step;
 pub mod run;
 #[cfg(feature = "run")]
 pub mod report;
+pub mod cli;
 
 mod compile;
 

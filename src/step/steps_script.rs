@@ -7,12 +7,7 @@ use std::path::Path;
 use futures_util::future::BoxFuture;
 
 use super::{Context, Done, Stop, process};
-use crate::{
-    builtin::steps_script::StepsScript,
-    event::Outcome,
-    host::Exec,
-    source::Stat,
-};
+use crate::{builtin::steps_script::StepsScript, event::Outcome, host::Exec, source::Stat};
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
     Box::pin(async move { Done::from(script(&cx).await) })
