@@ -8,6 +8,7 @@ pub mod fix;
 mod pretty;
 
 pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, report};
+pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
 
 use crate::source::{Sources, Span};

@@ -17,6 +17,7 @@ pub mod check;
 pub mod lint;
 pub mod plan;
 pub mod event;
+pub mod render;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;

@@ -506,7 +506,7 @@ fn acts(c: char) -> bool {
 }
 
 /// `text` with each character that [`acts`] as an escape. A prefix of `text` becomes a prefix of the result.
-fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }

@@ -536,8 +536,6 @@ fn task_body(plan: &Plan) -> TaskBody {
         judge |= matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
     });
     let env = plan.env.iter().map(|(name, template)| (name.clone(), template_document(template, is_secret_name(name))));
-    let mut files: Vec<_> = plan.files.iter().map(|(p, sha)| (relative(&task.dir, p), sha.clone())).collect();
-    files.sort();
     let mut variables: Vec<_> = plan.process_env.iter().map(|(n, v)| (n.clone(), v.required)).collect();
     variables.sort();
     TaskBody {
@@ -545,7 +543,7 @@ fn task_body(plan: &Plan) -> TaskBody {
         dialect: task.dialect.name().to_owned(),
         env: env.collect(),
         timeouts: Timeouts { task: plan.timeout.as_secs_f64(), cleanup: plan.cleanup_timeout.as_secs_f64() },
-        reads: Reads { env: variables.into_iter().collect(), files: files.into_iter().collect() },
+        reads: Reads { env: variables.into_iter().collect(), files: files(plan) },
         requires: Requires {
             commands: plan.commands.iter().map(|c| c.value.clone()).collect(),
             servers: plan.step_servers.clone(),
@@ -554,6 +552,13 @@ fn task_body(plan: &Plan) -> TaskBody {
         actions: top.map(|&ix| action_document(plan, ix)).collect(),
         edges: edges(plan),
     }
+}
+
+/// SHA-256 of every file the task refers to, by path from the task's folder, sorted.
+pub fn files(plan: &Plan) -> IndexMap<String, String> {
+    let mut files: Vec<_> = plan.files.iter().map(|(p, sha)| (relative(&plan.task.dir, p), sha.clone())).collect();
+    files.sort();
+    files.into_iter().collect()
 }
 
 fn edges(plan: &Plan) -> Vec<EdgeDocument> {

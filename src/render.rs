@@ -1,0 +1,173 @@
+//! Plans as people and tools see them: text, JSON, pictures. Nothing here acts; outcomes of a run are an argument.
+
+mod dot;
+mod json;
+mod mermaid;
+pub mod picture;
+mod tree;
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use petgraph::{Direction, visit::EdgeRef};
+
+use crate::{
+    diagnostic::visible,
+    event::Outcome,
+    hir::{ArgKind, BlockRole},
+    plan::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan},
+    signature::{Control, Format, Shape},
+    ty::duration,
+};
+
+/// One way to show plans.
+#[derive(Debug)]
+pub struct PlanFormat {
+    /// As after `--format`.
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub render: fn(&View<'_>) -> String,
+}
+
+/// All of them; the first is the default.
+pub const FORMATS: &[PlanFormat] = &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT];
+
+/// What is shown, and how.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub eval: Option<&'a EvalPlan>,
+    pub plans: &'a [Plan],
+    pub colour: bool,
+    /// Draw with characters beyond ASCII.
+    pub unicode: bool,
+    /// Show every task whole, however many there are.
+    pub expand: bool,
+    /// How an action of a task, by their names, went in a run.
+    pub outcomes: Option<&'a dyn Fn(&str, &str) -> Option<Outcome>>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(plans: &'a [Plan]) -> Self {
+        Self { eval: None, plans, colour: false, unicode: true, expand: false, outcomes: None }
+    }
+
+    fn outcome(&self, plan: &Plan, action: &Action) -> Option<Outcome> {
+        self.outcomes.and_then(|outcome| outcome(&plan.task.name.value, &action.id))
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("tasks", &self.plans.len()).field("expand", &self.expand).finish_non_exhaustive()
+    }
+}
+
+/// The values of other actions that an action uses: `create.name`, `agent.output`; in the order written.
+fn uses(plan: &Plan, ix: ActionIx) -> Vec<String> {
+    let mut uses: Vec<_> = plan
+        .graph
+        .edges_directed(ix, Direction::Incoming)
+        .filter_map(|edge| match edge.weight() {
+            Edge::Data(name) => Some((edge.id(), value_name(plan.action(edge.source()), name))),
+            _ => None,
+        })
+        .collect();
+    uses.sort();
+    let mut names: Vec<_> = uses.into_iter().map(|(_, name)| name).collect();
+    names.dedup();
+    names
+}
+
+fn value_name(from: &Action, name: &str) -> String {
+    match &from.kind {
+        ActionKind::Step(step) => format!("{}.{name}", step.id.as_deref().unwrap_or(&from.id)),
+        _ => name.to_owned(),
+    }
+}
+
+/// The longest one run of the task can take; every part of it is bounded.
+pub fn worst_case(plan: &Plan) -> Duration {
+    let agent = match &plan.action(plan.agent).kind {
+        ActionKind::Agent(agent) => match agent.kind {
+            AgentKind::Noop => Some(Duration::ZERO),
+            _ => None,
+        },
+        _ => None,
+    };
+    let work = sum(plan.setup.iter().chain(&plan.verify).map(|&ix| bound(plan, ix)).chain([agent]));
+    let cleanup = sum(plan.cleanup.iter().map(|&ix| bound(plan, ix)));
+    let limit = |time: Option<Duration>, limit: Duration| time.map_or(limit, |t| t.min(limit));
+    limit(work, plan.timeout).saturating_add(limit(cleanup, plan.cleanup_timeout))
+}
+
+/// The longest an action can take by itself; `None` where nothing bounds it.
+fn bound(plan: &Plan, ix: ActionIx) -> Option<Duration> {
+    let action = plan.action(ix);
+    let ActionKind::Step(step) = &action.kind else { return Some(Duration::ZERO) };
+    let blocks = || sum(action.blocks.iter().flat_map(|b| &b.actions).map(|&ix| bound(plan, ix)));
+    let own = match step.op.signature.control {
+        Control::Leaf => lasting(step),
+        Control::Scope | Control::Any => blocks(),
+        Control::Eventually => None,
+        Control::Consistently => sum([lasting(step), blocks()].into_iter()),
+        Control::Each => {
+            let values = step.args.iter().find(|(name, _)| name.value == "in").map(|(_, arg)| &arg.kind);
+            match values {
+                Some(ArgKind::List(items)) => {
+                    blocks().map(|round| round.saturating_mul(u32::try_from(items.len()).unwrap_or(u32::MAX)))
+                }
+                _ => None,
+            }
+        }
+    };
+    match (own, action.timeout) {
+        (Some(own), Some(limit)) => Some(own.min(limit)),
+        (own, limit) => own.or(limit),
+    }
+}
+
+/// The duration that a step is told to last.
+fn lasting(step: &crate::plan::StepAction) -> Option<Duration> {
+    let duration = step.op.signature.params.fields()?.get("duration")?;
+    let Shape::String { format: Some(Format::Duration), .. } = duration.shape else { return None };
+    let (_, arg) = step.args.iter().find(|(name, _)| name.value == "duration")?;
+    duration::parse(arg.as_literal()?).ok()
+}
+
+fn sum(mut times: impl Iterator<Item = Option<Duration>>) -> Option<Duration> {
+    times.try_fold(Duration::ZERO, |sum, time| Some(sum.saturating_add(time?)))
+}
+
+/// The last part of a nested action's id, behind that of the action which holds it.
+fn label<'a>(action: &'a Action, above: &str) -> &'a str {
+    action.id.strip_prefix(above).and_then(|rest| rest.strip_prefix('/')).unwrap_or(&action.id)
+}
+
+/// The keyword of a block that has one.
+fn role_name(role: BlockRole) -> &'static str {
+    match role {
+        BlockRole::Setup => "setup",
+        BlockRole::Steps => "steps",
+        BlockRole::Branch => "branch",
+        BlockRole::Cleanup => "cleanup",
+    }
+}
+
+/// One line, harmless to terminals and readers: no control characters, none that turn the direction of text.
+fn line(text: &str, unicode: bool) -> String {
+    let text: Cow<'_, str> = match text.contains(['\n', '\t', '\r']) {
+        true => text.replace(['\n', '\t', '\r'], " ").into(),
+        false => text.into(),
+    };
+    let text = visible(&text);
+    match unicode {
+        true => text.into_owned(),
+        false => text.replace('…', "...").replace(['“', '”'], "\""),
+    }
+}
+
+/// As [`line`], and no longer than `most` characters.
+fn cut(text: &str, most: usize) -> String {
+    let head: String = text.chars().take(most).collect();
+    let more = head.len() < text.len();
+    line(&head, true) + if more { "…" } else { "" }
+}

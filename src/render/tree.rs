@@ -1,0 +1,315 @@
+//! Plans as calm text: what happens in which order, what feeds what, what is read, how long it can take.
+
+use std::fmt::Write;
+
+use owo_colors::{OwoColorize, Style};
+
+use super::{PlanFormat, View, label, line, uses, worst_case};
+use crate::{
+    builtin::count,
+    event::Outcome,
+    hir::{Dialect, ExpandPart, Transport},
+    plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, UNSET_TIMEOUT, wire},
+    signature::Control,
+    ty::duration,
+};
+
+pub const FORMAT: PlanFormat = PlanFormat { name: "tree", summary: "text for people", render };
+
+/// More tasks than this get one line each.
+const WHOLE: usize = 5;
+/// Labels are lined up to this many columns.
+const WIDEST: usize = 28;
+
+fn render(view: &View<'_>) -> String {
+    let mut tree = Tree { view, out: String::new() };
+    if let Some(eval) = view.eval {
+        tree.eval(eval);
+    }
+    if view.expand || view.plans.len() <= WHOLE {
+        for (i, plan) in view.plans.iter().enumerate() {
+            if i > 0 || view.eval.is_some() {
+                tree.out.push('\n');
+            }
+            tree.task(plan);
+        }
+    } else {
+        tree.lines();
+    }
+    tree.out
+}
+
+struct Tree<'a> {
+    view: &'a View<'a>,
+    out: String,
+}
+
+/// Writing into a string cannot fail.
+macro_rules! put {
+    ($tree:expr, $($format:tt)*) => { let _ = writeln!($tree.out, $($format)*); };
+}
+
+impl Tree<'_> {
+    fn eval(&mut self, eval: &EvalPlan) {
+        put!(self, "{}  {}", self.strong(&eval.name), self.dim(&eval.path.display().to_string()));
+        let model = eval.agent.as_ref().and_then(|a| a.model.as_ref()).map(|m| format!(", {}", m.value));
+        self.fact("agent", &format!("{}{}", eval.agent_name, model.unwrap_or_default()));
+        let servers: Vec<_> = eval
+            .servers
+            .iter()
+            .map(|server| match &server.transport {
+                Transport::Stdio { command, args, .. } => {
+                    let words = std::iter::once(command).chain(args).map(|w| w.display()).collect::<Vec<_>>().join(" ");
+                    let own = command.parts == [ExpandPart::Text("gevals".to_owned())];
+                    format!("{} (`{words}`{})", server.name.value, if own { ", this program" } else { "" })
+                }
+                Transport::Http { url, .. } => format!("{} ({})", server.name.value, url.display()),
+            })
+            .collect();
+        if !servers.is_empty() {
+            self.fact("servers", &servers.join(self.dot()));
+        }
+        if eval.judge {
+            self.fact("judge", "configured");
+        }
+        let beside = self.view.plans.iter().filter(|p| p.task.parallel).count();
+        let alone = self.view.plans.len() - beside;
+        let order = match (alone, beside) {
+            (0, 0 | 1) | (1, 0) => String::new(),
+            (_, 0) => ", one by one".to_owned(),
+            (0, _) => ", side by side".to_owned(),
+            _ => format!(": {alone} one by one, then {beside} side by side"),
+        };
+        self.fact("tasks", &format!("{}{order}", self.view.plans.len()));
+    }
+
+    /// One line a task, in the order in which they run.
+    fn lines(&mut self) {
+        let name = |plan: &Plan| line(&plan.task.name.value, self.view.unicode);
+        let width = self.view.plans.iter().map(|p| columns(&name(p))).max().unwrap_or(0).min(2 * WIDEST);
+        for (title, parallel) in [("one by one", false), ("side by side", true)] {
+            let plans: Vec<_> = self.view.plans.iter().filter(|p| p.task.parallel == parallel).collect();
+            if plans.is_empty() {
+                continue;
+            }
+            put!(self, "\n  {}", self.phase_style(title));
+            for plan in plans {
+                let name = line(&plan.task.name.value, self.view.unicode);
+                let pad = " ".repeat(width.saturating_sub(columns(&name)));
+                put!(self, "  {name}{pad}  {}", self.dim(&summary(plan, self.dot())));
+            }
+        }
+    }
+
+    fn task(&mut self, plan: &Plan) {
+        let task = &plan.task;
+        let mut facts = vec![task.dialect.name().to_owned()];
+        facts.extend(task.difficulty.clone());
+        if task.parallel {
+            facts.push("parallel".to_owned());
+        }
+        if task.runs > 1 {
+            facts.push(count(task.runs as usize, "run", "runs"));
+        }
+        facts.push(task.path.display().to_string());
+        put!(self, "{}  {}", self.strong(&task.name.value), self.dim(&facts.join(self.dot())));
+        if task.unchecked {
+            put!(self, "  {}", self.warn("no verify step and no assertion: it cannot pass"));
+        }
+        for (name, template) in &plan.env {
+            self.fact("env", &format!("{name} = {}", crate::builtin::excerpt(&shown(name, template))));
+        }
+        self.phase(plan, PlanPhase::Setup, &plan.setup);
+        let agent = plan.action(plan.agent);
+        let mark = self.mark(plan, agent);
+        let notes = self.notes(plan, plan.agent, agent);
+        put!(self, "  {mark}{}  {}{notes}", self.phase_style("agent"), line(&agent.meaning, self.view.unicode));
+        if let ActionKind::Agent(turn) = &agent.kind {
+            let prompt = crate::builtin::excerpt(&turn.prompt.display());
+            put!(self, "  {} {}", self.dim(self.last()), line(&format!("“{prompt}”"), self.view.unicode));
+        }
+        self.phase(plan, PlanPhase::Verify, &plan.verify);
+        self.phase(plan, PlanPhase::Assert, &plan.assertions);
+        self.phase(plan, PlanPhase::Cleanup, &plan.cleanup);
+        self.footer(plan);
+    }
+
+    fn phase(&mut self, plan: &Plan, phase: PlanPhase, actions: &[ActionIx]) {
+        if actions.is_empty() {
+            return;
+        }
+        let note = match phase {
+            PlanPhase::Cleanup if actions.len() > 1 && plan.task.dialect == Dialect::Portable => {
+                "always, last made first undone"
+            }
+            PlanPhase::Cleanup => "always",
+            _ => "",
+        };
+        let note = if note.is_empty() { String::new() } else { format!("  {}", self.dim(note)) };
+        put!(self, "  {}{note}", self.phase_style(phase.name()));
+        self.actions(plan, actions, phase.name(), "  ");
+    }
+
+    fn actions(&mut self, plan: &Plan, actions: &[ActionIx], above: &str, indent: &str) {
+        let name = |ix: ActionIx| line(label(plan.action(ix), above), self.view.unicode);
+        let width = actions.iter().map(|&ix| columns(&name(ix))).max().unwrap_or(0).min(WIDEST);
+        for (i, &ix) in actions.iter().enumerate() {
+            let last = i + 1 == actions.len();
+            let action = plan.action(ix);
+            let name = line(label(action, above), self.view.unicode);
+            let pad = " ".repeat(width.saturating_sub(columns(&name)));
+            let branch = self.dim(if last { self.last() } else { self.tee() });
+            let mark = self.mark(plan, action);
+            let meaning = line(&action.meaning, self.view.unicode);
+            let notes = self.notes(plan, ix, action);
+            put!(self, "{indent}{branch} {mark}{}{pad}  {meaning}{notes}", self.strong(&name));
+            let inner: Vec<_> = action.blocks.iter().flat_map(|b| &b.actions).copied().collect();
+            if !inner.is_empty() {
+                let bar = if last { "   ".to_owned() } else { format!("{}  ", self.dim(self.bar())) };
+                self.actions(plan, &inner, &action.id, &format!("{indent}{bar}"));
+            }
+        }
+    }
+
+    /// What is unusual about an action, and what it uses.
+    fn notes(&self, plan: &Plan, ix: ActionIx, action: &Action) -> String {
+        let mut notes = Vec::new();
+        let uses = uses(plan, ix);
+        if !uses.is_empty() {
+            notes.push(format!("uses {}", uses.join(", ")));
+        }
+        if let ActionKind::Step(step) = &action.kind {
+            let signature = &step.op.signature;
+            if let Some(limit) = action.timeout
+                && action.timeout != signature.timeout
+                && signature.control != Control::Eventually
+            {
+                notes.push(format!("at most {}", duration::format(limit)));
+            }
+            if action.continue_on_error && action.phase != PlanPhase::Cleanup && !action.id.contains("/cleanup/") {
+                notes.push("an error does not stop the phase".to_owned());
+            }
+        }
+        match notes.is_empty() {
+            true => String::new(),
+            false => self.dim(&format!("{}{}", self.dot(), line(&notes.join(self.dot()), self.view.unicode))),
+        }
+    }
+
+    fn footer(&mut self, plan: &Plan) {
+        let mut reads: Vec<_> = plan
+            .process_env
+            .iter()
+            .map(|(name, v)| if v.required { format!("${name}") } else { format!("${name} (if set)") })
+            .collect();
+        let document = wire::files(plan);
+        reads.extend(document.into_iter().map(|(path, _)| path));
+        let mut needs: Vec<_> = plan.commands.iter().map(|c| format!("{} on PATH", c.value)).collect();
+        needs.extend(plan.step_servers.iter().map(|s| format!("the server {s}")));
+        if judged(plan) {
+            needs.push("the judge".to_owned());
+        }
+        let unset = match plan.task.dialect != Dialect::Portable && plan.timeout == UNSET_TIMEOUT {
+            true => " (a bound of gevals' own where a task has none)",
+            false => "",
+        };
+        let cleanup = match plan.cleanup.is_empty() {
+            true => String::new(),
+            false => format!(", then {} for cleanup", duration::format(plan.cleanup_timeout)),
+        };
+        let worst = duration::format(worst_case(plan));
+        if !reads.is_empty() {
+            self.fact("reads", &reads.join(self.dot()));
+        }
+        if !needs.is_empty() {
+            self.fact("needs", &needs.join(self.dot()));
+        }
+        self.fact("time", &format!("at most {}{unset}{cleanup}; worst case {worst}", duration::format(plan.timeout)));
+    }
+
+    fn fact(&mut self, name: &str, value: &str) {
+        put!(self, "  {}  {}", self.dim(&format!("{name:<7}")), line(value, self.view.unicode));
+    }
+
+    fn mark(&self, plan: &Plan, action: &Action) -> String {
+        let Some(outcome) = self.view.outcome(plan, action) else { return String::new() };
+        let (unicode, ascii, style) = match outcome {
+            Outcome::Passed => ("✓", "+", Style::new().green()),
+            Outcome::Failed => ("✗", "x", Style::new().red()),
+            Outcome::Broken => ("!", "!", Style::new().red().bold()),
+            Outcome::Skipped => ("–", "-", Style::new().dimmed()),
+            Outcome::Cancelled => ("~", "~", Style::new().yellow()),
+        };
+        format!("{} ", self.paint(if self.view.unicode { unicode } else { ascii }, style))
+    }
+
+    fn paint(&self, text: &str, style: Style) -> String {
+        let text = line(text, self.view.unicode);
+        if self.view.colour { text.style(style).to_string() } else { text }
+    }
+
+    fn strong(&self, text: &str) -> String {
+        self.paint(text, Style::new().bold())
+    }
+
+    fn dim(&self, text: &str) -> String {
+        self.paint(text, Style::new().dimmed())
+    }
+
+    fn warn(&self, text: &str) -> String {
+        self.paint(text, Style::new().yellow())
+    }
+
+    fn phase_style(&self, text: &str) -> String {
+        self.paint(text, Style::new().cyan())
+    }
+
+    fn dot(&self) -> &'static str {
+        if self.view.unicode { " · " } else { ", " }
+    }
+
+    fn tee(&self) -> &'static str {
+        if self.view.unicode { "├─" } else { "|-" }
+    }
+
+    fn last(&self) -> &'static str {
+        if self.view.unicode { "╰─" } else { "`-" }
+    }
+
+    fn bar(&self) -> &'static str {
+        if self.view.unicode { "│" } else { "|" }
+    }
+}
+
+/// `2 setup · agent · 3 verify · at most 5m`.
+fn summary(plan: &Plan, dot: &str) -> String {
+    let part = |n: usize, name: &str| (n > 0).then(|| format!("{n} {name}"));
+    let parts = [
+        part(plan.setup.len(), "setup"),
+        Some("agent".to_owned()),
+        part(plan.verify.len(), "verify"),
+        part(plan.assertions.len(), "assert"),
+        part(plan.cleanup.len(), "cleanup"),
+        (plan.task.runs > 1).then(|| count(plan.task.runs as usize, "run", "runs")),
+        plan.task.unchecked.then(|| "unchecked".to_owned()),
+        Some(format!("at most {}", duration::format(worst_case(plan)))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(dot)
+}
+
+fn judged(plan: &Plan) -> bool {
+    let mut judged = false;
+    plan.walk(&mut |_, _, action| {
+        judged |= matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
+    });
+    judged
+}
+
+/// A value of `spec.env`, unless its name says that it is secret.
+fn shown(name: &str, template: &crate::hir::Template<crate::hir::Def>) -> String {
+    if wire::is_secret_name(name) && template.holes().next().is_none() { "***".to_owned() } else { template.display() }
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| if c >= '\u{1100}' { 2 } else { 1 }).sum()
+}

@@ -1,0 +1,619 @@
+//! Plans: what lowering gives, its wire form and digest, and its pictures.
+#![expect(clippy::unwrap_used, reason = "a panic is the message of a test")]
+
+use std::path::{Path, PathBuf};
+
+use gevals::{
+    builtin,
+    check::{self, Checked},
+    diagnostic::Diagnostics,
+    dialect::{self, FileKind, TaskFile},
+    event::Outcome,
+    hir::{AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher},
+    lock::Lock,
+    plan::{AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT, lower, wire},
+    render::{FORMATS, View, worst_case},
+    source::{MemoryFiles, Sources, Span, Spanned},
+    yaml,
+};
+use petgraph::{Direction, algo::toposort, visit::EdgeRef};
+use proptest::prelude::*;
+
+fn checked(path: &str, text: &str) -> (Checked, Sources) {
+    let (sources, mut files, vocabularies) = (Sources::default(), MemoryFiles::default(), builtin::vocabularies());
+    files.add(path, text, false);
+    let mut out = Diagnostics::default();
+    let file = sources.add(path, text);
+    let tree = yaml::parse(file, text, &mut out).unwrap();
+    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), &mut out) else { panic!("no task: {text}") };
+    let dir = Path::new(path).parent().unwrap().to_owned();
+    let task = dialect::task(tree.root(), dialect, &TaskFile { file, dir, vocabulary: vocabularies.of(dialect) }, &mut out);
+    let found = |out: Diagnostics| out.into_iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect::<Vec<_>>();
+    let (Some(task), true) = (task.value, task.reported.is_none()) else { panic!("{:?}\n{text}", found(out)) };
+    let lock = Lock::default();
+    let cx = check::Context { sources: &sources, files: &files, vocabularies: &vocabularies, lock: &lock };
+    match check::task(&task, cx, &mut out) {
+        Ok(checked) => (checked, sources),
+        Err(_) => panic!("{:?}\n{text}", found(out)),
+    }
+}
+
+fn plan_at(path: &str, text: &str) -> Plan {
+    lower(&checked(path, text).0.task, Path::new(path), &Context::default())
+}
+
+fn plan(text: &str) -> Plan {
+    plan_at("suite/task.yaml", text)
+}
+
+fn ids(plan: &Plan) -> Vec<&str> {
+    let mut ids = Vec::new();
+    plan.walk(&mut |_, _, action| ids.push(action.id.as_str()));
+    ids
+}
+
+/// `FROM -NAME-> TO` for data, `FROM ..> TO` for what is owed, `FROM --o TO` for branches.
+fn flow(plan: &Plan) -> Vec<String> {
+    let id = |ix| &plan.action(ix).id;
+    let flow = plan.graph.edge_references().filter_map(|e| match e.weight() {
+        Edge::Order => None,
+        Edge::Data(name) => Some(format!("{} -{name}-> {}", id(e.source()), id(e.target()))),
+        Edge::Finally => Some(format!("{} ..> {}", id(e.source()), id(e.target()))),
+        Edge::Branch => Some(format!("{} --o {}", id(e.source()), id(e.target()))),
+    });
+    flow.collect()
+}
+
+const RICH: &str = r#"
+apiVersion: mcp-eval/v1
+kind: Task
+metadata: {name: rich, difficulty: easy, timeout: 2m}
+spec:
+  requires: [{command: kubectl}, {mcpServer: notes, as: n}]
+  env:
+    URL: "http://localhost:{env.PORT}"
+    PORT: "{random.port}"
+    API_TOKEN: hunter2-hunter2
+    HOME_DIR: "{env.HOME | default('/root')}"
+  setup:
+    - command: {id: create, run: "kubectl create ns {random.id}\nkubectl get ns", outputs: {ns: "{stdout}"}}
+    - n.notes_create: {id: note, args: {title: "{steps.create.outputs.ns}"}}
+  prompt: "Look at {steps.create.outputs.ns} for {env.USER}"
+  verify:
+    - anyOf:
+        id: either
+        steps:
+          - http: {id: got, url: "{env.URL}/a", outputs: {body: "{response.body}"}}
+          - group:
+              setup: [{sleep: 1s}]
+              steps: [{http: {id: got, url: "{env.URL}/b", outputs: {body: "{response.body}"}}}]
+              cleanup: [{command: {run: "true"}}, {command: {id: last, run: "true"}}]
+    - command: {run: "echo {steps.got.outputs.body}"}
+    - foreach:
+        id: loop
+        var: x
+        in: [1, 2, 3]
+        steps:
+          - command: {id: inner, run: "echo {x}", outputs: {o: "{stdout}"}}
+          - command: {run: "echo {steps.inner.outputs.o} {agent.output}"}
+    - eventually: {timeout: 30s, steps: [{command: {run: "test -e {steps.create.outputs.ns}"}}]}
+  cleanup:
+    - command: {run: "kubectl delete ns {steps.create.outputs.ns}"}
+    - n.notes_delete: {id: gone, args: {}}
+"#;
+
+#[test]
+fn ids_follow_the_structure() {
+    assert_eq!(
+        ids(&plan(RICH)),
+        [
+            "setup/create",
+            "setup/note",
+            "agent",
+            "verify/either",
+            "verify/either/0/got",
+            "verify/either/1/0",
+            "verify/either/1/0/setup/0",
+            "verify/either/1/0/steps/got",
+            "verify/either/1/0/cleanup/last",
+            "verify/either/1/0/cleanup/0",
+            "verify/1",
+            "verify/loop",
+            "verify/loop/inner",
+            "verify/loop/1",
+            "verify/3",
+            "verify/3/0",
+            "cleanup/gone",
+            "cleanup/0",
+        ]
+    );
+}
+
+#[test]
+fn edges_say_what_feeds_what() {
+    let mut flow = flow(&plan(RICH));
+    flow.sort();
+    assert_eq!(
+        flow,
+        [
+            "agent -agent.output-> verify/loop/1",
+            "setup/create ..> cleanup/gone",
+            "setup/create -ns-> agent",
+            "setup/create -ns-> cleanup/0",
+            "setup/create -ns-> setup/note",
+            "setup/create -ns-> verify/3/0",
+            "verify/either --o verify/either/0/got",
+            "verify/either --o verify/either/1/0",
+            "verify/either/0/got -body-> verify/1",
+            "verify/either/1/0/setup/0 ..> verify/either/1/0/cleanup/last",
+            "verify/either/1/0/steps/got -body-> verify/1",
+            "verify/loop/inner -o-> verify/loop/1",
+        ]
+    );
+}
+
+#[test]
+fn a_plan_says_what_it_takes() {
+    let plan = plan(RICH);
+    let env: Vec<_> = plan.env.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(env, ["PORT", "URL", "API_TOKEN", "HOME_DIR"]);
+    let variables: Vec<_> = plan.process_env.iter().map(|(n, v)| (n.as_str(), v.required)).collect();
+    assert_eq!(variables, [("HOME", false), ("USER", true)]);
+    assert_eq!(plan.commands[0].value, "kubectl");
+    assert_eq!(plan.step_servers, ["notes"]);
+    assert_eq!((plan.timeout.as_secs(), plan.cleanup_timeout.as_secs()), (120, 300));
+    assert!(!plan.task.unchecked);
+    assert_eq!(worst_case(&plan).as_secs(), 120 + 120);
+}
+
+#[test]
+fn the_steps_dialect_finds_outputs_by_type() {
+    let plan = plan(
+        r#"
+apiVersion: mcpchecker/v1alpha2
+kind: Task
+metadata: {name: steps}
+spec:
+  requires: [{mcpServer: real, as: alias}]
+  setup:
+    - alias.make: {args: {}}
+    - alias.make: {args: {}}
+    - http: {url: "http://x/{steps.real.make.content}"}
+  prompt: {inline: "Use {steps.real.make.content}"}
+  verify:
+    - alias.look: {args: {}}
+    - llmJudge: {contains: "{steps.real.look.content} {agent.prompt}"}
+  cleanup:
+    - alias.drop: {args: {}}
+    - http: {url: "http://x/{steps.real.make.content}/{steps.real.drop.content}"}
+"#,
+    );
+    let mut flow = flow(&plan);
+    flow.sort();
+    assert_eq!(
+        flow,
+        [
+            "agent -agent.prompt-> verify/1",
+            "cleanup/0 -content-> cleanup/1",
+            "setup/0 ..> cleanup/0",
+            "setup/1 -content-> agent",
+            "setup/1 -content-> cleanup/1",
+            "setup/1 -content-> setup/2",
+            "verify/0 -content-> verify/1",
+        ]
+    );
+    assert_eq!(plan.timeout, UNSET_TIMEOUT);
+}
+
+#[test]
+fn assertions_are_actions_and_make_a_task_checked() {
+    let (checked, _) = checked("t.yaml", &minimal("verify: []"));
+    let span = checked.task.name.span;
+    let name = |text: &str| Spanned::new(text.to_owned(), span);
+    let matcher = CallMatcher {
+        span,
+        server: name("notes"),
+        name: Some(name("create")),
+        pattern: None,
+        arguments: None,
+        status: None,
+        max_duration: None,
+    };
+    let item = |key: &str, kind| Assertion { key: name(key), span, kind };
+    let one = Assertions {
+        span,
+        items: vec![
+            item("toolsUsed", AssertionKind::AllUsed(CallKind::Tool, vec![matcher])),
+            item("maxToolCalls", AssertionKind::MaxToolCalls(3)),
+        ],
+    };
+    let lowered = |sets: Vec<&Assertions>| {
+        lower(&checked.task, Path::new("t.yaml"), &Context { assertions: sets, agent: AgentKind::Noop, ..Context::default() })
+    };
+    assert!(lowered(vec![]).task.unchecked);
+    let plan = lowered(vec![&one]);
+    assert!(!plan.task.unchecked);
+    assert_eq!(ids(&plan), ["agent", "assert/toolsUsed", "assert/maxToolCalls"]);
+    assert_eq!(plan.action(plan.assertions[0]).meaning, "the agent calls notes.create");
+    assert_eq!(
+        ids(&lowered(vec![&one, &one])),
+        ["agent", "assert/0/toolsUsed", "assert/0/maxToolCalls", "assert/1/toolsUsed", "assert/1/maxToolCalls"]
+    );
+}
+
+fn minimal(rest: &str) -> String {
+    format!("apiVersion: mcp-eval/v1\nkind: Task\nmetadata: {{name: t}}\nspec:\n  prompt: do it\n  {rest}\n")
+}
+
+#[test]
+fn the_digest_ignores_place_and_formatting_and_nothing_else() {
+    let digest = |path: &str, text: &str| wire::digest(&plan_at(path, text));
+    let text = minimal("verify: [{http: {url: 'http://x/{env.A}', method: GET}}]");
+    let first = digest("a/t.yaml", &text);
+    assert!(first.starts_with("sha256:") && first.len() == 71);
+    let same = [
+        minimal("verify:\n    # a comment\n    - http: {method: GET, url: \"http://x/{ env.A }\"}"),
+        minimal("verify: [{http: {url: 'http://x/{env.A}'}}]"),
+        text.replace("name: t", "name: t, runs: 3, parallel: true, labels: {a: b}"),
+    ];
+    for same in &same {
+        assert_eq!(digest("elsewhere/deep/other.yaml", same), first, "{same}");
+    }
+    let other = [
+        text.replace("env.A", "env.B"),
+        text.replace("GET", "PUT"),
+        text.replace("do it", "do that"),
+        text.replace("name: t", "name: t, timeout: 1m"),
+        text.replace("'http://x/{env.A}'", "'http://x/\\{env.A}'"),
+        text.replace("{http: {", "{http: {continueOnError: true, "),
+        text.replace("{http: {", "{http: {id: got, "),
+    ];
+    for other in &other {
+        assert_ne!(digest("a/t.yaml", other), first, "{other}");
+    }
+    let (checked, _) = checked("a/t.yaml", &text);
+    let with = |dir: &str, sha: &str| {
+        let mut task = checked.task.clone();
+        task.dir = dir.into();
+        let files = [(PathBuf::from(dir).join("../lib/x.sh"), sha.to_owned())].into();
+        wire::digest(&lower(&task, Path::new("t"), &Context { files, ..Context::default() }))
+    };
+    assert_eq!(with("a/b", "1"), with("/c/d/e", "1"));
+    assert_ne!(with("a/b", "1"), with("a/b", "2"));
+}
+
+#[test]
+fn templates_on_the_wire_are_unambiguous() {
+    let text = |run: &str| {
+        let plan = plan(&minimal(&format!("env: {{A: x}}\n  verify: [{{command: {{run: '{run}'}}}}]")));
+        serde_json::to_value(wire::document(None, &[plan])).unwrap()["tasks"][0]["plan"]["actions"][1]["step"]["args"]["run"].clone()
+    };
+    assert_eq!(text("a {env.A}")["template"]["text"], "a {env.A}");
+    assert_eq!(text("a {env.A}")["template"]["holes"][0]["from"], "taskEnv");
+    assert_eq!(text(r"a \{env.A}")["literal"], "a {env.A}");
+    assert_eq!(text(r"\{env.A} {env.A}")["template"]["text"], r"\{env.A} {env.A}");
+    assert_eq!(text(r"\\{env.A}")["template"]["text"], r"\\{env.A}");
+    assert_eq!(text("{ env.A|default( \"b\" ) }")["template"]["text"], "{env.A | default(\"b\")}");
+}
+
+#[test]
+fn secrets_are_masked() {
+    let text = minimal(
+        "env: {API_TOKEN: hunter2, NAME: visible}\n  verify:\n    - http: {url: 'http://x', headers: {X-Own: hunter2, Accept: text/plain}}\n    - command: {run: 'true', env: {DB_PASSWORD: 'hunter2{env.NAME}', MODE: fast}}",
+    );
+    let plans = [plan(&text)];
+    for format in FORMATS {
+        let shown = (format.render)(&View::new(&plans));
+        assert!(!shown.contains("hunter2"), "{}: {shown}", format.name);
+    }
+    let json = serde_json::to_string(&wire::document(None, &plans)).unwrap();
+    assert!(json.contains("text/plain") && json.contains("fast") && json.contains("***{env.NAME}"));
+}
+
+#[test]
+fn the_tree_is_calm() {
+    let shown = (FORMATS[0].render)(&View::new(&[plan(RICH)]));
+    let expected = "\
+rich  portable · easy · suite/task.yaml
+  env      PORT = {random.port}
+  env      URL = http://localhost:{env.PORT}
+  env      API_TOKEN = ***
+  env      HOME_DIR = {env.HOME | default('/root')}
+  setup
+  ├─ create  run `kubectl create ns {random.id} …`
+  ╰─ note    call notes.notes_create · uses create.ns
+  agent  any agent works on the prompt · uses create.ns
+  ╰─ “Look at {steps.create.outputs.ns} for {env.USER}”
+  verify
+  ├─ either  any of 2 branches
+  │  ├─ 0/got  GET {env.URL}/a
+  │  ╰─ 1/0    1 step with a setup and a cleanup of their own
+  │     ├─ setup/0       wait 1s
+  │     ├─ steps/got     GET {env.URL}/b
+  │     ├─ cleanup/last  run `true`
+  │     ╰─ cleanup/0     run `true`
+  ├─ 1       run `echo {steps.got.outputs.body}` · uses got.body
+  ├─ loop    for each x of 3 values
+  │  ├─ inner  run `echo {x}`
+  │  ╰─ 1      run `echo {steps.inner.outputs.o} {agent.output}` · uses inner.o, agent.output
+  ╰─ 3       until all pass, every 1s, for at most 30s
+     ╰─ 0  run `test -e {steps.create.outputs.ns}` · uses create.ns
+  cleanup  always, last made first undone
+  ├─ gone  call notes.notes_delete
+  ╰─ 0     run `kubectl delete ns {steps.create.outputs.ns}` · uses create.ns
+  reads    $HOME (if set) · $USER
+  needs    kubectl on PATH · the server notes
+  time     at most 2m, then 5m for cleanup; worst case 4m
+";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn outcomes_are_painted_on_every_picture() {
+    let plans = [plan(RICH)];
+    let outcome = |task: &str, action: &str| {
+        assert_eq!(task, "rich");
+        Some(if action == "verify/1" { Outcome::Failed } else { Outcome::Passed })
+    };
+    let view = View { outcomes: Some(&outcome), ..View::new(&plans) };
+    let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&view);
+    assert!(shown("tree").contains("├─ ✗ 1"));
+    assert_eq!(shown("mermaid").matches(":::failed").count(), 1);
+    assert_eq!(shown("dot").matches("#fee2e2").count(), 1);
+}
+
+/// Texts that try to break out.
+const HOSTILE: &[&str] = &[
+    "\"]; evil [label=\"x",
+    "</script><script>alert(1)</script>",
+    "%%{init: {'theme': 'x'}}%%",
+    "end\nsubgraph x",
+    "click n0 href \"javascript:alert(1)\"",
+    "\u{202e}right to left\u{202c} \u{1f600} שלום",
+    "back\\slash \\N \\",
+    "a & b &lt; #quot; #35; `md` **x** 1. x",
+    "\u{0}\u{1b}[31mred",
+];
+
+#[test]
+fn nothing_breaks_out_of_a_picture() {
+    let long = "x".repeat(10_000);
+    for hostile in HOSTILE.iter().copied().chain([long.as_str()]) {
+        let (mut checked, _) = checked("t.yaml", &minimal("verify: [{command: {run: 'true'}}]"));
+        checked.task.name.value = hostile.to_owned();
+        let mut plan = lower(&checked.task, Path::new("t.yaml"), &Context::default());
+        let first = plan.verify[0];
+        plan.graph[first].meaning = hostile.to_owned();
+        let plans = [plan];
+        for format in FORMATS {
+            let shown = (format.render)(&View::new(&plans));
+            let calm = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+            if format.name != "json" {
+                assert!(!shown.contains(calm), "{}: {shown}", format.name);
+            }
+            match format.name {
+                "dot" => assert_dot(&shown),
+                "mermaid" => assert_mermaid(&shown),
+                "json" => drop(serde_json::from_str::<serde_json::Value>(&shown).unwrap()),
+                _ => {}
+            }
+            if matches!(format.name, "dot" | "mermaid") {
+                assert!(shown.lines().all(|l| l.chars().count() < 1200), "{}", format.name);
+            }
+        }
+    }
+}
+
+/// Outside of quoted strings nothing but what we write; inside no bare quote.
+fn assert_dot(text: &str) {
+    for line in text.lines() {
+        let (mut outside, mut quoted, mut escaped) = (String::new(), false, false);
+        for c in line.chars() {
+            match (quoted, escaped, c) {
+                (true, true, _) => escaped = false,
+                (true, false, '\\') => escaped = true,
+                (_, _, '"') => quoted = !quoted,
+                (true, ..) => {}
+                (false, ..) => outside.push(c),
+            }
+        }
+        assert!(!quoted, "an open string: {line}");
+        assert!(!outside.contains("evil") && !outside.contains("script") && outside.is_ascii(), "{line}");
+    }
+}
+
+fn assert_mermaid(text: &str) {
+    for line in text.lines().filter(|l| l.contains('"')) {
+        assert!(matches!(line.matches('"').count(), 2), "{line}");
+        let label = line.split('"').nth(1).unwrap().replace("<br/>", "");
+        assert!(!label.contains(['<', '>', '%', '`', '*', '\\', ':', '[', ']', '{', '}', '&']), "{line}");
+        // Every `#` begins an entity, every `;` ends one.
+        let mut rest = label.as_str();
+        while let Some(at) = rest.find('#') {
+            let entity = &rest[at + 1..];
+            let end = entity.find(';').unwrap();
+            assert!(entity[..end].chars().all(|c| c.is_ascii_digit()), "{line}");
+            rest = &entity[end + 1..];
+        }
+    }
+}
+
+#[test]
+fn many_tasks_and_many_steps_stay_readable() {
+    let one = plan(&minimal("verify: [{command: {run: 'true'}}]"));
+    let plans: Vec<_> = (0..200)
+        .map(|i| {
+            let mut plan = one.clone();
+            plan.task.name.value = format!("task-{i}");
+            plan.task.parallel = i % 2 == 0;
+            plan
+        })
+        .collect();
+    let eval = EvalPlan {
+        name: "suite".to_owned(),
+        path: "eval.yaml".into(),
+        agent: None::<AgentRef>,
+        agent_name: "builtin.noop".to_owned(),
+        servers: Vec::new(),
+        dir: PathBuf::new(),
+        judge: false,
+        secrets: Vec::new(),
+        tasks: plans.clone(),
+    };
+    let view = View { eval: Some(&eval), ..View::new(&plans) };
+    let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&view);
+    assert!(shown("tree").lines().count() < 220);
+    assert!(shown("tree").contains("200: 100 one by one, then 100 side by side"));
+    assert!(shown("mermaid").matches("-->").count() < 500 && shown("mermaid").matches("task").count() == 200);
+    assert_eq!(wire::eval_digest(&eval), wire::document(Some(&eval), &plans).digest);
+}
+
+#[test]
+fn a_plan_of_many_steps_is_lowered_in_one_go() {
+    let steps: String = (0..20_000)
+        .map(|i| match i {
+            0 => "    - command: {id: s0, run: 'true', outputs: {o: \"{stdout}\"}}\n".to_owned(),
+            _ => format!("    - command: {{id: s{i}, run: 'echo {{steps.s{}.outputs.o}}', outputs: {{o: \"{{stdout}}\"}}}}\n", i - 1),
+        })
+        .collect();
+    let plan = plan(&minimal(&format!("verify:\n{steps}")));
+    assert_eq!(plan.graph.node_count(), 20_001);
+    assert_eq!(plan.graph.edge_count(), 20_000 + 19_999);
+    let plans = [plan];
+    for format in FORMATS {
+        assert!(!(format.render)(&View::new(&plans)).is_empty());
+    }
+}
+
+/// Steps of the portable dialect, nested, some of which use what is in scope.
+fn steps(depth: u32) -> BoxedStrategy<Vec<Shape>> {
+    let leaf = (any::<bool>(), any::<bool>()).prop_map(|(id, uses)| Shape::Leaf { id, uses });
+    let shape = leaf.prop_recursive(depth, 40, 4, |inner| {
+        let list = prop::collection::vec(inner, 1..4);
+        prop_oneof![
+            list.clone().prop_map(Shape::Any),
+            (list.clone(), list.clone()).prop_map(|(a, b)| Shape::Group(a, b)),
+            list.clone().prop_map(Shape::Each),
+            list.prop_map(Shape::Until),
+        ]
+    });
+    prop::collection::vec(shape, 1..5).boxed()
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    Leaf { id: bool, uses: bool },
+    Any(Vec<Shape>),
+    Group(Vec<Shape>, Vec<Shape>),
+    Each(Vec<Shape>),
+    Until(Vec<Shape>),
+}
+
+/// JSON is YAML; `next` numbers ids, `last` is an output in scope.
+fn write(shapes: &[Shape], next: &mut usize, last: &mut Option<String>) -> serde_json::Value {
+    use serde_json::json;
+    let mut list = Vec::new();
+    for shape in shapes {
+        *next += 1;
+        let n = *next;
+        list.push(match shape {
+            Shape::Leaf { id, uses } => {
+                let run = match (uses, &*last) {
+                    (true, Some(id)) => format!("echo {{steps.{id}.outputs.o}}"),
+                    _ => "true".to_owned(),
+                };
+                let mut body = json!({ "run": run, "outputs": { "o": "{stdout}" } });
+                if *id {
+                    body["id"] = json!(format!("s{n}"));
+                    *last = Some(format!("s{n}"));
+                }
+                json!({ "command": body })
+            }
+            Shape::Any(inner) => {
+                let before = last.clone();
+                let branches = inner.iter().map(|s| {
+                    *last = before.clone();
+                    write(std::slice::from_ref(s), next, last)[0].clone()
+                });
+                let steps: Vec<_> = branches.collect();
+                *last = before;
+                json!({ "anyOf": { "steps": steps } })
+            }
+            Shape::Group(steps, cleanup) => {
+                let steps = write(steps, next, last);
+                let before = last.clone();
+                // Cleanup runs backwards, so that its steps use nothing of each other here.
+                let cleanup: Vec<_> = cleanup
+                    .iter()
+                    .map(|s| {
+                        *last = before.clone();
+                        write(std::slice::from_ref(s), next, last)[0].clone()
+                    })
+                    .collect();
+                *last = before;
+                json!({ "group": { "steps": steps, "cleanup": cleanup } })
+            }
+            Shape::Each(inner) => {
+                let before = last.clone();
+                let steps = write(inner, next, last);
+                *last = before;
+                json!({ "foreach": { "var": format!("v{n}"), "in": [1, 2], "steps": steps } })
+            }
+            Shape::Until(inner) => json!({ "eventually": { "steps": write(inner, next, last) } }),
+        });
+    }
+    list.into()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn plans_are_acyclic_connected_and_uniquely_named(setup in steps(3), verify in steps(3), cleanup in steps(2)) {
+        let (mut next, mut last) = (0, None);
+        let setup = write(&setup, &mut next, &mut last);
+        let after_setup = last.clone();
+        let verify = write(&verify, &mut next, &mut last);
+        let cleanup: Vec<_> = cleanup.iter().map(|s| {
+            last = after_setup.clone();
+            write(std::slice::from_ref(s), &mut next, &mut last)[0].clone()
+        }).collect();
+        let task = serde_json::json!({
+            "apiVersion": "mcp-eval/v1", "kind": "Task", "metadata": { "name": "t" },
+            "spec": { "setup": setup, "prompt": "do it", "verify": verify, "cleanup": cleanup },
+        });
+        let text = task.to_string();
+        let plan = plan(&text);
+        prop_assert!(toposort(&plan.graph, None).is_ok());
+        let ids = ids(&plan);
+        prop_assert_eq!(ids.len(), plan.graph.node_count());
+        let unique: std::collections::HashSet<_> = ids.iter().collect();
+        prop_assert_eq!(unique.len(), ids.len());
+        let roots = plan.graph.externals(Direction::Incoming).count();
+        prop_assert_eq!(roots, 1, "every action hangs on the first one");
+        let uses = text.matches("{steps.").count();
+        let data = plan.graph.edge_weights().filter(|e| matches!(e, Edge::Data(_))).count();
+        prop_assert_eq!(uses, data);
+        let again = self::plan(&text);
+        for format in FORMATS {
+            prop_assert_eq!((format.render)(&View::new(&[plan.clone()])), (format.render)(&View::new(&[again.clone()])));
+        }
+    }
+
+    #[test]
+    fn hostile_ids_stay_unique(ids in prop::collection::vec("[a0-9/ ]{0,3}", 1..8)) {
+        let steps: String = ids.iter().map(|id| format!("    - id: \"{id}\"\n      http: {{url: 'http://x'}}\n")).collect();
+        let text = format!("apiVersion: mcpchecker/v1alpha2\nkind: Task\nmetadata: {{name: t}}\nspec:\n  prompt: {{inline: do it}}\n  verify:\n{steps}");
+        let plan = plan(&text);
+        let unique: std::collections::HashSet<_> = plan.graph.node_weights().map(|a| &a.id).collect();
+        prop_assert_eq!(unique.len(), ids.len() + 1);
+    }
+}
+
+/// Spans of a plan lie in its file; a whole action's text can be cut out by them.
+#[test]
+fn spans_point_at_the_steps() {
+    let plan = plan(RICH);
+    let Span { start, end, .. } = plan.action(plan.verify[1]).span;
+    assert_eq!(&RICH[start as usize..end as usize], "command: {run: \"echo {steps.got.outputs.body}\"}");
+}
