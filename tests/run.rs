@@ -165,7 +165,7 @@ async fn outputs_reach_later_steps_with_their_types() {
     let host = world();
     let ran = run_on(
         Arc::clone(&host),
-        "  setup: [{command: {id: s, run: say, outputs: {code: '{exitCode}', text: '<{stdout}>'}}}]\n  verify:\n  - command: {run: 'ok {steps.s.outputs.text} {steps.s.outputs.code}'}\n  - foreach: {var: x, in: '{steps.s.outputs.code | string | split(\"0\")}', steps: [{command: {run: 'ok loop'}}]}\n",
+        "  setup: [{command: {id: s, run: say, outputs: {code: '{exitCode}', text: '<{stdout}>'}}}]\n  verify:\n  - command: {run: 'ok {steps.s.outputs.text} {steps.s.outputs.code}'}\n  - foreach: {var: x, in: ['{steps.s.outputs.code}'], steps: [{command: {run: 'ok loop'}}]}\n",
         &[],
     )
     .await;
@@ -185,7 +185,7 @@ async fn loops_branches_and_waits() {
         "  setup: [{command: {id: l, run: list}}]
   verify:
   - foreach: {id: f, var: x, in: '{steps.l.outputs.stdout}', parallel: 2, steps: [{command: {id: s, run: 'ok {x}', outputs: {v: '{stdout}{exitCode}'}}}]}
-  - anyOf: {id: a, steps: [{command: {id: b, run: no}}, {command: {id: b, run: ok}}, {command: {run: ok never}}]}
+  - anyOf: {id: a, steps: [{command: {id: b, run: no}}, {command: {id: b, run: ok}}, {command: {id: b, run: ok never}}]}
   - eventually: {id: w, timeout: 10s, interval: 1s, steps: [{command: {id: flip, run: flip}}]}
   - consistently: {id: c, duration: 2s, interval: 1s, steps: [{command: {run: ok}}]}
   - group: {id: g, setup: [{command: {run: ok}}], steps: [{command: {run: no}}, {command: {run: ok never}}], cleanup: [{command: {run: ok}}]}

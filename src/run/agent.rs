@@ -1,132 +1,152 @@
-//! The agent's turn: finds the agent that the plan names and lets it work.
+//! The agent's turn: what it needs of the servers, and what it called.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
-use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    event::{ExitReport, Outcome},
-    hir::{CallKind, Def, OracleCall, Template},
-    host::Host,
-    mcp::{Client, ClientOptions, Recorder, SessionKind},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer},
+    event::{ActionReport, Outcome},
+    hir::{Arg, CallKind, Def},
+    host::{Host, Leftover},
+    mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
     plan::AgentKind,
     ty::duration,
 };
 
-/// What an agent works with.
+/// What a turn rests on.
 pub(super) struct Turn<'t> {
     pub host: &'t dyn Host,
     pub kind: &'t AgentKind,
+    pub task: &'t str,
     pub prompt: &'t str,
-    pub dir: &'t Path,
+    pub dir: &'t std::path::Path,
     pub servers: &'t [Arc<Running>],
     pub recorder: &'t Recorder,
     pub scope: &'t Scope<'t>,
-    pub timeout: Duration,
-    pub cancel: &'t CancellationToken,
+    pub timeout: std::time::Duration,
+    pub cancel: &'t tokio_util::sync::CancellationToken,
 }
 
-/// How its turn ended.
-pub(super) struct Done {
-    pub outcome: Outcome,
-    pub message: String,
-    /// Its last message.
+/// How a turn ended.
+pub(super) struct Ended {
+    pub report: ActionReport,
     pub output: String,
     pub exit_code: i32,
-    pub exit: Option<ExitReport>,
-    pub stdout: String,
-    pub stderr: String,
+    pub leftover: Option<Leftover>,
 }
 
-impl Done {
-    fn said(output: String) -> Self {
-        Self {
-            outcome: Outcome::Passed,
-            message: String::new(),
-            output,
-            exit_code: 0,
-            exit: None,
-            stdout: String::new(),
-            stderr: String::new(),
-        }
-    }
-
+impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Broken, message: message.into(), exit_code: 1, ..Self::said(String::new()) }
+        let report = ActionReport::new(Outcome::Broken, message);
+        Self { report, output: String::new(), exit_code: 1, leftover: None }
     }
 }
 
-pub(super) async fn run(turn: &Turn<'_>) -> Done {
-    tokio::select! {
-        biased;
-        () = turn.cancel.cancelled() => Done { outcome: Outcome::Cancelled, ..Done::broken("the run was cancelled") },
-        done = work(turn) => done,
-        () = turn.host.sleep(turn.timeout) => {
-            Done::broken(format!("the agent did not end within {}", duration::format(turn.timeout)))
-        }
-    }
-}
-
-async fn work(turn: &Turn<'_>) -> Done {
-    match turn.kind {
-        AgentKind::Noop => Done::said(String::new()),
-        AgentKind::Script { entry: false, .. } => Done::broken("the oracle has no entry for this task"),
-        AgentKind::Script { calls, output, .. } => {
-            script(turn, calls, output.as_ref()).await.unwrap_or_else(Done::broken)
-        }
-        AgentKind::Shell(_) => Done::broken("agents that are commands are not there yet"),
-        AgentKind::Unsupported(name) => Done::broken(format!("agents of type `{name}` are not supported")),
-        AgentKind::Unspecified => Done::broken("no agent is named"),
-    }
-}
-
-/// Makes the calls of the oracle, in order, over sessions that are recorded like any agent's.
-async fn script(
-    turn: &Turn<'_>,
-    calls: &[OracleCall<Def>],
-    output: Option<&Template<Def>>,
-) -> Result<Done, String> {
-    let mut clients: IndexMap<&str, Client> = IndexMap::new();
-    let mut locals = Map::from_iter([("calls".to_owned(), Value::Array(Vec::new()))]);
-    let mut refused = Vec::new();
-    for (i, call) in calls.iter().enumerate() {
-        let at = |why: String| format!("call {i}: {why}");
-        let server = call.server.value.as_str();
-        if !clients.contains_key(server) {
-            let running = turn.servers.iter().find(|s| s.hub.name() == server);
-            let running = running.ok_or_else(|| at(format!("the eval has no server `{server}`")))?;
-            let session = SessionKind::Agent(turn.recorder.clone());
-            let client = running.hub.client(session, ClientOptions::default()).await.map_err(|e| at(e.to_string()))?;
-            clients.insert(server, client);
-        }
-        let client = &clients[server];
-        let filler = turn.scope.with_locals(&locals);
-        let name = filler.text(&call.name).map_err(|f| at(f.message()))?;
-        let args = call.args.iter().map(|(name, arg)| Ok((name.value.clone(), filler.fill(arg)?)));
-        let args = args.collect::<Result<Map<_, _>, super::fill::Fault>>().map_err(|f| at(f.message()))?;
-        let result = match call.kind {
-            CallKind::Tool => client.call_tool(&name, Value::Object(args)).await.map(|result| result.raw),
-            CallKind::Resource => client.read_resource(&name).await,
-            CallKind::Prompt => client.get_prompt(&name, Value::Object(args)).await,
-        };
-        let result = match result {
-            Ok(result) => result,
-            Err(error @ crate::mcp::CallError::Closed) => return Err(at(format!("`{server}`: {error}"))),
-            Err(error) => {
-                refused.push(at(format!("`{server}.{name}`: {error}")));
-                Value::Null
-            }
-        };
-        if let Some(Value::Array(results)) = locals.get_mut("calls") {
-            results.push(result);
-        }
-    }
-    let output = match output {
-        Some(output) => turn.scope.with_locals(&locals).text(output).map_err(|f| format!("output: {}", f.message()))?,
-        None => String::new(),
+/// Lets the agent work. All its sessions are over afterwards.
+pub(super) async fn run(turn: &Turn<'_>) -> Ended {
+    let (servers, _fronts) = match fronts(turn).await {
+        Ok(fronts) => fronts,
+        Err(why) => return Ended::broken(why),
     };
-    Ok(Done { message: refused.join("; "), ..Done::said(output) })
+    let calls = Recorded { turn, clients: Mutex::default() };
+    let fill = |arg: &Arg<Def>, calls: &Value| {
+        let locals = Map::from_iter([("calls".to_owned(), calls.clone())]);
+        turn.scope.with_locals(&locals).fill(arg).map_err(|fault| fault.message())
+    };
+    let context = AgentContext {
+        host: turn.host,
+        prompt: turn.prompt,
+        task: turn.task,
+        dir: turn.dir,
+        servers: &servers,
+        timeout: turn.timeout,
+        cancel: turn.cancel,
+        fill: &fill,
+        calls: &calls,
+    };
+    let AgentDone { result, output, transcript, exit_code, leftover } = agent::run(turn.kind, context).await;
+    let mut report = match result {
+        Ok(()) => ActionReport::new(Outcome::Passed, ""),
+        Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
+        Err(AgentFault::TimedOut(limit)) => {
+            let limit = duration::format(std::time::Duration::from_millis(limit.as_millis() as u64));
+            ActionReport::new(Outcome::Broken, format!("the agent did not end within {limit}"))
+        }
+        Err(fault) => ActionReport::new(Outcome::Broken, fault.to_string()),
+    };
+    report.stdout = transcript;
+    Ended { report, output, exit_code, leftover }
+}
+
+/// A recording HTTP server for each MCP server, where the agent is a process.
+async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), String> {
+    let (mut servers, mut fronts) = (Vec::new(), Vec::new());
+    if !matches!(turn.kind, AgentKind::Shell(_)) {
+        return Ok((servers, fronts));
+    }
+    for running in turn.servers {
+        let session = SessionKind::Agent(turn.recorder.clone());
+        let front = running.hub.serve_http(session).await.map_err(|e| format!("no port to serve MCP on: {e}"))?;
+        servers.push(AgentServer {
+            name: running.hub.name().to_owned(),
+            url: front.url.clone(),
+            allowed: running.allowed().await,
+            enable_all_tools: running.enables_all(),
+        });
+        fronts.push(front);
+    }
+    Ok((servers, fronts))
+}
+
+/// Calls over sessions that are recorded like any agent's.
+struct Recorded<'t> {
+    turn: &'t Turn<'t>,
+    clients: Mutex<IndexMap<String, Arc<Client>>>,
+}
+
+impl Recorded<'_> {
+    async fn client(&self, server: &str) -> Result<Arc<Client>, String> {
+        let mut clients = self.clients.lock().await;
+        if let Some(client) = clients.get(server) {
+            return Ok(Arc::clone(client));
+        }
+        let running = self.turn.servers.iter().find(|s| s.hub.name() == server);
+        let running = running.ok_or_else(|| format!("the eval has no server `{server}`"))?;
+        let session = SessionKind::Agent(self.turn.recorder.clone());
+        let client = running.hub.client(session, ClientOptions::default()).await.map_err(|e| e.to_string())?;
+        let client = Arc::new(client);
+        clients.insert(server.to_owned(), Arc::clone(&client));
+        Ok(client)
+    }
+}
+
+impl AgentCalls for Recorded<'_> {
+    fn call<'c>(
+        &'c self,
+        server: &'c str,
+        kind: CallKind,
+        name: &'c str,
+        args: Value,
+    ) -> BoxFuture<'c, Result<Value, String>> {
+        Box::pin(async move {
+            let client = self.client(server).await?;
+            let result = match kind {
+                CallKind::Tool => client.call_tool(name, args).await.map(|result| result.raw),
+                CallKind::Resource => client.read_resource(name).await,
+                CallKind::Prompt => client.get_prompt(name, args).await,
+            };
+            match result {
+                Ok(result) => Ok(result),
+                Err(error @ CallError::Closed) => Err(format!("`{server}`: {error}")),
+                Err(error) => {
+                    Ok(json!({ "content": [{ "type": "text", "text": error.to_string() }], "isError": true }))
+                }
+            }
+        })
+    }
 }

@@ -22,13 +22,30 @@ pub(super) struct Running {
     pub hub: Hub,
     /// For the steps' own calls, which nobody records.
     own: Client,
+    config: Server,
+}
+
+impl Running {
+    pub fn enables_all(&self) -> bool {
+        self.config.enable_all_tools.is_some_and(|e| e.value)
+    }
+
+    /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
+    pub async fn allowed(&self) -> Vec<String> {
+        let tools = self.own.list_tools().await.unwrap_or_default();
+        let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+        names.filter(|name| self.config.allows(name)).map(str::to_owned).collect()
+    }
 }
 
 pub(super) struct Servers<'a> {
-    specs: IndexMap<String, ServerSpec>,
+    specs: Specs,
     running: IndexMap<String, Mutex<Option<Arc<Running>>>>,
     emitter: &'a Emitter<'a>,
 }
+
+/// How to reach each server, and what its agents may do.
+pub(super) type Specs = IndexMap<String, (ServerSpec, Server)>;
 
 /// The servers' specifications with every `${VAR}` expanded, and the secrets in them.
 ///
@@ -38,7 +55,7 @@ pub(super) fn specs(
     plan: &EvalPlan,
     host: &dyn Host,
     executable: Option<&PathBuf>,
-) -> Result<(IndexMap<String, ServerSpec>, Vec<String>), Vec<String>> {
+) -> Result<(Specs, Vec<String>), Vec<String>> {
     let (mut specs, mut secrets, mut faults) = (IndexMap::new(), Vec::new(), Vec::new());
     for server in plan.servers.iter().filter(|s| !s.disabled) {
         let mut fill = |expand: &Expand, secret: bool| {
@@ -63,7 +80,8 @@ pub(super) fn specs(
             )
         };
         let transport = transport(server, plan, executable, &mut fill);
-        specs.insert(server.name.value.clone(), ServerSpec { name: server.name.value.clone(), transport });
+        let name = server.name.value.clone();
+        specs.insert(name.clone(), (ServerSpec { name, transport }, server.clone()));
     }
     if faults.is_empty() { Ok((specs, secrets)) } else { Err(faults) }
 }
@@ -101,7 +119,7 @@ fn negotiates_content(header: &str) -> bool {
 }
 
 impl<'a> Servers<'a> {
-    pub fn new(specs: IndexMap<String, ServerSpec>, emitter: &'a Emitter<'a>) -> Self {
+    pub fn new(specs: Specs, emitter: &'a Emitter<'a>) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
         Self { specs, running, emitter }
     }
@@ -117,7 +135,7 @@ impl<'a> Servers<'a> {
 
     /// A server that works; one that died is started anew.
     async fn get(&self, name: &str) -> Result<Arc<Running>, String> {
-        let (Some(spec), Some(slot)) = (self.specs.get(name), self.running.get(name)) else {
+        let (Some((spec, config)), Some(slot)) = (self.specs.get(name), self.running.get(name)) else {
             return Err(format!("the eval has no server `{name}`"));
         };
         let mut slot = slot.lock().await;
@@ -132,7 +150,7 @@ impl<'a> Servers<'a> {
         let options = HubOptions { secrets: self.emitter.vault.secrets(), ..HubOptions::default() };
         let hub = Hub::start(spec.clone(), options).await.map_err(|e| e.to_string())?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
-        let running = Arc::new(Running { hub, own });
+        let running = Arc::new(Running { hub, own, config: config.clone() });
         *slot = Some(Arc::clone(&running));
         self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned() });
         Ok(running)

@@ -199,12 +199,13 @@ async fn agent_turn<'a>(
     let recorder = Recorder::new(unit.events.emitter.vault.secrets());
     let mut live = recorder.subscribe();
     let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
-    let (prompt, done) = match scope.text(prompt) {
-        Err(fault) => (String::new(), agent::Done::broken(format!("the prompt: {}", fault.message()))),
+    let (prompt, mut done) = match scope.text(prompt) {
+        Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
             let turn = agent::Turn {
                 host: unit.host,
                 kind,
+                task: &unit.plan.task.name.value,
                 prompt: &prompt,
                 dir: &unit.plan.task.dir,
                 servers,
@@ -227,6 +228,7 @@ async fn agent_turn<'a>(
             (prompt, done)
         }
     };
+    unit.keep(done.leftover.take());
     // The agent's sessions are over, so what it still waited for has ended as well.
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {
@@ -246,11 +248,8 @@ async fn agent_turn<'a>(
         state.agent = Some(AgentState { output: done.output.clone(), exit_code: done.exit_code });
         state.call_history = history(&calls);
     }
-    let mut report = ActionReport::new(done.outcome, done.message);
+    let mut report = done.report;
     report.duration = unit.host.elapsed().saturating_sub(started);
-    report.exit = done.exit;
-    report.stdout = done.stdout;
-    report.stderr = done.stderr;
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
     Some(calls)
 }

@@ -241,9 +241,7 @@ impl<'a> Unit<'a> {
             }
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
-        if let Some(leftover) = done.leftover.take() {
-            self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).push(leftover);
-        }
+        self.keep(done.leftover.take());
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
         for difference in &mut report.differences {
@@ -264,6 +262,11 @@ impl<'a> Unit<'a> {
                 (report, None)
             }
         }
+    }
+
+    /// What runs on in the background lives until the task's cleanup is over.
+    pub fn keep(&self, leftover: Option<Leftover>) {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
     }
 
     async fn cancelled_long_ago(&self, cancel: &CancellationToken) {
