@@ -8,8 +8,11 @@ pub mod hir;
 pub mod signature;
 pub mod dialect;
 pub mod builtin;
+pub mod bash;
 pub mod plan;
 pub mod event;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod step;
+#[cfg(feature = "run")]
+pub mod agent;
