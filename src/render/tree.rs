@@ -59,7 +59,7 @@ impl Tree<'_> {
             .iter()
             .map(|server| match &server.transport {
                 Transport::Stdio { command, args, .. } => {
-                    let words = std::iter::once(command).chain(args).map(|w| w.display()).collect::<Vec<_>>().join(" ");
+                    let words = std::iter::once(command).chain(args).map(Expand::display).collect::<Vec<_>>().join(" ");
                     let own = command.parts == [ExpandPart::Text("gevals".to_owned())];
                     format!("{} (`{words}`{})", server.name.value, if own { ", this program" } else { "" })
                 }
