@@ -8,7 +8,7 @@ use super::{PlanFormat, View, label, line, uses, worst_case};
 use crate::{
     builtin::count,
     event::Outcome,
-    hir::{Dialect, ExpandPart, Transport},
+    hir::{Dialect, Expand, ExpandPart, Transport},
     plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, UNSET_TIMEOUT, wire},
     signature::Control,
     ty::duration,
