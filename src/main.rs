@@ -1,1 +1,7 @@
-fn main() {}
+//! The command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gevals::cli::main()
+}

@@ -3,18 +3,70 @@
 //! A step gets its arguments filled and gives back what it found. Whether a step may run, what its holes hold, and the
 //! steps that hold other steps are the interpreter's business (`run`).
 
+pub mod compare;
+
+mod command;
+mod extension;
+mod file;
+mod http;
+mod llm;
+mod process;
+mod script;
+mod sleep;
+mod steps_http;
+mod steps_judge;
+mod steps_script;
+mod tool;
+
 use std::{path::Path, time::Duration};
 
 use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Difference, ExitReport, Outcome},
-    hir::Dialect,
+    hir::{Dialect, OperationKind},
     host::{Host, Leftover},
     plan::StepAction,
+    signature::Shape,
+    template,
+    ty::duration,
 };
+
+/// What does the built-in steps that hold no other steps.
+pub const RUNS: &[(&str, Dialect, Run)] = &[
+    ("command", Dialect::Portable, command::run),
+    ("script", Dialect::Portable, script::run),
+    ("http", Dialect::Portable, http::run),
+    ("file", Dialect::Portable, file::run),
+    ("llm", Dialect::Portable, llm::run),
+    ("sleep", Dialect::Portable, sleep::run),
+    ("extension", Dialect::Portable, extension::run),
+    ("http", Dialect::Steps, steps_http::run),
+    ("script", Dialect::Steps, steps_script::run),
+    ("llmJudge", Dialect::Steps, steps_judge::run),
+];
+
+/// What does a step of this kind. Steps that hold other steps are the interpreter's own; here they end broken.
+pub fn run_of(kind: &OperationKind, dialect: Dialect) -> Run {
+    // The legacy dialect has no steps of its own.
+    let dialect = if dialect == Dialect::Legacy { Dialect::Steps } else { dialect };
+    match kind {
+        OperationKind::Builtin(name) => {
+            let found = RUNS.iter().find(|(known, of, _)| known == name && *of == dialect);
+            found.map_or(unknown, |(_, _, run)| *run)
+        }
+        OperationKind::Tool { .. } => tool::run,
+        OperationKind::Extension { .. } => extension::run,
+    }
+}
+
+fn unknown(cx: Context<'_>) -> BoxFuture<'_, Done> {
+    let message = format!("`{}` is not a step that can be done by itself", cx.step.op.name);
+    Box::pin(async { Done::new(Outcome::Broken, message) })
+}
 
 /// What a step works with.
 pub struct Context<'a> {
@@ -109,6 +161,120 @@ impl Done {
             stderr: String::new(),
             leftover: None,
         }
+    }
+}
+
+impl Done {
+    /// The outcome that the expectations give: broken where one could not be looked at.
+    fn judged(mut self, judged: Result<Vec<Difference>, String>) -> Self {
+        match judged {
+            Err(message) => (self.outcome, self.message) = (Outcome::Broken, message),
+            Ok(differences) if differences.is_empty() => self.outcome = Outcome::Passed,
+            Ok(differences) => {
+                self.outcome = Outcome::Failed;
+                self.message = compare::summary(&differences);
+                self.differences = differences;
+            }
+        }
+        self
+    }
+}
+
+/// Why a step ends before it has found anything.
+enum Stop {
+    Broken(String),
+    Cancelled,
+}
+
+impl From<String> for Stop {
+    fn from(message: String) -> Self {
+        Self::Broken(message)
+    }
+}
+
+impl From<Result<Self, Stop>> for Done {
+    fn from(result: Result<Self, Stop>) -> Self {
+        result.unwrap_or_else(|stop| match stop {
+            Stop::Broken(message) => Self::new(Outcome::Broken, message),
+            Stop::Cancelled => Self::new(Outcome::Cancelled, ""),
+        })
+    }
+}
+
+impl Context<'_> {
+    /// The arguments as a built-in's record.
+    fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
+        let args = fit(&self.step.op.signature.params, self.args.clone());
+        serde_json::from_value(args).map_err(|e| format!("the arguments do not fit: {e}"))
+    }
+
+    /// What is expected, if anything is.
+    fn expected<T: DeserializeOwned>(&self, locals: &Map<String, Value>) -> Result<Option<T>, String> {
+        let Some(expect) = (self.expect)(locals)? else { return Ok(None) };
+        let expect = match &self.step.op.signature.expect {
+            Some(shape) => fit(shape, expect),
+            None => expect,
+        };
+        serde_json::from_value(expect).map(Some).map_err(|e| format!("`expect` does not fit: {e}"))
+    }
+
+    /// Does the work, unless it takes too long or is cancelled.
+    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(Stop::Cancelled),
+            done = work => Ok(done),
+            () = self.host.sleep(self.timeout) => Err(Stop::Broken(self.too_long())),
+        }
+    }
+
+    fn too_long(&self) -> String {
+        format!("it did not end within {}", limit(self.timeout))
+    }
+}
+
+/// What is left of a limit is seldom round.
+fn limit(timeout: Duration) -> String {
+    let step = if timeout < Duration::from_secs(1) { 1 } else { 100 };
+    let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    duration::format(Duration::from_millis(millis.saturating_add(step / 2) / step * step))
+}
+
+/// Writes a value as text where only text may stand: a hole keeps its value's type, and `PORT: "{random.port}"` is meant
+/// as the text.
+fn fit(shape: &Shape, value: Value) -> Value {
+    match (shape, value) {
+        (Shape::Record { fields, rest }, Value::Object(map)) => {
+            let fit_field = |(key, value)| match fields.get(&key).map(|f| &f.shape).or(rest.as_deref()) {
+                Some(shape) => (key, fit(shape, value)),
+                None => (key, value),
+            };
+            Value::Object(map.into_iter().map(fit_field).collect())
+        }
+        (Shape::List { items, .. }, Value::Array(values)) => values.into_iter().map(|v| fit(items, v)).collect(),
+        (Shape::String { .. }, value) if !value.is_null() => Value::String(template::render(&value)),
+        (Shape::OneOf(shapes), value) => match shapes.iter().find(|s| admits(s, &value)) {
+            Some(shape) => fit(shape, value),
+            None => match shapes.iter().find(|s| matches!(s, Shape::String { .. })) {
+                Some(text) => fit(text, value),
+                None => value,
+            },
+        },
+        (_, value) => value,
+    }
+}
+
+/// Whether the kind of the value is the shape's.
+fn admits(shape: &Shape, value: &Value) -> bool {
+    match shape {
+        Shape::Any => true,
+        Shape::Null => value.is_null(),
+        Shape::Bool => value.is_boolean(),
+        Shape::Integer { .. } | Shape::Number => value.is_number(),
+        Shape::String { .. } => value.is_string(),
+        Shape::List { .. } => value.is_array(),
+        Shape::Record { .. } => value.is_object(),
+        Shape::OneOf(shapes) => shapes.iter().any(|s| admits(s, value)),
     }
 }
 

@@ -1,0 +1,162 @@
+//! The command line: one file a command. The edge, where paths become texts and findings become lines.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line is the edge: it prints and reads arguments")]
+
+mod check;
+#[cfg(feature = "run")]
+mod demo_server;
+mod explain;
+#[cfg(feature = "run")]
+mod lock;
+mod plan;
+#[cfg(feature = "run")]
+mod run;
+
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::{
+    Compiled, compile,
+    diagnostic::{self, Diagnostic, Pretty},
+    host::disk::Disk,
+    source::Sources,
+};
+
+/// Exit statuses (`decisions.md` §11).
+pub mod status {
+    pub const OK: u8 = 0;
+    /// The work was done and the answer is no.
+    pub const NO: u8 = 1;
+    /// The command was used wrongly, or what it was given cannot be run.
+    pub const USAGE: u8 = 2;
+    /// Nothing could run.
+    pub const BROKEN: u8 = 3;
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals check                        check every task and eval below this folder
+  gevals plan eval.yaml               see what would happen, without doing it
+  gevals run eval.yaml                run an eval, and write its results
+  gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
+  gevals explain unknown-field        what a rule is about, with its cure
+
+Exit status:
+  0  all is well        1  the answer is no        2  used wrongly, or it cannot be run
+  3  nothing could run  4  tasks passed, a cleanup did not         130, 143  interrupted";
+
+/// A compiler and runner for evaluations of MCP servers: if it compiles, it runs, and green means something.
+#[derive(Parser, Debug)]
+#[command(name = "gevals", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: Global,
+}
+
+/// What every command understands.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct Global {
+    /// When to use colours.
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    color: Colour,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Check(check::Args),
+    Explain(explain::Args),
+    Plan(plan::Args),
+    #[cfg(feature = "run")]
+    #[command(visible_alias = "eval")]
+    Run(run::Args),
+    #[cfg(feature = "run")]
+    Lock(lock::Args),
+    #[cfg(feature = "run")]
+    DemoServer(demo_server::Args),
+}
+
+/// Reads the arguments and does what they say.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let code = match cli.command {
+        Command::Check(args) => check::main(&args, cli.global),
+        Command::Explain(args) => explain::main(&args),
+        Command::Plan(args) => plan::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Run(args) => run::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Lock(args) => lock::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::DemoServer(args) => demo_server::main(&args),
+    };
+    ExitCode::from(code)
+}
+
+impl Global {
+    /// Whether to colour what goes to this stream.
+    fn colour(self, stream: &impl IsTerminal) -> bool {
+        let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        match self.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => !set("NO_COLOR") && (set("CLICOLOR_FORCE") || stream.is_terminal()),
+        }
+    }
+
+    fn pretty(self, stream: &impl IsTerminal) -> Pretty {
+        Pretty { colour: self.colour(stream), width: 100, ..Pretty::default() }
+    }
+}
+
+/// Compiles what the paths name; the current folder where they name nothing.
+fn compile_paths(paths: &[PathBuf], sources: &Sources) -> Compiled {
+    let here = [PathBuf::from(".")];
+    compile(if paths.is_empty() { &here } else { paths }, sources, &Disk)
+}
+
+/// Says which of the named paths could not be read.
+fn unreadable(compiled: &Compiled) -> bool {
+    for path in &compiled.project.unreadable {
+        let reason = crate::source::Files::read(&Disk, path).err().map_or_else(String::new, |e| format!(": {e}"));
+        complain(&format!("cannot read `{}`{reason}", path.display()));
+    }
+    !compiled.project.unreadable.is_empty()
+}
+
+/// An error that has no place in a file.
+fn complain(message: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "error: {message}");
+}
+
+/// Prints findings where a run, or a plan, must stop for them.
+fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
+    let err = std::io::stderr();
+    let mut text = String::new();
+    let _ = diagnostic::print(findings, sources, &global.pretty(&err), &mut text);
+    let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(findings, files));
+}
+
+/// Prints to standard output; a reader that went away is no error.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,50 @@
+//! `gevals demo-server`: a small MCP server to try things on.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{complain, status};
+use crate::mcp::demo;
+
+/// Serve a store of notes over MCP: tools, resources and prompts to try gevals on.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Where the notes are kept, a file each; made if it is not there.
+    #[arg(long, default_value = "notes")]
+    dir: PathBuf,
+    /// Serve streamable HTTP at this address instead of standard input and output.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
+}
+
+pub fn main(args: &Args) -> u8 {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            complain(&format!("cannot start: {error}"));
+            return status::BROKEN;
+        }
+    };
+    let served = runtime.block_on(async {
+        let Some(address) = args.http else { return demo::serve_stdio(&args.dir).await };
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        eprintln!("listening at http://{}/mcp", listener.local_addr()?);
+        let stop = CancellationToken::new();
+        let stopper = stop.clone();
+        tokio::spawn(async move {
+            let _ = tokio::signal::ctrl_c().await;
+            stopper.cancel();
+        });
+        demo::serve_http(&args.dir, listener, stop).await
+    });
+    // Standard input is read on a thread that nothing can stop.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => status::OK,
+        Err(error) => {
+            complain(&format!("the notes server ended: {error}"));
+            status::BROKEN
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `gevals explain`: what a rule is about.
+
+use super::{complain, print, status};
+use crate::{
+    diagnostic::{Strength, nearest},
+    lint::{RULES, rule},
+};
+
+/// Explain a rule: why it matters, an example, and its cure.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The rule's name, as it stands in a finding; without one, all rules are listed.
+    rule: Option<String>,
+}
+
+pub fn main(args: &Args) -> u8 {
+    let Some(name) = &args.rule else {
+        let width = RULES.iter().map(|l| l.rule.name.len()).max().unwrap_or(0);
+        let lines = RULES.iter().map(|l| {
+            let strength = match l.rule.strength {
+                Strength::Hard => "error",
+                Strength::Verdict => "verdict",
+                Strength::Warning => "warning",
+                Strength::Note => "note",
+            };
+            format!("{:width$}  {strength:7}  {}\n", l.rule.name, l.rule.summary())
+        });
+        print(&lines.collect::<String>());
+        return status::OK;
+    };
+    match rule(name) {
+        Some(rule) => {
+            print(&format!("{}\n", rule.page.trim_end()));
+            status::OK
+        }
+        None => {
+            let near = nearest(name, RULES.iter().map(|l| l.rule.name));
+            let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
+            complain(&format!("no rule is called `{name}`; {hint}"));
+            status::USAGE
+        }
+    }
+}

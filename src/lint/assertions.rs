@@ -1,0 +1,33 @@
+//! Assertions that no run can meet.
+
+use super::EvalView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::AssertionKind,
+    rule,
+};
+
+rule! {
+    pub static IMPOSSIBLE_COUNT = "impossible-count", Verdict;
+}
+
+/// At least more calls than at most (§11 E6).
+pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for set in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()) {
+        let find = |min: bool| {
+            set.items.iter().find_map(|i| match i.kind {
+                AssertionKind::MinToolCalls(n) if min => Some((n, i.span)),
+                AssertionKind::MaxToolCalls(n) if !min => Some((n, i.span)),
+                _ => None,
+            })
+        };
+        if let (Some((min, min_at)), Some((max, max_at))) = (find(true), find(false))
+            && min > max
+        {
+            out.push(
+                Diagnostic::new(&IMPOSSIBLE_COUNT, min_at, format!("no run makes at least {min} and at most {max} calls"))
+                    .label(max_at, "at most this many"),
+            );
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Two tasks of one name in one eval.
+
+use indexmap::IndexMap;
+
+use super::EvalView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    rule,
+};
+
+rule! {
+    pub static DUPLICATE_TASK_NAME = "duplicate-task-name", Hard;
+}
+
+/// Results, reports and scripted agents know tasks by name (§11 A18).
+pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let mut seen = IndexMap::new();
+    for task in view.tasks.iter().filter_map(|u| u.task.as_ref()) {
+        let name = &task.name;
+        if name.value.is_empty() {
+            continue;
+        }
+        match seen.get(&name.value) {
+            None => {
+                seen.insert(&name.value, name.span);
+            }
+            Some(&first) => out.push(
+                Diagnostic::new(&DUPLICATE_TASK_NAME, name.span, format!("another task of the eval is called `{}`", name.value))
+                    .label(first, "the first")
+                    .help("results, reports and scripted agents know tasks by name: give each its own"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Servers that are named and not configured, and servers whose every call would be rejected.
+
+use super::{EvalView, TaskView};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::{AssertionKind, CallMatcher, Name, RequirementKind},
+    rule,
+};
+
+rule! {
+    pub static UNKNOWN_SERVER = "unknown-server", Hard;
+    pub static NO_TOOLS_PERMITTED = "no-tools-permitted", Warning;
+}
+
+/// Servers that a task requires, under the eval that selects it.
+pub fn required(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(eval) = view.eval else { return };
+    for requirement in &view.task.requires {
+        if let RequirementKind::McpServer(name) = &requirement.kind {
+            known(&eval, name, out);
+        }
+    }
+}
+
+/// Whether the eval's MCP config has a server that is switched on.
+pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
+    let Some(mcp) = &view.unit.mcp else {
+        if view.eval.mcp_config.is_none() && view.unit.reported.is_none() {
+            out.push(
+                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is not configured", name.value))
+                    .label(view.eval.config, "this eval has no `mcpConfigFile`")
+                    .help("write `mcpConfigFile: FILE` in the eval's config"),
+            );
+        }
+        return;
+    };
+    let mut servers = mcp.servers.iter().filter(|s| s.name.value == name.value);
+    match servers.next() {
+        Some(server) if !server.disabled => {}
+        Some(server) => out.push(
+            Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is disabled", name.value))
+                .label(server.name.span, "`disabled: true` here"),
+        ),
+        None => {
+            let names: Vec<_> = mcp.servers.iter().map(|s| s.name.value.as_str()).collect();
+            let mut diagnostic = Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("no server is called `{}`", name.value));
+            if let Some(near) = nearest(&name.value, names.iter().copied()) {
+                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
+            }
+            let words: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
+            out.push(diagnostic.help(format!("the MCP config has {}", words.join(", "))));
+        }
+    }
+}
+
+/// Servers whose every call would be rejected, and names in assertions that are no server's.
+pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
+        let silent = server.enable_all_tools.is_none_or(|e| !e.value) && server.always_allow.is_empty();
+        if silent && !server.disabled {
+            out.push(
+                Diagnostic::new(&NO_TOOLS_PERMITTED, server.name.span, format!("no tool of the server `{}` is permitted", server.name.value))
+                    .help("write `enableAllTools: true`, or list tools under `alwaysAllow`; agents that ask are refused every call"),
+            );
+        }
+        if let Some(tools) = view.unit.lock.tools(&server.name.value) {
+            for tool in server.always_allow.iter().filter(|t| !tools.contains_key(&t.value)) {
+                out.push(crate::check::unknown_tool(&server.name.value, &tool.value, tool.span, tools.keys().map(String::as_str)));
+            }
+        }
+    }
+    for set in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()) {
+        for item in &set.items {
+            let matchers: &[CallMatcher] = match &item.kind {
+                AssertionKind::AllUsed(_, m) | AssertionKind::AnyUsed(_, m) | AssertionKind::NoneUsed(_, m) => m,
+                AssertionKind::CallOrder(calls) => {
+                    calls.iter().for_each(|c| known(view, &c.server, out));
+                    &[]
+                }
+                _ => &[],
+            };
+            for matcher in matchers {
+                known(view, &matcher.server, out);
+                let tool = matcher.name.as_ref().filter(|_| item.key.value.contains("ools") || item.key.value == "requireAny");
+                if let (Some(tool), Some(tools)) = (tool, view.unit.lock.tools(&matcher.server.value))
+                    && !tools.contains_key(&tool.value)
+                {
+                    out.push(crate::check::unknown_tool(&matcher.server.value, &tool.value, tool.span, tools.keys().map(String::as_str)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Server processes: started in a group of their own, watched, and gone when they are closed; and their lines.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::watch,
+};
+use tokio_util::bytes::{Bytes, BytesMut};
+
+use super::ServerError;
+
+const STDERR_KEPT: usize = 64 * 1024;
+
+/// A started process, without its pipes.
+#[derive(Debug, Clone)]
+pub(super) struct Process {
+    group: Arc<Group>,
+    exit: watch::Receiver<Option<String>>,
+    stderr: Arc<Mutex<VecDeque<u8>>>,
+    /// Closed when standard error has been read to its end.
+    silent: watch::Receiver<()>,
+}
+
+pub(super) fn spawn(
+    server: &str,
+    command: &str,
+    args: &[String],
+    env: &IndexMap<String, String>,
+    cwd: Option<&Path>,
+) -> Result<(Process, ChildStdin, ChildStdout), ServerError> {
+    let cannot =
+        |reason: String| ServerError::CannotRun { server: server.to_owned(), command: command.to_owned(), reason };
+    let mut prepared = Command::new(command);
+    prepared.args(args).envs(env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    prepared.process_group(0).kill_on_drop(true);
+    if let Some(dir) = cwd {
+        prepared.current_dir(dir);
+    }
+    let mut child = prepared.spawn().map_err(|error| match (error.kind(), cwd) {
+        (io::ErrorKind::NotFound, Some(dir)) if !dir.is_dir() => {
+            ServerError::NoDirectory { server: server.to_owned(), dir: dir.display().to_string() }
+        }
+        (io::ErrorKind::NotFound, _) => {
+            ServerError::CommandNotFound { server: server.to_owned(), command: command.to_owned() }
+        }
+        _ => cannot(error.to_string()),
+    })?;
+    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(cannot("no pipes".to_owned()));
+    };
+    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let group = Arc::new(Group(Mutex::new(pid)));
+    let tail = Arc::new(Mutex::new(VecDeque::new()));
+    let (speaking, silent) = watch::channel(());
+    tokio::spawn(keep_tail(stderr, tail.clone(), speaking));
+    let (exited, exit) = watch::channel(None);
+    let watched = group.clone();
+    tokio::spawn(async move {
+        // Dropped with the runtime, this kills the group too.
+        let guard = KillGroup(watched);
+        let text = match child.wait().await {
+            Ok(status) => ended_how(status),
+            Err(error) => format!("cannot be waited for: {error}"),
+        };
+        drop(guard);
+        exited.send_replace(Some(text));
+    });
+    Ok((Process { group, exit, stderr: tail, silent }, stdin, stdout))
+}
+
+impl Process {
+    /// How the process ended, if it has.
+    pub fn exited(&self) -> Option<String> {
+        self.exit.borrow().clone()
+    }
+
+    pub async fn wait(&self) -> String {
+        let mut exit = self.exit.clone();
+        match exit.wait_for(Option::is_some).await {
+            Ok(text) => text.clone().unwrap_or_default(),
+            Err(_) => "ended".to_owned(),
+        }
+    }
+
+    /// Waits for the end of what it prints, too; for a short time, since a stray descendant may hold the pipe.
+    pub async fn wait_for_all(&self) -> String {
+        let status = self.wait().await;
+        let mut silent = self.silent.clone();
+        let _ =
+            tokio::time::timeout(Duration::from_millis(200), async { while silent.changed().await.is_ok() {} }).await;
+        status
+    }
+
+    /// The end of what it printed to standard error.
+    pub fn stderr(&self) -> String {
+        let tail = lock(&self.stderr);
+        let (front, back) = tail.as_slices();
+        let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
+        // Its first line may be cut, perhaps in the middle of a secret.
+        match text.split_once('\n') {
+            Some((_, whole)) if tail.len() >= STDERR_KEPT => whole.to_owned(),
+            _ => text,
+        }
+    }
+
+    /// Its standard input is closed already: waits, asks, forces. Nothing of the group is left.
+    pub async fn close(&self, grace: Duration) -> String {
+        for signal in [Signal::TERM, Signal::KILL] {
+            if let Ok(text) = tokio::time::timeout(grace, self.wait()).await {
+                return text;
+            }
+            self.group.signal(signal);
+        }
+        self.wait().await
+    }
+
+    pub fn kill(&self) {
+        self.group.signal(Signal::KILL);
+    }
+}
+
+/// The process group, as long as its leader has not been waited for: later the number may be someone else's.
+#[derive(Debug)]
+struct Group(Mutex<Option<Pid>>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = *lock(&self.0) {
+            // ESRCH: it is gone, which is what was wanted.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+struct KillGroup(Arc<Group>);
+
+impl Drop for KillGroup {
+    fn drop(&mut self) {
+        self.0.signal(Signal::KILL);
+        *lock(&self.0.0) = None;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ended_how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => match Signal::from_named_raw(signal) {
+            Some(name) => {
+                format!(
+                    "was killed by signal {signal} ({})",
+                    format!("{name:?}").trim_matches('"').replace("Signal::", "SIG")
+                )
+            }
+            None => format!("was killed by signal {signal}"),
+        },
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+async fn keep_tail(mut stderr: ChildStderr, tail: Arc<Mutex<VecDeque<u8>>>, _speaking: watch::Sender<()>) {
+    let mut chunk = [0; 4096];
+    while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
+        let mut tail = lock(&tail);
+        tail.extend(&chunk[..read]);
+        let excess = tail.len().saturating_sub(STDERR_KEPT);
+        tail.drain(..excess);
+    }
+}
+
+/// Lines of at most `limit` bytes; the last one need not end in a line feed.
+pub(super) struct Lines<R> {
+    reader: R,
+    buffer: BytesMut,
+    /// So far there is no line feed in the buffer.
+    scanned: usize,
+    limit: usize,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub fn new(reader: R, limit: usize) -> Self {
+        Lines { reader, buffer: BytesMut::new(), scanned: 0, limit }
+    }
+
+    /// `InvalidData` is a line beyond the limit. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
+                let mut line = self.buffer.split_to(self.scanned + at + 1);
+                self.scanned = 0;
+                line.truncate(line.len() - 1);
+                if line.last() == Some(&b'\r') {
+                    line.truncate(line.len() - 1);
+                }
+                return Ok(Some(line.freeze()));
+            }
+            self.scanned = self.buffer.len();
+            if self.scanned > self.limit {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            self.buffer.reserve(8 * 1024);
+            if self.reader.read_buf(&mut self.buffer).await? == 0 {
+                self.scanned = 0;
+                let rest = self.buffer.split();
+                return Ok((!rest.is_empty()).then(|| rest.freeze()));
+            }
+        }
+    }
+}

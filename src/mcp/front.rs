@@ -1,0 +1,420 @@
+//! The hub as a streamable HTTP server for agents, and a bridge from standard input and output to such a server.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use indexmap::IndexMap;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    sync::mpsc,
+};
+use tokio_util::{bytes::Bytes, sync::CancellationToken};
+
+use super::{
+    Hub, HubOptions, ServerError, ServerSpec, SessionKind, Transport,
+    http::{PROTOCOL_VERSION, SESSION_ID},
+    hub::{Inner, Port},
+    message::{self, IdKey, Message, Shape},
+};
+
+/// Bytes that wait for an agent which has no stream open.
+const BACKLOG: usize = 1 << 20;
+/// Silence on a stream, before a comment is sent to keep it open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A streamable HTTP server on 127.0.0.1. Dropping it ends its sessions.
+#[derive(Debug)]
+pub struct HttpFront {
+    /// `http://127.0.0.1:PORT/mcp`
+    pub url: String,
+    front: Arc<Front>,
+}
+
+impl Drop for HttpFront {
+    fn drop(&mut self) {
+        self.front.close();
+    }
+}
+
+#[derive(Debug)]
+struct Front {
+    inner: Arc<Inner>,
+    kind: SessionKind,
+    port: u16,
+    /// By `Mcp-Session-Id`.
+    sessions: Mutex<HashMap<String, Arc<Conversation>>>,
+    over: CancellationToken,
+}
+
+pub(super) async fn serve(inner: Arc<Inner>, kind: SessionKind) -> io::Result<HttpFront> {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let port = listener.local_addr()?.port();
+    let over = inner.over.child_token();
+    let limit = inner.options.max_message;
+    let front = Arc::new(Front { inner, kind, port, sessions: Mutex::default(), over: over.clone() });
+    let router = Router::new()
+        .route("/mcp", post(on_post).get(on_get).delete(on_delete))
+        .layer(DefaultBodyLimit::max(limit))
+        .with_state(front.clone());
+    let ended = over.clone();
+    tokio::spawn(async move {
+        // The only error is one of `accept`, and axum retries those.
+        let _ = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await;
+    });
+    let ended = front.clone();
+    tokio::spawn(async move {
+        over.cancelled().await;
+        ended.close();
+    });
+    Ok(HttpFront { url: format!("http://127.0.0.1:{port}/mcp"), front })
+}
+
+impl Front {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<Conversation>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.over.cancel();
+        for (_, conversation) in self.sessions().drain() {
+            self.inner.end(conversation.session);
+        }
+    }
+
+    fn converse(&self) -> Arc<Conversation> {
+        let port = self.inner.open(self.kind.clone());
+        let conversation = Arc::new(Conversation { session: port.id, routes: Mutex::default() });
+        tokio::spawn(conversation.clone().dispatch(port));
+        if self.over.is_cancelled() {
+            self.inner.end(conversation.session);
+        }
+        conversation
+    }
+
+    /// A page in a browser may have resolved its own name to 127.0.0.1.
+    fn is_local(&self, headers: &HeaderMap) -> bool {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+        let ours = |authority: &str| {
+            let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
+            matches!(host, "127.0.0.1" | "localhost") && port.parse() == Ok(self.port)
+        };
+        let local_origin = |origin: &str| {
+            let Some(authority) = origin.strip_prefix("http://").or(origin.strip_prefix("https://")) else {
+                return false;
+            };
+            let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+            matches!(host, "127.0.0.1" | "localhost")
+        };
+        text(header::HOST).is_some_and(ours) && text(header::ORIGIN).is_none_or(local_origin)
+    }
+
+    fn find(&self, headers: &HeaderMap) -> Result<Arc<Conversation>, Box<Response>> {
+        let Some(id) = headers.get(SESSION_ID) else {
+            return Err(refused(StatusCode::BAD_REQUEST, "the header Mcp-Session-Id is missing"));
+        };
+        let found = id.to_str().ok().and_then(|id| self.sessions().get(id).cloned());
+        found.ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is no such session"))
+    }
+}
+
+fn refused(status: StatusCode, text: &'static str) -> Box<Response> {
+    let body = message::refusal("null", -32000, text);
+    Box::new((status, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
+}
+
+async fn on_post(State(front): State<Arc<Front>>, headers: HeaderMap, body: Bytes) -> Response {
+    take_post(&front, &headers, body).await.unwrap_or_else(|refusal| *refusal)
+}
+
+async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Response, Box<Response>> {
+    if !front.is_local(headers) {
+        return Err(refused(StatusCode::FORBIDDEN, "only local clients are served"));
+    }
+    let mut messages = Vec::new();
+    for part in message::unbatch(body) {
+        messages.push(Message::parse(part).ok_or_else(|| refused(StatusCode::BAD_REQUEST, "not a JSON-RPC message"))?);
+    }
+    let initialize = messages.iter().any(|message| message.method.as_deref() == Some("initialize"));
+    let mut issued = None;
+    let mut passing = None;
+    let conversation = if initialize && !headers.contains_key(SESSION_ID) {
+        let id = format!("{:032x}", fastrand::u128(..));
+        let conversation = front.converse();
+        front.sessions().insert(id.clone(), conversation.clone());
+        issued = HeaderValue::try_from(id).ok();
+        conversation
+    } else if !headers.contains_key(SESSION_ID) && is_sessionless(headers) {
+        let conversation = front.converse();
+        passing = Some(EndLater { inner: front.inner.clone(), session: conversation.session });
+        conversation
+    } else {
+        front.find(headers)?
+    };
+
+    let requests: Vec<IdKey> =
+        messages.iter().filter(|message| message.shape() == Shape::Request).filter_map(Message::key).collect();
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+    let streaming = accepted.contains("text/event-stream") || accepted.contains("*/*");
+    let (sender, receiver) = mpsc::unbounded_channel();
+    if !requests.is_empty() {
+        let tokens = messages.iter().filter_map(|message| message.meta("progressToken").map(IdKey::of)).collect();
+        conversation.routes().posts.push(Post { waiting: requests.clone(), tokens, streaming, sender });
+    }
+    for message in messages {
+        front.inner.from_session(conversation.session, message.bytes).await;
+    }
+    let mut response = if requests.is_empty() {
+        StatusCode::ACCEPTED.into_response()
+    } else if streaming {
+        event_stream(receiver, passing)
+    } else {
+        let response = json_answers(receiver, requests.len()).await;
+        drop(passing);
+        response
+    };
+    if let Some(id) = issued {
+        response.headers_mut().insert(SESSION_ID, id);
+    }
+    Ok(response)
+}
+
+/// Since 2026-07-28 a request may come without a handshake and a session.
+fn is_sessionless(headers: &HeaderMap) -> bool {
+    headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok()).is_some_and(|version| version >= "2026")
+}
+
+async fn on_get(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
+    if !front.is_local(&headers) {
+        return *refused(StatusCode::FORBIDDEN, "only local clients are served");
+    }
+    let conversation = match front.find(&headers) {
+        Ok(conversation) => conversation,
+        Err(refusal) => return *refusal,
+    };
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let mut routes = conversation.routes();
+    for message in routes.backlog.drain(..) {
+        // The receiver is right here.
+        let _ = sender.send(message);
+    }
+    routes.backlog_size = 0;
+    // A second stream takes over from the first, which its client has probably lost.
+    routes.unasked = Some(sender);
+    drop(routes);
+    event_stream(receiver, None)
+}
+
+async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
+    if !front.is_local(&headers) {
+        return *refused(StatusCode::FORBIDDEN, "only local clients are served");
+    }
+    match front.find(&headers) {
+        Ok(conversation) => {
+            front.sessions().retain(|_, other| other.session != conversation.session);
+            front.inner.end(conversation.session);
+            StatusCode::OK.into_response()
+        }
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Ends a session that served one request.
+struct EndLater {
+    inner: Arc<Inner>,
+    session: u64,
+}
+
+impl Drop for EndLater {
+    fn drop(&mut self) {
+        self.inner.end(self.session);
+    }
+}
+
+fn event_stream(receiver: mpsc::UnboundedReceiver<Bytes>, passing: Option<EndLater>) -> Response {
+    let events = futures_util::stream::unfold((receiver, passing), |(mut receiver, passing)| async move {
+        let chunk = match tokio::time::timeout(KEEP_ALIVE, receiver.recv()).await {
+            Ok(Some(message)) => event(&message),
+            Ok(None) => return None,
+            Err(_) => Bytes::from_static(b":\n\n"),
+        };
+        Some((Ok::<_, Infallible>(chunk), (receiver, passing)))
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    (headers, Body::from_stream(events)).into_response()
+}
+
+/// A line feed in a message is white space, and comes back as the border of two data lines; a carriage return would not.
+fn event(message: &Bytes) -> Bytes {
+    let plain = if message.contains(&b'\r') { message::single_line(message.clone()) } else { message.clone() };
+    let mut event = Vec::with_capacity(plain.len() + 24);
+    event.extend_from_slice(b"event: message\n");
+    for line in plain.split(|byte| *byte == b'\n') {
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(line);
+        event.push(b'\n');
+    }
+    event.push(b'\n');
+    event.into()
+}
+
+/// For a client that cannot read streams: the answers alone, as one JSON document.
+async fn json_answers(mut receiver: mpsc::UnboundedReceiver<Bytes>, requests: usize) -> Response {
+    let mut answers = Vec::new();
+    while let Some(answer) = receiver.recv().await {
+        answers.push(answer);
+    }
+    let body = match answers.len() {
+        0 => return *refused(StatusCode::NOT_FOUND, "the session has ended"),
+        1 if requests == 1 => answers.remove(0),
+        _ => [&b"["[..], &answers.join(&b","[..]), &b"]"[..]].concat().into(),
+    };
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
+}
+
+/// One session and the streams on which it can be reached.
+#[derive(Debug)]
+struct Conversation {
+    session: u64,
+    routes: Mutex<Routes>,
+}
+
+#[derive(Debug, Default)]
+struct Routes {
+    /// Requests being answered, oldest first.
+    posts: Vec<Post>,
+    /// The stream of a GET.
+    unasked: Option<mpsc::UnboundedSender<Bytes>>,
+    backlog: VecDeque<Bytes>,
+    backlog_size: usize,
+}
+
+#[derive(Debug)]
+struct Post {
+    /// Empty once all is answered; the stream ends then.
+    waiting: Vec<IdKey>,
+    tokens: Vec<IdKey>,
+    streaming: bool,
+    sender: mpsc::UnboundedSender<Bytes>,
+}
+
+impl Conversation {
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn dispatch(self: Arc<Self>, mut port: Port) {
+        let ended = port.ended.clone();
+        loop {
+            let message = tokio::select! {
+                biased;
+                message = port.next() => message,
+                () = ended.cancelled() => None,
+            };
+            let Some(message) = message else { break };
+            self.routes().send(message);
+        }
+        *self.routes() = Routes::default();
+    }
+}
+
+impl Routes {
+    fn send(&mut self, bytes: Bytes) {
+        let Some(message) = Message::parse(bytes.clone()) else { return };
+        if message.shape() == Shape::Response {
+            let Some(key) = message.key() else { return };
+            if let Some(at) = self.posts.iter().position(|post| post.waiting.contains(&key)) {
+                let post = &mut self.posts[at];
+                post.waiting.retain(|waiting| *waiting != key);
+                // A client that has left does not get its answer.
+                let _ = post.sender.send(bytes);
+                if post.waiting.is_empty() {
+                    self.posts.remove(at);
+                }
+            }
+            return;
+        }
+        // Beside the answer that it belongs to, if that can be told; else where the client reads right now.
+        let token = match message.method.as_deref() {
+            Some("notifications/progress") => message.param("progressToken").map(IdKey::of),
+            _ => None,
+        };
+        let open = |post: &&Post| post.streaming && !post.sender.is_closed();
+        let post = self
+            .posts
+            .iter()
+            .filter(open)
+            .find(|post| token.as_ref().is_some_and(|token| post.tokens.contains(token)))
+            .or_else(|| self.posts.iter().rev().find(open));
+        if post.is_some_and(|post| post.sender.send(bytes.clone()).is_ok())
+            || self.unasked.as_ref().is_some_and(|unasked| unasked.send(bytes.clone()).is_ok())
+        {
+            return;
+        }
+        self.backlog_size += bytes.len();
+        self.backlog.push_back(bytes);
+        while self.backlog_size > BACKLOG {
+            match self.backlog.pop_front() {
+                Some(oldest) => self.backlog_size -= oldest.len(),
+                None => break,
+            }
+        }
+    }
+}
+
+/// Speaks MCP on standard input and output on behalf of a streamable HTTP server.
+pub async fn bridge_stdio(url: &str) -> Result<(), ServerError> {
+    bridge(url, tokio::io::stdin(), tokio::io::stdout()).await
+}
+
+/// Speaks MCP line by line on behalf of a streamable HTTP server, until the input ends and everything that was asked is
+/// answered.
+pub async fn bridge<R, W>(url: &str, mut input: R, mut output: W) -> Result<(), ServerError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let transport = Transport::Http { url: url.to_owned(), headers: IndexMap::new() };
+    // Whoever waits at either end has a deadline of his own.
+    let options = HubOptions { initialize_timeout: Duration::from_secs(24 * 60 * 60), ..HubOptions::default() };
+    let hub = Hub::start(ServerSpec { name: "gevals".to_owned(), transport }, options).await?;
+    let (mut reader, mut writer) = tokio::io::split(hub.connect(SessionKind::Own));
+    let inwards = async {
+        let _ = tokio::io::copy(&mut input, &mut writer).await;
+        // What was written last is still on its way into the hub, and what was answered last on its way out.
+        loop {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if !hub.is_busy() {
+                return tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    };
+    let outwards = async {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(read @ 1..) = reader.read(&mut buffer).await {
+            if output.write_all(&buffer[..read]).await.is_err() || output.flush().await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = inwards => {}
+        () = outwards => {}
+    }
+    hub.close().await;
+    Ok(())
+}

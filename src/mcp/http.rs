@@ -1,0 +1,522 @@
+//! The hub's way to a streamable HTTP server: one HTTP session for each session of the hub, messages as they are.
+
+use std::{
+    error::Error,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+use reqwest::{
+    RequestBuilder, Response, StatusCode, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect::Policy,
+};
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::{bytes::Bytes, task::TaskTracker};
+
+use super::{
+    ServerError,
+    hub::{Inner, Outgoing},
+    message::{IdKey, Message, Shape, members},
+};
+
+pub(super) const SESSION_ID: &str = "mcp-session-id";
+pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+const LAST_EVENT_ID: &str = "last-event-id";
+const EVENT_STREAM: &str = "text/event-stream";
+/// How long the receipt of a notification may take.
+const RECEIPT: Duration = Duration::from_secs(30);
+/// Attempts in a row to take up a broken stream.
+const ATTEMPTS: u32 = 5;
+
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    name: String,
+    url: Url,
+    client: reqwest::Client,
+    headers: HeaderMap,
+    limit: usize,
+    relays: TaskTracker,
+}
+
+impl Server {
+    pub fn new(name: &str, url: &str, headers: &IndexMap<String, String>, limit: usize) -> Result<Self, ServerError> {
+        let unreachable =
+            |reason: String| ServerError::Unreachable { server: name.to_owned(), url: url.to_owned(), reason };
+        let parsed = Url::parse(url).map_err(|error| unreachable(format!("not a URL: {error}")))?;
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err(unreachable("neither http nor https".to_owned()));
+        }
+        let mut map = HeaderMap::new();
+        for (key, value) in headers {
+            let bad = || unreachable(format!("the header `{key}` is malformed"));
+            let key_parsed = HeaderName::try_from(key.as_str()).map_err(|_| bad())?;
+            let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            map.insert(key_parsed, value);
+        }
+        // An error means that there is a provider already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // Elsewhere the configured headers would be sent to a stranger.
+        let same_origin = Policy::custom(|attempt| {
+            let origin = attempt.previous().first().map(Url::origin);
+            if attempt.previous().len() < 5 && origin == Some(attempt.url().origin()) {
+                attempt.follow()
+            } else {
+                attempt.stop()
+            }
+        });
+        let mut builder =
+            reqwest::Client::builder().redirect(same_origin).connect_timeout(Duration::from_secs(10)).tcp_nodelay(true);
+        if matches!(parsed.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| unreachable(root_of(&error)))?;
+        Ok(Server { name: name.to_owned(), url: parsed, client, headers: map, limit, relays: TaskTracker::new() })
+    }
+
+    /// Runs a session until its queue ends.
+    pub fn serve(&self, inner: Arc<Inner>, session: u64, queue: mpsc::UnboundedReceiver<Outgoing>) {
+        let server = self.clone();
+        self.relays.spawn(async move {
+            let over = inner.over.clone();
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = server.relay(inner, session, queue) => {}
+            }
+        });
+    }
+
+    /// When every session has taken its leave.
+    pub async fn idle(&self) {
+        self.relays.close();
+        self.relays.wait().await;
+    }
+
+    async fn relay(&self, inner: Arc<Inner>, session: u64, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
+        let link = Link { inner, server: self.clone(), session, handshake: Arc::default() };
+        let mut tasks = JoinSet::new();
+        loop {
+            let outgoing = tokio::select! {
+                outgoing = queue.recv() => outgoing,
+                Some(_) = tasks.join_next() => continue,
+            };
+            let Some(Outgoing { message, permit }) = outgoing else { break };
+            let Some(message) = Message::parse(message) else { continue };
+            match (message.shape(), message.method.as_deref()) {
+                // What follows needs the session that the answer opens.
+                (Shape::Request, Some("initialize")) => {
+                    let within = link.inner.options.initialize_timeout;
+                    let _ = tokio::time::timeout(within, link.exchange(&message)).await;
+                }
+                (Shape::Request, _) => {
+                    let link = link.clone();
+                    tasks.spawn(async move {
+                        link.exchange(&message).await;
+                        drop(permit);
+                    });
+                }
+                (_, method) => {
+                    let initialized = method == Some("notifications/initialized");
+                    let _ = tokio::time::timeout(RECEIPT, link.exchange(&message)).await;
+                    if initialized {
+                        let link = link.clone();
+                        tasks.spawn(async move { link.listen().await });
+                    }
+                }
+            }
+        }
+        tasks.shutdown().await;
+        if link.handshake().session.is_some() {
+            let _ = tokio::time::timeout(
+                Duration::from_secs(2),
+                link.with_headers(self.client.delete(self.url.clone())).send(),
+            )
+            .await;
+        }
+    }
+
+    fn broken(&self, reason: &str) -> ServerError {
+        ServerError::Unreachable { server: self.name.clone(), url: self.url.to_string(), reason: reason.to_owned() }
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> ServerError {
+        let (server, url) = (self.name.clone(), self.url.to_string());
+        if let Some(reason) = find(error, &|cause| cause.downcast_ref::<rustls::Error>().map(ToString::to_string)) {
+            return ServerError::Tls { server, url, reason };
+        }
+        let refused = |cause: &(dyn Error + 'static)| {
+            let kind = cause.downcast_ref::<io::Error>()?.kind();
+            (kind == io::ErrorKind::ConnectionRefused).then_some(())
+        };
+        match find(error, &refused) {
+            Some(()) => ServerError::ConnectionRefused { server, url },
+            None => ServerError::Unreachable { server, url, reason: root_of(error) },
+        }
+    }
+}
+
+/// Looks through an error and its causes; `io::Error::source` skips the error that it wraps.
+fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) -> Option<T>) -> Option<T> {
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    look(error).or_else(|| find(wrapped?, look)).or_else(|| find(error.source()?, look))
+}
+
+#[derive(Debug, Clone, Default)]
+struct Handshake {
+    session: Option<HeaderValue>,
+    protocol: Option<HeaderValue>,
+}
+
+#[derive(Clone)]
+struct Link {
+    inner: Arc<Inner>,
+    server: Server,
+    session: u64,
+    handshake: Arc<Mutex<Handshake>>,
+}
+
+/// Where a stream can be taken up again.
+#[derive(Default)]
+struct Resume {
+    last: Option<HeaderValue>,
+    retry: Option<Duration>,
+}
+
+impl Link {
+    /// Posts a message and relays everything that comes back.
+    async fn exchange(&self, message: &Message) {
+        let wanted = match message.shape() {
+            Shape::Request => message.key(),
+            Shape::Notification | Shape::Response => None,
+        };
+        if let Err(error) = self.post(message, wanted.as_ref()).await {
+            match &wanted {
+                Some(key) => self.inner.lost(self.session, key, error),
+                None => self.inner.notice(Some(self.session), &format!("a notification was not delivered: {error}")),
+            }
+        }
+    }
+
+    async fn post(&self, message: &Message, wanted: Option<&IdKey>) -> Result<(), ServerError> {
+        let initialize = message.method.as_deref() == Some("initialize");
+        let request = self
+            .server
+            .client
+            .post(self.server.url.clone())
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(message.bytes.clone());
+        let response = self
+            .with_meta(self.with_headers(request), message)
+            .send()
+            .await
+            .map_err(|error| self.server.failed(&error))?;
+        let status = response.status();
+        if initialize {
+            let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
+            handshake.session = response.headers().get(SESSION_ID).cloned();
+        }
+        let streaming = is_event_stream(&response);
+        if status.is_success() && streaming {
+            let mut resume = Resume::default();
+            if self.events(response, wanted, &mut resume).await {
+                return Ok(());
+            }
+            return match wanted {
+                Some(wanted) => self.resume(wanted, resume).await,
+                None => Ok(()),
+            };
+        }
+        let body = self.body(response).await?;
+        let answered = !body.trim_ascii().is_empty() && self.take(&body, wanted);
+        if wanted.is_none() && status.is_success() || answered {
+            return Ok(());
+        }
+        if status.is_success() {
+            return Err(self.server.broken("the answer to a request is no message"));
+        }
+        Err(ServerError::HttpStatus {
+            server: self.server.name.clone(),
+            url: self.server.url.to_string(),
+            status: status.as_u16(),
+            body: self.inner.excerpt(&body, 1000),
+        })
+    }
+
+    /// Relays a message; `true` if it is the wanted answer.
+    fn take(&self, bytes: &Bytes, wanted: Option<&IdKey>) -> bool {
+        let mut found = false;
+        for part in super::message::unbatch(bytes.clone()) {
+            let Some(message) = Message::parse(part) else { continue };
+            if wanted.is_some() && message.shape() == Shape::Response && message.key().as_ref() == wanted {
+                found = true;
+                self.remember_protocol(&message);
+            }
+            self.inner.from_server(self.session, message.bytes);
+        }
+        found
+    }
+
+    fn remember_protocol(&self, answer: &Message) {
+        let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
+        if handshake.protocol.is_none()
+            && let Some(result) = answer.result()
+            && let Some([Some(version), Some(_)]) = members(result, ["protocolVersion", "serverInfo"])
+            && let Ok(version) = serde_json::from_str::<String>(version)
+        {
+            handshake.protocol = HeaderValue::try_from(version).ok();
+        }
+    }
+
+    /// Relays a stream to its end; `true` if the wanted answer was in it.
+    async fn events(&self, mut response: Response, wanted: Option<&IdKey>, resume: &mut Resume) -> bool {
+        let mut parser = Events::default();
+        let mut found = false;
+        loop {
+            // A server that has answered should end the stream; some do not.
+            let chunk = match found {
+                true => match tokio::time::timeout(Duration::from_secs(5), response.chunk()).await {
+                    Ok(chunk) => chunk,
+                    Err(_) => return true,
+                },
+                false => response.chunk().await,
+            };
+            let Ok(Some(chunk)) = chunk else { return found };
+            for event in parser.feed(&chunk) {
+                if let Some(id) = event.id {
+                    resume.last = HeaderValue::try_from(id).ok();
+                }
+                resume.retry = event.retry.or(resume.retry);
+                if !event.data.is_empty() {
+                    found |= self.take(&Bytes::from(event.data), wanted);
+                }
+            }
+            if parser.size() > self.server.limit {
+                self.inner.notice(
+                    Some(self.session),
+                    &format!("the server sent a message of more than {} bytes", self.server.limit),
+                );
+                return found;
+            }
+        }
+    }
+
+    /// Asks for the rest of a stream that ended before the answer.
+    async fn resume(&self, wanted: &IdKey, mut resume: Resume) -> Result<(), ServerError> {
+        let early = || self.server.broken("the stream of an answer ended early");
+        let mut attempts = 0;
+        while attempts < ATTEMPTS {
+            let Some(last) = resume.last.clone() else { return Err(early()) };
+            tokio::time::sleep(resume.retry.unwrap_or(Duration::from_secs(1))).await;
+            attempts += 1;
+            let Ok(response) = self.get().header(LAST_EVENT_ID, last.clone()).send().await else { continue };
+            if !response.status().is_success() || !is_event_stream(&response) {
+                return Err(early());
+            }
+            if self.events(response, Some(wanted), &mut resume).await {
+                return Ok(());
+            }
+            if resume.last.as_ref() != Some(&last) {
+                attempts = 0;
+            }
+        }
+        Err(early())
+    }
+
+    /// The stream of what the server says unasked, for as long as it gives one.
+    async fn listen(&self) {
+        let mut resume = Resume::default();
+        let mut pause = Duration::from_secs(1);
+        loop {
+            let mut request = self.get();
+            if let Some(last) = &resume.last {
+                request = request.header(LAST_EVENT_ID, last.clone());
+            }
+            if let Ok(response) = request.send().await {
+                let status = response.status();
+                if status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED {
+                    return;
+                }
+                if status.is_success() {
+                    if !is_event_stream(&response) {
+                        return;
+                    }
+                    pause = Duration::from_secs(1);
+                    self.events(response, None, &mut resume).await;
+                }
+            }
+            tokio::time::sleep(resume.retry.unwrap_or(pause)).await;
+            pause = (pause * 2).min(RECEIPT);
+        }
+    }
+
+    fn get(&self) -> RequestBuilder {
+        self.with_headers(self.server.client.get(self.server.url.clone()).header(ACCEPT, EVENT_STREAM))
+    }
+
+    fn handshake(&self) -> Handshake {
+        self.handshake.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn with_headers(&self, mut request: RequestBuilder) -> RequestBuilder {
+        let Handshake { session, protocol } = self.handshake();
+        if let Some(session) = session {
+            request = request.header(SESSION_ID, session);
+        }
+        if let Some(protocol) = protocol {
+            request = request.header(PROTOCOL_VERSION, protocol);
+        }
+        request.headers(self.server.headers.clone())
+    }
+
+    /// Since 2026-07-28 a request that needs no session repeats some of itself in headers.
+    fn with_meta(&self, mut request: RequestBuilder, message: &Message) -> RequestBuilder {
+        let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
+        let Some(version) = message.meta("io.modelcontextprotocol/protocolVersion").and_then(text) else {
+            return request;
+        };
+        if self.handshake().protocol.is_none() {
+            request = request.header(PROTOCOL_VERSION, version);
+        }
+        if let Some(method) = &message.method {
+            request = request.header("mcp-method", method);
+            let name = match method.as_str() {
+                "tools/call" | "prompts/get" => message.param("name"),
+                "resources/read" | "resources/subscribe" | "resources/unsubscribe" => message.param("uri"),
+                _ => None,
+            };
+            if let Some(Ok(name)) = name.and_then(text).map(HeaderValue::try_from) {
+                request = request.header("mcp-name", name);
+            }
+        }
+        request
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Bytes, ServerError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.server.failed(&error))? {
+            body.extend_from_slice(&chunk);
+            if body.len() > self.server.limit {
+                return Err(ServerError::TooLong { server: self.server.name.clone(), limit: self.server.limit });
+            }
+        }
+        Ok(body.into())
+    }
+}
+
+fn is_event_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.trim().to_ascii_lowercase().starts_with(EVENT_STREAM)
+}
+
+/// What is at the bottom of an error; reqwest's own texts repeat the URL.
+fn root_of(error: &dyn Error) -> String {
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
+    }
+    root.to_string()
+}
+
+/// A parser of server-sent events, fed in pieces.
+#[derive(Default)]
+struct Events {
+    line: Vec<u8>,
+    /// The last byte was a carriage return, so a line feed now ends nothing.
+    after_return: bool,
+    data: Option<Vec<u8>>,
+    id: Option<String>,
+    retry: Option<Duration>,
+}
+
+struct Event {
+    data: Vec<u8>,
+    id: Option<String>,
+    retry: Option<Duration>,
+}
+
+impl Events {
+    fn feed(&mut self, chunk: &[u8]) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+                self.line.extend_from_slice(rest);
+                break;
+            };
+            self.line.extend_from_slice(&rest[..end]);
+            self.after_return = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            let line = std::mem::take(&mut self.line);
+            events.extend(self.line(&line));
+        }
+        events
+    }
+
+    fn size(&self) -> usize {
+        self.line.len() + self.data.as_ref().map_or(0, Vec::len)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Option<Event> {
+        if line.is_empty() {
+            let (data, id, retry) = (self.data.take(), self.id.take(), self.retry.take());
+            return (data.is_some() || id.is_some() || retry.is_some()).then(|| Event {
+                data: data.unwrap_or_default(),
+                id,
+                retry,
+            });
+        }
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let value = line.get(colon + 1..).unwrap_or_default();
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match &line[..colon] {
+            b"data" => match &mut self.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
+                }
+                None => self.data = Some(value.to_vec()),
+            },
+            b"id" => self.id = String::from_utf8(value.to_vec()).ok().filter(|id| !id.contains('\0')),
+            b"retry" => {
+                self.retry = str::from_utf8(value).ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_the_same_however_they_are_cut() {
+        let text =
+            "\u{feff}: hello\n\ndata: a\ndata:b\r\nid: 7\r\n\r\nretry: 20\nid\n\nevent: x\rdata: c\r\rdata: unfinished";
+        let all = |size: usize| {
+            let mut parser = Events::default();
+            text.as_bytes()
+                .chunks(size)
+                .flat_map(|chunk| parser.feed(chunk))
+                .map(|event| (String::from_utf8(event.data).unwrap(), event.id, event.retry))
+                .collect::<Vec<_>>()
+        };
+        let expected = [
+            ("a\nb".to_owned(), Some("7".to_owned()), None),
+            (String::new(), Some(String::new()), Some(Duration::from_millis(20))),
+            ("c".to_owned(), None, None),
+        ];
+        for size in 1..text.len() {
+            assert_eq!(all(size), expected);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! JSON-RPC messages as bytes: the few members that routing needs are found in place, and nothing else is looked at.
+
+use std::{fmt, ops::Range};
+
+use serde::{
+    Deserializer as _,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Value, value::RawValue};
+use tokio_util::bytes::Bytes;
+
+/// One message, with the places of its members.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub bytes: Bytes,
+    id: Option<Range<usize>>,
+    params: Option<Range<usize>>,
+    result: Option<Range<usize>>,
+    error: Option<Range<usize>>,
+    pub method: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Request,
+    Notification,
+    Response,
+}
+
+impl Message {
+    /// `None` if the bytes are not one JSON object that has the shape of a JSON-RPC message.
+    pub fn parse(bytes: Bytes) -> Option<Message> {
+        let text = str::from_utf8(&bytes).ok()?;
+        let [id, method, params, result, error] = members(text, ["id", "method", "params", "result", "error"])?;
+        let at = |member: Option<&str>| member.map(|part| place(text, part));
+        let method = match method {
+            Some(raw) => Some(serde_json::from_str::<String>(raw).ok()?),
+            None => None,
+        };
+        // `"id": null` is the id of an answer to something unreadable, and no id of a request.
+        let id = id.filter(|raw| *raw != "null" || method.is_none());
+        let (id, params, result, error) = (at(id), at(params), at(result), at(error));
+        if method.is_none() && (id.is_none() || (result.is_none() && error.is_none())) {
+            return None;
+        }
+        Some(Message { bytes, id, params, result, error, method })
+    }
+
+    pub fn shape(&self) -> Shape {
+        match (&self.method, &self.id) {
+            (Some(_), Some(_)) => Shape::Request,
+            (Some(_), None) => Shape::Notification,
+            (None, _) => Shape::Response,
+        }
+    }
+
+    pub fn id(&self) -> Option<&str> {
+        self.text(self.id.as_ref())
+    }
+
+    pub fn key(&self) -> Option<IdKey> {
+        self.id().map(IdKey::of)
+    }
+
+    pub fn params(&self) -> Option<&str> {
+        self.text(self.params.as_ref())
+    }
+
+    pub fn result(&self) -> Option<&str> {
+        self.text(self.result.as_ref())
+    }
+
+    pub fn error(&self) -> Option<&str> {
+        self.text(self.error.as_ref())
+    }
+
+    /// A member of `params`, such as `requestId`.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        let [found] = members(self.params()?, [name])?;
+        found
+    }
+
+    /// A member of `params._meta`, such as `progressToken`.
+    pub fn meta(&self, name: &str) -> Option<&str> {
+        let [found] = members(self.param("_meta")?, [name])?;
+        found
+    }
+
+    /// Where a part that one of the functions above returned stands in the bytes.
+    pub fn place_of(&self, part: &str) -> Range<usize> {
+        let start = part.as_ptr() as usize - self.bytes.as_ptr() as usize;
+        start..start + part.len()
+    }
+
+    pub fn id_place(&self) -> Option<Range<usize>> {
+        self.id.clone()
+    }
+
+    fn text(&self, range: Option<&Range<usize>>) -> Option<&str> {
+        str::from_utf8(self.bytes.get(range?.clone())?).ok()
+    }
+}
+
+/// The bytes with some places replaced; untouched bytes are not copied when there is nothing to replace.
+pub(super) fn splice(bytes: &Bytes, mut edits: Vec<(Range<usize>, String)>) -> Bytes {
+    if edits.is_empty() {
+        return bytes.clone();
+    }
+    edits.sort_by_key(|(range, _)| range.start);
+    let mut out = Vec::with_capacity(bytes.len() + 32);
+    let mut end = 0;
+    for (range, text) in edits {
+        out.extend_from_slice(&bytes[end..range.start]);
+        out.extend_from_slice(text.as_bytes());
+        end = range.end;
+    }
+    out.extend_from_slice(&bytes[end..]);
+    out.into()
+}
+
+/// A JSON-RPC id or a progress token by value: a server may write `1.0` where it was given `1`, or escape a string in
+/// another way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum IdKey {
+    Number(i128),
+    Float(u64),
+    Text(String),
+    Other(String),
+}
+
+impl IdKey {
+    pub fn of(raw: &str) -> IdKey {
+        if let Ok(text) = serde_json::from_str::<String>(raw) {
+            return IdKey::Text(text);
+        }
+        if let Ok(number) = raw.parse::<i128>() {
+            return IdKey::Number(number);
+        }
+        match raw.parse::<f64>() {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+            Ok(number) if number.fract() == 0.0 && number.abs() < 9e15 => IdKey::Number(number as i128),
+            Ok(number) => IdKey::Float(number.to_bits()),
+            Err(_) => IdKey::Other(raw.to_owned()),
+        }
+    }
+}
+
+/// `{"jsonrpc":"2.0","id":…,"result":…}`, both given as JSON text.
+pub(super) fn answer(id: &str, result: &str) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()
+}
+
+/// An error answer; the id is given as JSON text.
+pub(super) fn refusal(id: &str, code: i64, message: &str) -> Bytes {
+    let message = Value::from(message);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into()
+}
+
+/// A notification that a request is no longer wanted; the id is given as JSON text.
+pub(super) fn cancelled(id: &str, reason: &str) -> Bytes {
+    let reason = Value::from(reason);
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#)
+        .into()
+}
+
+/// The elements of a JSON-RPC batch (protocol 2025-03-26 had them), or the one message itself.
+pub(super) fn unbatch(bytes: Bytes) -> Vec<Bytes> {
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
+        return vec![bytes];
+    }
+    match serde_json::from_slice::<Vec<&RawValue>>(&bytes) {
+        Ok(items) if !items.is_empty() => {
+            items.into_iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect()
+        }
+        _ => vec![bytes],
+    }
+}
+
+/// The message on one line: outside strings JSON holds line breaks only as white space.
+pub(super) fn single_line(bytes: Bytes) -> Bytes {
+    if bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        bytes.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect::<Vec<_>>().into()
+    } else {
+        bytes
+    }
+}
+
+/// The named members of a JSON object as the text they were written in; of a repeated key the last one counts.
+pub(super) fn members<'a, const N: usize>(object: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
+    let mut deserializer = serde_json::Deserializer::from_str(object);
+    let found = deserializer.deserialize_map(Members { names }).ok()?;
+    deserializer.end().ok()?;
+    Some(found)
+}
+
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+struct Members<'n, const N: usize> {
+    names: [&'n str; N],
+}
+
+impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
+    type Value = [Option<&'de str>; N];
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = [None; N];
+        while let Some(position) = map.next_key_seed(Position { names: &self.names })? {
+            match position {
+                Some(position) => found[position] = Some(map.next_value::<&'de RawValue>()?.get()),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+struct Position<'n> {
+    names: &'n [&'n str],
+}
+
+impl<'de> DeserializeSeed<'de> for Position<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Position<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.names.iter().position(|name| *name == key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<Message> {
+        Message::parse(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn members_are_found_in_place() {
+        let text =
+            r#" { "params" : {"_meta":{"progressToken" : "\u0061" }} ,"x":{"id":9},"\u0069d": 1e2, "method":"a"}"#;
+        let message = parse(text).unwrap();
+        assert_eq!((message.shape(), message.id()), (Shape::Request, Some("1e2")));
+        assert_eq!(message.key(), Some(IdKey::Number(100)));
+        let token = message.meta("progressToken").unwrap();
+        assert_eq!(IdKey::of(token), IdKey::Text("a".into()));
+        let edits = vec![(message.id_place().unwrap(), "7".into()), (message.place_of(token), "8".into())];
+        assert_eq!(splice(&message.bytes, edits), text.replace("1e2", "7").replace(r#""\u0061""#, "8"));
+    }
+
+    #[test]
+    fn other_json_is_no_message() {
+        for text in ["", "7", "[]", "{}", r#"{"level":"info"}"#, r#"{"id":1}"#, r#"{"method":1,"id":2}"#, "{", "{}x"] {
+            assert!(parse(text).is_none(), "{text}");
+        }
+        assert_eq!(parse(r#"{"id":null,"error":{}}"#).unwrap().shape(), Shape::Response);
+        assert_eq!(parse(r#"{"id":null,"method":"x"}"#).unwrap().shape(), Shape::Notification);
+        let deep = format!(r#"{{"id":1,"result":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse(&deep).is_some());
+    }
+
+    #[test]
+    fn a_batch_is_its_messages() {
+        let batch = Bytes::from_static(br#" [ {"id":1 , "method":"a"},{"method":"b"} ] "#);
+        assert_eq!(unbatch(batch), [r#"{"id":1 , "method":"a"}"#, r#"{"method":"b"}"#]);
+        assert_eq!(unbatch(Bytes::from_static(b"[1")), ["[1"]);
+    }
+}

@@ -1,0 +1,213 @@
+//! What an agent called and what came of it. One recorder serves one run of a task, over all its servers.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::secrets::Secrets;
+
+/// One `tools/call`, `resources/read` or `prompts/get` of an agent, with secrets masked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallRecord {
+    pub server: String,
+    pub kind: CallKind,
+    /// The tool, the prompt or the URI.
+    pub name: String,
+    /// `params` of the request as a whole.
+    pub params: Value,
+    pub started: Timestamp,
+    pub duration: Duration,
+    pub outcome: CallOutcome,
+    /// `result` of the answer as a whole.
+    pub result: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallKind {
+    Tool,
+    Resource,
+    Prompt,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallOutcome {
+    Ok,
+    /// A tool's result with `isError: true`.
+    ToolError,
+    ProtocolError {
+        code: i64,
+        message: String,
+    },
+    /// The server died or the connection broke before an answer came.
+    Lost,
+    /// The agent gave the call up, or went away.
+    Cancelled,
+}
+
+/// Something odd that the hub saw and that nobody else would mention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub server: String,
+    pub text: String,
+    pub at: Timestamp,
+}
+
+/// Collects the calls of agent sessions. Clones share one list.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    secrets: Arc<Secrets>,
+    calls: Mutex<Calls>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// In the order of their start; `None` is still running.
+    slots: Vec<Option<CallRecord>>,
+    notices: Vec<Notice>,
+    listeners: Vec<mpsc::UnboundedSender<CallRecord>>,
+}
+
+impl Recorder {
+    pub fn new(secrets: Arc<Secrets>) -> Self {
+        Recorder { shared: Arc::new(Shared { secrets, calls: Mutex::default() }) }
+    }
+
+    /// The finished calls, in the order in which they started.
+    pub fn records(&self) -> Vec<CallRecord> {
+        self.lock().slots.iter().flatten().cloned().collect()
+    }
+
+    /// How many calls are still without an answer; they end when their session does.
+    pub fn running(&self) -> usize {
+        self.lock().slots.iter().filter(|slot| slot.is_none()).count()
+    }
+
+    /// Every call from now on, when it has finished, in the order of the ends.
+    pub fn subscribe(&self) -> mpsc::UnboundedReceiver<CallRecord> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().listeners.push(sender);
+        receiver
+    }
+
+    /// What the hubs had to remark about the sessions of this recorder.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.lock().notices.clone()
+    }
+
+    pub(super) fn notice(&self, notice: Notice) {
+        self.lock().notices.push(notice);
+    }
+
+    pub(super) fn open(&self, server: &str, kind: CallKind, params: Option<&str>) -> OpenCall {
+        let started = Timestamp::now();
+        let mut params = decoded(params.unwrap_or("null"));
+        let name = params.get(kind.name_key()).and_then(Value::as_str).unwrap_or_default();
+        let name = self.shared.secrets.mask(name).into_owned();
+        self.shared.secrets.mask_json(&mut params);
+        let mut calls = self.lock();
+        calls.slots.push(None);
+        OpenCall {
+            recorder: self.clone(),
+            slot: calls.slots.len() - 1,
+            clock: Instant::now(),
+            record: CallRecord {
+                server: server.to_owned(),
+                kind,
+                name,
+                params,
+                started,
+                duration: Duration::ZERO,
+                outcome: CallOutcome::Lost,
+                result: None,
+            },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CallKind {
+    pub(super) fn of_method(method: &str) -> Option<CallKind> {
+        match method {
+            "tools/call" => Some(CallKind::Tool),
+            "resources/read" => Some(CallKind::Resource),
+            "prompts/get" => Some(CallKind::Prompt),
+            _ => None,
+        }
+    }
+
+    fn name_key(self) -> &'static str {
+        match self {
+            CallKind::Tool | CallKind::Prompt => "name",
+            CallKind::Resource => "uri",
+        }
+    }
+}
+
+/// A call without an answer so far.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    recorder: Recorder,
+    slot: usize,
+    clock: Instant,
+    record: CallRecord,
+}
+
+impl OpenCall {
+    /// The server answered; one of the two is its text.
+    pub fn answered(mut self, result: Option<&str>, error: Option<&str>) {
+        self.record.outcome = match error.map(decoded) {
+            Some(error) => CallOutcome::ProtocolError {
+                code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
+                message: error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            },
+            None => {
+                let result = decoded(result.unwrap_or("null"));
+                let failed = self.record.kind == CallKind::Tool
+                    && result.get("isError").and_then(Value::as_bool).unwrap_or_default();
+                self.record.result = Some(result);
+                if failed { CallOutcome::ToolError } else { CallOutcome::Ok }
+            }
+        };
+        self.finish();
+    }
+
+    pub fn ended(mut self, outcome: CallOutcome) {
+        self.record.outcome = outcome;
+        self.finish();
+    }
+
+    fn finish(self) {
+        let OpenCall { recorder, slot, clock, mut record } = self;
+        record.duration = clock.elapsed();
+        let secrets = &recorder.shared.secrets;
+        if let Some(result) = &mut record.result {
+            secrets.mask_json(result);
+        }
+        if let CallOutcome::ProtocolError { message, .. } = &mut record.outcome {
+            *message = secrets.mask(message).into_owned();
+        }
+        let mut calls = recorder.lock();
+        calls.listeners.retain(|listener| listener.send(record.clone()).is_ok());
+        if let Some(place) = calls.slots.get_mut(slot) {
+            *place = Some(record);
+        }
+    }
+}
+
+/// What serde_json cannot hold (numbers beyond its range, depth beyond its limit) is kept as the text it is.
+fn decoded(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}

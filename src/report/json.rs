@@ -1,0 +1,14 @@
+//! `json`: the events, one a line.
+
+use super::ReportFormat;
+
+pub(super) const FORMAT: ReportFormat = ReportFormat {
+    name: "json",
+    summary: "the events, one JSON object a line",
+    make: |_| {
+        Box::new(|event| {
+            let line = serde_json::to_string(event).unwrap_or_default();
+            line + "\n"
+        })
+    },
+};

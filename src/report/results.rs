@@ -1,0 +1,383 @@
+//! The results file, `gevals-EVAL-out.json`: the shape that tools for upstream's results read (§8 of the upstream
+//! behaviour), and our own keys beside.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::ReportInput;
+use crate::{
+    event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, Verdict},
+    hir::{CallKind, CallStatus, Transport},
+    plan::{ActionKind, EvalPlan, PlanPhase},
+    run::planned_id,
+};
+
+/// Where the results of an eval go.
+pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
+    let name: String = eval.chars().map(|c| if c == '/' || c == ' ' { '-' } else { c }).collect();
+    output_dir.join(format!("gevals-{name}-out.json"))
+}
+
+/// A fold over events.
+pub struct Results {
+    plan: Arc<EvalPlan>,
+    summary: Map<String, Value>,
+    findings: Vec<Value>,
+    /// The type of each planned step, by task and id.
+    types: Vec<HashMap<String, String>>,
+    runs: Option<u32>,
+    tasks: IndexMap<TaskRun, Running>,
+    done: Vec<Value>,
+}
+
+/// One run of a task, so far.
+#[derive(Default)]
+struct Running {
+    plan_digest: String,
+    /// Finished actions: what is nested in one stands in it.
+    actions: Vec<(String, Value)>,
+    reports: Vec<(String, ActionReport)>,
+    calls: Vec<CallReport>,
+    output: String,
+    phases: Vec<String>,
+}
+
+impl Results {
+    pub fn new(input: &ReportInput) -> Self {
+        let plan = Arc::clone(&input.plan);
+        let types = plan.tasks.iter().map(|task| {
+            let mut types = HashMap::new();
+            task.walk(&mut |_, _, action| {
+                let name = match &action.kind {
+                    ActionKind::Step(step) => step.op.name.as_str(),
+                    ActionKind::Agent(_) => "agent",
+                    ActionKind::Assertion(assertion) => assertion.key.value.as_str(),
+                };
+                types.insert(action.id.clone(), name.to_owned());
+            });
+            types
+        });
+        Self {
+            types: types.collect(),
+            summary: summary(&plan, input),
+            findings: input.findings.clone(),
+            runs: input.runs,
+            plan,
+            tasks: IndexMap::new(),
+            done: Vec::new(),
+        }
+    }
+
+    pub fn take(&mut self, event: &Event) {
+        match (&event.task, &event.kind) {
+            (None, kind) => self.take_own(event, kind),
+            (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
+                let running = self.tasks.shift_remove(task).unwrap_or_default();
+                self.done.push(self.result(task, &running, *verdict, reason, *duration, *cleanup_failed));
+            }
+            (Some(task), kind) => {
+                let types = &self.types;
+                let running = self.tasks.entry(task.clone()).or_default();
+                match kind {
+                    EventKind::TaskStarted { plan_digest } => running.plan_digest.clone_from(plan_digest),
+                    EventKind::PhaseStarted { phase } => running.phases.push(phase.clone()),
+                    EventKind::ActionFinished { action, report } => {
+                        let name = types.get(task.index).and_then(|t| t.get(&planned_id(action)));
+                        running.finish(action, report, name.map_or("", String::as_str));
+                    }
+                    EventKind::AgentSpoke { text } => running.output.clone_from(text),
+                    EventKind::CallRecorded { call } => running.calls.push(call.clone()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn take_own(&mut self, event: &Event, kind: &EventKind) {
+        let mut set = |key: &str, value: Value| self.summary.insert(key.to_owned(), value);
+        match kind {
+            EventKind::RunStarted { run_id, plan_digest, .. } => {
+                set("runId", json!(run_id));
+                set("planDigest", json!(plan_digest));
+                set("startedAt", json!(event.at));
+            }
+            EventKind::Cancelled { reason } => {
+                set("cancelled", json!(reason));
+            }
+            EventKind::RunFinished { duration, exit } => {
+                set("durationSeconds", seconds(*duration));
+                set("exit", json!(exit));
+            }
+            _ => {}
+        }
+    }
+
+    /// The whole file.
+    pub fn json(&self) -> Value {
+        json!({ "summary": self.summary, "results": self.done, "findings": self.findings })
+    }
+
+    /// As upstream writes it: two spaces, no characters that HTML would take for its own.
+    pub fn text(&self) -> String {
+        let text = serde_json::to_string_pretty(&self.json()).unwrap_or_default();
+        text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026") + "\n"
+    }
+
+    fn result(
+        &self,
+        task: &TaskRun,
+        running: &Running,
+        verdict: Verdict,
+        reason: &str,
+        duration: Duration,
+        cleanup_failed: bool,
+    ) -> Value {
+        let mut out = Map::new();
+        let mut set = |key: &str, value: Value| out.insert(key.to_owned(), value);
+        let agent_failed = running.outcome("agent").is_some_and(|o| o != Outcome::Passed);
+        let setup_failed = running.outcome("agent").is_none();
+        let asserted: Vec<_> = running.reports.iter().filter(|(id, _)| id.starts_with("assert/")).collect();
+        let verified = running.reports.iter().filter(|(id, _)| is_top(id, "verify"));
+        let all_verified = verified.clone().all(|(_, r)| r.outcome == Outcome::Passed);
+        let passed = match verdict {
+            Verdict::Passed => true,
+            // Only assertions failed: upstream tells the two apart.
+            Verdict::Failed => all_verified,
+            Verdict::Broken | Verdict::Unchecked | Verdict::Cancelled => false,
+        };
+        let planned = self.plan.tasks.get(task.index);
+        set("taskName", json!(task.name));
+        set("taskPath", json!(planned.map(|p| p.task.path.display().to_string()).unwrap_or_default()));
+        set("taskPassed", json!(passed));
+        set("taskOutput", json!(running.output));
+        if !passed {
+            set("taskError", json!(error_text(verdict, reason, agent_failed, setup_failed)));
+        }
+        if reason.starts_with("task exceeded timeout of") {
+            set("timedOut", json!(true));
+        }
+        if agent_failed {
+            set("agentExecutionError", json!(true));
+        }
+        set("difficulty", json!(planned.and_then(|p| p.task.difficulty.clone()).unwrap_or_default()));
+        if planned.is_some_and(|p| p.task.parallel) {
+            set("parallel", json!(true));
+        }
+        if task.run > 0 {
+            set("runIndex", json!(task.run));
+        }
+        set("totalRuns", json!(self.runs.or(planned.map(|p| p.task.runs)).unwrap_or(1).max(1)));
+        set("assertionResults", assertion_results(&asserted, &self.types, task));
+        set(
+            "allAssertionsPassed",
+            json!(!setup_failed && asserted.iter().all(|(_, r)| r.outcome == Outcome::Passed)),
+        );
+        set("callHistory", if setup_failed { Value::Null } else { history(&running.calls) });
+        for phase in [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Cleanup] {
+            if running.phases.iter().any(|p| p == phase.name()) {
+                set(&format!("{}Output", phase.name()), running.phase(phase.name()));
+            }
+        }
+        set("outcome", json!(verdict.name()));
+        set("reason", json!(reason));
+        set("durationSeconds", seconds(duration));
+        set("cleanupFailed", json!(cleanup_failed));
+        set("planDigest", json!(running.plan_digest));
+        Value::Object(out)
+    }
+}
+
+impl Running {
+    fn finish(&mut self, id: &str, report: &ActionReport, name: &str) {
+        let inside = |other: &str| {
+            other.strip_prefix(id).is_some_and(|rest| rest.starts_with(['/', '[', '#']))
+        };
+        let (nested, rest) = std::mem::take(&mut self.actions).into_iter().partition(|(other, _)| inside(other));
+        self.actions = rest;
+        let nested: Vec<(String, Value)> = nested;
+        let mut record = Map::new();
+        record.insert("type".to_owned(), json!(name));
+        record.insert("success".to_owned(), json!(report.outcome == Outcome::Passed));
+        record.insert("message".to_owned(), json!(report.message));
+        if !report.outputs.is_empty() {
+            let texts = report.outputs.iter().map(|(k, v)| (k.clone(), json!(crate::template::render(v))));
+            record.insert("outputs".to_owned(), Value::Object(texts.collect()));
+        }
+        if report.outcome == Outcome::Broken {
+            record.insert("error".to_owned(), json!(report.message));
+        }
+        record.insert("id".to_owned(), json!(id));
+        record.insert("report".to_owned(), serde_json::to_value(report).unwrap_or_default());
+        if !nested.is_empty() {
+            let nested = nested.into_iter().map(|(_, record)| record).collect();
+            record.insert("steps".to_owned(), Value::Array(nested));
+        }
+        self.actions.push((id.to_owned(), Value::Object(record)));
+        self.reports.push((id.to_owned(), report.clone()));
+    }
+
+    fn outcome(&self, id: &str) -> Option<Outcome> {
+        self.reports.iter().rev().find(|(other, _)| other == id).map(|(_, report)| report.outcome)
+    }
+
+    /// With upstream's capitals.
+    fn phase(&self, phase: &str) -> Value {
+        let in_phase = |id: &str| id == phase || id.strip_prefix(phase).is_some_and(|rest| rest.starts_with('/'));
+        let steps: Vec<_> = self.actions.iter().filter(|(id, _)| in_phase(id)).map(|(_, r)| r.clone()).collect();
+        let bad = self.reports.iter().find(|(id, r)| {
+            (id == phase || is_top(id, phase)) && !matches!(r.outcome, Outcome::Passed | Outcome::Skipped)
+        });
+        let error = bad.map(|(id, r)| format!("{id}: {}", r.message)).unwrap_or_default();
+        json!({ "Steps": steps, "Success": bad.is_none(), "Error": error })
+    }
+}
+
+/// `verify/ID`, neither nested nor a round.
+fn is_top(id: &str, phase: &str) -> bool {
+    id.strip_prefix(phase)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|rest| !rest.contains(['/', '[', '#']))
+}
+
+/// Its beginnings are upstream's (§8.3).
+fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: bool) -> String {
+    match verdict {
+        Verdict::Broken if reason.starts_with("task exceeded timeout of") => reason.to_owned(),
+        Verdict::Broken if setup_failed => format!("failed to setup task: {reason}"),
+        Verdict::Broken if agent_failed => format!("failed to run agent: {reason}"),
+        Verdict::Broken => format!("verification failed: {reason}"),
+        Verdict::Failed => format!("one or more verification steps failed: {reason}"),
+        Verdict::Unchecked | Verdict::Cancelled | Verdict::Passed => reason.to_owned(),
+    }
+}
+
+/// By kind, several sets merged (§5.5.3); null where nothing was asserted.
+fn assertion_results(
+    asserted: &[&(String, ActionReport)],
+    types: &[HashMap<String, String>],
+    task: &TaskRun,
+) -> Value {
+    let mut merged: IndexMap<String, (bool, Vec<String>, Vec<String>)> = IndexMap::new();
+    for (id, report) in asserted {
+        let key = types.get(task.index).and_then(|t| t.get(id)).cloned().unwrap_or_else(|| id.clone());
+        let passed = report.outcome == Outcome::Passed;
+        let (all, reasons, details) = merged.entry(key).or_insert((true, Vec::new(), Vec::new()));
+        if !passed {
+            *all = false;
+            reasons.push(report.message.clone());
+            details.extend(report.differences.iter().map(|d| format!("expected {}, found {}", d.expected, d.actual)));
+        }
+    }
+    if merged.is_empty() {
+        return Value::Null;
+    }
+    let results = merged.into_iter().map(|(key, (passed, reasons, details))| {
+        let mut result = json!({ "passed": passed });
+        match reasons.as_slice() {
+            [] => {}
+            [one] => result["reason"] = json!(one),
+            _ => {
+                result["reason"] = json!("multiple assertion failures");
+                result["details"] = json!(reasons.iter().chain(&details).collect::<Vec<_>>());
+            }
+        }
+        if result.get("details").is_none() && !details.is_empty() {
+            result["details"] = json!(details);
+        }
+        (key, result)
+    });
+    Value::Object(results.collect())
+}
+
+/// With upstream's capitals; empty lists are null.
+fn history(calls: &[CallReport]) -> Value {
+    let of = |kind: CallKind| {
+        let mut calls: Vec<_> = calls.iter().filter(|c| c.kind == kind).collect();
+        calls.sort_by_key(|c| c.started);
+        let records: Vec<_> = calls.into_iter().map(record).collect();
+        if records.is_empty() { Value::Null } else { Value::Array(records) }
+    };
+    json!({ "ToolCalls": of(CallKind::Tool), "ResourceReads": of(CallKind::Resource), "PromptGets": of(CallKind::Prompt) })
+}
+
+fn record(call: &CallReport) -> Value {
+    let mut out = Map::new();
+    let mut set = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    set("serverName", json!(call.server));
+    set("timestamp", json!(call.started));
+    set("success", json!(call.status != CallStatus::ProtocolError));
+    if let Some(error) = &call.error {
+        set("error", json!(error));
+    }
+    set(if call.kind == CallKind::Resource { "uri" } else { "name" }, json!(call.name));
+    if call.result.is_some() || call.kind != CallKind::Tool {
+        set("result", json!(call.result));
+    }
+    set(
+        "request",
+        json!({ "Session": {}, "Params": call.params, "Extra": { "TokenInfo": null, "Header": {} } }),
+    );
+    set("status", json!(call.status));
+    set("durationSeconds", seconds(call.duration));
+    Value::Object(out)
+}
+
+fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
+    let mut agent = Map::new();
+    if let Some(reference) = &plan.agent {
+        agent.insert("type".to_owned(), json!(reference.kind.value));
+        agent.insert("name".to_owned(), json!(plan.agent_name));
+        for (key, value) in [("model", &reference.model), ("path", &reference.path)] {
+            if let Some(value) = value {
+                agent.insert(key.to_owned(), json!(value.value));
+            }
+        }
+    }
+    let mut servers: Vec<_> = plan.servers.iter().filter(|s| !s.disabled).collect();
+    servers.sort_by(|a, b| a.name.value.cmp(&b.name.value));
+    let servers = servers.into_iter().map(|server| match &server.transport {
+        Transport::Stdio { command, .. } => {
+            json!({ "name": server.name.value, "type": "stdio", "command": command.display() })
+        }
+        Transport::Http { url, .. } => {
+            json!({ "name": server.name.value, "type": "http", "url": public_url(&url.display()) })
+        }
+    });
+    let servers: Vec<_> = servers.collect();
+    let mut out = Map::new();
+    out.insert("agent".to_owned(), Value::Object(agent));
+    if !servers.is_empty() {
+        out.insert("mcpServers".to_owned(), json!(servers));
+    }
+    let names: Vec<_> = plan.tasks.iter().map(|t| t.task.name.value.as_str()).collect();
+    out.insert("evals".to_owned(), json!({ "names": names, "taskSets": [] }));
+    out.insert("parallelWorkers".to_owned(), json!(input.parallel.max(1)));
+    out.insert("runs".to_owned(), json!(input.runs.unwrap_or(1)));
+    out.insert("eval".to_owned(), json!(plan.name));
+    out.insert("gevalsVersion".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+    out
+}
+
+/// Without query, fragment and user.
+fn public_url(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.find('/').map_or((rest, ""), |i| rest.split_at(i));
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            format!("{scheme}://{host}{path}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+fn seconds(duration: Duration) -> Value {
+    json!((duration.as_secs_f64() * 1e3).round() / 1e3)
+}

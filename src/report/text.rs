@@ -1,0 +1,335 @@
+//! `text`: what people read. A line a task while it runs, a short summary, then every failure with its place.
+
+use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
+
+use indexmap::IndexMap;
+
+use super::{ReportFormat, ReportInput};
+use crate::{
+    event::{ActionReport, Difference, Event, EventKind, Outcome, TaskRun, Verdict},
+    plan::{Action, PlanPhase},
+    run::planned_id,
+    source::Span,
+    ty::duration,
+};
+
+pub(super) const FORMAT: ReportFormat = ReportFormat {
+    name: "text",
+    summary: "a line a task, a summary, and what failed and where",
+    make: |input| {
+        let mut text = Text::new(input);
+        Box::new(move |event| text.take(event))
+    },
+};
+
+/// Lines of a value that are shown.
+const LINES: usize = 8;
+/// Characters of a line that are shown.
+const WIDTH: usize = 160;
+
+struct Text {
+    input: ReportInput,
+    /// Planned actions by task and id.
+    actions: Vec<HashMap<String, Action>>,
+    /// What did not pass, of runs under way.
+    bad: IndexMap<TaskRun, Vec<(String, ActionReport)>>,
+    done: Vec<Finished>,
+    notices: Vec<String>,
+    cancelled: Option<String>,
+}
+
+struct Finished {
+    task: TaskRun,
+    verdict: Verdict,
+    reason: String,
+    cleanup_failed: bool,
+    bad: Vec<(String, ActionReport)>,
+}
+
+impl Text {
+    fn new(input: &ReportInput) -> Self {
+        let actions = input.plan.tasks.iter().map(|task| {
+            let mut actions = HashMap::new();
+            task.walk(&mut |_, _, action| {
+                actions.insert(action.id.clone(), action.clone());
+            });
+            actions
+        });
+        Self {
+            actions: actions.collect(),
+            input: input.clone(),
+            bad: IndexMap::new(),
+            done: Vec::new(),
+            notices: Vec::new(),
+            cancelled: None,
+        }
+    }
+
+    fn take(&mut self, event: &Event) -> String {
+        match (&event.task, &event.kind) {
+            (Some(task), EventKind::ActionFinished { action, report }) if report.outcome != Outcome::Passed => {
+                self.bad.entry(task.clone()).or_default().push((action.clone(), report.clone()));
+                String::new()
+            }
+            (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
+                let bad = self.bad.shift_remove(task).unwrap_or_default();
+                let line = self.progress(task, *verdict, *duration, *cleanup_failed);
+                self.done.push(Finished {
+                    task: task.clone(),
+                    verdict: *verdict,
+                    reason: reason.clone(),
+                    cleanup_failed: *cleanup_failed,
+                    bad,
+                });
+                line
+            }
+            (_, EventKind::ServerNotice { server, message }) => {
+                self.notices.push(format!("`{server}`: {}", one_line(message)));
+                String::new()
+            }
+            (_, EventKind::Cancelled { reason }) => {
+                self.cancelled.get_or_insert_with(|| reason.clone());
+                format!("{reason}: stopping, and cleaning up\n")
+            }
+            (_, EventKind::RunFinished { duration, .. }) => self.summary(*duration),
+            _ => String::new(),
+        }
+    }
+
+    fn progress(&self, task: &TaskRun, verdict: Verdict, took: Duration, cleanup_failed: bool) -> String {
+        let width = self.input.plan.tasks.iter().map(|t| t.task.name.value.chars().count()).max().unwrap_or(0);
+        let runs = self.runs(task);
+        let mut name = format!("{:<width$}", task.name, width = width.min(48));
+        if runs > 1 {
+            write!(name, "  run {}/{runs}", task.run + 1).ok();
+        }
+        let note = if cleanup_failed { "  cleanup failed" } else { "" };
+        format!("{}  {name}  {}{note}\n", self.word(verdict), tenths(took))
+    }
+
+    fn summary(&self, took: Duration) -> String {
+        let mut out = String::new();
+        let of = |verdict| self.done.iter().filter(|d| d.verdict == verdict).count();
+        let others = [Verdict::Failed, Verdict::Broken, Verdict::Unchecked, Verdict::Cancelled];
+        let others = others.into_iter().filter(|v| of(*v) > 0).map(|v| format!(", {} {}", of(v), v.name()));
+        let counted = plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
+        let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
+        writeln!(out, "\n{passed} of {counted} passed{others} in {}", tenths(took)).ok();
+        self.by_difficulty(&mut out);
+        self.by_task(&mut out);
+        for (severity, what) in self.remarks() {
+            writeln!(out, "{severity}: {what}").ok();
+        }
+        for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed) {
+            self.failure(&mut out, done);
+        }
+        writeln!(out, "\nresults: {}", self.input.results.display()).ok();
+        out
+    }
+
+    /// `easy 2/3, hard 0/1`, where tasks say how hard they are.
+    fn by_difficulty(&self, out: &mut String) {
+        let mut counts: IndexMap<&str, (usize, usize)> = ["easy", "medium", "hard"].map(|d| (d, (0, 0))).into();
+        for done in &self.done {
+            let difficulty = self.input.plan.tasks.get(done.task.index).and_then(|p| p.task.difficulty.as_deref());
+            if let Some(difficulty) = difficulty {
+                let count = counts.entry(difficulty).or_default();
+                count.0 += usize::from(done.verdict == Verdict::Passed);
+                count.1 += 1;
+            }
+        }
+        let counts = counts.into_iter().filter(|(_, (_, all))| *all > 0);
+        let counts: Vec<_> = counts.map(|(name, (passed, all))| format!("{name} {passed}/{all}")).collect();
+        if !counts.is_empty() {
+            writeln!(out, "{}", counts.join(", ")).ok();
+        }
+    }
+
+    /// How often a task passed that ran several times, where it did not do so always.
+    fn by_task(&self, out: &mut String) {
+        let mut counts: IndexMap<usize, (usize, usize)> = IndexMap::new();
+        for done in self.done.iter().filter(|d| self.runs(&d.task) > 1) {
+            let count = counts.entry(done.task.index).or_default();
+            count.0 += usize::from(done.verdict == Verdict::Passed);
+            count.1 += 1;
+        }
+        for (index, (passed, all)) in counts.into_iter().filter(|(_, (passed, all))| passed < all) {
+            let name = &self.input.plan.tasks[index].task.name.value;
+            writeln!(out, "{name}: {passed} of {all} runs passed").ok();
+        }
+    }
+
+    /// What deserves a line although it changes no verdict.
+    fn remarks(&self) -> Vec<(&'static str, String)> {
+        let mut remarks = Vec::new();
+        for done in &self.done {
+            for (id, report) in &done.bad {
+                let Some(action) = self.action(&done.task, id) else { continue };
+                let what = format!("{} `{id}` {}", done.task.name, how(report));
+                match (action.phase, report.outcome) {
+                    (PlanPhase::Cleanup, Outcome::Skipped) => remarks.push(("note", what)),
+                    (PlanPhase::Setup, Outcome::Failed | Outcome::Broken) if done.verdict == Verdict::Passed => {
+                        remarks.push(("note", what));
+                    }
+                    (PlanPhase::Cleanup, _) => remarks.push(("cleanup", what)),
+                    _ => {}
+                }
+            }
+            if done.cleanup_failed && !remarks.iter().any(|(severity, _)| *severity == "cleanup") {
+                remarks.push(("cleanup", format!("{}: a cleanup step did not pass", done.task.name)));
+            }
+        }
+        remarks.extend(self.notices.iter().take(5).map(|notice| ("server", notice.clone())));
+        remarks
+    }
+
+    fn failure(&self, out: &mut String, done: &Finished) {
+        let runs = self.runs(&done.task);
+        let run = if runs > 1 { format!("  run {}/{runs}", done.task.run + 1) } else { String::new() };
+        writeln!(out, "\n{}  {}{run}", self.word(done.verdict), done.task.name).ok();
+        let worth = |action: &Action, report: &ActionReport| {
+            let said = matches!(report.outcome, Outcome::Failed | Outcome::Broken);
+            // What holds other steps only repeats what they say.
+            said && action.phase != PlanPhase::Cleanup && action.blocks.is_empty()
+        };
+        let mut shown: Vec<&str> = Vec::new();
+        for (id, report) in &done.bad {
+            let Some(action) = self.action(&done.task, id).filter(|action| worth(action, report)) else { continue };
+            // A loop or a wait fails over and over at the same step: its last round speaks for all.
+            let planned = action.id.as_str();
+            let last = done.bad.iter().rev().find(|(other, r)| planned_id(other) == planned && r.outcome != Outcome::Skipped);
+            if shown.contains(&planned) || last.is_none_or(|(last, _)| last != id) {
+                continue;
+            }
+            shown.push(planned);
+            self.bad_action(out, id, action, report);
+        }
+        let skipped = done.bad.iter().filter(|(id, r)| {
+            r.outcome == Outcome::Skipped && self.action(&done.task, id).is_some_and(|a| a.phase != PlanPhase::Cleanup)
+        });
+        let skipped = skipped.count();
+        if skipped > 0 {
+            writeln!(out, "  {} not run", plural(skipped, "step")).ok();
+        }
+        if shown.is_empty() {
+            writeln!(out, "  {}", done.reason).ok();
+        }
+        let eval = quoted(&self.input.eval);
+        let filter = quoted(&format!("^{}$", regex::escape(&done.task.name)));
+        writeln!(out, "  rerun: gevals run {eval} --run {filter}").ok();
+    }
+
+    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport) {
+        writeln!(out, "  {id} {}", how(report)).ok();
+        if !action.meaning.is_empty() {
+            writeln!(out, "    {}", self.faint(&cut(one_line(&action.meaning)))).ok();
+        }
+        if report.differences.is_empty() {
+            writeln!(out, "    at {}", self.place(action.span)).ok();
+        }
+        for difference in &report.differences {
+            let Difference { subject, expected, actual, at } = difference;
+            let span = at.map_or(action.span, |(start, end)| Span { start, end, ..action.span });
+            writeln!(out, "    at {}: {subject}", self.place(span)).ok();
+            block(out, "expected", expected);
+            block(out, "actual", actual);
+        }
+        if !report.stderr.trim().is_empty() && !report.differences.iter().any(|d| d.subject == "stderr") {
+            let lines: Vec<_> = report.stderr.trim_end().lines().collect();
+            block(out, "stderr", &lines[lines.len().saturating_sub(LINES)..].join("\n"));
+        }
+    }
+
+    fn action(&self, task: &TaskRun, id: &str) -> Option<&Action> {
+        self.actions.get(task.index)?.get(&planned_id(id))
+    }
+
+    fn place(&self, span: Span) -> String {
+        let source = self.input.sources.get(span.file);
+        let line = source.position(span.start).line;
+        let path: &Path = source.path();
+        format!("{}:{line}", path.display())
+    }
+
+    fn runs(&self, task: &TaskRun) -> u32 {
+        let planned = self.input.plan.tasks.get(task.index).map(|p| p.task.runs);
+        self.input.runs.or(planned).unwrap_or(1).max(1)
+    }
+
+    fn word(&self, verdict: Verdict) -> String {
+        let (word, colour) = match verdict {
+            Verdict::Passed => ("PASS", "32"),
+            Verdict::Failed => ("FAIL", "31"),
+            Verdict::Broken => ("BROKEN", "35"),
+            Verdict::Unchecked => ("UNCHECKED", "33"),
+            Verdict::Cancelled => ("CANCELLED", "33"),
+        };
+        let padded = format!("{word:<6}");
+        if self.input.colour { format!("\u{1b}[1;{colour}m{padded}\u{1b}[0m") } else { padded }
+    }
+
+    fn faint(&self, text: &str) -> String {
+        if self.input.colour { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+fn how(report: &ActionReport) -> String {
+    match one_line(&report.message) {
+        "" => report.outcome.name().to_owned(),
+        why => format!("{}: {}", report.outcome.name(), cut(why)),
+    }
+}
+
+/// A value under its name: beside it where it is a line, below it where it is several.
+fn block(out: &mut String, name: &str, text: &str) {
+    let text = text.trim_end_matches('\n');
+    let lines: Vec<_> = text.lines().collect();
+    match lines.as_slice() {
+        [] => writeln!(out, "      {name:<8}  (empty)").ok(),
+        [line] => writeln!(out, "      {name:<8}  {}", cut(line)).ok(),
+        lines => {
+            writeln!(out, "      {name}").ok();
+            for line in &lines[..lines.len().min(LINES)] {
+                writeln!(out, "        {}", cut(line)).ok();
+            }
+            let rest = lines.len().saturating_sub(LINES);
+            if rest > 0 { writeln!(out, "        … {}", plural(rest, "line more")).ok() } else { None }
+        }
+    };
+}
+
+fn one_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Without control characters, which could do anything to a terminal.
+fn cut(line: &str) -> String {
+    let mut out: String = line.chars().take(WIDTH).map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+    if line.chars().nth(WIDTH).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+fn plural(n: usize, what: &str) -> String {
+    match (n, what.split_once(' ')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some((noun, rest))) => format!("{n} {noun}s {rest}"),
+        (_, None) => format!("{n} {what}s"),
+    }
+}
+
+fn tenths(time: Duration) -> String {
+    let time = time.as_secs_f64();
+    if time < 60.0 {
+        format!("{time:.1}s")
+    } else {
+        duration::format(Duration::from_secs(time.round() as u64))
+    }
+}
+
+/// As a word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,296 @@
+//! Runs the plan of an eval – that, and nothing else – and says what happens as one ordered stream of events.
+//!
+//! Properties: *the set of executed actions is a subset of the planned ones; whatever happens, every cleanup that is owed
+//! is attempted.*
+
+mod agent;
+pub mod assert;
+mod emit;
+pub mod fill;
+mod servers;
+mod task;
+mod unit;
+pub mod verdict;
+
+pub use emit::is_secret_name;
+pub use task::TaskEnd;
+pub use unit::planned_id;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use futures_util::stream::{self, StreamExt};
+use regex::Regex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    event::{Event, EventKind, TaskRun, Verdict},
+    host::Host,
+    plan::EvalPlan,
+};
+use emit::Emitter;
+use servers::Servers;
+use task::World;
+
+/// Of the events.
+pub const VERSION: u32 = 1;
+
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Instead of each task's own number of runs.
+    pub runs: Option<u32>,
+    /// How many of the tasks that allow it run side by side.
+    pub parallel: usize,
+    /// Of task names; the others are left out.
+    pub filter: Option<Regex>,
+    /// Where results are written.
+    pub output_dir: PathBuf,
+    /// Whether a task that checks nothing counts as passed.
+    pub allow_unchecked: bool,
+    /// Exit status 0 where it would be 1 or 4.
+    pub exit_zero: bool,
+    /// What a server's command `gevals` means.
+    pub executable: Option<PathBuf>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            runs: None,
+            parallel: 1,
+            filter: None,
+            output_dir: PathBuf::from("."),
+            allow_unchecked: false,
+            exit_zero: false,
+            executable: None,
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunSummary {
+    /// `decisions.md` §11.
+    pub exit: u8,
+    /// In the order of their ends.
+    pub tasks: Vec<TaskEnd>,
+    /// Why nothing could run.
+    pub faults: Vec<String>,
+}
+
+/// A signal that asks for an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interrupt {
+    Int,
+    Term,
+}
+
+impl Interrupt {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Int => "SIGINT",
+            Self::Term => "SIGTERM",
+        }
+    }
+
+    fn exit(self) -> u8 {
+        match self {
+            Self::Int => 130,
+            Self::Term => 143,
+        }
+    }
+}
+
+/// SIGINT and SIGTERM of this process, from now on.
+///
+/// # Errors
+/// Where signals cannot be listened to.
+pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut term = signal(SignalKind::terminate())?;
+    let (sender, receiver) = unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let signal = tokio::select! {
+                Some(()) = int.recv() => Interrupt::Int,
+                Some(()) = term.recv() => Interrupt::Term,
+                else => return,
+            };
+            if sender.send(signal).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// Runs an eval. The first interrupt stops what runs and cleans up, the second one stops that too.
+pub async fn run_eval(
+    plan: &EvalPlan,
+    options: &RunOptions,
+    host: Arc<dyn Host>,
+    mut interrupts: UnboundedReceiver<Interrupt>,
+    sink: UnboundedSender<Event>,
+) -> RunSummary {
+    let host = host.as_ref();
+    let started = host.elapsed();
+    let selected = selection(plan, options);
+    let specs = servers::specs(plan, host, options.executable.as_ref());
+    let mut faults = unset_variables(plan, &selected, host);
+    let (specs, mut secrets) = match specs {
+        Ok(specs) => specs,
+        Err(unset) => {
+            faults.splice(0..0, unset);
+            Default::default()
+        }
+    };
+    secrets.extend(secret_variables(plan, host));
+    if selected.is_empty() {
+        let why = match &options.filter {
+            Some(filter) => format!("no task's name matches `{filter}`"),
+            None => "the eval selects no task".to_owned(),
+        };
+        return RunSummary { exit: 2, tasks: Vec::new(), faults: vec![why] };
+    }
+    if !faults.is_empty() {
+        return RunSummary { exit: 3, tasks: Vec::new(), faults };
+    }
+
+    let emitter = Emitter::new(host, sink, secrets);
+    let digests: Vec<_> = plan.tasks.iter().map(|_| String::new()).collect();
+    let runs = |index: usize| options.runs.unwrap_or(plan.tasks[index].task.runs).max(1);
+    emitter.emit(
+        None,
+        EventKind::RunStarted {
+            version: VERSION,
+            run_id: host.random_id(),
+            eval: plan.name.clone(),
+            plan_digest: String::new(),
+            tasks: selected.len(),
+            runs: selected.iter().map(|&index| runs(index) as usize).sum(),
+        },
+    );
+    let servers = Servers::new(specs, &emitter);
+    let world = World {
+        host,
+        emitter: &emitter,
+        servers: &servers,
+        cancel: CancellationToken::new(),
+        force: CancellationToken::new(),
+        unstarted: OnceLock::new(),
+    };
+    let ends = Mutex::new(Vec::new());
+    let mut interrupted: Option<Interrupt> = None;
+    {
+        let work = async {
+            let start = tokio::select! {
+                start = servers.all() => start.map(drop),
+                () = world.cancel.cancelled() => Ok(()),
+            };
+            if let Err(why) = start {
+                world.unstarted.get_or_init(|| why);
+            }
+            let each = |index: usize| {
+                let (world, ends, digests) = (&world, &ends, &digests);
+                async move {
+                    for run in 0..runs(index) {
+                        let planned = &plan.tasks[index];
+                        let task = TaskRun { index, name: planned.task.name.value.clone(), run };
+                        let end = task::run(world, planned, &digests[index], task).await;
+                        ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+                    }
+                }
+            };
+            let (parallel, alone): (Vec<_>, Vec<_>) =
+                selected.iter().copied().partition(|&index| plan.tasks[index].task.parallel);
+            for index in alone {
+                each(index).await;
+            }
+            stream::iter(parallel).map(each).buffer_unordered(options.parallel.max(1)).collect::<()>().await;
+        };
+        tokio::pin!(work);
+        let mut deaf = false;
+        loop {
+            tokio::select! {
+                biased;
+                signal = interrupts.recv(), if !deaf => match (signal, interrupted) {
+                    (None, _) => deaf = true,
+                    (Some(signal), None) => {
+                        interrupted = Some(signal);
+                        emitter.emit(None, EventKind::Cancelled { reason: signal.name().to_owned() });
+                        world.cancel.cancel();
+                    }
+                    (Some(signal), Some(_)) => {
+                        let reason = format!("{} again: cleanup is stopped too", signal.name());
+                        emitter.emit(None, EventKind::Cancelled { reason });
+                        world.force.cancel();
+                    }
+                },
+                () = &mut work => break,
+            }
+        }
+    }
+    servers.close().await;
+    host.reap_marked(host.mark(), Duration::from_secs(2)).await;
+    let tasks = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let exit = match interrupted {
+        Some(signal) => signal.exit(),
+        None if world.unstarted.get().is_some() => 3,
+        None => status(&tasks, options),
+    };
+    emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
+    RunSummary { exit, tasks, faults: world.unstarted.get().cloned().into_iter().collect() }
+}
+
+/// The exit status of a run that came to its end.
+pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
+    let good = |verdict| match verdict {
+        Verdict::Passed => true,
+        Verdict::Unchecked => options.allow_unchecked,
+        Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
+    };
+    let exit = if !tasks.iter().all(|t| good(t.verdict)) {
+        1
+    } else if tasks.iter().any(|t| t.cleanup_failed) {
+        4
+    } else {
+        0
+    };
+    if options.exit_zero { 0 } else { exit }
+}
+
+fn selection(plan: &EvalPlan, options: &RunOptions) -> Vec<usize> {
+    let wanted = |index: &usize| {
+        options.filter.as_ref().is_none_or(|filter| filter.is_match(&plan.tasks[*index].task.name.value))
+    };
+    (0..plan.tasks.len()).filter(wanted).collect()
+}
+
+/// Variables of the environment that holes read without a default.
+fn unset_variables(plan: &EvalPlan, selected: &[usize], host: &dyn Host) -> Vec<String> {
+    let mut faults = Vec::new();
+    for &index in selected {
+        let task = &plan.tasks[index];
+        for (name, variable) in &task.process_env {
+            if variable.required && host.env(name).is_none() {
+                faults.push(format!("task `{}` needs the environment variable `{name}`, which is not set", task.task.name.value));
+            }
+        }
+    }
+    faults
+}
+
+/// Keys that agents and judges use, whoever reads them.
+const AGENT_KEYS: [&str; 6] =
+    ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
+
+fn secret_variables(plan: &EvalPlan, host: &dyn Host) -> Vec<String> {
+    let read = plan.tasks.iter().flat_map(|t| t.process_env.keys()).filter(|name| is_secret_name(name));
+    let names = read.chain(&plan.secrets).map(String::as_str).chain(AGENT_KEYS);
+    names.filter_map(|name| host.env(name)).collect()
+}

@@ -1,0 +1,152 @@
+//! The agent's turn: what it needs of the servers, and what it called.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+
+use super::{fill::Scope, servers::Running};
+use crate::{
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer},
+    event::{ActionReport, Outcome},
+    hir::{Arg, CallKind, Def},
+    host::{Host, Leftover},
+    mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
+    plan::AgentKind,
+    ty::duration,
+};
+
+/// What a turn rests on.
+pub(super) struct Turn<'t> {
+    pub host: &'t dyn Host,
+    pub kind: &'t AgentKind,
+    pub task: &'t str,
+    pub prompt: &'t str,
+    pub dir: &'t std::path::Path,
+    pub servers: &'t [Arc<Running>],
+    pub recorder: &'t Recorder,
+    pub scope: &'t Scope<'t>,
+    pub timeout: std::time::Duration,
+    pub cancel: &'t tokio_util::sync::CancellationToken,
+}
+
+/// How a turn ended.
+pub(super) struct Ended {
+    pub report: ActionReport,
+    pub output: String,
+    pub exit_code: i32,
+    pub leftover: Option<Leftover>,
+}
+
+impl Ended {
+    pub fn broken(message: impl Into<String>) -> Self {
+        let report = ActionReport::new(Outcome::Broken, message);
+        Self { report, output: String::new(), exit_code: 1, leftover: None }
+    }
+}
+
+/// Lets the agent work. All its sessions are over afterwards.
+pub(super) async fn run(turn: &Turn<'_>) -> Ended {
+    let (servers, _fronts) = match fronts(turn).await {
+        Ok(fronts) => fronts,
+        Err(why) => return Ended::broken(why),
+    };
+    let calls = Recorded { turn, clients: Mutex::default() };
+    let fill = |arg: &Arg<Def>, calls: &Value| {
+        let locals = Map::from_iter([("calls".to_owned(), calls.clone())]);
+        turn.scope.with_locals(&locals).fill(arg).map_err(|fault| fault.message())
+    };
+    let context = AgentContext {
+        host: turn.host,
+        prompt: turn.prompt,
+        task: turn.task,
+        dir: turn.dir,
+        servers: &servers,
+        timeout: turn.timeout,
+        cancel: turn.cancel,
+        fill: &fill,
+        calls: &calls,
+    };
+    let AgentDone { result, output, transcript, exit_code, leftover } = agent::run(turn.kind, context).await;
+    let mut report = match result {
+        Ok(()) => ActionReport::new(Outcome::Passed, ""),
+        Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
+        Err(AgentFault::TimedOut(limit)) => {
+            let limit = duration::format(std::time::Duration::from_millis(limit.as_millis() as u64));
+            ActionReport::new(Outcome::Broken, format!("the agent did not end within {limit}"))
+        }
+        Err(fault) => ActionReport::new(Outcome::Broken, fault.to_string()),
+    };
+    report.stdout = transcript;
+    Ended { report, output, exit_code, leftover }
+}
+
+/// A recording HTTP server for each MCP server, where the agent is a process.
+async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), String> {
+    let (mut servers, mut fronts) = (Vec::new(), Vec::new());
+    if !matches!(turn.kind, AgentKind::Shell(_)) {
+        return Ok((servers, fronts));
+    }
+    for running in turn.servers {
+        let session = SessionKind::Agent(turn.recorder.clone());
+        let front = running.hub.serve_http(session).await.map_err(|e| format!("no port to serve MCP on: {e}"))?;
+        servers.push(AgentServer {
+            name: running.hub.name().to_owned(),
+            url: front.url.clone(),
+            allowed: running.allowed().await,
+            enable_all_tools: running.enables_all(),
+        });
+        fronts.push(front);
+    }
+    Ok((servers, fronts))
+}
+
+/// Calls over sessions that are recorded like any agent's.
+struct Recorded<'t> {
+    turn: &'t Turn<'t>,
+    clients: Mutex<IndexMap<String, Arc<Client>>>,
+}
+
+impl Recorded<'_> {
+    async fn client(&self, server: &str) -> Result<Arc<Client>, String> {
+        let mut clients = self.clients.lock().await;
+        if let Some(client) = clients.get(server) {
+            return Ok(Arc::clone(client));
+        }
+        let running = self.turn.servers.iter().find(|s| s.hub.name() == server);
+        let running = running.ok_or_else(|| format!("the eval has no server `{server}`"))?;
+        let session = SessionKind::Agent(self.turn.recorder.clone());
+        let client = running.hub.client(session, ClientOptions::default()).await.map_err(|e| e.to_string())?;
+        let client = Arc::new(client);
+        clients.insert(server.to_owned(), Arc::clone(&client));
+        Ok(client)
+    }
+}
+
+impl AgentCalls for Recorded<'_> {
+    fn call<'c>(
+        &'c self,
+        server: &'c str,
+        kind: CallKind,
+        name: &'c str,
+        args: Value,
+    ) -> BoxFuture<'c, Result<Value, String>> {
+        Box::pin(async move {
+            let client = self.client(server).await?;
+            let result = match kind {
+                CallKind::Tool => client.call_tool(name, args).await.map(|result| result.raw),
+                CallKind::Resource => client.read_resource(name).await,
+                CallKind::Prompt => client.get_prompt(name, args).await,
+            };
+            match result {
+                Ok(result) => Ok(result),
+                Err(error @ CallError::Closed) => Err(format!("`{server}`: {error}")),
+                Err(error) => {
+                    Ok(json!({ "content": [{ "type": "text", "text": error.to_string() }], "isError": true }))
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! Assertions over the calls an agent made (§5.5 of the upstream behaviour, `decisions.md` §7).
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::{
+    event::{ActionReport, CallReport, Difference, Outcome},
+    hir::{Assertion, AssertionKind, CallKind, CallMatcher, OrderedCall},
+    source::Span,
+};
+
+/// Judges one assertion; `calls` are in the order of their starts. `None`: there is nothing to judge (`noDuplicateCalls:
+/// false`, an empty list).
+pub fn evaluate(assertion: &Assertion, calls: &[CallReport]) -> Option<ActionReport> {
+    let key = assertion.key.value.as_str();
+    let verdict = match &assertion.kind {
+        AssertionKind::AllUsed(_, items) | AssertionKind::AnyUsed(_, items) | AssertionKind::NoneUsed(_, items)
+            if items.is_empty() =>
+        {
+            return None;
+        }
+        AssertionKind::AllUsed(kind, items) => all_used(key, *kind, items, calls),
+        AssertionKind::AnyUsed(kind, items) => any_used(key, *kind, items, assertion.span, calls),
+        AssertionKind::NoneUsed(kind, items) => none_used(key, *kind, items, calls),
+        AssertionKind::MinToolCalls(n) => {
+            let made = tools(calls).count() as u64;
+            demand(made >= *n, key, assertion.span, || (format!("at least {}", tool_calls(*n)), tool_calls(made)))
+        }
+        AssertionKind::MaxToolCalls(n) => {
+            let made = tools(calls).count() as u64;
+            demand(made <= *n, key, assertion.span, || (format!("at most {}", tool_calls(*n)), tool_calls(made)))
+        }
+        AssertionKind::CallOrder(order) if order.is_empty() => return None,
+        AssertionKind::CallOrder(order) => call_order(key, order, calls),
+        AssertionKind::NoDuplicateCalls(false) => return None,
+        AssertionKind::NoDuplicateCalls(true) => no_duplicates(key, assertion.span, calls),
+        AssertionKind::SkillsLoaded(items) | AssertionKind::SkillsNotLoaded(items) if items.is_empty() => return None,
+        AssertionKind::SkillsLoaded(_) | AssertionKind::SkillsNotLoaded(_) => {
+            let why = "this version does not see which skills an agent loads";
+            Ok(ActionReport::new(Outcome::Broken, why))
+        }
+    };
+    Some(verdict.unwrap_or_else(|why| ActionReport::new(Outcome::Broken, why)))
+}
+
+type Judged = Result<ActionReport, String>;
+
+fn all_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[CallReport]) -> Judged {
+    let mut report = ActionReport::new(Outcome::Passed, "");
+    for item in items {
+        if find(kind, item, calls)?.is_none() {
+            let expected = format!("a call of {}", describe(kind, item));
+            report.differences.push(difference(key, item.span, expected, made(kind, calls)));
+        }
+    }
+    if let Some(first) = report.differences.first() {
+        report.outcome = Outcome::Failed;
+        report.message = format!("there was not {}", first.expected);
+    }
+    Ok(report)
+}
+
+fn any_used(key: &str, kind: CallKind, items: &[CallMatcher], span: Span, calls: &[CallReport]) -> Judged {
+    for item in items {
+        if let Some(call) = find(kind, item, calls)? {
+            return Ok(ActionReport::new(Outcome::Passed, format!("{} was called", name(call))));
+        }
+    }
+    let wanted: Vec<_> = items.iter().map(|item| describe(kind, item)).collect();
+    let mut report = ActionReport::new(Outcome::Failed, "none of them was called");
+    report.differences.push(difference(key, span, format!("a call of {}", wanted.join(" or ")), made(kind, calls)));
+    Ok(report)
+}
+
+fn none_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[CallReport]) -> Judged {
+    let mut report = ActionReport::new(Outcome::Passed, "");
+    for item in items {
+        if let Some(call) = find(kind, item, calls)? {
+            let expected = format!("no call of {}", describe(kind, item));
+            let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
+            report.differences.push(difference(key, item.span, expected, format!("{}{arguments}", name(call))));
+            report.outcome = Outcome::Failed;
+            report.message = format!("{} was called", name(call));
+        }
+    }
+    Ok(report)
+}
+
+fn call_order(key: &str, order: &[OrderedCall], calls: &[CallReport]) -> Judged {
+    let mut next = 0;
+    for call in calls {
+        let Some(wanted) = order.get(next) else { break };
+        if call.kind == wanted.kind && call.server == wanted.server.value && call.name == wanted.name.value {
+            next += 1;
+        }
+    }
+    let Some(lacking) = order.get(next) else { return Ok(ActionReport::new(Outcome::Passed, "")) };
+    let message = format!("{next} of {} calls came in this order", order.len());
+    let mut report = ActionReport::new(Outcome::Failed, message);
+    let after = match next.checked_sub(1).map(|i| &order[i]) {
+        Some(before) => format!(" after `{}.{}`", before.server.value, before.name.value),
+        None => String::new(),
+    };
+    let expected = format!("{} `{}.{}`{after}", lacking.kind.name(), lacking.server.value, lacking.name.value);
+    let made = listed(calls.iter());
+    report.differences.push(difference(key, lacking.span, expected, made));
+    Ok(report)
+}
+
+fn no_duplicates(key: &str, span: Span, calls: &[CallReport]) -> Judged {
+    let calls: Vec<_> = tools(calls).collect();
+    let empty = Value::Object(serde_json::Map::new());
+    let arguments = |call: &'_ CallReport| call.params.get("arguments").unwrap_or(&empty).clone();
+    for (i, call) in calls.iter().enumerate() {
+        let same = |other: &&&CallReport| {
+            other.server == call.server && other.name == call.name && equal(&arguments(other), &arguments(call))
+        };
+        if calls[..i].iter().any(|other| same(&other)) {
+            let times = calls.iter().filter(same).count();
+            let call = format!("{} {}", name(call), arguments(call));
+            return demand(false, key, span, || ("no call made twice".to_owned(), format!("{times} times {call}")));
+        }
+    }
+    Ok(ActionReport::new(Outcome::Passed, ""))
+}
+
+fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, String)) -> Judged {
+    if met {
+        return Ok(ActionReport::new(Outcome::Passed, ""));
+    }
+    let (expected, actual) = words();
+    let mut report = ActionReport::new(Outcome::Failed, format!("{expected} expected, {actual} found"));
+    report.differences.push(difference(key, span, expected, actual));
+    Ok(report)
+}
+
+/// The first call the matcher means.
+fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [CallReport]) -> Result<Option<&'c CallReport>, String> {
+    let pattern = match &item.pattern {
+        Some(pattern) => {
+            Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?)
+        }
+        None => None,
+    };
+    let named = |call: &CallReport| match (&item.name, &pattern) {
+        (None, None) => true,
+        (name, pattern) => {
+            name.as_ref().is_some_and(|n| n.value == call.name)
+                || pattern.as_ref().is_some_and(|p| p.is_match(&call.name))
+        }
+    };
+    let argued = |call: &CallReport| match item.arguments.as_ref().map(|a| &a.value) {
+        None => true,
+        Some(Value::Object(wanted)) => {
+            let given = call.params.get("arguments");
+            wanted.iter().all(|(key, value)| given.and_then(|g| g.get(key)).is_some_and(|g| equal(g, value)))
+        }
+        Some(wanted) => call.params.get("arguments").is_some_and(|given| equal(given, wanted)),
+    };
+    Ok(calls.iter().find(|call| {
+        call.kind == kind
+            && call.server == item.server.value
+            && named(call)
+            && argued(call)
+            && item.status.is_none_or(|s| s.value == call.status)
+            && item.max_duration.is_none_or(|d| call.duration <= d.value)
+    }))
+}
+
+/// Equality of JSON values: `1` and `1.0` are the same number, the order of keys means nothing.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) => x == y || (x.is_f64() || y.is_f64()) && x.as_f64() == y.as_f64(),
+        (Value::Array(x), Value::Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| equal(x, y)),
+        (Value::Object(x), Value::Object(y)) => {
+            x.len() == y.len() && x.iter().all(|(key, x)| y.get(key).is_some_and(|y| equal(x, y)))
+        }
+        _ => a == b,
+    }
+}
+
+fn tools(calls: &[CallReport]) -> impl Iterator<Item = &CallReport> {
+    calls.iter().filter(|call| call.kind == CallKind::Tool)
+}
+
+fn tool_calls(n: u64) -> String {
+    format!("{n} tool call{}", if n == 1 { "" } else { "s" })
+}
+
+fn name(call: &CallReport) -> String {
+    format!("`{}.{}`", call.server, call.name)
+}
+
+/// The calls of one kind, as far as a line holds them.
+fn made(kind: CallKind, calls: &[CallReport]) -> String {
+    listed(calls.iter().filter(|call| call.kind == kind))
+}
+
+fn listed<'c>(calls: impl Iterator<Item = &'c CallReport>) -> String {
+    let names: Vec<_> = calls.map(name).collect();
+    match names.len() {
+        0 => "no call".to_owned(),
+        n if n > 8 => format!("{}, and {} more", names[..8].join(", "), n - 8),
+        _ => names.join(", "),
+    }
+}
+
+fn describe(kind: CallKind, item: &CallMatcher) -> String {
+    let server = &item.server.value;
+    let mut out = match (&item.name, &item.pattern) {
+        (Some(name), None) => format!("`{server}.{}`", name.value),
+        (Some(name), Some(pattern)) => format!("`{server}.{}` or one like `{}`", name.value, pattern.value),
+        (None, Some(pattern)) => format!("a {} of `{server}` like `{}`", kind.name(), pattern.value),
+        (None, None) => format!("any {} of `{server}`", kind.name()),
+    };
+    if let Some(arguments) = &item.arguments {
+        out.push_str(&format!(" with {}", arguments.value));
+    }
+    if let Some(status) = &item.status {
+        out.push_str(match status.value {
+            crate::hir::CallStatus::Ok => " that succeeds",
+            crate::hir::CallStatus::ToolError => " that reports an error",
+            crate::hir::CallStatus::ProtocolError => " that gets no result",
+        });
+    }
+    if let Some(limit) = &item.max_duration {
+        out.push_str(&format!(" within {}", crate::ty::duration::format(limit.value)));
+    }
+    out
+}
+
+fn difference(subject: &str, span: Span, expected: String, actual: String) -> Difference {
+    Difference { subject: subject.to_owned(), expected, actual, at: Some((span.start, span.end)) }
+}

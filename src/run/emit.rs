@@ -1,0 +1,152 @@
+//! Numbers events, masks what is secret in them, and sends them off.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use indexmap::IndexSet;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::{
+    event::{ActionReport, Event, EventKind, ExitReport, TaskRun},
+    host::Host,
+    secrets::Secrets,
+};
+
+/// The one place where events get their numbers.
+pub(super) struct Emitter<'a> {
+    host: &'a dyn Host,
+    sink: UnboundedSender<Event>,
+    next: Mutex<u64>,
+    noticed: Mutex<HashSet<(String, String)>>,
+    pub vault: Vault,
+}
+
+impl<'a> Emitter<'a> {
+    pub fn new(host: &'a dyn Host, sink: UnboundedSender<Event>, secrets: impl IntoIterator<Item = String>) -> Self {
+        let vault = Vault::default();
+        vault.learn(secrets);
+        Self { host, sink, next: Mutex::default(), noticed: Mutex::default(), vault }
+    }
+
+    pub fn emit(&self, task: Option<&TaskRun>, mut kind: EventKind) {
+        mask(&mut kind, &self.vault.secrets());
+        // Sent under the lock, so that the order of the numbers is the order of arrival.
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = Event { seq: *next, at: self.host.now(), task: task.cloned(), kind };
+        *next += 1;
+        // Nobody listening is no reason to stop a run.
+        let _ = self.sink.send(event);
+    }
+
+    /// A remark on a server, once.
+    pub fn notice(&self, task: Option<&TaskRun>, server: &str, message: &str) {
+        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        if noticed.insert((server.to_owned(), message.to_owned())) {
+            self.emit(task, EventKind::ServerNotice { server: server.to_owned(), message: message.to_owned() });
+        }
+    }
+}
+
+/// The events of one run of a task.
+pub(super) struct TaskEvents<'a> {
+    pub emitter: &'a Emitter<'a>,
+    pub run: TaskRun,
+}
+
+impl TaskEvents<'_> {
+    pub fn emit(&self, kind: EventKind) {
+        self.emitter.emit(Some(&self.run), kind);
+    }
+
+    /// Secrets among the arguments of a step: variables with telling names, headers that authorize.
+    pub fn learn_secrets(&self, args: &Value) {
+        let of = |key: &str| args.get(key).and_then(Value::as_object).into_iter().flatten();
+        let values = of("env").chain(of("headers")).filter(|(name, _)| is_secret_name(name));
+        self.emitter.vault.learn(values.filter_map(|(_, value)| value.as_str().map(str::to_owned)));
+    }
+}
+
+/// The secret values known so far. It only grows.
+#[derive(Default)]
+pub(super) struct Vault(Mutex<(IndexSet<String>, Arc<Secrets>)>);
+
+impl Vault {
+    pub fn learn(&self, values: impl IntoIterator<Item = String>) {
+        let mut vault = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = vault.0.len();
+        vault.0.extend(values);
+        if vault.0.len() > before {
+            vault.1 = Arc::new(Secrets::new(vault.0.iter().cloned()));
+        }
+    }
+
+    pub fn secrets(&self) -> Arc<Secrets> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner).1)
+    }
+}
+
+/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
+const TELLING: [&str; 15] = [
+    "TOKEN", "KEY", "APIKEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD", "CREDENTIAL",
+    "CREDENTIALS", "AUTH", "AUTHORIZATION", "COOKIE", "DSN",
+];
+
+/// Whether a variable or a header of this name holds a secret. `PWD` alone is the current folder.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
+}
+
+fn mask(kind: &mut EventKind, secrets: &Secrets) {
+    if secrets.is_empty() {
+        return;
+    }
+    let text = |text: &mut String| {
+        if let std::borrow::Cow::Owned(masked) = secrets.mask(text) {
+            *text = masked;
+        }
+    };
+    match kind {
+        EventKind::ServerNotice { message, .. } => text(message),
+        EventKind::ActionFinished { report, .. } => mask_report(report, secrets, &text),
+        EventKind::AgentSpoke { text: spoken } => text(spoken),
+        EventKind::CallRecorded { call } => {
+            text(&mut call.name);
+            secrets.mask_json(&mut call.params);
+            call.error.iter_mut().for_each(text);
+            call.result.iter_mut().for_each(|result| secrets.mask_json(result));
+        }
+        EventKind::TaskFinished { reason, .. } | EventKind::Cancelled { reason } => text(reason),
+        EventKind::RunStarted { .. }
+        | EventKind::ServerStarted { .. }
+        | EventKind::TaskStarted { .. }
+        | EventKind::PhaseStarted { .. }
+        | EventKind::CleanupOwed { .. }
+        | EventKind::CleanupPaid { .. }
+        | EventKind::ActionStarted { .. }
+        | EventKind::RunFinished { .. } => {}
+    }
+}
+
+fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut String)) {
+    text(&mut report.message);
+    text(&mut report.stdout);
+    text(&mut report.stderr);
+    for difference in &mut report.differences {
+        text(&mut difference.subject);
+        text(&mut difference.expected);
+        text(&mut difference.actual);
+    }
+    if let Some(ExitReport::NotStarted { reason }) = &mut report.exit {
+        text(reason);
+    }
+    let mut outputs = Value::Object(std::mem::take(&mut report.outputs));
+    secrets.mask_json(&mut outputs);
+    report.outputs = match outputs {
+        Value::Object(outputs) => outputs,
+        _ => Map::new(),
+    };
+}

@@ -1,0 +1,301 @@
+//! What holes hold while a task runs, and how templates and arguments become values.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use crate::{
+    event::Outcome,
+    hir::{Arg, ArgKind, Def, Hole, Part, Target, Template},
+    host::Host,
+    plan::StepAction,
+    template::{self, SegmentKind},
+};
+
+/// Why a template has no value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// It uses an output of a step that did not pass: whoever uses it is skipped.
+    NotPassed { step: String, outcome: Outcome },
+    /// Anything else: whoever uses it is broken.
+    Broken(String),
+}
+
+impl Fault {
+    pub fn message(&self) -> String {
+        match self {
+            Self::NotPassed { step, outcome } => format!("uses an output of `{step}`, which {}", how(*outcome)),
+            Self::Broken(message) => message.clone(),
+        }
+    }
+}
+
+pub(super) fn how(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed => "failed",
+        Outcome::Broken => "was broken",
+        Outcome::Skipped => "was skipped",
+        Outcome::Cancelled => "was cancelled",
+    }
+}
+
+/// What became of a step that holes may refer to.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    Passed(Arc<Map<String, Value>>),
+    NotPassed(Outcome),
+}
+
+/// What the holes of one place mean. A copy is a frame of its own: what a round of a loop or a branch binds stays in its
+/// copy until the interpreter takes it over.
+#[derive(Clone)]
+pub struct Scope<'a> {
+    task: &'a TaskValues<'a>,
+    /// By id – in the steps dialect by type.
+    outputs: IndexMap<String, Entry>,
+    vars: IndexMap<String, Value>,
+    agent_output: Option<Arc<str>>,
+    prompt: Option<Arc<str>>,
+}
+
+/// What is the same throughout one run of a task.
+pub struct TaskValues<'a> {
+    host: &'a dyn Host,
+    name: &'a str,
+    /// `spec.env`, as far as it is evaluated.
+    env: Mutex<IndexMap<String, String>>,
+    id: OnceLock<String>,
+    port: Mutex<Option<u16>>,
+}
+
+impl<'a> TaskValues<'a> {
+    pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
+        Self { host, name, env: Mutex::default(), id: OnceLock::new(), port: Mutex::default() }
+    }
+
+    /// Evaluates `spec.env`, which is in dependency order.
+    pub fn set_env(&self, entries: &[(String, Template<Def>)]) -> Result<Vec<(String, String)>, String> {
+        let scope = Scope::new(self);
+        for (name, value) in entries {
+            let value = scope.text(value).map_err(|f| format!("`spec.env.{name}`: {}", f.message()))?;
+            self.env.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), value);
+        }
+        let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(env.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    fn port(&self) -> io::Result<u16> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        match *port {
+            Some(port) => Ok(port),
+            None => Ok(*port.insert(self.host.free_port()?)),
+        }
+    }
+}
+
+impl<'a> Scope<'a> {
+    pub fn new(task: &'a TaskValues<'a>) -> Self {
+        Self { task, outputs: IndexMap::new(), vars: IndexMap::new(), agent_output: None, prompt: None }
+    }
+
+    pub fn set_agent(&mut self, prompt: &str, output: Option<&str>) {
+        self.prompt = Some(prompt.into());
+        self.agent_output = output.map(Into::into);
+    }
+
+    pub fn set_var(&mut self, name: &str, value: Value) {
+        self.vars.insert(name.to_owned(), value);
+    }
+
+    pub fn set_passed(&mut self, id: &str, outputs: Map<String, Value>) {
+        self.outputs.insert(id.to_owned(), Entry::Passed(Arc::new(outputs)));
+    }
+
+    /// Whether anything became of the step at all.
+    pub fn knows(&self, id: &str) -> bool {
+        self.outputs.contains_key(id)
+    }
+
+    /// Where a step of that name passed before, its outputs stay.
+    pub fn set_not_passed(&mut self, id: &str, outcome: Outcome) {
+        if !matches!(self.outputs.get(id), Some(Entry::Passed(_))) {
+            self.outputs.insert(id.to_owned(), Entry::NotPassed(outcome));
+        }
+    }
+
+    /// Takes over what a nested sequence has bound; loop variables stay behind.
+    pub fn adopt(&mut self, inner: Scope<'a>) {
+        self.outputs = inner.outputs;
+    }
+
+    /// Forgets all outputs of steps (steps dialect: verification sees none of the set-up's).
+    pub fn forget_outputs(&mut self) {
+        self.outputs.clear();
+    }
+
+    /// `{ID: {NAME: value}}` of the steps that passed and that `other` does not have.
+    pub fn outputs_beyond(&self, other: &Scope<'_>) -> Map<String, Value> {
+        let new = self.outputs.iter().filter(|(id, _)| !matches!(other.outputs.get(*id), Some(Entry::Passed(_))));
+        let passed = new.filter_map(|(id, entry)| match entry {
+            Entry::Passed(outputs) => Some((id.clone(), Value::Object(Map::clone(outputs)))),
+            Entry::NotPassed(_) => None,
+        });
+        passed.collect()
+    }
+
+    /// `{ID: {outputs: {NAME: value}}}` of every step that passed.
+    pub fn steps(&self) -> Value {
+        let passed = self.outputs.iter().filter_map(|(id, entry)| match entry {
+            Entry::Passed(outputs) => Some((id.clone(), serde_json::json!({ "outputs": **outputs }))),
+            Entry::NotPassed(_) => None,
+        });
+        Value::Object(passed.collect())
+    }
+
+    /// The first step whose outputs are used without `default` and that did not pass.
+    pub fn missing_step(&self, step: &StepAction) -> Option<Fault> {
+        let mut missing = None;
+        let mut visit = |template: &Template<Def>| {
+            for hole in template.holes().filter(|h| !h.has_default()) {
+                if let Target::Output { step, .. } = &hole.reference.target
+                    && let Some(Entry::NotPassed(outcome)) = self.outputs.get(step)
+                    && missing.is_none()
+                {
+                    missing = Some(Fault::NotPassed { step: step.clone(), outcome: *outcome });
+                }
+            }
+        };
+        step.args.iter().for_each(|(_, arg)| arg.templates(&mut visit));
+        step.expect.iter().for_each(|arg| arg.templates(&mut visit));
+        step.outputs.iter().flatten().for_each(|(_, arg)| arg.templates(&mut visit));
+        missing
+    }
+
+    /// A template as text.
+    pub fn text(&self, template: &Template<Def>) -> Result<String, Fault> {
+        self.with_locals(&Map::new()).text(template)
+    }
+
+    /// An argument with its types; what a step takes as text it makes text itself.
+    pub fn fill(&self, arg: &Arg<Def>) -> Result<Value, Fault> {
+        self.with_locals(&Map::new()).fill(arg)
+    }
+
+    /// The scope of a step's own `expect` and `outputs`, or of a scripted agent's next call.
+    pub fn with_locals<'s>(&'s self, locals: &'s Map<String, Value>) -> Filler<'s> {
+        Filler { scope: self, locals }
+    }
+}
+
+/// A scope, and the values of one step in it.
+pub struct Filler<'s> {
+    scope: &'s Scope<'s>,
+    locals: &'s Map<String, Value>,
+}
+
+impl Filler<'_> {
+    pub fn text(&self, template: &Template<Def>) -> Result<String, Fault> {
+        self.template(template).map(|value| template::render(&value))
+    }
+
+    pub fn fill(&self, arg: &Arg<Def>) -> Result<Value, Fault> {
+        Ok(match &arg.kind {
+            ArgKind::Null => Value::Null,
+            ArgKind::Bool(b) => Value::Bool(*b),
+            ArgKind::Int(i) => Value::from(*i),
+            ArgKind::Float(x) => Value::from(*x),
+            ArgKind::Text(template) => self.template(template)?,
+            ArgKind::List(items) => Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?),
+            ArgKind::Record(fields) => {
+                let fields = fields.iter().map(|(name, value)| Ok((name.value.clone(), self.fill(value)?)));
+                Value::Object(fields.collect::<Result<_, Fault>>()?)
+            }
+        })
+    }
+
+    /// One hole alone keeps its value's type; all else is text.
+    fn template(&self, template: &Template<Def>) -> Result<Value, Fault> {
+        if let Some(hole) = template.single_hole() {
+            return self.hole(hole);
+        }
+        let mut out = String::new();
+        for part in &template.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Hole(hole) => out.push_str(&template::render(&self.hole(hole)?)),
+            }
+        }
+        Ok(Value::String(out))
+    }
+
+    fn hole(&self, hole: &Hole<Def>) -> Result<Value, Fault> {
+        let base = match self.base(&hole.reference.target) {
+            Ok(base) => base.and_then(|base| walk(&hole.reference, &base)),
+            Err(fault) if hole.has_default() => match fault {
+                Fault::NotPassed { .. } => None,
+                Fault::Broken(_) => return Err(fault),
+            },
+            Err(fault) => return Err(fault),
+        };
+        if base.is_none() && !hole.has_default() {
+            return Err(Fault::Broken(format!("`{}` has no value", hole.text)));
+        }
+        template::apply_filters(base, &hole.filters).map_err(|e| Fault::Broken(format!("`{}`: {e}", hole.text)))
+    }
+
+    /// The value before its segments are walked; `None` is a missing one.
+    fn base(&self, target: &Target) -> Result<Option<Value>, Fault> {
+        let Scope { task, outputs, vars, agent_output, prompt } = self.scope;
+        let text = |text: Option<&Arc<str>>| text.map(|t| Value::from(&**t));
+        Ok(match target {
+            Target::TaskEnv(name) => {
+                task.env.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(|v| Value::from(v.as_str()))
+            }
+            Target::ProcessEnv(name) => task.host.env(name).map(Value::from),
+            Target::RandomId => Some(Value::from(task.id.get_or_init(|| task.host.random_id()).as_str())),
+            Target::RandomPort => {
+                Some(Value::from(task.port().map_err(|e| Fault::Broken(format!("there is no free port: {e}")))?))
+            }
+            Target::TaskName => Some(Value::from(task.name)),
+            Target::AgentOutput => text(agent_output.as_ref()),
+            Target::AgentPrompt => text(prompt.as_ref()),
+            Target::Output { step, name } => match outputs.get(step) {
+                Some(Entry::Passed(values)) => values.get(name).cloned(),
+                Some(Entry::NotPassed(outcome)) => {
+                    return Err(Fault::NotPassed { step: step.clone(), outcome: *outcome });
+                }
+                None => None,
+            },
+            Target::Loop(name) => vars.get(name).cloned(),
+            Target::Local(name) => self.locals.get(name).cloned(),
+            Target::Calls => self.locals.get("calls").cloned(),
+        })
+    }
+}
+
+/// Names of HTTP headers know no case.
+fn walk(def: &Def, base: &Value) -> Option<Value> {
+    let is_response = match &def.target {
+        Target::Local(name) => name == "response",
+        Target::Output { name, .. } => name == "response",
+        _ => false,
+    };
+    let mut value = base;
+    for (i, segment) in def.segments.iter().enumerate() {
+        let header = i == 1 && is_response && def.segments[0] == SegmentKind::Name("headers".to_owned());
+        value = match (segment, value) {
+            (SegmentKind::Name(name), Value::Object(map)) if header => {
+                map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?.1
+            }
+            (SegmentKind::Name(name), Value::Object(map)) => map.get(name)?,
+            (SegmentKind::Index(index), Value::Array(items)) => items.get(usize::try_from(*index).ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(value.clone())
+}

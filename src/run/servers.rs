@@ -1,0 +1,194 @@
+//! The MCP servers of an eval: one hub a server, shared by all tasks, started anew for the next task when it died.
+
+use std::{path::PathBuf, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use indexmap::IndexMap;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::emit::{Emitter, is_secret_name};
+use crate::{
+    event::EventKind,
+    hir::{Expand, ExpandPart, Server, Transport},
+    host::Host,
+    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    plan::EvalPlan,
+    step::{ToolAnswer, ToolFault, Tools},
+};
+
+/// A server that answered `initialize`.
+pub(super) struct Running {
+    pub hub: Hub,
+    /// For the steps' own calls, which nobody records.
+    own: Client,
+    config: Server,
+}
+
+impl Running {
+    pub fn enables_all(&self) -> bool {
+        self.config.enable_all_tools.is_some_and(|e| e.value)
+    }
+
+    /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
+    pub async fn allowed(&self) -> Vec<String> {
+        let tools = self.own.list_tools().await.unwrap_or_default();
+        let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
+        names.filter(|name| self.config.allows(name)).map(str::to_owned).collect()
+    }
+}
+
+pub(super) struct Servers<'a> {
+    specs: Specs,
+    running: IndexMap<String, Mutex<Option<Arc<Running>>>>,
+    emitter: &'a Emitter<'a>,
+}
+
+/// How to reach each server, and what its agents may do.
+pub(super) type Specs = IndexMap<String, (ServerSpec, Server)>;
+
+/// The servers' specifications with every `${VAR}` expanded, and the secrets in them.
+///
+/// # Errors
+/// All variables that are not set, as messages.
+pub(super) fn specs(
+    plan: &EvalPlan,
+    host: &dyn Host,
+    executable: Option<&PathBuf>,
+) -> Result<(Specs, Vec<String>), Vec<String>> {
+    let (mut specs, mut secrets, mut faults) = (IndexMap::new(), Vec::new(), Vec::new());
+    for server in plan.servers.iter().filter(|s| !s.disabled) {
+        let mut fill = |expand: &Expand, secret: bool| {
+            for part in &expand.parts {
+                if let ExpandPart::Var { name, .. } = part
+                    && (secret || is_secret_name(name))
+                {
+                    secrets.extend(host.env(name));
+                }
+            }
+            expand.fill(|name| host.env(name)).map_or_else(
+                |name| {
+                    faults.push(format!("server `{}` needs `${{{name}}}`, which is not set", server.name.value));
+                    String::new()
+                },
+                |value| {
+                    if secret {
+                        secrets.push(value.clone());
+                    }
+                    value
+                },
+            )
+        };
+        let transport = transport(server, plan, executable, &mut fill);
+        let name = server.name.value.clone();
+        specs.insert(name.clone(), (ServerSpec { name, transport }, server.clone()));
+    }
+    if faults.is_empty() { Ok((specs, secrets)) } else { Err(faults) }
+}
+
+fn transport(
+    server: &Server,
+    plan: &EvalPlan,
+    executable: Option<&PathBuf>,
+    fill: &mut dyn FnMut(&Expand, bool) -> String,
+) -> mcp::Transport {
+    match &server.transport {
+        Transport::Stdio { command, args, env } => {
+            let mut command = fill(command, false);
+            // Exactly `gevals` is this executable (`decisions.md` §2).
+            if let (true, Some(executable)) = (command == "gevals", executable) {
+                command = executable.to_string_lossy().into_owned();
+            }
+            mcp::Transport::Stdio {
+                command,
+                args: args.iter().map(|arg| fill(arg, false)).collect(),
+                env: env.iter().map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value)))).collect(),
+                cwd: Some(plan.dir.clone()),
+            }
+        }
+        Transport::Http { url, headers } => mcp::Transport::Http {
+            url: fill(url, false),
+            headers: headers.iter().map(|(n, v)| (n.value.clone(), fill(v, !negotiates_content(&n.value)))).collect(),
+        },
+    }
+}
+
+fn negotiates_content(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    header.starts_with("accept") || header.starts_with("content-") || header == "user-agent"
+}
+
+impl<'a> Servers<'a> {
+    pub fn new(specs: Specs, emitter: &'a Emitter<'a>) -> Self {
+        let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
+        Self { specs, running, emitter }
+    }
+
+    /// All servers, started if need be.
+    pub async fn all(&self) -> Result<Vec<Arc<Running>>, String> {
+        let mut all = Vec::new();
+        for name in self.specs.keys() {
+            all.push(self.get(name).await?);
+        }
+        Ok(all)
+    }
+
+    /// A server that works; one that died is started anew.
+    async fn get(&self, name: &str) -> Result<Arc<Running>, String> {
+        let (Some((spec, config)), Some(slot)) = (self.specs.get(name), self.running.get(name)) else {
+            return Err(format!("the eval has no server `{name}`"));
+        };
+        let mut slot = slot.lock().await;
+        if let Some(running) = slot.as_ref() {
+            match running.hub.failure() {
+                None => return Ok(Arc::clone(running)),
+                Some(failure) => {
+                    self.emitter.notice(None, name, &format!("{failure}; it is started anew"));
+                }
+            }
+        }
+        let options = HubOptions { secrets: self.emitter.vault.secrets(), ..HubOptions::default() };
+        let hub = Hub::start(spec.clone(), options).await.map_err(|e| e.to_string())?;
+        let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
+        let running = Arc::new(Running { hub, own, config: config.clone() });
+        *slot = Some(Arc::clone(&running));
+        self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned() });
+        Ok(running)
+    }
+
+    /// Ends them all, kindly; what they had to remark is reported.
+    pub async fn close(&self) {
+        for (name, slot) in &self.running {
+            let Some(running) = slot.lock().await.take() else { continue };
+            for notice in running.hub.notices() {
+                self.emitter.notice(None, name, &notice.text);
+            }
+            running.hub.close().await;
+        }
+    }
+}
+
+impl Tools for Servers<'_> {
+    fn call<'c>(&'c self, server: &'c str, tool: &'c str, args: Value) -> BoxFuture<'c, Result<ToolAnswer, ToolFault>> {
+        Box::pin(async move {
+            let Some(slot) = self.running.get(server) else {
+                return Err(ToolFault::Lost(format!("the eval has no server `{server}`")));
+            };
+            let Some(running) = slot.lock().await.clone() else {
+                return Err(ToolFault::Lost(format!("`{server}` does not run")));
+            };
+            match running.own.call_tool(tool, args).await {
+                Ok(result) => Ok(ToolAnswer {
+                    content: Value::Array(result.content),
+                    structured_content: result.structured,
+                    is_error: result.is_error,
+                }),
+                Err(CallError::Protocol { code, message, .. }) => Err(ToolFault::Protocol { code, message }),
+                Err(error) => {
+                    let why = running.hub.failure().map_or_else(|| error.to_string(), |failure| failure.to_string());
+                    Err(ToolFault::Lost(why))
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,357 @@
+//! One run of one task, from its set-up to its verdict (`decisions.md` §5).
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    agent, assert,
+    emit::{Emitter, TaskEvents, is_secret_name},
+    fill::{Scope, TaskValues},
+    servers::{Running, Servers},
+    unit::{Ended, Inside, Limits, Unit},
+    verdict::{Facts, Judged, verdict},
+};
+use crate::{
+    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict},
+    hir::{BlockRole, CallKind, CallStatus, Dialect},
+    host::Host,
+    mcp::{self, CallOutcome, CallRecord, Recorder},
+    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    step::{AgentState, TaskState},
+    ty::duration,
+};
+
+/// What all runs of all tasks share.
+pub(super) struct World<'a> {
+    pub host: &'a dyn Host,
+    pub emitter: &'a Emitter<'a>,
+    pub servers: &'a Servers<'a>,
+    /// Fires at the first signal: whatever runs is stopped and cleaned up.
+    pub cancel: CancellationToken,
+    /// Fires at the second one: cleanup is stopped too.
+    pub force: CancellationToken,
+    /// Why no task can run: a server that does not start.
+    pub unstarted: OnceLock<String>,
+}
+
+/// What a run of a task came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TaskEnd {
+    pub task: TaskRun,
+    pub verdict: Verdict,
+    /// Why, in a line; empty where it passed.
+    pub reason: String,
+    pub cleanup_failed: bool,
+    pub duration: Duration,
+}
+
+pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: TaskRun) -> TaskEnd {
+    let started = world.host.elapsed();
+    let events = TaskEvents { emitter: world.emitter, run: task.clone() };
+    let mut facts = Facts::default();
+    let mut cleanup_failed = false;
+    if world.cancel.is_cancelled() {
+        facts.cancelled = Some("the run was cancelled before its turn".to_owned());
+    } else {
+        events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
+        match ready(world, plan).await {
+            Err(why) => facts.hindered = Some(why),
+            Ok(servers) => cleanup_failed = phases(world, plan, &events, &servers, &mut facts).await,
+        }
+    }
+    let (verdict, reason) = verdict(&facts);
+    let duration = world.host.elapsed().saturating_sub(started);
+    events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
+    TaskEnd { task, verdict, reason, cleanup_failed, duration }
+}
+
+/// What must be there before anything runs.
+async fn ready(world: &World<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
+    if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
+        return Err(format!("it requires `{}`, which is not on the PATH", command.value));
+    }
+    match world.unstarted.get() {
+        Some(why) => Err(why.clone()),
+        None => world.servers.all().await,
+    }
+}
+
+/// Set-up, agent, verification, assertions and cleanup. Says whether a cleanup step failed.
+async fn phases(
+    world: &World<'_>,
+    plan: &Plan,
+    events: &TaskEvents<'_>,
+    servers: &[Arc<Running>],
+    facts: &mut Facts,
+) -> bool {
+    let host = world.host;
+    let values = TaskValues::new(host, &plan.task.name.value);
+    let env = match values.set_env(&plan.env) {
+        Ok(env) => env,
+        Err(why) => {
+            facts.hindered = Some(why);
+            return false;
+        }
+    };
+    let secret = env.iter().filter(|(name, _)| is_secret_name(name)).map(|(_, value)| value.clone());
+    world.emitter.vault.learn(secret);
+    let unit = Unit {
+        host,
+        plan,
+        events,
+        tools: world.servers,
+        env,
+        state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
+        force: &world.force,
+        leftovers: Mutex::default(),
+        owes: AtomicBool::new(false),
+        cleanup_failed: AtomicBool::new(false),
+    };
+    let deadline = host.elapsed().saturating_add(plan.timeout);
+    let limits = |phase| Limits { deadline, cancel: world.cancel.clone(), phase };
+    let mut scope = Scope::new(&values);
+
+    facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
+    let after_setup = scope.clone();
+    if facts.setup.is_none() {
+        let calls = match agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, facts).await {
+            Some(calls) => calls,
+            None => Vec::new(),
+        };
+        if plan.task.dialect != Dialect::Portable {
+            scope.forget_outputs();
+        }
+        verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
+        assertions(&unit, &calls, facts);
+    }
+    if host.elapsed() >= deadline {
+        facts.timed_out = Some(format!("task exceeded timeout of {}", duration::format(plan.timeout)));
+    }
+    if world.cancel.is_cancelled() {
+        facts.cancelled = Some("the run was cancelled".to_owned());
+    }
+
+    // Upstream's cleanup knows neither the agent nor what verification found.
+    let mut scope = if plan.task.dialect == Dialect::Portable { scope } else { after_setup };
+    plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
+    if !plan.cleanup.is_empty() {
+        events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
+        unit.owe_cleanup(&plan.action(plan.cleanup[0]).id);
+        unit.cleanup(&top(BlockRole::Cleanup, &plan.cleanup), &mut scope).await;
+    }
+    let leftovers = std::mem::take(&mut *unit.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+    for leftover in leftovers {
+        host.reap(leftover).await;
+    }
+    unit.cleanup_failed.load(Ordering::Relaxed)
+}
+
+/// The step that keeps the agent from running, if any does.
+async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> Option<Judged> {
+    let mut stopped = None;
+    if !unit.plan.setup.is_empty() {
+        unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Setup.name().to_owned() });
+    }
+    for &ix in &unit.plan.setup {
+        let action = unit.plan.action(ix);
+        if stopped.is_some() {
+            skip(unit, ix, scope);
+            continue;
+        }
+        let end = unit.step(ix, action.id.clone(), scope, limits).await;
+        let stops = match end.outcome {
+            Outcome::Passed => false,
+            Outcome::Cancelled => true,
+            _ => !action.continue_on_error,
+        };
+        if stops {
+            stopped = Some(judged(&action.id, end));
+        }
+    }
+    stopped
+}
+
+/// Lets the agent work; gives what it called, by the calls' starts.
+async fn agent_turn<'a>(
+    unit: &Unit<'a>,
+    scope: &mut Scope<'a>,
+    limits: &Limits,
+    servers: &[Arc<Running>],
+    facts: &mut Facts,
+) -> Option<Vec<CallReport>> {
+    let action = unit.plan.action(unit.plan.agent);
+    let ActionKind::Agent(AgentAction { prompt, kind }) = &action.kind else { return None };
+    unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Agent.name().to_owned() });
+    if limits.cancel.is_cancelled() {
+        return None;
+    }
+    unit.owe_cleanup(&action.id);
+    unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
+    let started = unit.host.elapsed();
+    let recorder = Recorder::new(unit.events.emitter.vault.secrets());
+    let mut live = recorder.subscribe();
+    let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
+    let (prompt, mut done) = match scope.text(prompt) {
+        Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
+        Ok(prompt) => {
+            let turn = agent::Turn {
+                host: unit.host,
+                kind,
+                task: &unit.plan.task.name.value,
+                prompt: &prompt,
+                dir: &unit.plan.task.dir,
+                servers,
+                recorder: &recorder,
+                scope,
+                timeout,
+                cancel: &limits.cancel,
+            };
+            let done = {
+                let work = agent::run(&turn);
+                tokio::pin!(work);
+                loop {
+                    tokio::select! {
+                        biased;
+                        Some(call) = live.recv() => unit.events.emit(EventKind::CallRecorded { call: reported(call) }),
+                        done = &mut work => break done,
+                    }
+                }
+            };
+            (prompt, done)
+        }
+    };
+    unit.keep(done.leftover.take());
+    // The agent's sessions are over, so what it still waited for has ended as well.
+    tokio::task::yield_now().await;
+    while let Ok(call) = live.try_recv() {
+        unit.events.emit(EventKind::CallRecorded { call: reported(call) });
+    }
+    for notice in recorder.notices() {
+        unit.events.emitter.notice(Some(&unit.events.run), &notice.server, &notice.text);
+    }
+    let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();
+    if !done.output.is_empty() {
+        unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });
+    }
+    scope.set_agent(&prompt, Some(&done.output));
+    {
+        let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.prompt = prompt;
+        state.agent = Some(AgentState { output: done.output.clone(), exit_code: done.exit_code });
+        state.call_history = history(&calls);
+    }
+    let mut report = done.report;
+    report.duration = unit.host.elapsed().saturating_sub(started);
+    facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
+    Some(calls)
+}
+
+async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {
+    if !unit.plan.verify.is_empty() {
+        unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Verify.name().to_owned() });
+    }
+    let mut stopped = false;
+    for &ix in &unit.plan.verify {
+        let action = unit.plan.action(ix);
+        let end = if stopped {
+            skip(unit, ix, scope)
+        } else {
+            let end = unit.step(ix, action.id.clone(), scope, limits).await;
+            stopped = match end.outcome {
+                Outcome::Broken => !action.continue_on_error,
+                Outcome::Cancelled => true,
+                _ => false,
+            };
+            end
+        };
+        facts.checks.push(judged(&action.id, end));
+    }
+}
+
+/// Assertions take no time, so they are judged even when the task's is over.
+fn assertions(unit: &Unit<'_>, calls: &[CallReport], facts: &mut Facts) {
+    for (i, &ix) in unit.plan.assertions.iter().enumerate() {
+        let action = unit.plan.action(ix);
+        let ActionKind::Assertion(assertion) = &action.kind else { continue };
+        if i == 0 {
+            unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Assert.name().to_owned() });
+        }
+        let Some(report) = assert::evaluate(assertion, calls) else { continue };
+        unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
+        facts.checks.push(judged(&action.id, unit.report(&action.id, report)));
+    }
+}
+
+/// A step that is not reached.
+fn skip<'a>(unit: &Unit<'a>, ix: ActionIx, scope: &mut Scope<'a>) -> Ended {
+    unit.bind_unreached(ix, scope);
+    let report = ActionReport::new(Outcome::Skipped, "not reached");
+    unit.report(&unit.plan.action(ix).id, report)
+}
+
+fn judged(id: &str, end: Ended) -> Judged {
+    Judged { id: id.to_owned(), outcome: end.outcome, why: end.message }
+}
+
+fn top(role: BlockRole, actions: &[ActionIx]) -> Inside<'_> {
+    Inside { role, actions, planned: "", executed: String::new() }
+}
+
+fn reported(record: CallRecord) -> CallReport {
+    let (status, error) = match record.outcome {
+        CallOutcome::Ok => (CallStatus::Ok, None),
+        CallOutcome::ToolError => (CallStatus::ToolError, None),
+        CallOutcome::ProtocolError { code, message } => {
+            (CallStatus::ProtocolError, Some(format!("{message} ({code})")))
+        }
+        CallOutcome::Lost => (CallStatus::ProtocolError, Some("the connection broke before an answer came".to_owned())),
+        CallOutcome::Cancelled => (CallStatus::ProtocolError, Some("the agent gave the call up".to_owned())),
+    };
+    CallReport {
+        server: record.server,
+        kind: match record.kind {
+            mcp::CallKind::Tool => CallKind::Tool,
+            mcp::CallKind::Resource => CallKind::Resource,
+            mcp::CallKind::Prompt => CallKind::Prompt,
+        },
+        name: record.name,
+        params: record.params,
+        started: record.started,
+        duration: record.duration,
+        status,
+        error,
+        result: record.result,
+    }
+}
+
+/// As scripts are told it (`portable-format.md`, "Script protocol").
+fn history(calls: &[CallReport]) -> Value {
+    let of = |kind: CallKind| -> Vec<Value> {
+        let calls = calls.iter().filter(|c| c.kind == kind);
+        let entries = calls.map(|call| {
+            let name = match kind {
+                CallKind::Tool => "toolName",
+                CallKind::Resource => "uri",
+                CallKind::Prompt => "promptName",
+            };
+            let mut entry = json!({ "serverName": call.server, name: call.name, "result": call.result, "timestamp": call.started });
+            if kind != CallKind::Resource {
+                entry["arguments"] = call.params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+            }
+            if let Some(error) = &call.error {
+                entry["error"] = Value::from(error.as_str());
+            }
+            entry
+        });
+        entries.collect()
+    };
+    json!({ "toolCalls": of(CallKind::Tool), "resourceReads": of(CallKind::Resource), "promptGets": of(CallKind::Prompt) })
+}

@@ -1,0 +1,659 @@
+//! One action at a time: whether it may run, its values, its limit, its nested steps, and what is reported of it.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{
+    future::BoxFuture,
+    stream::{self, StreamExt},
+};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    emit::TaskEvents,
+    fill::{Fault, Scope, how},
+};
+use crate::{
+    event::{ActionReport, EventKind, Outcome},
+    hir::{Arg, ArgKind, BlockRole, Def},
+    host::{Host, Leftover},
+    plan::{Action, ActionIx, ActionKind, Plan, PlanPhase, StepAction},
+    signature::{Control, Effects},
+    source::Span,
+    step::{Context, Done, TaskState, Tools, run_of},
+    ty::duration,
+};
+
+/// A step that does not mind its own limit is dropped so long after it.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Of a step for which neither author nor signature sets a limit.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What the actions of one run of a task share.
+pub(super) struct Unit<'a> {
+    pub host: &'a dyn Host,
+    pub plan: &'a Plan,
+    pub events: &'a TaskEvents<'a>,
+    pub tools: &'a dyn Tools,
+    pub env: Vec<(String, String)>,
+    /// What scripts are told.
+    pub state: Mutex<TaskState>,
+    /// Fires at the second signal; the first one does not stop cleanup.
+    pub force: &'a CancellationToken,
+    pub leftovers: Mutex<Vec<Leftover>>,
+    /// Whether the task's cleanup is owed.
+    pub owes: AtomicBool,
+    pub cleanup_failed: AtomicBool,
+}
+
+/// How long, and on whose account.
+#[derive(Clone)]
+pub(super) struct Limits {
+    /// On the host's clock.
+    pub deadline: Duration,
+    pub cancel: CancellationToken,
+    pub phase: PlanPhase,
+}
+
+/// How a step or a sequence of them ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub outcome: Outcome,
+    pub message: String,
+}
+
+impl Ended {
+    pub fn passed() -> Self {
+        Self { outcome: Outcome::Passed, message: String::new() }
+    }
+
+    fn new(outcome: Outcome, message: impl Into<String>) -> Self {
+        Self { outcome, message: message.into() }
+    }
+
+    /// The graver of two; the first of two alike.
+    fn and(self, other: Self) -> Self {
+        if gravity(other.outcome) > gravity(self.outcome) { other } else { self }
+    }
+}
+
+fn gravity(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Passed => 0,
+        Outcome::Skipped => 1,
+        Outcome::Failed => 2,
+        Outcome::Broken => 3,
+        Outcome::Cancelled => 4,
+    }
+}
+
+/// The id of the planned action behind an executed one: without `[round]` and `#attempt`.
+pub fn planned_id(executed: &str) -> String {
+    let mut out = String::new();
+    let mut skip = false;
+    for c in executed.chars() {
+        match c {
+            '[' | '#' => skip = true,
+            ']' => skip = false,
+            '/' => {
+                skip = false;
+                out.push(c);
+            }
+            _ if skip => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+impl<'a> Unit<'a> {
+    /// Runs one step and whatever it holds. `id` is its id with rounds and attempts.
+    pub fn step<'f>(
+        &'f self,
+        ix: ActionIx,
+        id: String,
+        scope: &'f mut Scope<'a>,
+        limits: &'f Limits,
+    ) -> BoxFuture<'f, Ended>
+    where
+        'a: 'f,
+    {
+        Box::pin(async move {
+            let action = self.plan.action(ix);
+            let ActionKind::Step(step) = &action.kind else {
+                return Ended::new(Outcome::Broken, "this is no step");
+            };
+            if let Some(end) = self.hindrance(step, scope, limits) {
+                self.bind_failure(ix, scope, end.outcome);
+                return self.report(&id, ActionReport::new(end.outcome, end.message));
+            }
+            if step.op.signature.effects != Effects::None {
+                self.owe_cleanup(&id);
+            }
+            self.events.emit(EventKind::ActionStarted { action: id.clone() });
+            let started = self.host.elapsed();
+            let (mut report, bound) = match step.op.signature.control {
+                Control::Leaf => self.leaf(action, step, scope, limits).await,
+                control => {
+                    let (end, bound) = self.composite(control, action, step, &id, scope, limits).await;
+                    (ActionReport::new(end.outcome, end.message), bound)
+                }
+            };
+            report.duration = self.host.elapsed().saturating_sub(started);
+            if report.outcome == Outcome::Passed {
+                if let (Some(id), Some(outputs)) = (&step.id, bound)
+                    && (self.plan.task.dialect == crate::hir::Dialect::Portable || !outputs.is_empty())
+                {
+                    report.outputs.clone_from(&outputs);
+                    scope.set_passed(id, outputs);
+                }
+            } else {
+                self.bind_failure(ix, scope, report.outcome);
+            }
+            self.report(&id, report)
+        })
+    }
+
+    /// Runs steps one after another, as inside a group, a round or a branch: what fails or breaks ends it.
+    async fn sequence(&self, inside: &Inside<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
+        let mut end = Ended::passed();
+        for &ix in inside.actions {
+            let step = self.step(ix, inside.id_of(self.plan.action(ix)), scope, limits).await;
+            let goes_on = self.plan.action(ix).continue_on_error;
+            let stops = match step.outcome {
+                Outcome::Passed | Outcome::Skipped => false,
+                Outcome::Failed | Outcome::Broken => !goes_on,
+                Outcome::Cancelled => true,
+            };
+            let forgiven = goes_on && (limits.phase == PlanPhase::Setup || inside.role == BlockRole::Setup);
+            if !forgiven {
+                end = end.and(step);
+            }
+            if stops {
+                break;
+            }
+        }
+        end
+    }
+
+    /// Why a step is not even started.
+    fn hindrance(&self, step: &StepAction, scope: &Scope<'a>, limits: &Limits) -> Option<Ended> {
+        if limits.cancel.is_cancelled() {
+            return Some(Ended::new(Outcome::Cancelled, "the run was cancelled"));
+        }
+        if let Some(fault) = scope.missing_step(step) {
+            return Some(Ended::new(Outcome::Skipped, fault.message()));
+        }
+        self.left(limits).is_zero().then(|| Ended::new(Outcome::Skipped, "no time was left"))
+    }
+
+    /// The world is about to change: from now on the task owes its cleanup.
+    pub fn owe_cleanup(&self, id: &str) {
+        if !self.plan.cleanup.is_empty() && !self.owes.swap(true, Ordering::Relaxed) {
+            let cleanups = self.plan.cleanup.iter().map(|&ix| self.plan.action(ix).id.clone()).collect();
+            self.events.emit(EventKind::CleanupOwed { action: id.to_owned(), cleanups });
+        }
+    }
+
+    async fn leaf(
+        &self,
+        action: &Action,
+        step: &StepAction,
+        scope: &Scope<'a>,
+        limits: &Limits,
+    ) -> (ActionReport, Option<Map<String, Value>>) {
+        let args = match fill_args(step, scope, &[]) {
+            Ok(args) => args,
+            Err(fault) => return (broken(fault), None),
+        };
+        self.events.learn_secrets(&args);
+        let expect = |locals: &Map<String, Value>| match &step.expect {
+            Some(arg) => scope.with_locals(locals).fill(arg).map(Some).map_err(|f| f.message()),
+            None => Ok(None),
+        };
+        let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
+        let timeout = own.min(self.left(limits));
+        let state = self.task_state(scope);
+        let context = Context {
+            host: self.host,
+            step,
+            dialect: self.plan.task.dialect,
+            dir: &self.plan.task.dir,
+            env: &self.env,
+            args,
+            expect: &expect,
+            timeout,
+            cancel: &limits.cancel,
+            task: &state,
+            tools: self.tools,
+        };
+        let run = run_of(&step.op.kind, self.plan.task.dialect);
+        let mut done = tokio::select! {
+            done = run(context) => done,
+            () = self.host.sleep(timeout.saturating_add(PATIENCE)) => {
+                Done::new(Outcome::Broken, format!("it ran longer than {} and was given up", duration::format(timeout)))
+            }
+            () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
+        };
+        self.keep(done.leftover.take());
+        let mut report = ActionReport::new(done.outcome, done.message);
+        report.differences = done.differences;
+        for difference in &mut report.differences {
+            let place = step.expect.as_ref().map(|expect| place(expect, &difference.subject));
+            difference.at = difference.at.or(place.filter(|p| p.file == action.span.file).map(|p| (p.start, p.end)));
+        }
+        report.exit = done.exit;
+        report.stdout = done.stdout;
+        report.stderr = done.stderr;
+        if report.outcome != Outcome::Passed {
+            return (report, None);
+        }
+        match outputs(step, scope, &done.locals) {
+            Ok(outputs) => (report, Some(outputs)),
+            Err(why) => {
+                report.outcome = Outcome::Broken;
+                report.message = why;
+                (report, None)
+            }
+        }
+    }
+
+    /// What runs on in the background lives until the task's cleanup is over.
+    pub fn keep(&self, leftover: Option<Leftover>) {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
+    }
+
+    async fn cancelled_long_ago(&self, cancel: &CancellationToken) {
+        cancel.cancelled().await;
+        self.host.sleep(PATIENCE).await;
+    }
+
+    async fn composite(
+        &self,
+        control: Control,
+        action: &Action,
+        step: &StepAction,
+        id: &str,
+        scope: &mut Scope<'a>,
+        limits: &Limits,
+    ) -> (Ended, Option<Map<String, Value>>) {
+        // `in` is filled by itself: text that is a JSON list will do.
+        let args = match fill_args(step, scope, &["in"]) {
+            Ok(args) => args,
+            Err(fault) => return (Ended::new(Outcome::Broken, fault.message()), None),
+        };
+        let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
+        let deadline = limits.deadline.min(self.host.elapsed().saturating_add(own));
+        let inner = Limits { deadline, ..limits.clone() };
+        let nested = Nested { action, id };
+        match control {
+            Control::Leaf => (Ended::passed(), None),
+            Control::Any => (self.any_of(&nested, scope, &inner).await, None),
+            Control::Scope => (self.group(&nested, scope, &inner).await, None),
+            Control::Each => match self.each(&nested, step, &args, scope, &inner).await {
+                Ok((end, rounds)) => {
+                    (end, Some(Map::from_iter([("rounds".to_owned(), Value::Array(rounds))])))
+                }
+                Err(end) => (end, None),
+            },
+            Control::Eventually => (self.eventually(&nested, &args, own, scope, &inner).await, None),
+            Control::Consistently => (self.consistently(&nested, &args, scope, &inner).await, None),
+        }
+    }
+
+    async fn any_of(&self, nested: &Nested<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
+        let mut ends: Vec<Ended> = Vec::new();
+        let mut tried = scope.clone();
+        for block in &nested.action.blocks {
+            let mut branch = scope.clone();
+            let end = self.sequence(&nested.inside(block.role, &block.actions, ""), &mut branch, limits).await;
+            match end.outcome {
+                Outcome::Passed => {
+                    scope.adopt(branch);
+                    return end;
+                }
+                Outcome::Cancelled => return end,
+                _ => {
+                    tried = branch;
+                    ends.push(end);
+                }
+            }
+        }
+        scope.adopt(tried);
+        let outcome = [Outcome::Failed, Outcome::Broken, Outcome::Skipped];
+        let outcome = outcome.into_iter().find(|o| ends.iter().any(|e| e.outcome == *o)).unwrap_or(Outcome::Broken);
+        let whys: Vec<_> = ends.iter().enumerate().map(|(i, end)| format!("{i}: {}", end.brief())).collect();
+        Ended::new(outcome, format!("no branch passed: {}", whys.join("; ")))
+    }
+
+    async fn group(&self, nested: &Nested<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
+        let blocks = |role| nested.action.blocks.iter().filter(move |b| b.role == role);
+        for block in blocks(BlockRole::Cleanup) {
+            let inside = nested.inside(BlockRole::Cleanup, &block.actions, "");
+            let cleanups = block.actions.iter().map(|&ix| inside.id_of(self.plan.action(ix))).collect();
+            self.events.emit(EventKind::CleanupOwed { action: nested.id.to_owned(), cleanups });
+        }
+        let mut end = Ended::passed();
+        for role in [BlockRole::Setup, BlockRole::Steps] {
+            for block in blocks(role) {
+                if end.outcome == Outcome::Passed {
+                    end = self.sequence(&nested.inside(role, &block.actions, ""), scope, limits).await;
+                }
+                block.actions.iter().for_each(|&ix| self.bind_unreached(ix, scope));
+            }
+        }
+        for block in blocks(BlockRole::Cleanup) {
+            self.cleanup(&nested.inside(BlockRole::Cleanup, &block.actions, ""), scope).await;
+        }
+        end
+    }
+
+    /// Every step, whatever becomes of the one before, within a time of its own.
+    pub async fn cleanup(&self, inside: &Inside<'_>, scope: &mut Scope<'a>) {
+        let deadline = self.host.elapsed().saturating_add(self.plan.cleanup_timeout);
+        let limits = Limits { deadline, cancel: self.force.clone(), phase: PlanPhase::Cleanup };
+        for &ix in inside.actions {
+            let id = inside.id_of(self.plan.action(ix));
+            let end = self.step(ix, id.clone(), scope, &limits).await;
+            let owes_nothing = end.outcome == Outcome::Skipped && !self.left(&limits).is_zero();
+            if end.outcome != Outcome::Passed && !owes_nothing {
+                self.cleanup_failed.store(true, Ordering::Relaxed);
+            }
+            if end.outcome != Outcome::Cancelled {
+                self.events.emit(EventKind::CleanupPaid { cleanup: id });
+            }
+        }
+    }
+
+    async fn each(
+        &self,
+        nested: &Nested<'_>,
+        step: &StepAction,
+        args: &Value,
+        scope: &Scope<'a>,
+        limits: &Limits,
+    ) -> Result<(Ended, Vec<Value>), Ended> {
+        let broken = |why: String| Ended::new(Outcome::Broken, why);
+        let values = match step.args.iter().find(|(name, _)| name.value == "in") {
+            Some((_, arg)) => scope.fill(arg).map_err(|fault| broken(fault.message()))?,
+            None => Value::Null,
+        };
+        let values = match values {
+            Value::Array(values) => values,
+            Value::String(text) => match serde_json::from_str(&text) {
+                Ok(Value::Array(values)) => values,
+                _ => return Err(broken(format!("`in` is text that is no JSON list: {}", shortened(&text)))),
+            },
+            other => return Err(broken(format!("`in` is {}, not a list", crate::ty::Type::of(&other)))),
+        };
+        if values.is_empty() && args.get("allowEmpty") != Some(&Value::Bool(true)) {
+            return Err(Ended::new(Outcome::Failed, "the list is empty, so nothing was checked"));
+        }
+        let parallel = args.get("parallel").and_then(Value::as_u64).unwrap_or(1).max(1) as usize;
+        let var = step.var.clone().or_else(|| args.get("var")?.as_str().map(str::to_owned)).unwrap_or_default();
+        let bad = AtomicBool::new(false);
+        let stops_early = limits.phase == PlanPhase::Setup;
+        let rounds = values.into_iter().enumerate().map(|(i, value)| {
+            let (var, bad) = (&var, &bad);
+            async move {
+                if stops_early && bad.load(Ordering::Relaxed) || limits.cancel.is_cancelled() {
+                    return (Ended::new(Outcome::Skipped, "a round before it did not pass"), Value::Null);
+                }
+                let mut round = scope.clone();
+                round.set_var(var, value);
+                let mut end = Ended::passed();
+                for block in &nested.action.blocks {
+                    let inside = nested.inside(block.role, &block.actions, &format!("[{i}]"));
+                    end = end.and(self.sequence(&inside, &mut round, limits).await);
+                }
+                if end.outcome != Outcome::Passed {
+                    bad.store(true, Ordering::Relaxed);
+                    end.message = format!("round {i}: {}", end.message);
+                }
+                (end, Value::Object(round.outputs_beyond(scope)))
+            }
+        });
+        let rounds: Vec<_> = stream::iter(rounds).buffered(parallel).collect().await;
+        let (ends, outputs): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+        let bad = ends.iter().filter(|e| e.outcome != Outcome::Passed).count();
+        let all = ends.len();
+        let mut end = ends.into_iter().fold(Ended::passed(), Ended::and);
+        if limits.cancel.is_cancelled() {
+            end.outcome = Outcome::Cancelled;
+        } else if bad > 1 {
+            end.message = format!("{bad} of {all} rounds did not pass; {}", end.message);
+        }
+        Ok((end, outputs))
+    }
+
+    async fn eventually(
+        &self,
+        nested: &Nested<'_>,
+        args: &Value,
+        own: Duration,
+        scope: &mut Scope<'a>,
+        limits: &Limits,
+    ) -> Ended {
+        let interval = match parsed(args, "interval", Some(Duration::from_secs(1))) {
+            Ok(interval) => interval,
+            Err(why) => return Ended::new(Outcome::Broken, why),
+        };
+        let (mut failed, mut last) = (false, None);
+        for attempt in 1.. {
+            let mut round = scope.clone();
+            let end = self.attempt(nested, attempt, &mut round, limits).await;
+            let over = self.left(limits).is_zero();
+            match end.outcome {
+                Outcome::Passed => {
+                    scope.adopt(round);
+                    return end;
+                }
+                Outcome::Cancelled => return end,
+                Outcome::Failed => failed = true,
+                Outcome::Broken | Outcome::Skipped => {}
+            }
+            // A round that the limit cut off says less than the one before.
+            if last.is_none() || !over {
+                last = Some((attempt, end));
+            }
+            if !over {
+                self.pause(interval, limits).await;
+            }
+            if self.left(limits).is_zero() {
+                scope.adopt(round);
+                break;
+            }
+        }
+        let outcome = if failed { Outcome::Failed } else { Outcome::Broken };
+        let (attempt, why) = last.map_or((0, String::new()), |(attempt, end)| (attempt, end.message));
+        let within = duration::format(own);
+        Ended::new(outcome, format!("no round passed within {within}; round {attempt}: {why}"))
+    }
+
+    async fn consistently(&self, nested: &Nested<'_>, args: &Value, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
+        let times = parsed(args, "duration", None)
+            .and_then(|whole| Ok((whole, parsed(args, "interval", Some(Duration::from_secs(1)))?)));
+        let (whole, interval) = match times {
+            Ok(times) => times,
+            Err(why) => return Ended::new(Outcome::Broken, why),
+        };
+        let until = self.host.elapsed().saturating_add(whole);
+        for attempt in 1.. {
+            let mut round = scope.clone();
+            let mut end = self.attempt(nested, attempt, &mut round, limits).await;
+            let now = self.host.elapsed();
+            if end.outcome != Outcome::Passed || now >= until {
+                if end.outcome != Outcome::Passed {
+                    end.message = format!("round {attempt}: {}", end.message);
+                }
+                scope.adopt(round);
+                return end;
+            }
+            self.pause(interval.min(until.saturating_sub(now)), limits).await;
+            if self.left(limits).is_zero() {
+                break;
+            }
+        }
+        Ended::new(Outcome::Broken, format!("the time was over before {} were", duration::format(whole)))
+    }
+
+    async fn attempt(&self, nested: &Nested<'_>, attempt: u32, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
+        let mut end = Ended::passed();
+        for block in &nested.action.blocks {
+            let inside = nested.inside(block.role, &block.actions, &format!("#{attempt}"));
+            end = end.and(self.sequence(&inside, scope, limits).await);
+        }
+        end
+    }
+
+    async fn pause(&self, time: Duration, limits: &Limits) {
+        let time = time.min(self.left(limits));
+        tokio::select! {
+            () = self.host.sleep(time) => {}
+            () = limits.cancel.cancelled() => {}
+        }
+    }
+
+    pub fn left(&self, limits: &Limits) -> Duration {
+        limits.deadline.saturating_sub(self.host.elapsed())
+    }
+
+    /// What scripts are told, with the outputs so far.
+    fn task_state(&self, scope: &Scope<'a>) -> TaskState {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        state.steps = scope.steps();
+        state
+    }
+
+    pub fn report(&self, id: &str, report: ActionReport) -> Ended {
+        let end = Ended { outcome: report.outcome, message: report.message.clone() };
+        self.events.emit(EventKind::ActionFinished { action: id.to_owned(), report });
+        end
+    }
+
+    /// Holes that refer to this step, or to one inside it that did not pass, have no value.
+    fn bind_failure(&self, ix: ActionIx, scope: &mut Scope<'a>, outcome: Outcome) {
+        let action = self.plan.action(ix);
+        if let ActionKind::Step(StepAction { id: Some(id), .. }) = &action.kind {
+            scope.set_not_passed(id, outcome);
+        }
+        action.blocks.iter().flat_map(|b| &b.actions).for_each(|&ix| self.bind_unreached(ix, scope));
+    }
+
+    /// The same for a step that may not have been reached at all.
+    pub fn bind_unreached(&self, ix: ActionIx, scope: &mut Scope<'a>) {
+        let action = self.plan.action(ix);
+        if let ActionKind::Step(StepAction { id: Some(id), .. }) = &action.kind
+            && !scope.knows(id)
+        {
+            scope.set_not_passed(id, Outcome::Skipped);
+        }
+        action.blocks.iter().flat_map(|b| &b.actions).for_each(|&ix| self.bind_unreached(ix, scope));
+    }
+}
+
+impl Ended {
+    /// One line.
+    pub fn brief(&self) -> String {
+        match self.message.lines().next() {
+            None | Some("") => how(self.outcome).to_owned(),
+            Some(line) => format!("{} ({line})", how(self.outcome)),
+        }
+    }
+}
+
+/// A step with nested steps, under way.
+struct Nested<'n> {
+    action: &'n Action,
+    id: &'n str,
+}
+
+/// Nested steps, and what their executed ids begin with instead of their parent's planned id.
+pub(super) struct Inside<'n> {
+    pub role: BlockRole,
+    pub actions: &'n [ActionIx],
+    pub planned: &'n str,
+    pub executed: String,
+}
+
+impl<'n> Nested<'n> {
+    fn inside(&self, role: BlockRole, actions: &'n [ActionIx], suffix: &str) -> Inside<'n> {
+        Inside { role, actions, planned: &self.action.id, executed: format!("{}{suffix}", self.id) }
+    }
+}
+
+impl Inside<'_> {
+    fn id_of(&self, action: &Action) -> String {
+        match action.id.strip_prefix(self.planned) {
+            Some(rest) if !self.planned.is_empty() => format!("{}{rest}", self.executed),
+            _ => action.id.clone(),
+        }
+    }
+}
+
+fn fill_args(step: &StepAction, scope: &Scope<'_>, except: &[&str]) -> Result<Value, Fault> {
+    let wanted = step.args.iter().filter(|(name, _)| !except.contains(&name.value.as_str()));
+    let args: Result<Map<_, _>, Fault> = wanted.map(|(name, arg)| Ok((name.value.clone(), scope.fill(arg)?))).collect();
+    args.map(Value::Object)
+}
+
+/// Where in `expect` a subject such as `stdout` or `body.json $.status` is written.
+fn place(expect: &Arg<Def>, subject: &str) -> Span {
+    let (keys, path) = subject.split_once(' ').unwrap_or((subject, ""));
+    let (mut at, mut span) = (expect, expect.span);
+    for key in keys.split('.') {
+        let Some(inner) = at.get(key) else { break };
+        (at, span) = (inner, inner.span);
+    }
+    let items = match &at.kind {
+        ArgKind::List(items) => items.as_slice(),
+        _ => &[],
+    };
+    let item = items.iter().find(|item| item.get("path").and_then(Arg::as_literal) == Some(path));
+    item.map_or(span, |item| item.span)
+}
+
+/// What a step that passed offers to later ones.
+fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    if let Some(listed) = &step.outputs {
+        let filler = scope.with_locals(locals);
+        let values = listed.iter().map(|(name, arg)| {
+            let value = filler.fill(arg).map_err(|f| format!("output `{}`: {}", name.value, f.message()))?;
+            Ok((name.value.clone(), value))
+        });
+        return values.collect();
+    }
+    let mut outputs = Map::new();
+    for (name, value) in locals {
+        match value {
+            Value::Object(fields) if name == "result" => outputs.extend(fields.clone()),
+            _ => {
+                outputs.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    Ok(outputs)
+}
+
+fn broken(fault: Fault) -> ActionReport {
+    ActionReport::new(Outcome::Broken, fault.message())
+}
+
+fn parsed(args: &Value, key: &str, default: Option<Duration>) -> Result<Duration, String> {
+    match (args.get(key).and_then(Value::as_str), default) {
+        (Some(text), _) => duration::parse(text).map_err(|fault| format!("`{key}: {text}` is no duration: {fault}")),
+        (None, Some(default)) => Ok(default),
+        (None, None) => Err(format!("`{key}` is missing")),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let head: String = text.chars().take(80).collect();
+    if head.len() < text.len() { format!("`{head}…`") } else { format!("`{head}`") }
+}

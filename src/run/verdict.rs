@@ -1,0 +1,74 @@
+//! What a run of a task comes to (`decisions.md` §5).
+
+use crate::event::{Outcome, Verdict};
+
+/// What a verdict rests on.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Why nothing could start: an unmet requirement, a server.
+    pub hindered: Option<String>,
+    /// Why the run was cut short by a signal or a limit of the whole eval.
+    pub cancelled: Option<String>,
+    /// The set-up step that kept the agent from running.
+    pub setup: Option<Judged>,
+    pub agent: Option<Judged>,
+    /// Top-level verify steps, then assertions.
+    pub checks: Vec<Judged>,
+    /// The task's time was over before everything was done.
+    pub timed_out: Option<String>,
+}
+
+/// An action's outcome and why.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    pub id: String,
+    pub outcome: Outcome,
+    pub why: String,
+}
+
+/// The verdict and its reason, in a line.
+pub fn verdict(facts: &Facts) -> (Verdict, String) {
+    let (verdict, reason) = timeless(facts);
+    match &facts.timed_out {
+        Some(why) if matches!(verdict, Verdict::Broken | Verdict::Unchecked) => {
+            (Verdict::Broken, format!("{why}: {reason}"))
+        }
+        _ => (verdict, reason),
+    }
+}
+
+fn timeless(facts: &Facts) -> (Verdict, String) {
+    let first = |outcome| facts.checks.iter().find(|c| c.outcome == outcome);
+    if let Some(why) = &facts.cancelled {
+        return (Verdict::Cancelled, why.clone());
+    }
+    if let Some(why) = &facts.hindered {
+        return (Verdict::Broken, why.clone());
+    }
+    if let Some(setup) = &facts.setup {
+        return (Verdict::Broken, setup.line());
+    }
+    match &facts.agent {
+        None => return (Verdict::Broken, "the agent did not run".to_owned()),
+        Some(agent) if agent.outcome != Outcome::Passed => return (Verdict::Broken, agent.line()),
+        Some(_) => {}
+    }
+    // A step is skipped for want of another's output; that one says why.
+    let spoilt = [Outcome::Failed, Outcome::Broken, Outcome::Cancelled, Outcome::Skipped].into_iter().find_map(first);
+    match spoilt {
+        Some(failed) if failed.outcome == Outcome::Failed => (Verdict::Failed, failed.line()),
+        Some(spoilt) => (Verdict::Broken, spoilt.line()),
+        None if facts.checks.is_empty() => (Verdict::Unchecked, "nothing was checked".to_owned()),
+        None => (Verdict::Passed, String::new()),
+    }
+}
+
+impl Judged {
+    fn line(&self) -> String {
+        let how = super::fill::how(self.outcome);
+        match self.why.lines().next() {
+            None | Some("") => format!("`{}` {how}", self.id),
+            Some(line) => format!("`{}` {how}: {line}", self.id),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `command`: a line of shell.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::{Context, Done, Stop, compare, process};
+use crate::{
+    builtin::{
+        command::{Command, Expect},
+        expect::TextExpect,
+    },
+    event::{Difference, ExitReport},
+};
+
+pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
+    Box::pin(async move { Done::from(command(&cx).await) })
+}
+
+async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
+    let Command { run, shell, workdir, env } = cx.decode()?;
+    let exec = process::exec(cx, shell, &process::workdir(cx, workdir.as_deref()), &env).args(["-c", &run]);
+    let (done, status) = process::ended(cx, cx.host.exec(exec, cx.cancel.clone()).await);
+    let expect = match (status, &done.exit) {
+        (None, Some(ExitReport::Signalled { .. })) | (Some(_), _) => cx.expected::<Expect>(&done.locals),
+        _ => return Ok(done),
+    };
+    let expect = match expect {
+        Ok(expect) => expect.unwrap_or_default(),
+        Err(message) => return Ok(done.judged(Err(message))),
+    };
+    let status = match done.exit {
+        // A death by signal that was asked for, as a shell would report it.
+        Some(ExitReport::Signalled { signal }) if expect.exit_code == i64::from(128 + signal) => 128 + signal,
+        Some(ExitReport::Exited { code }) => code,
+        _ => return Ok(done),
+    };
+    let judged = judge(&expect, status, &done);
+    let note = done.message.clone();
+    let mut done = done.judged(judged);
+    if i64::from(status) != expect.exit_code && done.differences.first().is_some_and(|d| d.subject == "exitCode") {
+        let rest = &done.differences[1..];
+        let rest = if rest.is_empty() { String::new() } else { format!("; {}", compare::summary(rest)) };
+        done.message = process::exited(status) + &rest;
+    } else if done.message.is_empty() {
+        done.message = note;
+    }
+    Ok(done)
+}
+
+fn judge(expect: &Expect, status: i32, done: &Done) -> Result<Vec<Difference>, String> {
+    let mut found = Vec::new();
+    if i64::from(status) != expect.exit_code {
+        found.push(compare::difference("exitCode", &expect.exit_code.to_string(), &status.to_string()));
+    }
+    for (name, expect) in [("stdout", &expect.stdout), ("stderr", &expect.stderr)] {
+        if let Some(expect) = expect {
+            found.extend(judge_text(name, expect, done)?);
+        }
+    }
+    Ok(found)
+}
+
+fn judge_text(name: &str, expect: &TextExpect, done: &Done) -> Result<Vec<Difference>, String> {
+    match done.locals.get(name).and_then(Value::as_str) {
+        Some(actual) => compare::text(name, expect, actual),
+        None => Err(format!("`{name}` is too long to be compared")),
+    }
+}

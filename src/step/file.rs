@@ -1,0 +1,82 @@
+//! `file`: makes, removes or looks at a file.
+
+use std::path::Path;
+
+use futures_util::future::BoxFuture;
+use serde_json::Map;
+
+use super::{Context, Done, Stop, compare};
+use crate::{
+    builtin::file::{Expect, File},
+    event::{Difference, Outcome},
+    source::{ReadError, Stat},
+};
+
+pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
+    Box::pin(async move { Done::from(file(&cx)) })
+}
+
+fn file(cx: &Context<'_>) -> Result<Done, Stop> {
+    let File { path: name, content, mode, absent } = cx.decode()?;
+    if name.is_empty() {
+        return Err("the path is empty".to_owned().into());
+    }
+    let path = cx.dir.join(&name);
+    if let Some(content) = content {
+        make(cx, &path, &content, octal(&mode)?).map_err(|e| format!("`{name}` could not be written: {e}"))?;
+    } else if absent {
+        // Never a whole folder by a slip of the path.
+        if cx.host.files().stat(&path) == Some(Stat::Dir) {
+            return Err(format!("`{name}` is a folder; `absent` removes files only").into());
+        }
+        cx.host.remove(&path).map_err(|e| format!("`{name}` could not be removed: {e}"))?;
+    } else {
+        let expect = cx.expected::<Expect>(&Map::new())?;
+        let expect = expect.ok_or_else(|| "neither `content` nor `absent` nor `expect` is given".to_owned())?;
+        return Ok(Done::new(Outcome::Passed, "").judged(look(cx, &path, &name, &expect)));
+    }
+    Ok(Done::new(Outcome::Passed, ""))
+}
+
+fn make(cx: &Context<'_>, path: &Path, content: &str, mode: u32) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        cx.host.create_dir_all(parent)?;
+    }
+    cx.host.write(path, content.as_bytes(), Some(mode))
+}
+
+fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Vec<Difference>, String> {
+    let mut found = Vec::new();
+    let stat = cx.host.files().stat(path);
+    if stat.is_some() != expect.exists {
+        let words = |there| if there { "it exists" } else { "it does not exist" };
+        found.push(compare::difference(name, words(expect.exists), words(stat.is_some())));
+        return Ok(found);
+    }
+    if stat.is_none() {
+        return Ok(found);
+    }
+    if expect.contains.is_some() || expect.matches.is_some() {
+        match cx.host.files().read(path) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                found.extend(compare::part(name, expect.contains.as_deref(), expect.matches.as_deref(), &text)?);
+            }
+            Err(ReadError::IsDir) => found.push(compare::difference(name, "a file", "a folder")),
+            Err(e) => return Err(format!("`{name}` could not be read: {e}")),
+        }
+    }
+    if let Some(expected) = &expect.mode {
+        let actual = cx.host.mode(path).map_err(|e| format!("the mode of `{name}` could not be read: {e}"))?;
+        if octal(expected)? != actual {
+            found.push(compare::difference(&format!("mode of {name}"), expected, &format!("{actual:04o}")));
+        }
+    }
+    Ok(found)
+}
+
+fn octal(mode: &str) -> Result<u32, String> {
+    let digits = mode.strip_prefix("0o").unwrap_or(mode);
+    let bits = u32::from_str_radix(digits, 8).ok().filter(|bits| *bits <= 0o7777 && !digits.starts_with('+'));
+    bits.ok_or_else(|| format!("`{mode}` is not an octal mode such as `0644`"))
+}

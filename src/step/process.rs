@@ -1,0 +1,156 @@
+//! What the steps that run a process share: its environment, its end, a private folder.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::{Context, Done, limit};
+use crate::{
+    event::{ExitReport, Outcome},
+    host::{Captured, Exec, Exit, Finished, Host, StartFault},
+};
+
+/// Bytes of a stream that a report keeps, half of its head and half of its tail.
+const REPORTED: usize = 64 << 10;
+
+/// A process with the task's variables and the step's own.
+pub fn exec(cx: &Context<'_>, program: impl Into<OsString>, cwd: &Path, env: &IndexMap<String, String>) -> Exec {
+    let mut exec = Exec::new(program, cwd).timeout(cx.timeout);
+    let variables = cx.env.iter().map(|(name, value)| (name, value)).chain(env);
+    exec.env = variables.map(|(name, value)| (name.into(), value.into())).collect();
+    exec
+}
+
+/// The folder to run in.
+pub fn workdir(cx: &Context<'_>, workdir: Option<&str>) -> PathBuf {
+    workdir.map_or_else(|| cx.dir.to_path_buf(), |dir| cx.dir.join(dir))
+}
+
+/// A path that means the same wherever a process runs.
+#[expect(clippy::disallowed_methods, reason = "it asks for the current folder, and the disk for nothing")]
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// What a process left: passed and with its exit status where it ended by itself, else broken or cancelled.
+pub fn ended(cx: &Context<'_>, finished: Finished) -> (Done, Option<i32>) {
+    let mut done = Done::new(Outcome::Broken, "");
+    let mut status = None;
+    let report = match finished.exit {
+        Exit::Exited(code) => {
+            done.outcome = Outcome::Passed;
+            done.locals.insert("exitCode".to_owned(), code.into());
+            status = Some(code);
+            ExitReport::Exited { code }
+        }
+        Exit::Signalled(signal) => {
+            // As a shell would have it.
+            done.locals.insert("exitCode".to_owned(), (128 + signal).into());
+            done.message = format!("it was killed by signal {signal}{}", signal_name(signal));
+            ExitReport::Signalled { signal }
+        }
+        Exit::TimedOut { killed } => {
+            done.message = format!("it did not end within {} and was {}", limit(cx.timeout), end_word(killed));
+            ExitReport::TimedOut { killed }
+        }
+        Exit::Cancelled { killed } => {
+            (done.outcome, done.message) = (Outcome::Cancelled, format!("it was {}", end_word(killed)));
+            ExitReport::Cancelled { killed }
+        }
+        Exit::NotStarted(fault) => {
+            done.message = not_started(&fault);
+            ExitReport::NotStarted { reason: fault.to_string() }
+        }
+    };
+    done.exit = Some(report);
+    for (name, captured) in [("stdout", &finished.stdout), ("stderr", &finished.stderr)] {
+        if captured.dropped == 0 {
+            done.locals.insert(name.to_owned(), Value::String(captured.text()));
+        } else if status.is_some() {
+            let total = captured.bytes.len() as u64 + captured.dropped;
+            done.message = format!("`{name}` has {total} bytes, too many to keep");
+        }
+    }
+    done.stdout = reported(&finished.stdout);
+    done.stderr = reported(&finished.stderr);
+    done.leftover = finished.leftover;
+    (done, status)
+}
+
+fn end_word(killed: bool) -> &'static str {
+    if killed { "killed" } else { "terminated" }
+}
+
+fn not_started(fault: &StartFault) -> String {
+    let hint = match fault {
+        StartFault::NotExecutable(_) => "; make it so with `chmod +x`",
+        StartFault::ExecFormat(_) => "; a line such as `#!/bin/sh` at its beginning says what runs it",
+        _ => "",
+    };
+    format!("it could not be started: {fault}{hint}")
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        6 => " (SIGABRT)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+/// `it exited with status N`, with what shells mean by it.
+pub fn exited(status: i32) -> String {
+    let meaning = match status {
+        126 => " (not executable)",
+        127 => " (command not found)",
+        _ => "",
+    };
+    format!("it exited with status {status}{meaning}")
+}
+
+/// A stream as the report shows it.
+pub fn reported(captured: &Captured) -> String {
+    let bytes = &captured.bytes;
+    if bytes.len() <= REPORTED && captured.dropped == 0 {
+        return captured.text();
+    }
+    let (head, tail) = (&bytes[..REPORTED.min(bytes.len()) / 2], &bytes[bytes.len() - REPORTED.min(bytes.len()) / 2..]);
+    let left_out = bytes.len() - head.len() - tail.len();
+    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+    let end = if captured.dropped == 0 { String::new() } else { format!("\n… {} bytes more", captured.dropped) };
+    format!("{head}\n… {left_out} bytes left out …\n{}{end}", tail.trim_end_matches('\n'))
+}
+
+/// A folder only this user can enter, removed when this is dropped.
+pub struct Private<'a> {
+    host: &'a dyn Host,
+    pub path: PathBuf,
+}
+
+impl<'a> Private<'a> {
+    pub fn new(host: &'a dyn Host) -> Result<Self, String> {
+        let path = host.temp_dir().map_err(|e| format!("no temporary folder could be made: {e}"))?;
+        Ok(Self { host, path })
+    }
+
+    pub fn file(&self, name: &str, text: &str, mode: u32) -> Result<PathBuf, String> {
+        let path = self.path.join(name);
+        let written = self.host.write(&path, text.as_bytes(), Some(mode));
+        written.map(|()| path).map_err(|e| format!("no temporary file could be written: {e}"))
+    }
+}
+
+impl Drop for Private<'_> {
+    fn drop(&mut self) {
+        let _ = self.host.remove(&self.path);
+    }
+}

@@ -1,0 +1,131 @@
+//! `ALIAS.TOOL`: an MCP tool as a step, in both dialects.
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Context, Done, Stop, ToolAnswer, ToolFault, compare};
+use crate::{
+    builtin::tool::{ContentExpect, Expect, StepsExpect, Tool},
+    event::{Difference, Outcome},
+    hir::{Dialect, OperationKind},
+};
+
+pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
+    Box::pin(async move { Done::from(tool(&cx).await) })
+}
+
+async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
+    let Tool { args } = cx.decode()?;
+    let OperationKind::Tool { server, tool } = &cx.step.op.kind else {
+        return Err(format!("`{}` is not a tool", cx.step.op.name).into());
+    };
+    let called = cx.within(cx.tools.call(server, tool, Value::Object(args))).await?;
+    let (answer, refusal) = match called {
+        Ok(answer) => (answer, None),
+        Err(ToolFault::Lost(why)) => return Err(format!("the server `{server}` did not answer: {why}").into()),
+        // A refusal is an error too, where errors are expected.
+        Err(ToolFault::Protocol { code, message }) => {
+            let refusal = format!("the server `{server}` refused the call: {message} ({code})");
+            let content = json!([{ "type": "text", "text": message }]);
+            (ToolAnswer { content, structured_content: None, is_error: true }, Some(refusal))
+        }
+    };
+    Ok(match cx.dialect {
+        Dialect::Portable => portable(cx, &answer, refusal),
+        _ => steps(cx, &answer, refusal),
+    })
+}
+
+fn portable(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done {
+    let mut done = Done::new(Outcome::Passed, "");
+    done.locals.insert("content".to_owned(), answer.content.clone());
+    done.locals.insert("isError".to_owned(), answer.is_error.into());
+    if let Some(structured) = &answer.structured_content {
+        done.locals.insert("structuredContent".to_owned(), structured.clone());
+    }
+    let expect: Expect = match cx.expected(&done.locals) {
+        Ok(expect) => expect.unwrap_or_default(),
+        Err(message) => return done.judged(Err(message)),
+    };
+    match refusal {
+        Some(refusal) if !expect.is_error => done.judged(Err(refusal)),
+        _ => with_error_text(done.judged(judge(&expect, answer)), answer),
+    }
+}
+
+fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Vec<Difference>, String> {
+    let mut found = is_error(expect.is_error, answer.is_error);
+    if let Some(ContentExpect { contains, matches, json }) = &expect.content {
+        let text = text_of(&answer.content);
+        found.extend(compare::part("content", contains.as_deref(), matches.as_deref(), &text)?);
+        if let Some(json) = json {
+            match answer.structured_content.clone().or_else(|| serde_json::from_str(&text).ok()) {
+                Some(document) => found.extend(compare::json("content.json", &json.0, &document)?),
+                None => found.push(compare::difference("content", "JSON", &text)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// §6.6 of the upstream behaviour: `isError: true` lets an error pass and demands none, and what is looked at is the
+/// JSON text of the content as Go writes it.
+fn steps(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done {
+    let mut done = Done::new(Outcome::Passed, "");
+    let text = go_json(&answer.content);
+    if refusal.is_none() {
+        done.locals.insert("content".to_owned(), text.clone().into());
+    }
+    let expect: StepsExpect = match cx.expected(&done.locals) {
+        Ok(expect) => expect.unwrap_or_default(),
+        Err(message) => return done.judged(Err(message)),
+    };
+    match refusal {
+        Some(_) if expect.is_error => return done,
+        Some(refusal) => return done.judged(Err(refusal)),
+        None => {}
+    }
+    let judge = || {
+        let mut found = is_error(expect.is_error && answer.is_error, answer.is_error);
+        if let Some(expect) = &expect.content {
+            found.extend(compare::part("content", None, expect.matches.as_deref(), &text)?);
+            found.extend(compare::fields("content", &expect.fields, &answer.content)?);
+        }
+        Ok(found)
+    };
+    with_error_text(done.judged(judge()), answer)
+}
+
+fn is_error(expected: bool, actual: bool) -> Vec<Difference> {
+    let differs = expected != actual;
+    differs.then(|| compare::difference("isError", &expected.to_string(), &actual.to_string())).into_iter().collect()
+}
+
+/// What the tool said of its error is the reason.
+fn with_error_text(mut done: Done, answer: &ToolAnswer) -> Done {
+    if done.differences.first().is_some_and(|d| d.subject == "isError") {
+        done.message = match answer.is_error {
+            true => format!("the tool reports an error: {}", compare::excerpt(&text_of(&answer.content))),
+            false => "the tool reports no error, and one is expected".to_owned(),
+        };
+    }
+    done
+}
+
+/// The text blocks of a result, one behind the other.
+fn text_of(content: &Value) -> String {
+    let blocks = content.as_array().into_iter().flatten();
+    blocks.filter_map(|block| block.get("text")?.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON as Go's encoder writes it: safe within HTML.
+fn go_json(value: &Value) -> String {
+    let mut out = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out += &format!("\\u{:04x}", c as u32),
+            _ => out.push(c),
+        }
+    }
+    out
+}

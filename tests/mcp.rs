@@ -1,0 +1,803 @@
+//! The hub, its fronts and its client, against servers that the tests play themselves, small shell scripts, and rmcp.
+#![cfg(feature = "run")]
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+#[path = "support/mcp.rs"]
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use gevals::{
+    mcp::{CallKind, CallOutcome, ClientOptions, Direction, Hub, HubOptions, Recorder, ServerError, SessionKind},
+    secrets::Secrets,
+};
+use serde_json::{Value, json};
+use support::{Agent, FakeServer, agent_kind, hub, shell};
+
+#[tokio::test]
+async fn a_session_is_relayed_and_recorded() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let mut ends = recorder.subscribe();
+    let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+
+    let initialize = r#" {"jsonrpc":"2.0" , "id":"\u0061", "method":"initialize","params":{"capabilities":{"x":1e2}}}"#;
+    agent.send(initialize).await;
+    assert_eq!(server.next().await, initialize);
+    let answer = r#"{"id":"a","result":{"capabilities":{},"vendor":[1.00]},"jsonrpc":"2.0"}"#;
+    server.send(answer).await;
+    assert_eq!(agent.next().await, answer);
+    assert_eq!(hub.server().unwrap()["vendor"], json!([1.0]));
+
+    let exchanges = [
+        (
+            r#"{"id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}"#,
+            r#"{"id":1.0,"result":{"content":[],"v":1}}"#,
+        ),
+        (
+            r#"{"id":2,"method":"tools/call","params":{"name":"bad"}}"#,
+            r#"{"id":2,"result":{"content":[],"isError":true}}"#,
+        ),
+        (
+            r#"{"id":3,"method":"resources/read","params":{"uri":"x://y"}}"#,
+            r#"{"id":3,"error":{"code":-32002,"message":"none"}}"#,
+        ),
+        (r#"{"id":4,"method":"prompts/get","params":{"name":"p"}}"#, r#"{"id":4,"result":{"messages":[]}}"#),
+        (r#"{"id":5,"method":"tools/list"}"#, r#"{"id":5,"result":{"tools":[]}}"#),
+    ];
+    for (request, answer) in exchanges {
+        agent.send(request).await;
+        assert_eq!(server.next().await, request);
+        server.send(answer).await;
+        assert_eq!(agent.next().await, answer);
+    }
+    let records = recorder.records();
+    let short: Vec<_> =
+        records.iter().map(|record| (record.kind, record.name.as_str(), record.outcome.clone())).collect();
+    assert_eq!(
+        short,
+        [
+            (CallKind::Tool, "t", CallOutcome::Ok),
+            (CallKind::Tool, "bad", CallOutcome::ToolError),
+            (CallKind::Resource, "x://y", CallOutcome::ProtocolError { code: -32002, message: "none".into() }),
+            (CallKind::Prompt, "p", CallOutcome::Ok),
+        ]
+    );
+    assert_eq!(records[0].params, json!({"name": "t", "arguments": {"a": 1}}));
+    assert_eq!(records[0].result, Some(json!({"content": [], "v": 1})));
+    assert!(records.windows(2).all(|pair| pair[0].started <= pair[1].started));
+    for record in records {
+        assert_eq!(ends.recv().await.unwrap(), record);
+    }
+}
+
+#[tokio::test]
+async fn calls_of_gevals_itself_are_not_recorded() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let serve = tokio::spawn(async move {
+        server.answer_initialize(json!({"tools": {}})).await;
+        for page in 0..3 {
+            let request = server.next_json().await;
+            assert_eq!(request["params"]["cursor"].as_str(), (page > 0).then(|| format!("c{page}")).as_deref());
+            let mut result = json!({"tools": [{"name": format!("t{page}"), "x-vendor": page}]});
+            if page < 2 {
+                result["nextCursor"] = json!(format!("c{}", page + 1));
+            }
+            server.reply(&request, result).await;
+        }
+        let request = server.next_json().await;
+        server
+            .reply(
+                &request,
+                json!({"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": 1}, "isError": true}),
+            )
+            .await;
+        server.send(r#"{"id":"s","method":"ping"}"#).await;
+        assert_eq!(server.next_json().await, json!({"jsonrpc": "2.0", "id": "s", "result": {}}));
+        server.send(r#"{"id":"t","method":"sampling/createMessage"}"#).await;
+        assert_eq!(server.next_json().await["error"]["code"], -32601);
+        server.send(r#"{"method":"notifications/evals/list_changed","params":{"n":1}}"#).await;
+        server
+    });
+    let client = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap();
+    let mut notifications = client.notifications();
+    let tools = client.list_tools().await.unwrap();
+    assert_eq!(tools.iter().map(|tool| &tool["x-vendor"]).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(client.list_prompts().await.unwrap(), Vec::<Value>::new());
+    let result = client.call_tool("t1", json!({})).await.unwrap();
+    assert_eq!((result.text().as_str(), result.structured, result.is_error), ("hi", Some(json!({"a": 1})), true));
+    let notification = notifications.recv().await.unwrap();
+    assert_eq!(
+        (notification.method.as_str(), &notification.params["n"]),
+        ("notifications/evals/list_changed", &json!(1))
+    );
+    assert!(recorder.records().is_empty());
+    drop(serve.await.unwrap());
+    // The server has closed its streams.
+    let error = client.call_tool("t1", json!({})).await.unwrap_err();
+    assert!(error.to_string().contains("closed its output"), "{error}");
+}
+
+#[tokio::test]
+async fn one_handshake_serves_all_sessions() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let mut first = Agent::on(&hub, SessionKind::Own);
+    let mut second = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    first.send(r#"{"id":0,"method":"initialize","params":{"capabilities":{"roots":{}}}}"#).await;
+    server.next().await;
+    // This one has to wait for the answer to the first.
+    second.send(r#"{"id":"x","method":"initialize","params":{"capabilities":{"roots":{"listChanged":true}}}}"#).await;
+    server.send(r#"{"id":0,"result":{"a": 1.10}}"#).await;
+    assert_eq!(first.next().await, r#"{"id":0,"result":{"a": 1.10}}"#);
+    assert_eq!(second.next().await, r#"{"jsonrpc":"2.0","id":"x","result":{"a": 1.10}}"#);
+    assert!(recorder.notices()[0].text.contains("listChanged"), "{:?}", recorder.notices());
+    for agent in [&mut first, &mut second] {
+        agent.send(r#"{"method":"notifications/initialized"}"#).await;
+        agent.send(r#"{"id":1,"method":"ping"}"#).await;
+    }
+    assert_eq!(server.next().await, r#"{"method":"notifications/initialized"}"#);
+    for _ in 0..2 {
+        assert_eq!(server.next_json().await["method"], "ping");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_handshake_is_tried_again_for_the_next() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let mut first = Agent::on(&hub, SessionKind::Own);
+    let mut second = Agent::on(&hub, SessionKind::Own);
+    first.send(r#"{"id":0,"method":"initialize","params":{"v":1}}"#).await;
+    server.next().await;
+    second.send(r#"{"id":0,"method":"initialize","params":{"v":2}}"#).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    server.send(r#"{"id":0,"error":{"code":-1,"message":"no"}}"#).await;
+    assert_eq!(first.next_json().await["error"]["code"], -1);
+    assert_eq!(server.next_json().await["params"]["v"], 2);
+    server.send(r#"{"id":0,"result":{}}"#).await;
+    assert_eq!(second.next().await, r#"{"id":0,"result":{}}"#);
+}
+
+#[tokio::test]
+async fn ids_and_tokens_of_two_sessions_do_not_mix() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let mut one = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    let mut two = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    let request = |who: &str| {
+        format!(r#"{{"id": 7 , "method":"tools/call","params":{{"_meta":{{"progressToken":"t"}},"name":"{who}"}}}}"#)
+    };
+    one.send(&request("one")).await;
+    assert_eq!(server.next().await, request("one"));
+    two.send(&request("two")).await;
+    let seen = server.next().await;
+    let other: Value = serde_json::from_str(&seen).unwrap();
+    let (id, token) = (&other["id"], &other["params"]["_meta"]["progressToken"]);
+    assert!(id.is_u64() && *id != 7 && token.is_string() && *token != "t", "{seen}");
+    // Nothing but the id and the token differs.
+    assert_eq!(seen.replace(&id.to_string(), "7").replace(token.as_str().unwrap(), "t"), request("two"));
+
+    let progress = |token: &Value| {
+        format!(r#"{{"method":"notifications/progress", "params":{{"progressToken":{token} ,"progress":1}}}}"#)
+    };
+    server.send(&progress(token)).await;
+    server.send(&progress(&json!("t"))).await;
+    assert_eq!(two.next().await, progress(&json!("t")));
+    assert_eq!(one.next().await, progress(&json!("t")));
+
+    // Cancelling means one's own request.
+    two.send(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#).await;
+    assert_eq!(server.next_json().await["params"]["requestId"], *id);
+    server.send(&format!(r#"{{"result":{{"content":[{{"id":{id}}}]}},"id":{id}}}"#)).await;
+    server.send(r#"{"result":{},"id":7 }"#).await;
+    assert_eq!(two.next().await, format!(r#"{{"result":{{"content":[{{"id":{id}}}]}},"id":7}}"#));
+    assert_eq!(one.next().await, r#"{"result":{},"id":7 }"#);
+    let outcomes: Vec<_> = recorder.records().into_iter().map(|record| (record.name, record.outcome)).collect();
+    assert_eq!(outcomes, [("one".to_owned(), CallOutcome::Ok), ("two".to_owned(), CallOutcome::Cancelled)]);
+}
+
+#[tokio::test]
+async fn a_server_asks_the_agent_that_works() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let mut own = Agent::on(&hub, SessionKind::Own);
+    own.send(r#"{"id":1,"method":"tools/call"}"#).await;
+    server.next().await;
+    server.send(r#"{"id":5,"method":"ping"}"#).await;
+    assert_eq!(server.next_json().await, json!({"jsonrpc": "2.0", "id": 5, "result": {}}));
+    server.send(r#"{"id":6,"method":"roots/list"}"#).await;
+    assert_eq!(server.next_json().await["error"]["code"], -32601);
+
+    let mut busy = Agent::on(&hub, agent_kind());
+    let mut idle = Agent::on(&hub, agent_kind());
+    busy.send(r#"{"id":2,"method":"tools/call"}"#).await;
+    server.next().await;
+    idle.send(r#"{"method":"notifications/x"}"#).await;
+    server.next().await;
+    let request = r#"{"id":1, "method":"sampling/createMessage","params":{"vendor":1.0}}"#;
+    server.send(request).await;
+    assert_eq!(busy.next().await, request);
+    // Nobody else may answer.
+    idle.send(r#"{"id":1,"result":{"from":"idle"}}"#).await;
+    busy.send(r#"{"id":1,"result":{"from":"busy"}}"#).await;
+    assert_eq!(server.next().await, r#"{"id":1,"result":{"from":"busy"}}"#);
+
+    server.send(r#"{"id":8,"method":"elicitation/create"}"#).await;
+    busy.next().await;
+    drop(busy);
+    let gone = [server.next_json().await, server.next_json().await];
+    assert!(gone.iter().any(|message| message["id"] == 8 && message["error"].is_object()), "{gone:?}");
+    assert!(gone.iter().any(|message| message["params"]["requestId"] == 2), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_ends_gives_its_calls_up() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    agent.send(r#"{"id":1,"method":"tools/call","params":{"name":"slow"}}"#).await;
+    server.next().await;
+    assert_eq!(recorder.running(), 1);
+    drop(agent);
+    assert_eq!((recorder.running(), &recorder.records()[0].outcome), (0, &CallOutcome::Cancelled));
+    assert_eq!(server.next_json().await["method"], "notifications/cancelled");
+    // The late answer finds nobody, and its id is still known as taken.
+    let mut next = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    next.send(r#"{"id":1,"method":"tools/call","params":{"name":"quick"}}"#).await;
+    let id = server.next_json().await["id"].clone();
+    assert_ne!(id, 1);
+    server.send(r#"{"id":1,"result":{"late":true}}"#).await;
+    server.send(&format!(r#"{{"id":{id},"result":{{"late":false}}}}"#)).await;
+    assert_eq!(next.next_json().await, json!({"id": 1, "result": {"late": false}}));
+}
+
+#[tokio::test]
+async fn rubbish_is_skipped_and_then_fatal() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    agent.send("not json").await;
+    assert_eq!(agent.next_json().await["error"]["code"], -32700);
+    agent.send(r#"{"id":1,"method":"tools/call","params":{"name":"t"}}"#).await;
+    server.next().await;
+    server.send("Listening on port 1").await;
+    server.send(r#"{"level":"info"}"#).await;
+    server.send("\u{1b}[0m\r").await;
+    server.send(r#"{"id":1,"result":{}}"#).await;
+    assert_eq!(agent.next().await, r#"{"id":1,"result":{}}"#);
+    assert!(hub.notices().iter().any(|notice| notice.text.contains("Listening on port 1")), "{:?}", hub.notices());
+    agent.send(r#"{"id":2,"method":"tools/call","params":{"name":"t"}}"#).await;
+    for _ in 0..500 {
+        server.send("rubbish").await;
+    }
+    let error = agent.next_json().await;
+    assert_eq!(error["error"]["code"], -32000);
+    assert!(error["error"]["message"].as_str().unwrap().contains("does not speak MCP"), "{error}");
+    assert!(matches!(hub.failure(), Some(ServerError::NotMcp { excerpt, .. }) if excerpt == "rubbish"));
+    assert_eq!(recorder.records()[1].outcome, CallOutcome::Lost);
+}
+
+#[tokio::test]
+async fn a_message_without_end_breaks_the_connection() {
+    let (hub, mut server) = hub(HubOptions { max_message: 100_000, ..HubOptions::default() });
+    let mut agent = Agent::on(&hub, agent_kind());
+    let fits = format!(r#"{{"method":"{}"}}"#, "x".repeat(90_000));
+    server.send(&fits).await;
+    assert_eq!(agent.next().await, fits);
+    agent.send(r#"{"id":1,"method":"tools/call"}"#).await;
+    server.next().await;
+    let endless = tokio::spawn(async move { server.send(&"x".repeat(10_000_000)).await });
+    let message = agent.next_json().await["error"]["message"].to_string();
+    assert!(message.contains("more than 100000 bytes"), "{message}");
+    endless.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_given_up() {
+    let (hub, _server) = hub(HubOptions::default());
+    let error = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "`fake` did not answer `initialize` within 30 s");
+}
+
+#[tokio::test]
+async fn secrets_are_masked_in_records_and_not_on_the_wire() {
+    let secrets = Arc::new(Secrets::new(["hunter2hunter2"]));
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tapped = seen.clone();
+    let (hub, mut server) = hub(HubOptions {
+        secrets: secrets.clone(),
+        on_message: Some(Arc::new(move |traffic| {
+            tapped.lock().unwrap().push((traffic.direction, String::from_utf8(traffic.message.to_vec()).unwrap()));
+        })),
+        ..HubOptions::default()
+    });
+    let recorder = Recorder::new(secrets);
+    let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    let request =
+        r#"{"id":1,"method":"tools/call","params":{"name":"hunter2hunter2","arguments":{"p":"a hunter2hunter2"}}}"#;
+    let answer = r#"{"id":1,"result":{"content":[{"text":"aHVudGVyMmh1bnRlcjI="}]}}"#;
+    agent.send(request).await;
+    assert_eq!(server.next().await, request);
+    server.send("log: hunter2hunter2").await;
+    server.send(answer).await;
+    assert_eq!(agent.next().await, answer);
+    let text = format!("{:?}{:?}", recorder.records(), hub.notices());
+    assert!(text.contains("a ***") && !text.contains("hunter2") && !text.contains("aHVud"), "{text}");
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [(Direction::ToServer, request.to_owned()), (Direction::FromServer, answer.to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn ten_thousand_odd_messages_arrive_as_they_were_sent() {
+    let (hub, server) = hub(HubOptions::default());
+    let mut agent = Agent::on(&hub, agent_kind());
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut sent = Vec::new();
+    for number in 0..10_000 {
+        // Every third message answers a request that is under way by then.
+        if number % 3 == 0 {
+            agent.send(&format!(r#"{{"id":{number},"method":"x"}}"#)).await;
+        }
+        sent.push(support::odd_message(&mut random, number, number % 3 == 0));
+    }
+    let FakeServer { mut reader, mut writer } = server;
+    let expected = sent.clone();
+    let pump = tokio::spawn(async move {
+        for message in sent {
+            support::write_line(&mut writer, &message).await;
+        }
+        writer
+    });
+    let drain = tokio::spawn(async move { while reader.next_line().await.unwrap().is_some() {} });
+    for message in expected {
+        assert_eq!(agent.next().await, message);
+    }
+    pump.await.unwrap();
+    drain.abort();
+}
+
+mod process {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_missing_command_is_named() {
+        let error = Hub::start(support::stdio("no-such-server-here", &[]), HubOptions::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), "could not start `srv`: no such command `no-such-server-here`");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_exits_at_once_says_why() {
+        let options = HubOptions { secrets: Arc::new(Secrets::new(["s3cret-token"])), ..HubOptions::default() };
+        let hub = Hub::start(shell("echo 'bad token s3cret-token' >&2; exit 3"), options).await.unwrap();
+        let error = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), "`srv` exited with status 3:\nbad token ***");
+        assert_eq!(hub.exited().as_deref(), Some("exited with status 3"));
+        assert_eq!(hub.stderr_tail(), "bad token ***\n");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_dies_mid_call_loses_it() {
+        let script = r#"read a; echo '{"id":0,"result":{}}'; read b; read c; kill -9 $$"#;
+        let hub = Hub::start(shell(script), HubOptions::default()).await.unwrap();
+        let recorder = Recorder::default();
+        let client = hub.client(SessionKind::Agent(recorder.clone()), ClientOptions::default()).await.unwrap();
+        let error = client.call_tool("t", json!({})).await.unwrap_err();
+        assert_eq!(error.to_string(), "`srv` was killed by signal 9 (SIGKILL) (-32000)");
+        assert_eq!(recorder.records()[0].outcome, CallOutcome::Lost);
+        // And so is whatever comes later.
+        assert_eq!(client.call_tool("t", json!({})).await.unwrap_err(), error);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_running() {
+        for drop_it in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("pids");
+            // Neither the shell nor its child ends when its input does, or when it is asked to.
+            let script = format!(
+                r#"trap '' TERM; sleep 1000 & echo $$ $! > {0}.new; mv {0}.new {0}; while :; do sleep 1; done"#,
+                file.display()
+            );
+            let options = HubOptions { close_grace: Duration::from_millis(100), ..HubOptions::default() };
+            let hub = Hub::start(shell(&script), options).await.unwrap();
+            let pids = loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                if let Ok(text) = tokio::fs::read_to_string(&file).await {
+                    break text;
+                }
+            };
+            if drop_it {
+                drop(hub);
+            } else {
+                hub.close().await;
+                assert_eq!(hub.exited().as_deref(), Some("was killed by signal 9 (SIGKILL)"));
+            }
+            for pid in pids.split_whitespace() {
+                let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+                let mut tries = 0;
+                while rustix::process::test_kill_process(pid).is_ok() && support::is_running(pid).await {
+                    tries += 1;
+                    assert!(tries < 200, "{pid:?} still runs");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+}
+
+mod notes {
+    use super::*;
+    use gevals::mcp::{CallError, Client, demo};
+
+    async fn on_demo(dir: &std::path::Path, kind: SessionKind) -> (Hub, Client) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let dir = dir.to_owned();
+        tokio::spawn(async move { demo::serve(&dir, far).await });
+        let (reader, writer) = tokio::io::split(near);
+        let hub = Hub::from_streams("notes", reader, writer, HubOptions::default());
+        let client = hub.client(kind, ClientOptions::default()).await.unwrap();
+        (hub, client)
+    }
+
+    #[tokio::test]
+    async fn the_demonstration_server_keeps_notes() {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::default();
+        let (_hub, client) = on_demo(dir.path(), SessionKind::Agent(recorder.clone())).await;
+        let mut notifications = client.notifications();
+
+        let tools = client.list_tools().await.unwrap();
+        assert_eq!(tools.len(), 6);
+        let outputs: std::collections::HashMap<_, _> =
+            tools.iter().map(|tool| (tool["name"].as_str().unwrap(), &tool["outputSchema"])).collect();
+        let call = async |name: &str, arguments: Value| {
+            let result = client.call_tool(name, arguments).await.unwrap();
+            if let Some(structured) = &result.structured {
+                assert!(jsonschema::is_valid(outputs[name], structured), "{name}: {structured}");
+            }
+            result
+        };
+
+        let note =
+            call("notes_create", json!({"title": "Café: to buy", "body": "Milk\nBread", "tags": ["shop"]})).await;
+        assert_eq!(note.structured.unwrap()["uri"], "note:///caf%C3%A9-to-buy");
+        assert_eq!(notifications.recv().await.unwrap().method, "notifications/resources/list_changed");
+        let again = call("notes_create", json!({"title": "café to BUY", "body": ""})).await;
+        assert!(again.is_error && again.text().contains("already"), "{again:?}");
+        call("notes_append", json!({"title": "CAFÉ to buy", "text": "Beer"})).await;
+        assert_eq!(call("notes_read", json!({"title": "Café to buy"})).await.text(), "Milk\nBread\nBeer");
+        let found = call("notes_search", json!({"query": "bee"})).await.structured.unwrap();
+        assert_eq!((&found["matches"][0]["line"], &found["matches"][0]["text"]), (&json!(3), &json!("Beer")));
+        assert_eq!(
+            call("notes_list", json!({"tag": "shop"})).await.structured.unwrap()["notes"][0]["title"],
+            "Café: to buy"
+        );
+        assert_eq!(call("notes_list", json!({"tag": "x"})).await.structured.unwrap()["notes"], json!([]));
+        for arguments in [json!({"title": "../../etc/passwd"}), json!({"title": "!"}), json!({}), json!({"titel": "x"})]
+        {
+            assert!(call("notes_read", arguments.clone()).await.is_error, "{arguments}");
+        }
+        let unknown = client.call_tool("notes_burn", json!({})).await.unwrap_err();
+        assert!(matches!(unknown, CallError::Protocol { code: -32602, .. }), "{unknown}");
+
+        let listed = client.list_resources().await.unwrap();
+        let read = client.read_resource(listed[0]["uri"].as_str().unwrap()).await.unwrap();
+        assert_eq!(read["contents"][0]["text"], "Milk\nBread\nBeer");
+        assert_eq!(client.list_resource_templates().await.unwrap()[0]["uriTemplate"], "note:///{slug}");
+        client.read_resource("note:///none").await.unwrap_err();
+        let prompts = client.list_prompts().await.unwrap();
+        assert_eq!(
+            prompts.iter().map(|prompt| &prompt["name"]).collect::<Vec<_>>(),
+            ["summarise_note", "weekly_review"]
+        );
+        let prompt = client.get_prompt("weekly_review", json!({})).await.unwrap();
+        assert!(prompt["messages"][0]["content"]["text"].as_str().unwrap().contains("- Café: to buy"), "{prompt}");
+        client.get_prompt("summarise_note", json!({"title": "none"})).await.unwrap_err();
+
+        call("notes_delete", json!({"title": "Café to buy"})).await;
+        assert_eq!(client.list_resources().await.unwrap(), Vec::<Value>::new());
+
+        let count = |kind| recorder.records().iter().filter(|record| record.kind == kind).count();
+        assert_eq!((count(CallKind::Tool), count(CallKind::Resource), count(CallKind::Prompt)), (13, 2, 2));
+        assert_eq!(recorder.records().last().unwrap().name, "notes_delete");
+    }
+
+    #[tokio::test]
+    async fn gevals_and_an_agent_share_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let (hub, own) = on_demo(dir.path(), SessionKind::Own).await;
+        let recorder = Recorder::default();
+        let agent = hub.client(SessionKind::Agent(recorder.clone()), ClientOptions::default()).await.unwrap();
+        let calls = (0..50).map(|number| {
+            let (own, agent) = (&own, &agent);
+            async move {
+                let arguments = json!({"title": format!("note {number}"), "body": ""});
+                let (a, b) = tokio::join!(
+                    own.call_tool("notes_create", arguments.clone()),
+                    agent.call_tool("notes_create", arguments)
+                );
+                // Exactly one of the two is the first.
+                assert_ne!(a.unwrap().is_error, b.unwrap().is_error);
+            }
+        });
+        futures_util::future::join_all(calls).await;
+        assert_eq!(recorder.records().len(), 50);
+        hub.close().await;
+        assert_eq!(hub.failure().unwrap().to_string(), "`notes` was closed");
+        own.call_tool("notes_list", json!({})).await.unwrap_err();
+    }
+}
+
+mod http {
+    use super::*;
+    use std::sync::Mutex;
+
+    use axum::{
+        extract::State,
+        http::{HeaderMap, Method, StatusCode},
+        response::IntoResponse,
+    };
+    use gevals::mcp::{ServerSpec, Transport, demo};
+    use indexmap::IndexMap;
+    use rmcp::{
+        ClientHandler, RoleClient, ServiceExt,
+        model::{CallToolRequestParams, ProgressNotificationParam},
+        service::NotificationContext,
+        transport::StreamableHttpClientTransport,
+    };
+    use tokio_util::sync::CancellationToken;
+
+    fn at(url: &str) -> ServerSpec {
+        let headers = IndexMap::from([("x-api-key".to_owned(), "s3cret-key".to_owned())]);
+        ServerSpec { name: "web".to_owned(), transport: Transport::Http { url: url.to_owned(), headers } }
+    }
+
+    /// The demonstration server over HTTP.
+    async fn demo_at(dir: &std::path::Path) -> (String, tokio_util::sync::DropGuard) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let (dir, stopped) = (dir.to_owned(), stop.clone());
+        tokio::spawn(async move { demo::serve_http(&dir, listener, stopped).await });
+        (url, stop.drop_guard())
+    }
+
+    #[derive(Clone, Default)]
+    struct Listener(Arc<Mutex<Vec<f64>>>, Arc<tokio::sync::Notify>);
+
+    impl ClientHandler for Listener {
+        async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+            self.0.lock().unwrap().push(params.progress);
+        }
+        async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+            self.1.notify_one();
+        }
+    }
+
+    /// Everything an agent does, with rmcp as the agent, through the hub and its front.
+    async fn use_through_front(hub: &Hub) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let recorder = Recorder::default();
+        let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+        let listener = Listener::default();
+        let agent = listener.clone().serve(StreamableHttpClientTransport::from_uri(front.url.as_str())).await.unwrap();
+        let other = ().serve(StreamableHttpClientTransport::from_uri(front.url.as_str())).await.unwrap();
+        assert_eq!(agent.peer_info().unwrap().instructions, other.peer_info().unwrap().instructions);
+        assert_eq!(agent.list_all_tools().await.unwrap().len(), 6);
+        for title in ["one", "two", "three"] {
+            let arguments = json!({"title": title, "body": "text"}).as_object().unwrap().clone();
+            let request = CallToolRequestParams::new("notes_create").with_arguments(arguments);
+            assert_eq!(agent.call_tool(request).await.unwrap().is_error, Some(false));
+        }
+        tokio::time::timeout(Duration::from_secs(5), listener.1.notified()).await.unwrap();
+        let arguments = json!({"query": "text"}).as_object().unwrap().clone();
+        let search = CallToolRequestParams::new("notes_search").with_arguments(arguments);
+        let (one, two) = tokio::join!(agent.call_tool(search.clone()), other.call_tool(search));
+        assert_eq!(one.unwrap().structured_content, two.unwrap().structured_content);
+        assert_eq!(*listener.0.lock().unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(agent.list_all_resources().await.unwrap().len(), 3);
+        let names: Vec<String> = recorder.records().into_iter().map(|record| record.name).collect();
+        assert_eq!(names, ["notes_create", "notes_create", "notes_create", "notes_search", "notes_search"]);
+        agent.cancel().await.unwrap();
+        drop(front);
+        let arguments = json!({"title": "x", "body": ""}).as_object().unwrap().clone();
+        let late = other.call_tool(CallToolRequestParams::new("notes_create").with_arguments(arguments));
+        late.await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn an_agent_reaches_a_process_over_http() {
+        let dir = tempfile::tempdir().unwrap();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let served = dir.path().to_owned();
+        tokio::spawn(async move { demo::serve(&served, far).await });
+        let (reader, writer) = tokio::io::split(near);
+        use_through_front(&Hub::from_streams("notes", reader, writer, HubOptions::default())).await;
+    }
+
+    #[tokio::test]
+    async fn an_agent_reaches_an_http_server_over_http() {
+        let dir = tempfile::tempdir().unwrap();
+        let (url, _stop) = demo_at(dir.path()).await;
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        use_through_front(&hub).await;
+        hub.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_agent_without_http_has_a_bridge() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let recorder = Recorder::default();
+        let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+        tokio::spawn(async move {
+            server.answer_initialize(json!({})).await;
+            server.next().await;
+            server.send(r#"{"method":"notifications/x","params":1.0}"#).await;
+            server.send(r#"{"result":{"v":1.00},"id":"c"}"#).await;
+            std::future::pending::<()>().await;
+        });
+        let input = br#"{"id":0,"method":"initialize","params":{}}
+{"method":"notifications/initialized"}
+
+{"id":"c","method":"tools/call","params":{"name":"t"}}
+"#;
+        let mut output = Vec::new();
+        gevals::mcp::bridge(&front.url, &input[..], &mut output).await.unwrap();
+        let output = String::from_utf8(output).unwrap();
+        let lines: Vec<&str> = output.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [r#"{"method":"notifications/x","params":1.0}"#, r#"{"result":{"v":1.00},"id":"c"}"#],
+            "{output}"
+        );
+        assert_eq!(recorder.records()[0].outcome, CallOutcome::Ok);
+    }
+
+    #[tokio::test]
+    async fn a_front_keeps_strangers_out() {
+        let (hub, _server) = hub(HubOptions { max_message: 10_000, ..HubOptions::default() });
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let post = |headers: &[(&str, &str)], body: &str| {
+            let request = client.post(&front.url).body(body.to_owned());
+            headers.iter().fold(request, |request, (key, value)| request.header(*key, *value)).send()
+        };
+        let ping = r#"{"id":1,"method":"ping"}"#;
+        for (headers, body, status) in [
+            (&[("host", "evil.example")][..], ping, 403),
+            (&[("origin", "https://evil.example")], ping, 403),
+            (&[("origin", "null")], ping, 403),
+            (&[], ping, 400),
+            (&[("mcp-session-id", "none")], ping, 404),
+            (&[], "{", 400),
+            (&[], &"x".repeat(20_000), 413),
+        ] {
+            assert_eq!(post(headers, body).await.unwrap().status().as_u16(), status, "{headers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plain_client_gets_plain_json() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let post = |session: &str, body: &'static str| {
+            let request = client.post(&front.url).header("accept", "application/json").body(body);
+            if session.is_empty() { request } else { request.header("mcp-session-id", session) }.send()
+        };
+        let (response, ()) = tokio::join!(post("", "{\"id\":1,\n\"method\":\"initialize\"}"), async {
+            assert_eq!(server.next().await, r#"{"id":1, "method":"initialize"}"#);
+            server.send(r#"{"id":1,"result":{}}"#).await;
+        });
+        let response = response.unwrap();
+        let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        assert_eq!(response.text().await.unwrap(), r#"{"id":1,"result":{}}"#);
+        assert_eq!(post(&session, r#"{"method":"notifications/initialized"}"#).await.unwrap().status(), 202);
+        server.next().await;
+        // Said while no stream is open, heard when one is.
+        server.send(r#"{"method":"notifications/x"}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let stream = client.get(&front.url).header("mcp-session-id", &session);
+        let mut stream = stream.send().await.unwrap();
+        let event = stream.chunk().await.unwrap().unwrap();
+        assert_eq!(event, "event: message\ndata: {\"method\":\"notifications/x\"}\n\n");
+        let gone = client.delete(&front.url).header("mcp-session-id", &session).send().await.unwrap();
+        assert_eq!(gone.status(), 200);
+        assert_eq!(post(&session, r#"{"id":2,"method":"ping"}"#).await.unwrap().status(), 404);
+        assert!(stream.chunk().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_server_is_said() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let url = format!("http://{address}/mcp");
+        let fails = async |url: &str| {
+            let hub = Hub::start(at(url), HubOptions::default()).await?;
+            hub.client(SessionKind::Own, ClientOptions::default()).await.map(|_| ())
+        };
+        assert_eq!(fails(&url).await.unwrap_err(), ServerError::ConnectionRefused { server: "web".into(), url });
+        let error = fails("ftp://x").await.unwrap_err().to_string();
+        assert_eq!(error, "could not reach `web`: ftp://x: neither http nor https");
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router =
+            axum::Router::new().route("/mcp", axum::routing::any(|| async { (StatusCode::UNAUTHORIZED, "no key") }));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let error = fails(&format!("http://{address}/mcp")).await.unwrap_err().to_string();
+        assert_eq!(error, "`web` answered with HTTP status 401: no key");
+        // A server that does not speak TLS.
+        let error = fails(&format!("https://{address}/mcp")).await.unwrap_err();
+        assert!(matches!(error, ServerError::Tls { .. }), "{error:?}");
+    }
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// Breaks the stream of every answer off, and gives the rest to who asks for it.
+    async fn breaking(State(log): State<Log>, method: Method, headers: HeaderMap, body: String) -> impl IntoResponse {
+        let text = |name: &str| headers.get(name).map_or("-", |value| value.to_str().unwrap()).to_owned();
+        let called =
+            serde_json::from_str::<Value>(&body).unwrap_or_default()["method"].as_str().unwrap_or("-").to_owned();
+        log.lock().unwrap().push(format!(
+            "{method} {called} {} {} {} {}",
+            text("mcp-session-id"),
+            text("mcp-protocol-version"),
+            text("last-event-id"),
+            text("x-api-key")
+        ));
+        let stream = |body: &'static str| {
+            ([("content-type", "text/event-stream"), ("mcp-session-id", "s1")], body).into_response()
+        };
+        match (method.as_str(), called.as_str(), text("last-event-id").as_str()) {
+            ("POST", "initialize", _) => stream(
+                "data: {\"id\":0,\"result\":{\"protocolVersion\":\"2025-06-18\",\n\
+                 data: \"serverInfo\":{},\"capabilities\":{\"tools\":{}}}}\n\n",
+            ),
+            ("POST", "tools/call", _) => stream("id: e1\nretry: 5\ndata:\n\n"),
+            ("GET", _, "e1") => stream("id: e2\ndata: {\"method\":\"notifications/half\"}\n\n"),
+            ("GET", _, "e2") => stream("data: {\"id\":1,\"result\":{\"content\":[]}}\n\n"),
+            ("POST", ..) => StatusCode::ACCEPTED.into_response(),
+            ("DELETE", ..) => StatusCode::OK.into_response(),
+            _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_is_taken_up_again() {
+        let log = Log::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/mcp", axum::routing::any(breaking)).with_state(log.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        let recorder = Recorder::default();
+        let client = hub.client(SessionKind::Agent(recorder.clone()), ClientOptions::default()).await.unwrap();
+        let mut notifications = client.notifications();
+        assert_eq!(client.call_tool("t", json!({})).await.unwrap().raw, json!({"content": []}));
+        assert_eq!(notifications.recv().await.unwrap().method, "notifications/half");
+        assert_eq!(recorder.records()[0].outcome, CallOutcome::Ok);
+        assert!(!format!("{:?}", recorder.records()).contains("s3cret"));
+        drop(client);
+        hub.close().await;
+        let mut log = log.lock().unwrap().clone();
+        // The stream of unasked messages is opened at any time.
+        log.retain(|line| line != "GET - s1 2025-06-18 - s3cret-key");
+        assert_eq!(
+            log,
+            [
+                "POST initialize - - - s3cret-key",
+                "POST notifications/initialized s1 2025-06-18 - s3cret-key",
+                "POST tools/call s1 2025-06-18 - s3cret-key",
+                "GET - s1 2025-06-18 e1 s3cret-key",
+                "GET - s1 2025-06-18 e2 s3cret-key",
+                "DELETE - s1 2025-06-18 - s3cret-key",
+            ]
+        );
+    }
+}

@@ -1,0 +1,461 @@
+//! The interpreter: what runs, in which order, what a run comes to, and that cleanup survives everything.
+#![cfg(feature = "run")]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{collections::HashSet, path::{Path, PathBuf}, sync::Arc, time::Duration};
+
+use gevals::{
+    builtin, check,
+    diagnostic::Diagnostics,
+    dialect::{self, TaskFile},
+    event::{ActionReport, Event, EventKind, Outcome, Verdict},
+    hir::Dialect,
+    host::{FakeHost, Host, RealHost, fake::Answer},
+    lock::Lock,
+    plan::{self, AgentKind, EvalPlan, Plan},
+    report::{self, ReportInput, Results},
+    run::{Interrupt, RunOptions, RunSummary, planned_id, run_eval},
+    source::{FileId, MemoryFiles, Sources},
+    yaml,
+};
+use proptest::prelude::*;
+use tokio::sync::mpsc::unbounded_channel;
+
+/// Plans a portable task; anything wrong with it fails the test.
+fn plan_of(sources: &Sources, path: &str, text: &str, agent: AgentKind) -> Plan {
+    let file: FileId = sources.add(path, text);
+    let vocabularies = builtin::vocabularies();
+    let mut out = Diagnostics::default();
+    let tree = yaml::parse(file, text, &mut out).unwrap_or_else(|_| panic!("{text}"));
+    let dialect = Dialect::Portable;
+    let info = TaskFile { file, dir: PathBuf::from("/t"), vocabulary: vocabularies.of(dialect) };
+    let task = dialect::task(tree.root(), dialect, &info, &mut out).value;
+    let (files, lock) = (MemoryFiles::default(), Lock::default());
+    let cx = check::Context { sources, files: &files, vocabularies: &vocabularies, lock: &lock };
+    let checked = task.and_then(|task| check::task(&task, cx, &mut out).ok());
+    let Some(checked) = checked else {
+        let found: Vec<_> = out.iter().map(|d| d.message.clone()).collect();
+        panic!("{text}\n{found:?}");
+    };
+    plan::lower(&checked.task, Path::new(path), &plan::Context { agent, ..plan::Context::default() })
+}
+
+fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
+    EvalPlan {
+        name: "e".to_owned(),
+        path: PathBuf::from("eval.yaml"),
+        agent: None,
+        agent_name: "noop".to_owned(),
+        servers: Vec::new(),
+        dir: PathBuf::from("/t"),
+        judge: false,
+        secrets: Vec::new(),
+        tasks,
+    }
+}
+
+fn task(steps: &str) -> String {
+    format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t, timeout: 60s, cleanupTimeout: 60s}}\nspec:\n  prompt: Do it.\n{steps}")
+}
+
+struct Ran {
+    summary: RunSummary,
+    events: Vec<Event>,
+}
+
+impl Ran {
+    fn verdict(&self) -> Verdict {
+        self.summary.tasks[0].verdict
+    }
+
+    fn reason(&self) -> &str {
+        &self.summary.tasks[0].reason
+    }
+
+    fn started(&self) -> Vec<&str> {
+        let ids = self.events.iter().filter_map(|e| match &e.kind {
+            EventKind::ActionStarted { action } => Some(action.as_str()),
+            _ => None,
+        });
+        ids.collect()
+    }
+
+    fn report(&self, id: &str) -> &ActionReport {
+        let found = self.events.iter().find_map(|e| match &e.kind {
+            EventKind::ActionFinished { action, report } if action == id => Some(report),
+            _ => None,
+        });
+        found.unwrap_or_else(|| panic!("no `{id}` among {:?}", self.started()))
+    }
+
+    fn outcome(&self, id: &str) -> Outcome {
+        self.report(id).outcome
+    }
+}
+
+async fn run_plan(host: Arc<dyn Host>, plan: &EvalPlan, options: &RunOptions, signals: &[(u64, Interrupt)]) -> Ran {
+    let (sink, mut events) = unbounded_channel();
+    let (interrupt, interrupts) = unbounded_channel();
+    for &(after, signal) in signals {
+        let (interrupt, host) = (interrupt.clone(), Arc::clone(&host));
+        tokio::spawn(async move {
+            host.sleep(Duration::from_secs(after)).await;
+            interrupt.send(signal).ok();
+        });
+    }
+    let summary = run_eval(plan, options, host, interrupts, sink).await;
+    let mut all = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        all.push(event);
+    }
+    assert!(all.iter().enumerate().all(|(i, e)| e.seq == i as u64), "numbers without gaps");
+    Ran { summary, events: all }
+}
+
+/// Commands: `ok…` passes, `no…` fails, `gone…` cannot start, `slow…` takes an hour, `say X` prints X.
+fn world() -> Arc<FakeHost> {
+    let host = FakeHost::new();
+    host.on_exec("-c ok", Answer::exit(0));
+    host.on_exec("-c no", Answer::exit(1));
+    host.on_exec("-c slow", Answer::exit(0).takes(Duration::from_secs(3600)));
+    host.on_exec("-c say", Answer::prints("said"));
+    host.on_exec("-c list", Answer::prints("[1, 2, 3]"));
+    Arc::new(host)
+}
+
+async fn run(steps: &str) -> Ran {
+    run_on(world(), steps, &[]).await
+}
+
+async fn run_on(host: Arc<FakeHost>, steps: &str, signals: &[(u64, Interrupt)]) -> Ran {
+    let plan = eval_of(vec![plan_of(&Sources::default(), "t.yaml", &task(steps), AgentKind::Noop)]);
+    run_plan(host, &plan, &RunOptions::default(), signals).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn phases_run_in_order_and_cleanup_backwards() {
+    let ran = run("  setup: [{command: {run: ok 1}}]\n  verify: [{command: {run: ok 2}}]\n  cleanup: [{command: {id: a, run: ok 3}}, {command: {id: b, run: ok 4}}]\n").await;
+    assert_eq!(ran.started(), ["setup/0", "agent", "verify/0", "cleanup/b", "cleanup/a"]);
+    assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 0));
+    let owed = ran.events.iter().position(|e| matches!(&e.kind, EventKind::CleanupOwed { cleanups, .. } if cleanups.len() == 2));
+    let first = ran.events.iter().position(|e| matches!(e.kind, EventKind::ActionStarted { .. }));
+    assert!(owed < first, "owed before the world changes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn setup_that_fails_stops_all_but_cleanup() {
+    let ran = run("  setup: [{command: {run: no}}, {command: {run: ok}}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n").await;
+    assert_eq!(ran.started(), ["setup/0", "cleanup/0"]);
+    assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Broken, 1));
+    assert!(ran.reason().contains("setup/0"), "{}", ran.reason());
+}
+
+#[tokio::test(start_paused = true)]
+async fn verification_goes_on_after_a_failure_and_stops_when_broken() {
+    let ran = run("  verify: [{command: {id: a, run: no}}, {command: {id: b, run: ok}}, {command: {id: c, run: \"echo {steps.a.outputs.stdout}\"}}, {command: {run: gone}}, {command: {run: ok}}]\n").await;
+    assert_eq!(ran.started(), ["agent", "verify/a", "verify/b", "verify/3"]);
+    assert_eq!(ran.outcome("verify/c"), Outcome::Skipped);
+    assert_eq!(ran.outcome("verify/3"), Outcome::Broken);
+    assert_eq!(ran.outcome("verify/4"), Outcome::Skipped);
+    assert_eq!(ran.verdict(), Verdict::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outputs_reach_later_steps_with_their_types() {
+    let host = world();
+    let ran = run_on(
+        Arc::clone(&host),
+        "  setup: [{command: {id: s, run: say, outputs: {code: '{exitCode}', text: '<{stdout}>'}}}]\n  verify:\n  - command: {run: 'ok {steps.s.outputs.text} {steps.s.outputs.code}'}\n  - foreach: {var: x, in: ['{steps.s.outputs.code}'], steps: [{command: {run: 'ok loop'}}]}\n",
+        &[],
+    )
+    .await;
+    assert_eq!(ran.verdict(), Verdict::Passed, "{}", ran.reason());
+    assert!(host.log().iter().any(|l| l.ends_with("-c ok <said> 0")), "{:?}", host.log());
+    assert_eq!(ran.report("setup/s").outputs["code"], serde_json::json!(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn loops_branches_and_waits() {
+    let host = world();
+    host.on_exec("-c flip", Answer::exit(1));
+    host.on_exec("-c flip", Answer::exit(1));
+    host.on_exec("-c flip", Answer::exit(0));
+    let ran = run_on(
+        host,
+        "  setup: [{command: {id: l, run: list}}]
+  verify:
+  - foreach: {id: f, var: x, in: '{steps.l.outputs.stdout}', parallel: 2, steps: [{command: {id: s, run: 'ok {x}', outputs: {v: '{stdout}{exitCode}'}}}]}
+  - anyOf: {id: a, steps: [{command: {id: b, run: no}}, {command: {id: b, run: ok}}, {command: {id: b, run: ok never}}]}
+  - eventually: {id: w, timeout: 10s, interval: 1s, steps: [{command: {id: flip, run: flip}}]}
+  - consistently: {id: c, duration: 2s, interval: 1s, steps: [{command: {run: ok}}]}
+  - group: {id: g, setup: [{command: {run: ok}}], steps: [{command: {run: no}}, {command: {run: ok never}}], cleanup: [{command: {run: ok}}]}
+  - eventually: {id: x, timeout: 3s, steps: [{command: {run: no}}]}
+  - command: {run: 'ok {steps.f.outputs.rounds[2].s.v} {steps.b.outputs.exitCode}'}
+",
+        &[],
+    )
+    .await;
+    assert_eq!(ran.outcome("verify/f"), Outcome::Passed, "{:?}", ran.report("verify/f"));
+    assert_eq!(ran.report("verify/f").outputs["rounds"].as_array().unwrap().len(), 3);
+    assert_eq!(ran.outcome("verify/f[2]/s"), Outcome::Passed);
+    assert_eq!(ran.outcome("verify/a"), Outcome::Passed);
+    assert_eq!(ran.outcome("verify/a/0/b"), Outcome::Failed);
+    assert!(!ran.started().iter().any(|id| id.starts_with("verify/a/2")));
+    assert_eq!(ran.outcome("verify/w#3/flip"), Outcome::Passed);
+    assert_eq!(ran.started().iter().filter(|id| id.starts_with("verify/c#")).count(), 3);
+    assert_eq!(ran.outcome("verify/g"), Outcome::Failed);
+    assert_eq!(ran.outcome("verify/g/cleanup/0"), Outcome::Passed);
+    assert!(!ran.started().contains(&"verify/g/steps/1"));
+    assert_eq!(ran.outcome("verify/x"), Outcome::Failed);
+    assert_eq!(ran.outcome("verify/6"), Outcome::Passed, "{:?}", ran.report("verify/6"));
+    assert_eq!(ran.verdict(), Verdict::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_loops_check_nothing() {
+    let host = world();
+    host.on_exec("-c empty", Answer::prints("[]"));
+    let text = "  setup: [{command: {id: l, run: empty}}]\n  verify: [{foreach: {var: x, in: '{steps.l.outputs.stdout}', ALLOW steps: [{command: {run: 'ok {x}'}}]}}]\n";
+    let ran = run_on(Arc::clone(&host), &text.replace("ALLOW", ""), &[]).await;
+    assert_eq!(ran.verdict(), Verdict::Failed);
+    let ran = run_on(host, &text.replace("ALLOW", "allowEmpty: true,"), &[]).await;
+    assert_eq!(ran.verdict(), Verdict::Passed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_are_hard() {
+    let ran = run("  verify: [{command: {run: slow, timeout: 5s, continueOnError: true}}, {command: {run: slow, timeout: 10m}}, {command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n").await;
+    assert_eq!(ran.report("verify/0").duration, Duration::from_secs(5));
+    assert_eq!(ran.report("verify/1").duration, Duration::from_secs(55));
+    assert_eq!(ran.outcome("cleanup/0"), Outcome::Passed);
+    assert_eq!(ran.verdict(), Verdict::Broken);
+    assert!(ran.reason().starts_with("task exceeded timeout of"), "{}", ran.reason());
+}
+
+/// Cleanup runs whatever happened before, and once.
+#[tokio::test(start_paused = true)]
+async fn cleanup_survives_everything() {
+    let good = [(0, Interrupt::Int); 0];
+    let int = [(5, Interrupt::Int)];
+    let term = [(5, Interrupt::Term)];
+    let cases: [(&str, &[(u64, Interrupt)], Verdict, u8); 8] = [
+        ("  setup: [{command: {run: no}}]\n  verify: [{command: {run: ok}}]\n", &good, Verdict::Broken, 1),
+        ("  setup: [{command: {run: gone}}]\n  verify: [{command: {run: ok}}]\n", &good, Verdict::Broken, 1),
+        ("  setup: [{command: {run: slow, timeout: 10m}}]\n  verify: [{command: {run: ok}}]\n", &good, Verdict::Broken, 1),
+        ("  verify: [{command: {run: no}}]\n", &good, Verdict::Failed, 1),
+        ("  verify: [{command: {run: slow, timeout: 10m}}]\n", &good, Verdict::Broken, 1),
+        ("  verify: [{command: {run: slow}}]\n", &int, Verdict::Cancelled, 130),
+        ("  setup: [{command: {run: slow}}]\n  verify: [{command: {run: ok}}]\n", &term, Verdict::Cancelled, 143),
+        ("  verify: [{eventually: {timeout: 40s, steps: [{command: {run: no}}]}}]\n", &int, Verdict::Cancelled, 130),
+    ];
+    for (steps, signals, verdict, exit) in cases {
+        let steps = format!("{steps}  cleanup: [{{command: {{run: ok 1}}}}, {{command: {{run: no 2}}}}, {{command: {{run: ok 3}}}}]\n");
+        let ran = run_on(world(), &steps, signals).await;
+        let cleaned: Vec<_> = ran.started().into_iter().filter(|id| id.starts_with("cleanup/")).collect();
+        assert_eq!(cleaned, ["cleanup/2", "cleanup/1", "cleanup/0"], "{steps}");
+        assert_eq!((ran.verdict(), ran.summary.exit), (verdict, exit), "{steps}");
+        assert!(ran.summary.tasks[0].cleanup_failed);
+        let paid = ran.events.iter().filter(|e| matches!(e.kind, EventKind::CleanupPaid { .. })).count();
+        assert_eq!(paid, 3, "{steps}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_fails_shows_in_the_exit_status_only() {
+    let ran = run("  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: no}}]\n").await;
+    assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cleanup_of_what_was_never_made_is_skipped() {
+    let ran = run("  setup: [{command: {run: no}}, {command: {id: m, run: say}}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: 'ok {steps.m.outputs.stdout}'}}]\n").await;
+    assert_eq!(ran.outcome("cleanup/0"), Outcome::Skipped);
+    assert!(!ran.summary.tasks[0].cleanup_failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_signal_stops_cleanup_too() {
+    let signals = [(5, Interrupt::Int), (10, Interrupt::Int)];
+    let ran = run_on(world(), "  verify: [{command: {run: slow}}]\n  cleanup: [{command: {run: ok}}, {command: {run: slow}}]\n", &signals).await;
+    assert_eq!(ran.outcome("cleanup/1"), Outcome::Cancelled);
+    assert_eq!(ran.outcome("cleanup/0"), Outcome::Cancelled);
+    assert_eq!(ran.summary.exit, 130);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_checks_does_not_pass() {
+    let ran = run("  verify: []\n").await;
+    assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Unchecked, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_said_before_anything_runs() {
+    let ran = run("  requires: [{command: kubectl}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n").await;
+    assert!(ran.started().is_empty());
+    assert_eq!(ran.verdict(), Verdict::Broken);
+    assert!(ran.reason().contains("kubectl"));
+    let ran = run("  verify: [{command: {run: 'ok {env.NOT_THERE_AT_ALL}'}}]\n").await;
+    assert_eq!(ran.summary.exit, 3);
+    assert!(ran.summary.faults[0].contains("NOT_THERE_AT_ALL"), "{:?}", ran.summary.faults);
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_masked_in_events() {
+    let host = world();
+    host.set_env("API_TOKEN", "hunter2-hunter2");
+    host.on_exec("-c leak", Answer::prints("it is hunter2-hunter2"));
+    let ran = run_on(host, "  verify: [{command: {run: 'leak {env.API_TOKEN}'}}]\n", &[]).await;
+    let text = serde_json::to_string(&ran.events).unwrap();
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(text.contains("it is ***"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn alone_first_then_side_by_side() {
+    let host = world();
+    for name in ["a", "b", "c"] {
+        host.on_exec(&format!("-c takes {name}"), Answer::exit(0).takes(Duration::from_secs(10)));
+    }
+    let sources = Sources::default();
+    let plans = [("a", true), ("b", true), ("c", false)].map(|(name, parallel)| {
+        let text = format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}, parallel: {parallel}, runs: 2}}\nspec:\n  prompt: Do it.\n  verify: [{{command: {{run: takes {name}}}}}]\n");
+        plan_of(&sources, "t.yaml", &text, AgentKind::Noop)
+    });
+    let options = RunOptions { parallel: 2, ..RunOptions::default() };
+    let before = host.elapsed();
+    let ran = run_plan(Arc::clone(&host) as _, &eval_of(plans.into()), &options, &[]).await;
+    let order: Vec<_> = ran.summary.tasks.iter().map(|t| format!("{}{}", t.task.name, t.task.run)).collect();
+    assert_eq!(order[..2], ["c0", "c1"]);
+    assert_eq!(order.len(), 6);
+    assert_eq!((host.elapsed() - before).as_secs(), 40);
+}
+
+/// A shell, files and a clock that are real.
+#[tokio::test]
+async fn a_real_task_from_end_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    let text = format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: real, difficulty: easy}}\nspec:\n  env: {{FILE: '{path}/{{random.id}}'}}\n  prompt: 'Look at {{env.FILE}}'\n  setup: [{{command: {{run: 'echo 41 > $FILE; sleep 300 & echo started'}}}}]\n  verify:\n  - command:\n      run: cat $FILE\n      expect:\n        exitCode: 0\n        stdout: '42'\n  cleanup: [{{command: {{run: 'rm $FILE'}}}}]\n"
+    );
+    let sources = Arc::new(Sources::default());
+    let mut plan = plan_of(&sources, "tasks/real.yaml", &text, AgentKind::Noop);
+    plan.task.dir = dir.path().to_owned();
+    let plan = Arc::new(eval_of(vec![plan]));
+    let options = RunOptions { output_dir: dir.path().to_owned(), ..RunOptions::default() };
+    let host: Arc<dyn Host> = Arc::new(RealHost::new());
+    let input = ReportInput::new(plan, sources, "eval.yaml", &options);
+    let mut out = Vec::new();
+    let (_keep, interrupts) = unbounded_channel();
+    let summary = report::run(&input, &options, host, interrupts, &report::REPORTS[0], &mut out).await;
+    let text = String::from_utf8(out).unwrap();
+    println!("{text}");
+    assert_eq!(summary.exit, 1);
+    assert!(text.starts_with("FAIL    real  "), "{text}");
+    assert!(text.contains("tasks/real.yaml:13"), "{text}");
+    assert!(text.contains("rerun: gevals run eval.yaml --run '^real$'"), "{text}");
+    let results = std::fs::read_to_string(dir.path().join("gevals-e-out.json")).unwrap();
+    println!("{results}");
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["results"][0]["taskPassed"], false);
+    assert_eq!(results["results"][0]["verifyOutput"]["Steps"][0]["type"], "command");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "only the results are left: {left:?}");
+}
+
+/// Small random tasks: nested steps that pass, fail, break or hang.
+fn steps(depth: u32) -> BoxedStrategy<String> {
+    let leaf = prop_oneof![
+        4 => Just("{command: {run: ok}}".to_owned()),
+        2 => Just("{command: {run: no}}".to_owned()),
+        1 => Just("{command: {run: gone}}".to_owned()),
+        1 => Just("{command: {run: no, continueOnError: true}}".to_owned()),
+        1 => Just("{command: {run: slow, timeout: 2s}}".to_owned()),
+    ];
+    let step = leaf.prop_recursive(depth, 12, 3, |inner| {
+        let several = prop::collection::vec(inner, 1..3).prop_map(|v| v.join(", "));
+        prop_oneof![
+            several.clone().prop_map(|s| format!("{{anyOf: [{s}]}}")),
+            several.clone().prop_map(|s| format!("{{foreach: {{var: xVAR, in: [1, 2], parallel: 2, steps: [{s}]}}}}")),
+            several.clone().prop_map(|s| format!("{{eventually: {{timeout: 3s, steps: [{s}]}}}}")),
+            several.clone().prop_map(|s| format!("{{consistently: {{duration: 1s, steps: [{s}]}}}}")),
+            (several.clone(), several).prop_map(|(s, c)| format!("{{group: {{steps: [{s}], cleanup: [{c}]}}}}")),
+        ]
+    });
+    prop::collection::vec(step, 1..4)
+        .prop_map(|v| {
+            let mut text = v.join(", ");
+            for n in 0.. {
+                let Some(at) = text.find("xVAR") else { break };
+                text.replace_range(at..at + 4, &format!("x{n}"));
+            }
+            text
+        })
+        .boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn only_what_is_planned_is_executed(setup in steps(2), verify in steps(3), cleanup in steps(2), interrupt in prop::option::of(0u64..40)) {
+        let text = task(&format!("  setup: [{setup}]\n  verify: [{verify}]\n  cleanup: [{cleanup}]\n"));
+        let plan = eval_of(vec![plan_of(&Sources::default(), "t.yaml", &text, AgentKind::Noop)]);
+        let mut planned = HashSet::new();
+        plan.tasks[0].walk(&mut |_, _, action| { planned.insert(action.id.clone()); });
+        let signals: Vec<_> = interrupt.map(|after| (after, Interrupt::Int)).into_iter().collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let ran = runtime.block_on(run_plan(world(), &plan, &RunOptions::default(), &signals));
+        let mut open = Vec::new();
+        for event in &ran.events {
+            match &event.kind {
+                EventKind::ActionStarted { action } => {
+                    prop_assert!(planned.contains(&planned_id(action)), "`{action}` is not planned\n{text}");
+                    open.push(action.as_str());
+                }
+                EventKind::ActionFinished { action, .. } => {
+                    prop_assert!(planned.contains(&planned_id(action)), "`{action}` is not planned\n{text}");
+                    open.retain(|o| *o != action.as_str());
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(open.is_empty(), "never finished: {open:?}\n{text}");
+        // Every cleanup that was owed was attempted.
+        let owed: HashSet<_> = ran.events.iter().flat_map(|e| match &e.kind {
+            EventKind::CleanupOwed { cleanups, .. } => cleanups.clone(),
+            _ => Vec::new(),
+        }).collect();
+        let paid: HashSet<_> = ran.events.iter().filter_map(|e| match &e.kind {
+            EventKind::CleanupPaid { cleanup } => Some(cleanup.clone()),
+            _ => None,
+        }).collect();
+        prop_assert_eq!(owed, paid, "{}", text);
+        // Green means that everything checked passed.
+        let top = |id: &str| id.starts_with("verify/") && !id["verify/".len()..].contains(['/', '[', '#']);
+        let all = ran.events.iter().all(|e| !matches!(&e.kind, EventKind::ActionFinished { action, report } if top(action) && report.outcome != Outcome::Passed));
+        if ran.verdict() == Verdict::Passed {
+            prop_assert!(all, "{}", text);
+        }
+    }
+}
+
+#[test]
+fn results_are_a_fold() {
+    let sources = Arc::new(Sources::default());
+    let plan = Arc::new(eval_of(vec![plan_of(&sources, "t.yaml", &task("  verify: [{command: {run: no <b>}}]\n"), AgentKind::Noop)]));
+    let options = RunOptions::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let ran = runtime.block_on(run_plan(world(), &plan, &options, &[]));
+    let mut results = Results::new(&ReportInput::new(plan, sources, "eval.yaml", &options));
+    // What was written can be read again.
+    for event in &ran.events {
+        let line = serde_json::to_string(event).unwrap();
+        results.take(&serde_json::from_str(&line).unwrap());
+    }
+    let json = results.json();
+    assert_eq!(json["summary"]["exit"], 1);
+    assert_eq!(json["results"][0]["outcome"], "failed");
+    assert_eq!(json["results"][0]["taskError"].as_str().unwrap().split(':').next(), Some("one or more verification steps failed"));
+    assert_eq!(json["results"][0]["callHistory"]["ToolCalls"], serde_json::Value::Null);
+}
