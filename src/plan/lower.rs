@@ -233,7 +233,8 @@ impl Lowering {
                 }
                 let all: Vec<_> = std::iter::once(ix).chain(blocks.iter().flat_map(|b| &b.actions).copied()).collect();
                 self.order(&all);
-                let owed = blocks.iter().find(|b| b.role == BlockRole::Cleanup).and_then(|b| b.actions.first().copied());
+                let owed =
+                    blocks.iter().find(|b| b.role == BlockRole::Cleanup).and_then(|b| b.actions.first().copied());
                 if let (Some(cleanup), Some(&first)) = (owed, all.get(1)) {
                     let owes = if first == cleanup { ix } else { first };
                     self.graph.add_edge(owes, cleanup, Edge::Finally);

@@ -77,18 +77,18 @@ pub struct EvalAgent {
 pub struct ServerDocument {
     pub name: String,
     /// A program and its arguments.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
     /// Whether the agent may call every tool.
     pub all_tools: bool,
     /// Those it may call, where not all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub struct TaskDocument {
     pub parallel: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difficulty: Option<String>,
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub labels: IndexMap<String, String>,
     /// Neither a verify step nor an assertion: it cannot pass.
     pub unchecked: bool,
@@ -187,7 +187,7 @@ pub struct Requires {
 #[serde(rename_all = "camelCase")]
 pub struct TemplateDocument {
     pub text: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holes: Vec<HoleDocument>,
 }
 
@@ -248,7 +248,7 @@ pub struct ActionDocument {
     pub agent: Option<AgentDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assertion: Option<AssertionDocument>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockDocument>,
 }
 
@@ -613,10 +613,8 @@ fn action_document(plan: &Plan, ix: ActionIx) -> ActionDocument {
             });
         }
         ActionKind::Agent(agent) => {
-            document.agent = Some(AgentDocument {
-                prompt: template_document(&agent.prompt, false),
-                kind: agent_kind(&agent.kind),
-            });
+            document.agent =
+                Some(AgentDocument { prompt: template_document(&agent.prompt, false), kind: agent_kind(&agent.kind) });
         }
         ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
     }
@@ -768,6 +766,11 @@ fn argument(arg: &Arg<Def>, shape: Option<&Shape>) -> Argument {
         }
         _ => Argument::Literal(arg.as_value().unwrap_or_default()),
     }
+}
+
+/// The value of a variable of `spec.env` as it may be shown.
+pub fn shown(name: &str, template: &Template<Def>) -> String {
+    template_document(template, is_secret_name(name)).text
 }
 
 /// `masked`: literal text is a secret, holes are not.
