@@ -15,12 +15,15 @@ pub mod builtin;
 pub mod project;
 pub mod check;
 pub mod lint;
+pub mod bash;
 pub mod plan;
 pub mod event;
 pub mod render;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;
+#[cfg(feature = "run")]
+pub mod agent;
 #[cfg(feature = "run")]
 pub mod step;
 #[cfg(feature = "run")]

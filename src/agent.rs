@@ -1,0 +1,119 @@
+//! The agents: what does the task's prompt on the eval's servers. One file a kind.
+//!
+//! An agent gets the prompt and the recording fronts of the servers, and gives back what it said. Starting servers,
+//! recording calls and judging are others' business.
+
+mod script;
+mod shell;
+
+use std::{path::Path, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    hir::{Arg, CallKind, Def},
+    host::{Host, Leftover},
+    plan::AgentKind,
+    ty::duration,
+};
+
+/// What an agent works with.
+pub struct AgentContext<'a> {
+    pub host: &'a dyn Host,
+    /// As sent.
+    pub prompt: &'a str,
+    /// The task's name, for messages.
+    pub task: &'a str,
+    /// The task's folder.
+    pub dir: &'a Path,
+    /// The enabled servers, behind their recorders.
+    pub servers: &'a [AgentServer],
+    /// What is left for it.
+    pub timeout: Duration,
+    pub cancel: &'a CancellationToken,
+    /// Fills a template of the oracle; the value is what `calls` stands for, a list of `{content, structuredContent,
+    /// isError}`. Errors are the message.
+    pub fill: &'a (dyn Fn(&Arg<Def>, &Value) -> Result<Value, String> + Send + Sync),
+    pub calls: &'a dyn AgentCalls,
+}
+
+/// A server as agents see it.
+#[derive(Clone, Debug)]
+pub struct AgentServer {
+    pub name: String,
+    /// Of the recorder's HTTP front.
+    pub url: String,
+    /// Tools the agent may call without being asked, by name.
+    pub allowed: Vec<String>,
+    /// As the MCP config has it; the agent is told.
+    pub enable_all_tools: bool,
+}
+
+/// Makes recorded calls, for agents that run within gevals.
+pub trait AgentCalls: Send + Sync {
+    /// The result, as `{content, structuredContent, isError}` for a tool; a refusal by the server is a result with
+    /// `isError: true`.
+    ///
+    /// # Errors
+    /// The server is lost, or there is none of this name.
+    fn call<'a>(
+        &'a self,
+        server: &'a str,
+        kind: CallKind,
+        name: &'a str,
+        args: Value,
+    ) -> BoxFuture<'a, Result<Value, String>>;
+}
+
+/// What an agent did.
+#[derive(Debug)]
+pub struct AgentDone {
+    pub result: Result<(), AgentFault>,
+    /// Its last message.
+    pub output: String,
+    /// All it said.
+    pub transcript: String,
+    pub exit_code: i32,
+    /// Processes it left in the background; they live until the task's cleanup is over.
+    pub leftover: Option<Leftover>,
+}
+
+/// Why an agent did not do its part.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AgentFault {
+    #[error("the agent could not be started: {0}")]
+    NotStarted(String),
+    #[error("the agent failed: {0}")]
+    Failed(String),
+    #[error("the agent did not end within {}", duration::format(*.0))]
+    TimedOut(Duration),
+    #[error("the agent was cancelled")]
+    Cancelled,
+}
+
+impl AgentDone {
+    fn ended(result: Result<(), AgentFault>, output: String) -> Self {
+        let exit_code = i32::from(result.is_err());
+        Self { result, transcript: output.clone(), output, exit_code, leftover: None }
+    }
+}
+
+/// Lets an agent do its turn.
+pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
+    match kind {
+        AgentKind::Noop => AgentDone::ended(Ok(()), String::new()),
+        AgentKind::Script { calls, output, entry: true } => script::run(&cx, calls, output.as_ref()).await,
+        AgentKind::Script { entry: false, .. } => {
+            let message = format!("the oracle has no entry for the task `{}`", cx.task);
+            AgentDone::ended(Err(AgentFault::Failed(message)), String::new())
+        }
+        AgentKind::Shell(agent) => shell::run(&cx, agent).await,
+        AgentKind::Unsupported(what) => AgentDone::ended(Err(AgentFault::NotStarted(what.clone())), String::new()),
+        AgentKind::Unspecified => {
+            let message = "no eval names an agent".to_owned();
+            AgentDone::ended(Err(AgentFault::NotStarted(message)), String::new())
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Bash, parsed by tree-sitter. No IO.
+
+pub mod gotext;
+pub mod prompt;
+
+use std::ops::Range;
+
+use tree_sitter::{Node, Parser, Tree};
+
+/// A parsed script; what the parser did not understand is in it as error nodes.
+#[derive(Debug)]
+pub struct Script {
+    text: String,
+    tree: Tree,
+}
+
+/// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
+pub fn parse(text: &str) -> Option<Script> {
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
+    Some(Script { text: text.to_owned(), tree: parser.parse(text, None)? })
+}
+
+impl Script {
+    pub fn root(&self) -> Node<'_> {
+        self.tree.root_node()
+    }
+
+    pub fn text(&self, node: Node<'_>) -> &str {
+        &self.text[node.byte_range()]
+    }
+
+    /// Whether all of it was understood.
+    pub fn is_sound(&self) -> bool {
+        !self.root().has_error()
+    }
+
+    /// Every node of a kind, in the order of their starts.
+    pub fn of_kind(&self, kind: &str) -> Vec<Node<'_>> {
+        let mut found = Vec::new();
+        let mut open = vec![self.root()];
+        while let Some(node) = open.pop() {
+            if node.kind() == kind {
+                found.push(node);
+            }
+            let mut cursor = node.walk();
+            let children: Vec<_> = node.children(&mut cursor).collect();
+            open.extend(children.into_iter().rev());
+        }
+        found
+    }
+
+    /// The words of a simple command, its name first, with their quotes taken off where they are quoted as a whole.
+    pub fn words(&self, command: Node<'_>) -> Vec<Word> {
+        let mut cursor = command.walk();
+        let mut words = Vec::new();
+        for child in command.named_children(&mut cursor) {
+            let kind = child.kind();
+            if kind == "variable_assignment" || kind == "comment" || kind.ends_with("_redirect") {
+                continue;
+            }
+            let text = self.text(child);
+            let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
+            words.push(Word { text: bare.unwrap_or(text).to_owned(), range: child.byte_range() });
+        }
+        words
+    }
+}
+
+/// One word of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Word {
+    pub text: String,
+    pub range: Range<usize>,
+}

@@ -1,0 +1,329 @@
+//! A prompt reaches a shell agent as data: where `{{ .Prompt }}` stands in `runPrompt`, read as bash, says how it is
+//! written there (`decisions.md` §8). No IO.
+//!
+//! Property: *in each context, for any prompt without NUL, the agent reads exactly that prompt.*
+
+use std::ops::Range;
+
+use tree_sitter::Node;
+
+pub use super::gotext::Fault;
+use super::{
+    Script, Word,
+    gotext::{self, Piece},
+};
+
+/// What `runPrompt` may use.
+pub const FIELDS: [&str; 3] = ["McpServerFileArgs", "AllowedToolArgs", PROMPT];
+const PROMPT: &str = "Prompt";
+
+/// The variable that holds the prompt.
+pub const VARIABLE: &str = "GEVALS_PROMPT";
+
+/// Where a prompt stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Context {
+    /// Written as one single-quoted word.
+    Bare,
+    /// Inside `"…"`: a reference to the variable.
+    DoubleQuoted,
+    /// Inside `'…'`: the text, its quotes written `'\''`.
+    SingleQuoted,
+    /// A reference to the variable.
+    Heredoc,
+    /// The text, under a delimiter that it does not hold.
+    QuotedHeredoc,
+}
+
+/// Every place of the prompt in a `runPrompt` template, with its context.
+///
+/// # Errors
+/// A template that cannot be read, and a place where the prompt would not be data: in `$(…)`, a nested shell, a comment.
+pub fn prompt_context(run_prompt: &str) -> Result<Vec<(Range<usize>, Context)>, Fault> {
+    let frame = Frame::new(run_prompt, &[])?;
+    Ok(frame.places.into_iter().map(|place| (place.origin, place.context)).collect())
+}
+
+/// A command line with places for the prompt.
+#[derive(Debug)]
+pub struct Frame {
+    /// With [`PLACEHOLDER`]s.
+    text: String,
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    origin: Range<usize>,
+    /// Of the placeholder.
+    range: Range<usize>,
+    context: Context,
+    /// Of a quoted heredoc.
+    heredoc: Option<Heredoc>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Heredoc {
+    start: Range<usize>,
+    body: Range<usize>,
+    end: Range<usize>,
+}
+
+/// A plain word wherever it stands, and part of no name.
+const PLACEHOLDER: &str = "/prompt/";
+
+impl Frame {
+    /// Reads a `runPrompt` template and fills all but the prompt.
+    ///
+    /// # Errors
+    /// As [`prompt_context`].
+    pub fn new(run_prompt: &str, values: &[(&str, &str)]) -> Result<Self, Fault> {
+        let mut text = String::new();
+        let mut spots = Vec::new();
+        for piece in gotext::scan(run_prompt, &FIELDS)? {
+            match piece {
+                Piece::Text { text: piece, .. } => text += piece,
+                Piece::Field { name: PROMPT, range } => {
+                    spots.push((range, text.len()..text.len() + PLACEHOLDER.len()));
+                    text += PLACEHOLDER;
+                }
+                Piece::Field { name, .. } => text += values.iter().find(|(n, _)| *n == name).map_or("x", |(_, v)| v),
+            }
+        }
+        let whole = |message: &str| Fault { range: 0..run_prompt.len(), message: message.to_owned() };
+        if spots.is_empty() {
+            return Ok(Self { text, places: Vec::new() });
+        }
+        let not_bash = || whole("it is not understood as bash, so where the prompt stands cannot be told");
+        let script = sound(&text).ok_or_else(not_bash)?;
+        let places = spots.into_iter().map(|(origin, range)| {
+            let (context, heredoc) = place(&script, &range)
+                .map_err(|why| Fault { range: origin.clone(), message: format!("the prompt cannot stand {why}") })?;
+            Ok(Place { origin, range, context, heredoc })
+        });
+        let places = places.collect::<Result<_, Fault>>()?;
+        Ok(Self { text, places })
+    }
+
+    /// The command line for a prompt; [`VARIABLE`] must hold the prompt where it runs.
+    pub fn fill(&self, prompt: &str) -> String {
+        let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+        let mut renamed: Vec<&Heredoc> = Vec::new();
+        for place in &self.places {
+            edits.push((place.range.clone(), written(place.context, prompt)));
+            if let Some(heredoc) = place.heredoc.as_ref().filter(|h| !renamed.contains(h)) {
+                renamed.push(heredoc);
+                let delimiter = &self.text[heredoc.end.clone()];
+                let body = self.text[heredoc.body.clone()].replace(PLACEHOLDER, prompt);
+                if body.contains(delimiter) {
+                    let mut fresh = "GEVALS_END".to_owned();
+                    while body.contains(&fresh) {
+                        fresh.push('_');
+                    }
+                    edits.push((heredoc.start.clone(), format!("'{fresh}'")));
+                    edits.push((heredoc.end.clone(), fresh));
+                }
+            }
+        }
+        edits.sort_by_key(|(range, _)| range.start);
+        let mut out = String::new();
+        let mut at = 0;
+        for (range, text) in edits {
+            out += &self.text[at..range.start];
+            out += &text;
+            at = range.end;
+        }
+        out + &self.text[at..]
+    }
+}
+
+fn written(context: Context, prompt: &str) -> String {
+    match context {
+        Context::Bare => format!("'{}'", prompt.replace('\'', r"'\''")),
+        Context::SingleQuoted => prompt.replace('\'', r"'\''"),
+        Context::QuotedHeredoc => prompt.to_owned(),
+        Context::DoubleQuoted | Context::Heredoc => format!("${{{VARIABLE}}}"),
+    }
+}
+
+/// The script, if all of it is understood. The grammar does not know a redirection between a heredoc and a pipe
+/// (`<<'EOT' 2>&1 | tee log`); without them, and at the same length, quotes are where they were.
+fn sound(text: &str) -> Option<Script> {
+    let whole = super::parse(text)?;
+    if whole.is_sound() {
+        return Some(whole);
+    }
+    let redirection = regex::Regex::new(r"[0-9]*>>?(&[0-9-]|[ \t]*[A-Za-z0-9_./-]+)").ok()?;
+    let blank = redirection.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found[0].len()));
+    super::parse(&blank).filter(Script::is_sound)
+}
+
+/// Nodes that words may stand in and keep their meaning.
+const PLAIN: [&str; 23] = [
+    "program",
+    "list",
+    "pipeline",
+    "redirected_statement",
+    "command",
+    "concatenation",
+    "variable_assignment",
+    "variable_assignments",
+    "declaration_command",
+    "array",
+    "herestring_redirect",
+    "heredoc_redirect",
+    "subshell",
+    "compound_statement",
+    "negated_command",
+    "if_statement",
+    "elif_clause",
+    "else_clause",
+    "while_statement",
+    "for_statement",
+    "do_group",
+    "function_definition",
+    "string",
+];
+
+/// The context of a place; else where it stands instead.
+fn place(script: &Script, range: &Range<usize>) -> Result<(Context, Option<Heredoc>), String> {
+    let node = script.root().descendant_for_byte_range(range.start, range.end).ok_or("there")?;
+    let (context, heredoc, held) = match (node.kind(), node.parent()) {
+        ("word", parent) => (Context::Bare, None, parent),
+        ("raw_string", parent) => (Context::SingleQuoted, None, parent),
+        ("string_content", Some(string)) if string.kind() == "string" => (Context::DoubleQuoted, None, string.parent()),
+        ("string", parent) => (Context::DoubleQuoted, None, parent),
+        ("heredoc_body" | "heredoc_content", _) => in_heredoc(script, node)?,
+        (kind, _) => return Err(describe(kind)),
+    };
+    if matches!(context, Context::Bare | Context::DoubleQuoted | Context::Heredoc)
+        && script.text[..range.start].ends_with(['\\', '$'])
+    {
+        return Err("right behind `\\` or `$`".to_owned());
+    }
+    let mut outer = held;
+    while let Some(node) = outer {
+        if !PLAIN.contains(&node.kind()) {
+            return Err(describe(node.kind()));
+        }
+        outer = node.parent();
+    }
+    nested_shell(script, range)?;
+    Ok((context, heredoc))
+}
+
+type InHeredoc<'t> = (Context, Option<Heredoc>, Option<Node<'t>>);
+
+fn in_heredoc<'t>(script: &Script, node: Node<'t>) -> Result<InHeredoc<'t>, String> {
+    let body = if node.kind() == "heredoc_body" { Some(node) } else { node.parent() };
+    let body = body.filter(|b| b.kind() == "heredoc_body").ok_or("there")?;
+    let redirect = body.parent().filter(|r| r.kind() == "heredoc_redirect").ok_or("there")?;
+    let child = |kind| {
+        let mut cursor = redirect.walk();
+        redirect.children(&mut cursor).find(|c| c.kind() == kind)
+    };
+    let (Some(start), Some(end)) = (child("heredoc_start"), child("heredoc_end")) else {
+        return Err("in a heredoc without an end".to_owned());
+    };
+    if !script.text(start).contains(['\'', '"', '\\']) {
+        if script.text(body).contains('`') {
+            return Err("in a heredoc with backticks".to_owned());
+        }
+        return Ok((Context::Heredoc, None, Some(redirect)));
+    }
+    if script.text(redirect).starts_with("<<-") {
+        return Err("in a heredoc of `<<-`, which would take tabs away from it".to_owned());
+    }
+    let text = script.text(end);
+    let trimmed = end.start_byte() + (text.len() - text.trim_start().len());
+    let end = trimmed..trimmed + text.trim().len();
+    let heredoc = Heredoc { start: start.byte_range(), body: body.byte_range(), end };
+    Ok((Context::QuotedHeredoc, Some(heredoc), Some(redirect)))
+}
+
+fn describe(kind: &str) -> String {
+    match kind {
+        "command_substitution" => "in `$(…)` or backticks, where it would not arrive as it is".to_owned(),
+        "process_substitution" => "in `<(…)`".to_owned(),
+        "expansion" | "simple_expansion" => "in `${…}`".to_owned(),
+        "comment" => "in a comment".to_owned(),
+        "command_name" => "in the place of the command".to_owned(),
+        "ansi_c_string" => "in `$'…'`".to_owned(),
+        "translated_string" => "in `$\"…\"`".to_owned(),
+        "file_redirect" => "in the name of a file".to_owned(),
+        "ERROR" => "here, since this is not understood as bash".to_owned(),
+        other => format!("here (in a {})", other.replace('_', " ")),
+    }
+}
+
+/// Shells read the text they are given as code once more.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish"];
+/// Commands that hand their words, or their input, to a shell.
+const EVALUATORS: [&str; 6] = ["eval", "ssh", "su", "watch", "parallel", "trap"];
+/// Commands that run the command behind them.
+const WRAPPERS: [&str; 13] = [
+    "sudo", "doas", "env", "timeout", "nice", "nohup", "exec", "command", "stdbuf", "setsid", "docker", "podman",
+    "kubectl",
+];
+
+/// Refuses a prompt that would be read by a shell a second time: as the code of `-c`, by `eval`, or on the standard input
+/// of a shell, to which any part of the line may lead.
+fn nested_shell(script: &Script, range: &Range<usize>) -> Result<(), String> {
+    let holds = |held: &Range<usize>| held.start <= range.start && range.end <= held.end;
+    for command in script.of_kind("command") {
+        let words = script.words(command);
+        let name = |i: usize| words.get(i).and_then(|w| w.text.rsplit('/').next()).unwrap_or_default();
+        let wrapped = WRAPPERS.contains(&name(0));
+        let candidates = || 0..if wrapped { words.len() } else { 1 };
+        if let Some(i) = candidates().find(|i| EVALUATORS.contains(&name(*i)))
+            && (holds(&command.byte_range())
+                || command.parent().is_some_and(|p| is_redirected(p) && holds(&p.byte_range())))
+        {
+            return Err(format!("in what `{}` evaluates", name(i)));
+        }
+        for shell in (0..words.len()).filter(|i| SHELLS.contains(&name(*i))) {
+            match code(&words[shell + 1..]) {
+                Code::Word(word) if holds(&word.range) => {
+                    return Err(format!("in the code of `{} -c`; hand it on as an argument", name(shell)));
+                }
+                Code::Input if candidates().contains(&shell) => {
+                    return Err(format!("on a line that leads to the standard input of `{}`", name(shell)));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_redirected(node: Node<'_>) -> bool {
+    node.kind() == "redirected_statement"
+}
+
+/// Where a shell's code comes from.
+enum Code<'w> {
+    Word(&'w Word),
+    File,
+    Input,
+}
+
+fn code(args: &[Word]) -> Code<'_> {
+    let mut args = args.iter();
+    let (mut inline, mut input) = (false, false);
+    while let Some(word) = args.next() {
+        match word.text.strip_prefix(['-', '+']) {
+            Some(long) if long.starts_with('-') => {}
+            Some(flags) if !flags.is_empty() => {
+                inline |= flags.contains('c');
+                input |= flags.contains('s');
+                if flags.ends_with(['o', 'O']) {
+                    args.next();
+                }
+            }
+            _ if inline => return Code::Word(word),
+            _ if input => return Code::Input,
+            _ => return Code::File,
+        }
+    }
+    Code::Input
+}
