@@ -7,7 +7,7 @@ mod demo_server;
 mod explain;
 #[cfg(feature = "run")]
 mod lock;
-// mod plan;
+mod plan;
 #[cfg(feature = "run")]
 mod run;
 
@@ -79,7 +79,7 @@ enum Colour {
 enum Command {
     Check(check::Args),
     Explain(explain::Args),
-    // Plan(plan::Args),
+    Plan(plan::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
     Run(run::Args),
@@ -95,7 +95,7 @@ pub fn main() -> ExitCode {
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
-        // Command::Plan(args) => plan::main(&args, cli.global),
+        Command::Plan(args) => plan::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
         #[cfg(feature = "run")]

@@ -12,13 +12,13 @@ pub mod decode;
 pub mod dialect;
 pub mod lock;
 pub mod builtin;
+pub mod bash;
 pub mod project;
 pub mod check;
 pub mod lint;
-pub mod bash;
 pub mod plan;
-pub mod event;
 pub mod render;
+pub mod event;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;

@@ -30,6 +30,9 @@ pub struct Args {
     /// How the plan is drawn.
     #[arg(long, default_value = "tree", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|f| f.name)))]
     format: String,
+    /// Show every task whole, however many there are.
+    #[arg(long)]
+    expand: bool,
     /// Only tasks whose name matches this pattern.
     #[arg(long, value_name = "REGEX")]
     task: Option<Regex>,
@@ -51,6 +54,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let Some(format) = FORMATS.iter().find(|f| f.name == args.format) else { return status::USAGE };
     let out = std::io::stdout();
     let colour = global.colour(&out);
+    // A task that was asked for by name is shown whole.
+    let expand = args.expand || args.task.is_some();
     let mut shown = 0;
     let selected: std::collections::HashSet<usize> = compiled.project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
     for plan in compiled.evals.iter().flatten() {
@@ -59,7 +64,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
             continue;
         }
         shown += 1;
-        print(&(format.render)(&View::of_eval(&plan).colour(colour)));
+        print(&(format.render)(&View { eval: Some(&plan), colour, expand, ..View::new(&plan.tasks) }));
     }
     let loose: Vec<Plan> = compiled
         .tasks
@@ -71,7 +76,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         .collect();
     if !loose.is_empty() {
         shown += 1;
-        print(&(format.render)(&View::of_tasks(&loose).colour(colour)));
+        print(&(format.render)(&View { colour, expand, ..View::new(&loose) }));
     }
     if shown == 0 {
         complain("no task is selected");
