@@ -12,7 +12,6 @@ mod task;
 mod unit;
 pub mod verdict;
 
-pub use emit::is_secret_name;
 pub use task::TaskEnd;
 pub use unit::planned_id;
 
@@ -30,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event::{Event, EventKind, TaskRun, Verdict},
     host::Host,
-    plan::EvalPlan,
+    plan::{EvalPlan, wire},
 };
 use emit::Emitter;
 use servers::Servers;
@@ -162,7 +161,7 @@ pub async fn run_eval(
     }
 
     let emitter = Emitter::new(host, sink, secrets);
-    let digests: Vec<_> = plan.tasks.iter().map(|_| String::new()).collect();
+    let digests: Vec<_> = plan.tasks.iter().map(wire::digest).collect();
     let runs = |index: usize| options.runs.unwrap_or(plan.tasks[index].task.runs).max(1);
     emitter.emit(
         None,
@@ -170,7 +169,7 @@ pub async fn run_eval(
             version: VERSION,
             run_id: host.random_id(),
             eval: plan.name.clone(),
-            plan_digest: String::new(),
+            plan_digest: wire::eval_digest(plan),
             tasks: selected.len(),
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
@@ -290,7 +289,7 @@ const AGENT_KEYS: [&str; 6] =
     ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
 
 fn secret_variables(plan: &EvalPlan, host: &dyn Host) -> Vec<String> {
-    let read = plan.tasks.iter().flat_map(|t| t.process_env.keys()).filter(|name| is_secret_name(name));
+    let read = plan.tasks.iter().flat_map(|t| t.process_env.keys()).filter(|name| wire::is_secret_name(name));
     let names = read.chain(&plan.secrets).map(String::as_str).chain(AGENT_KEYS);
     names.filter_map(|name| host.env(name)).collect()
 }

@@ -215,7 +215,7 @@ impl Text {
             writeln!(out, "  {}", done.reason).ok();
         }
         let eval = quoted(&self.input.eval);
-        let filter = quoted(&format!("^{}$", regex::escape(&done.task.name)));
+        let filter = quoted(&format!("^{}$", literal(&done.task.name)));
         writeln!(out, "  rerun: gevals run {eval} --run {filter}").ok();
     }
 
@@ -326,6 +326,11 @@ fn tenths(time: Duration) -> String {
     } else {
         duration::format(Duration::from_secs(time.round() as u64))
     }
+}
+
+/// As a pattern that means just this; `-` needs no escape outside brackets.
+fn literal(text: &str) -> String {
+    regex::escape(text).replace("\\-", "-")
 }
 
 /// As a word of a shell.

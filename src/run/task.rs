@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     agent, assert,
-    emit::{Emitter, TaskEvents, is_secret_name},
+    emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
@@ -24,7 +24,7 @@ use crate::{
     hir::{BlockRole, CallKind, CallStatus, Dialect},
     host::Host,
     mcp::{self, CallOutcome, CallRecord, Recorder},
-    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase, wire::is_secret_name},
     step::{AgentState, TaskState},
     ty::duration,
 };
