@@ -277,7 +277,10 @@ fn unset_variables(plan: &EvalPlan, selected: &[usize], host: &dyn Host) -> Vec<
         let task = &plan.tasks[index];
         for (name, variable) in &task.process_env {
             if variable.required && host.env(name).is_none() {
-                faults.push(format!("task `{}` needs the environment variable `{name}`, which is not set", task.task.name.value));
+                faults.push(format!(
+                    "task `{}` needs the environment variable `{name}`, which is not set",
+                    task.task.name.value
+                ));
             }
         }
     }

@@ -105,7 +105,10 @@ fn transport(
             mcp::Transport::Stdio {
                 command,
                 args: args.iter().map(|arg| fill(arg, false)).collect(),
-                env: env.iter().map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value)))).collect(),
+                env: env
+                    .iter()
+                    .map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value))))
+                    .collect(),
                 // No path at all is no folder to the operating system.
                 cwd: Some(plan.dir.clone()).filter(|dir| !dir.as_os_str().is_empty()),
             }
