@@ -6,10 +6,13 @@
 mod emit;
 pub mod fix;
 mod pretty;
+mod writers;
 
 pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, report};
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
+
+pub use writers::{WRITERS, Writer};
 
 use crate::source::{Sources, Span};
 

@@ -1,37 +1,38 @@
 #![doc = include_str!("README.md")]
 
-pub mod source;
-pub mod diagnostic;
-pub mod ty;
-pub mod yaml;
-pub mod secrets;
-pub mod template;
-pub mod hir;
-pub mod signature;
-pub mod decode;
-pub mod dialect;
-pub mod lock;
-pub mod builtin;
-pub mod bash;
-pub mod project;
-pub mod check;
-pub mod lint;
-pub mod plan;
-pub mod render;
-pub mod event;
-pub mod host;
-#[cfg(feature = "run")]
-pub mod mcp;
 #[cfg(feature = "run")]
 pub mod agent;
+pub mod bash;
+pub mod builtin;
+pub mod check;
+pub mod cli;
+pub mod decode;
+pub mod diagnostic;
+pub mod dialect;
+pub mod event;
+pub mod hir;
+pub mod host;
+pub mod lint;
+pub mod lock;
 #[cfg(feature = "run")]
-pub mod step;
-#[cfg(feature = "run")]
-pub mod run;
+pub mod mcp;
+pub mod plan;
+pub mod policy;
+pub mod project;
+pub mod render;
 #[cfg(feature = "run")]
 pub mod report;
-pub mod cli;
+#[cfg(feature = "run")]
+pub mod run;
+pub mod secrets;
+pub mod signature;
+pub mod source;
+#[cfg(feature = "run")]
+pub mod step;
+pub mod template;
+pub mod ty;
+pub mod yaml;
 
 mod compile;
 
-pub use compile::{Compiled, compile};
+pub use compile::{Compiled, Options, compile, compile_with};

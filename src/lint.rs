@@ -9,11 +9,20 @@ mod duplicate_name;
 mod judge;
 mod no_verdict;
 mod oracle;
+mod orphan;
 mod servers;
 
 use crate::{
-    check, decode, diagnostic::{Diagnostics, Rule}, dialect, hir::{Def, Eval, Task}, project::{self, EvalUnit, TaskUnit}, yaml,
+    check, decode,
+    diagnostic::{Diagnostics, Rule},
+    dialect,
+    hir::{Def, Eval, Task},
+    policy,
+    project::{self, EvalUnit, TaskUnit},
+    yaml,
 };
+
+pub use orphan::check as orphans;
 
 /// A rule and where its fault is found.
 #[derive(Debug)]
@@ -130,6 +139,10 @@ pub static RULES: &[Lint] = &[
     way(&check::UNEXPANDED_HOLE),
     way(&check::DOUBLE_BRACE),
     way(&check::DOLLAR_BRACE),
+    way(&policy::UNUSED_ALLOW),
+    way(&policy::UNKNOWN_RULE),
+    way(&policy::INVALID_CONFIG),
+    way(&orphan::ORPHAN_TASK),
     // verdicts
     Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
     Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },

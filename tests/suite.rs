@@ -2,7 +2,11 @@
 //!
 //! `BLESS=1 cargo test --test suite` writes down what gevals says now. Read what it wrote.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads and blesses its pages")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and reads and blesses its pages"
+)]
 
 #[path = "support/page.rs"]
 mod page;
@@ -16,7 +20,7 @@ use std::{
 };
 
 use gevals::{
-    Compiled, compile,
+    Compiled, Options, compile_with,
     diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
     lint,
     source::{MemoryFiles, Sources, Span},
@@ -80,13 +84,14 @@ impl Case {
     }
 
     fn of(files: &MemoryFiles, roots: &[PathBuf]) -> Result<Self, String> {
+        let everything = Options { workspace: true, ..Options::default() };
         let sources = Sources::default();
-        let compiled = compile(roots, &sources, files);
+        let compiled = compile_with(roots, &everything, &sources, files);
         let case = Self { compiled, sources };
         case.spans_lie_in_their_files()?;
         case.plans_exist_if_and_only_if_nothing_is_hard()?;
         let again = Sources::default();
-        let twice = Self { compiled: compile(roots, &again, files), sources: again };
+        let twice = Self { compiled: compile_with(roots, &everything, &again, files), sources: again };
         match case.concise() == twice.concise() && case.plans() == twice.plans() {
             true => Ok(case),
             false => Err("compiling twice gives two answers".to_owned()),
@@ -139,12 +144,18 @@ impl Case {
             let inside = |span: Span| {
                 let task = project.tasks.iter().position(|t| t.file == span.file);
                 let eval = project.evals.iter().position(|e| e.file == span.file);
-                let selecting = |t: usize| project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t));
+                let selecting = |t: usize| {
+                    project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t))
+                };
                 match (task, eval) {
                     (Some(t), _) => tasks[t].is_none() || selecting(t),
                     (_, Some(e)) => evals[e].is_none(),
                     // A file that tasks or evals refer to.
-                    _ => tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none) || tasks.len() + evals.len() == 0,
+                    _ => {
+                        tasks.iter().any(Option::is_none)
+                            || evals.iter().any(Option::is_none)
+                            || tasks.len() + evals.len() == 0
+                    }
                 }
             };
             if !inside(error.span) {
