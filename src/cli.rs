@@ -1,5 +1,5 @@
 //! The command line: one file a command. The edge, where paths become texts and findings become lines.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line is the edge: it prints and reads arguments")]
+#![expect(clippy::disallowed_methods, reason = "the command line is the edge: it prints and reads arguments")]
 
 mod check;
 #[cfg(feature = "run")]

@@ -13,10 +13,8 @@ use crate::{
     hir::{Expand, ExpandPart, Server, Transport},
     host::Host,
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
-    plan::{
-        EvalPlan,
-        wire::{is_secret_header, is_secret_name},
-    },
+    plan::{EvalPlan, wire::is_secret_header},
+    secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
 };
 

@@ -24,7 +24,8 @@ use crate::{
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     mcp::{self, CallOutcome, CallRecord, Recorder},
-    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase, wire::is_secret_name},
+    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
 };
