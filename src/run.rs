@@ -137,7 +137,7 @@ pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
 pub fn environment_secrets() -> Vec<String> {
     std::env::vars_os()
         .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
-        .filter(|(name, _)| wire::is_secret_name(name))
+        .filter(|(name, _)| is_secret_name(name))
         .map(|(_, value)| value)
         .collect()
 }
