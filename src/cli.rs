@@ -10,6 +10,7 @@ mod lock;
 // mod plan;
 #[cfg(feature = "run")]
 mod run;
+mod schema;
 
 use std::{
     io::{IsTerminal, Write},
@@ -79,6 +80,7 @@ enum Colour {
 enum Command {
     Check(check::Args),
     Explain(explain::Args),
+    Schema(schema::Args),
     // Plan(plan::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
@@ -95,6 +97,7 @@ pub fn main() -> ExitCode {
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
+        Command::Schema(args) => schema::main(&args),
         // Command::Plan(args) => plan::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),

@@ -27,6 +27,7 @@ pub mod step;
 pub mod run;
 #[cfg(feature = "run")]
 pub mod report;
+pub mod schema;
 pub mod cli;
 
 mod compile;

@@ -11,6 +11,8 @@ mod no_verdict;
 mod oracle;
 mod servers;
 
+pub use agent::TYPES as AGENT_TYPES;
+
 use crate::{
     check, decode, diagnostic::{Diagnostics, Rule}, dialect, hir::{Def, Eval, Task}, project::{self, EvalUnit, TaskUnit}, yaml,
 };
