@@ -12,6 +12,8 @@ mod oracle;
 mod orphan;
 mod servers;
 
+pub use agent::TYPES as AGENT_TYPES;
+
 use crate::{
     check, decode,
     diagnostic::{Diagnostics, Rule},
