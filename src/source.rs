@@ -135,6 +135,11 @@ impl Sources {
         Arc::clone(&files[file.0 as usize])
     }
 
+    /// Every text read so far.
+    pub fn all(&self) -> Vec<Arc<Source>> {
+        self.0.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
     pub fn path(&self, span: Span) -> PathBuf {
         self.get(span.file).path.clone()
     }
