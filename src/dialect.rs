@@ -207,7 +207,9 @@ fn unknown_version(node: Node<'_>, kind: &str) -> Diagnostic {
         .filter(|v| text.split('/').next() == v.split('/').next() || strsim::osa_distance(text, v) < 5)
         .min_by_key(|v| strsim::osa_distance(text, v));
     match near {
-        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).help(known),
+        Some(near) => {
+            diagnostic.here(format!("did you mean `{near}`?")).help(known).fix(format!("write `{near}`"), node.span(), near)
+        }
         None => diagnostic.help(known),
     }
 }

@@ -252,7 +252,8 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
     let dialect = task.dialect;
     let Some(prompt) = &mut task.prompt else { return Ok(()) };
     let Some(path) = &prompt.file else { return Ok(()) };
-    let (file, text) = read(&path.value, path.span, "prompt", cx, out)?;
+    let written = path.value.strip_prefix(&task.dir).unwrap_or(&path.value).to_string_lossy();
+    let (file, text) = read(&path.value, &written, path.span, "prompt", cx, out)?;
     let span = Span::new(file, 0..text.len());
     let place = |range| Span::new(file, range);
     prompt.text = match dialect {
@@ -264,7 +265,9 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
 }
 
 /// Reads a file that another refers to.
-fn read(path: &Path, span: Span, what: &str, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+///
+/// `written` is what stands there for the path.
+fn read(path: &Path, written: &str, span: Span, what: &str, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
     match cx.files.read(path) {
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
@@ -275,7 +278,8 @@ fn read(path: &Path, span: Span, what: &str, cx: Context<'_>, out: &mut Diagnost
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
                 diagnostic = diagnostic.help("paths start from the folder of the file that names them");
                 if let Some(near) = crate::diagnostic::nearest(&name, siblings.iter().map(String::as_str)) {
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                    let near = format!("{}{near}", written.strip_suffix(&name).unwrap_or_default());
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 }
             }
             Err(out.error(diagnostic))
@@ -374,8 +378,8 @@ impl Loader<'_> {
         Ok(Lock::default())
     }
 
-    fn document(&self, path: &Path, span: Span, what: &str, out: &mut Diagnostics) -> Result<(FileId, yaml::Tree), Reported> {
-        let (file, text) = read(path, span, what, self.cx, out)?;
+    fn document(&self, path: &Path, name: &Name, what: &str, out: &mut Diagnostics) -> Result<(FileId, yaml::Tree), Reported> {
+        let (file, text) = read(path, &name.value, name.span, what, self.cx, out)?;
         yaml::parse(file, &text, out).map(|tree| (file, tree))
     }
 
@@ -405,7 +409,7 @@ impl Loader<'_> {
             ));
         };
         let path = resolve(dir, &name.value);
-        let (file, tree) = self.document(&path, name.span, what, out)?;
+        let (file, tree) = self.document(&path, name, what, out)?;
         let kind = dialect::identify(tree.root(), out)?;
         self.project.others += 1;
         let dir = dir_of(&path);
@@ -424,7 +428,7 @@ impl Loader<'_> {
 
     fn mcp(&mut self, name: &Name, dir: &Path, out: &mut Diagnostics) -> Result<McpConfig, Reported> {
         let path = resolve(dir, &name.value);
-        let (file, tree) = self.document(&path, name.span, "MCP config", out)?;
+        let (file, tree) = self.document(&path, name, "MCP config", out)?;
         self.project.others += 1;
         let Partial { value, reported } = dialect::mcp_config::decode(tree.root(), file, &dir_of(&path), out);
         match (value, reported) {
@@ -501,7 +505,7 @@ impl Loader<'_> {
         let values: indexmap::IndexSet<&str> = known.map(|n| n.value.as_str()).collect();
         let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has these labels: nothing is selected");
         diagnostic = match crate::diagnostic::nearest(&value.value, values.iter().copied()) {
-            Some(near) => diagnostic.here(format!("did you mean `{near}`?")),
+            Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), value.span, near),
             None if values.is_empty() => diagnostic.help(format!("no task has a label `{key}`")),
             None => diagnostic.help(format!("values of `{key}`: {}", values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", "))),
         };
@@ -513,7 +517,7 @@ impl Loader<'_> {
         if let Some(&index) = self.tasks.get(path) {
             return Ok(Some(index));
         }
-        let (file, tree) = self.document(path, place.span, "task", out)?;
+        let (file, tree) = self.document(path, place, "task", out)?;
         match dialect::identify(tree.root(), out)? {
             Some(FileKind::Task(dialect)) => {
                 let unit = task_unit(path, file, tree, dialect, self.cx, out);

@@ -30,6 +30,7 @@ use crate::{
     event::{Event, EventKind, TaskRun, Verdict},
     host::Host,
     plan::{EvalPlan, wire},
+    secrets::is_secret_name,
 };
 use emit::Emitter;
 use servers::Servers;
@@ -277,7 +278,10 @@ fn unset_variables(plan: &EvalPlan, selected: &[usize], host: &dyn Host) -> Vec<
         let task = &plan.tasks[index];
         for (name, variable) in &task.process_env {
             if variable.required && host.env(name).is_none() {
-                faults.push(format!("task `{}` needs the environment variable `{name}`, which is not set", task.task.name.value));
+                faults.push(format!(
+                    "task `{}` needs the environment variable `{name}`, which is not set",
+                    task.task.name.value
+                ));
             }
         }
     }
@@ -289,7 +293,7 @@ const AGENT_KEYS: [&str; 6] =
     ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
 
 fn secret_variables(plan: &EvalPlan, host: &dyn Host) -> Vec<String> {
-    let read = plan.tasks.iter().flat_map(|t| t.process_env.keys()).filter(|name| wire::is_secret_name(name));
+    let read = plan.tasks.iter().flat_map(|t| t.process_env.keys()).filter(|name| is_secret_name(name));
     let names = read.chain(&plan.secrets).map(String::as_str).chain(AGENT_KEYS);
     names.filter_map(|name| host.env(name)).collect()
 }

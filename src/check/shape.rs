@@ -57,7 +57,7 @@ impl Checker<'_> {
                 let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{what} has no `{name}`"));
                 let doc = &fields[name].doc;
                 if !doc.is_empty() {
-                    diagnostic = diagnostic.help(format!("`{name}`: {}", first_line(doc)));
+                    diagnostic = diagnostic.help(format!("`{name}`: {}", in_a_sentence(doc)));
                 }
                 if let Some((key, _)) = args.iter().find(|(k, _)| Some(k.value.as_str()) == near) {
                     diagnostic = diagnostic.label(key.span, format!("did you mean this one to be `{name}`?"));
@@ -147,6 +147,10 @@ impl Checker<'_> {
                 diagnostic = diagnostic.help("write `| tojson` for the value as JSON, or `| join(', ')` for a list");
             } else if matches!(shape, Shape::Integer { .. } | Shape::Number) && ty == Type::String {
                 diagnostic = diagnostic.help("write `| int` for the number that the text holds");
+                if let Some(hole) = template.single_hole() {
+                    let before_brace = Span { start: hole.span.end - 1, end: hole.span.end - 1, ..hole.span };
+                    diagnostic = diagnostic.fix("take the number", before_brace, " | int");
+                }
             }
             self.error(diagnostic);
         }
@@ -275,7 +279,8 @@ impl Checker<'_> {
                 let mut diagnostic = Diagnostic::new(&MISSING_FILE, span, format!("there is no file `{text}`"))
                     .help("paths start from the task's folder");
                 if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                    let near = format!("{}{near}", text.strip_suffix(&name).unwrap_or_default());
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 }
                 self.error(diagnostic);
             }
@@ -329,8 +334,16 @@ fn describe(kind: &ArgKind<Path>) -> &'static str {
     }
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+/// The first line of a description, as a part of a sentence.
+fn in_a_sentence(doc: &str) -> String {
+    let line = doc.lines().next().unwrap_or_default().trim().trim_end_matches('.');
+    let word = line.split(' ').next().unwrap_or_default();
+    // A word in capitals is a name.
+    if word.chars().skip(1).any(char::is_uppercase) {
+        return line.to_owned();
+    }
+    let mut chars = line.chars();
+    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// The type of a checked value.

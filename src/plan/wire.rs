@@ -19,6 +19,7 @@ use crate::{
         ExpandPart, Hole, Name, OperationKind, OracleCall, Part, Server, ShellAgent, SkillMatcher, Target, Template,
         Transport,
     },
+    secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
     source::{Span, normalize},
     template::{Filter, SegmentKind, escape},
@@ -27,8 +28,6 @@ use crate::{
 
 /// The version of the form; it grows when a reader of the old form would misread the new one.
 pub const VERSION: u32 = 1;
-
-const MASK: &str = "***";
 
 /// What `gevals plan --format json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -856,31 +855,6 @@ fn type_name(ty: &Type) -> String {
         Type::List(of) => format!("list<{}>", type_name(of)),
         Type::Record { .. } => "record".to_owned(),
     }
-}
-
-/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
-const TELLING: [&str; 15] = [
-    "TOKEN",
-    "KEY",
-    "APIKEY",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "PWD",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "AUTH",
-    "AUTHORIZATION",
-    "COOKIE",
-    "DSN",
-];
-
-/// Whether a variable of this name holds a secret. `PWD` alone is the current folder.
-pub fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
 }
 
 /// Every header but those of content negotiation (`decisions.md` §10).

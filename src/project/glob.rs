@@ -57,7 +57,8 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
             if let Some(first) = folder.split('/').next()
                 && let Some(near) = nearest(first, files.list(base).iter().map(String::as_str))
             {
-                diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                let near = format!("{near}{}", &text[first.len()..]);
+                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), pattern.span, near);
             }
         } else {
             diagnostic = diagnostic.help("`*` stays inside one folder, `**` goes through all below");

@@ -12,7 +12,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::{
     event::{ActionReport, Event, EventKind, ExitReport, TaskRun},
     host::Host,
-    plan::wire::{is_secret_header, is_secret_name},
+    plan::wire::is_secret_header,
+    secrets::is_secret_name,
     secrets::Secrets,
 };
 

@@ -13,10 +13,8 @@ use crate::{
     hir::{Expand, ExpandPart, Server, Transport},
     host::Host,
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
-    plan::{
-        EvalPlan,
-        wire::{is_secret_header, is_secret_name},
-    },
+    plan::{EvalPlan, wire::is_secret_header},
+    secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
 };
 
@@ -105,7 +103,10 @@ fn transport(
             mcp::Transport::Stdio {
                 command,
                 args: args.iter().map(|arg| fill(arg, false)).collect(),
-                env: env.iter().map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value)))).collect(),
+                env: env
+                    .iter()
+                    .map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value))))
+                    .collect(),
                 // No path at all is no folder to the operating system.
                 cwd: Some(plan.dir.clone()).filter(|dir| !dir.as_os_str().is_empty()),
             }

@@ -297,9 +297,7 @@ impl<'a> Unit<'a> {
             Control::Any => (self.any_of(&nested, scope, &inner).await, None),
             Control::Scope => (self.group(&nested, scope, &inner).await, None),
             Control::Each => match self.each(&nested, step, &args, scope, &inner).await {
-                Ok((end, rounds)) => {
-                    (end, Some(Map::from_iter([("rounds".to_owned(), Value::Array(rounds))])))
-                }
+                Ok((end, rounds)) => (end, Some(Map::from_iter([("rounds".to_owned(), Value::Array(rounds))]))),
                 Err(end) => (end, None),
             },
             Control::Eventually => (self.eventually(&nested, &args, own, scope, &inner).await, None),

@@ -1,0 +1,288 @@
+//! Tests that are pages: every rule's page in `lints/`, and the language in `tests/suite/`. See `tests/README.md`.
+//!
+//! `BLESS=1 cargo test --test suite` writes down what gevals says now. Read what it wrote.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads and blesses its pages")]
+
+#[path = "support/page.rs"]
+mod page;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use gevals::{
+    Compiled, compile,
+    diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
+    lint,
+    source::{MemoryFiles, Sources, Span},
+};
+use page::{Block, Page, files, pages};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn blessing() -> bool {
+    std::env::var_os("BLESS").is_some_and(|v| v == "1") && std::env::var_os("CI").is_none()
+}
+
+/// What is wrong with pages, and what blessing would write.
+#[derive(Default)]
+struct Faults(Vec<String>);
+
+impl Faults {
+    fn push(&mut self, page: &Page, line: usize, fault: impl AsRef<str>) {
+        let path = page.path.strip_prefix(root()).unwrap_or(&page.path).display();
+        self.0.push(format!("{path}:{line}: {}", fault.as_ref()));
+    }
+
+    /// Holds blocks to what they should say, or makes them say it.
+    fn expect(&mut self, page: &Page, bodies: Vec<(usize, Range<usize>, String)>) {
+        let stale: Vec<_> = bodies.into_iter().filter(|(_, range, body)| page.text[range.clone()] != *body).collect();
+        if stale.is_empty() {
+            return;
+        }
+        if blessing() {
+            let bodies: Vec<_> = stale.into_iter().map(|(_, range, body)| (range, body)).collect();
+            fs::write(&page.path, page.with(&bodies)).unwrap();
+            return;
+        }
+        for (line, range, body) in stale {
+            self.push(page, line, format!("gevals says something else now\n{}", diff(&page.text[range], &body)));
+        }
+    }
+
+    fn done(self) {
+        let bless = "to write down what gevals says now: BLESS=1 cargo test --test suite";
+        assert!(self.0.is_empty(), "\n{}\n\n{bless}", self.0.join("\n"));
+    }
+}
+
+fn diff(old: &str, new: &str) -> String {
+    similar::TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string()
+}
+
+/// A project compiled, and all that must hold of any project.
+struct Case {
+    compiled: Compiled,
+    sources: Sources,
+}
+
+impl Case {
+    fn new(blocks: &[&Block]) -> Result<Self, String> {
+        let (files, roots) = files(blocks);
+        Self::of(&files, &roots)
+    }
+
+    fn of(files: &MemoryFiles, roots: &[PathBuf]) -> Result<Self, String> {
+        let sources = Sources::default();
+        let compiled = compile(roots, &sources, files);
+        let case = Self { compiled, sources };
+        case.spans_lie_in_their_files()?;
+        case.plans_exist_if_and_only_if_nothing_is_hard()?;
+        let again = Sources::default();
+        let twice = Self { compiled: compile(roots, &again, files), sources: again };
+        match case.concise() == twice.concise() && case.plans() == twice.plans() {
+            true => Ok(case),
+            false => Err("compiling twice gives two answers".to_owned()),
+        }
+    }
+
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.compiled.diagnostics
+    }
+
+    fn pretty(&self, diagnostics: &[Diagnostic]) -> String {
+        let mut out = String::new();
+        print(diagnostics, &self.sources, &Pretty { limit: None, ..Pretty::default() }, &mut out).unwrap();
+        let lines: Vec<_> = out.trim_end().lines().map(str::trim_end).collect();
+        lines.join("\n") + "\n"
+    }
+
+    fn concise(&self) -> String {
+        let mut out = String::new();
+        let style = Pretty { limit: None, ..Pretty::default() };
+        concise(self.diagnostics(), &self.sources, &style, &mut out).unwrap();
+        out
+    }
+
+    fn plans(&self) -> String {
+        format!("{:?} {:?}", self.compiled.tasks, self.compiled.evals)
+    }
+
+    fn spans_lie_in_their_files(&self) -> Result<(), String> {
+        for diagnostic in self.diagnostics() {
+            let edits = diagnostic.fix.iter().flat_map(|f| &f.edits).map(|e| e.span);
+            let labels = diagnostic.labels.iter().map(|l| l.span);
+            for span in std::iter::once(diagnostic.span).chain(labels).chain(edits) {
+                if span.start > span.end || self.sources.get(span.file).text().get(span.range()).is_none() {
+                    return Err(format!("`{}` points outside its file: {span:?}", diagnostic.message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `decisions.md` §1: there is a plan if and only if there is no hard error.
+    fn plans_exist_if_and_only_if_nothing_is_hard(&self) -> Result<(), String> {
+        let Compiled { project, evals, tasks, diagnostics } = &self.compiled;
+        let hard: Vec<&Diagnostic> = diagnostics.iter().filter(|d| d.strength == Strength::Hard).collect();
+        if hard.is_empty() && (tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none)) {
+            return Err("there is no hard error, and no plan either".to_owned());
+        }
+        for error in hard {
+            let inside = |span: Span| {
+                let task = project.tasks.iter().position(|t| t.file == span.file);
+                let eval = project.evals.iter().position(|e| e.file == span.file);
+                let selecting = |t: usize| project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t));
+                match (task, eval) {
+                    (Some(t), _) => tasks[t].is_none() || selecting(t),
+                    (_, Some(e)) => evals[e].is_none(),
+                    // A file that tasks or evals refer to.
+                    _ => tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none) || tasks.len() + evals.len() == 0,
+                }
+            };
+            if !inside(error.span) {
+                return Err(format!("`{}` is a hard error, and there is a plan", error.message));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn rules_do_what_their_pages_say() {
+    let mut faults = Faults::default();
+    let mut seen = BTreeSet::new();
+    for page in pages(&root().join("lints")) {
+        match lint::rule(page.name()) {
+            Some(rule) => {
+                seen.insert(rule.name);
+                rule_page(&page, rule, &mut faults);
+            }
+            None => faults.push(&page, 1, "this page explains no rule of `lint::RULES`"),
+        }
+    }
+    for lint in lint::RULES.iter().filter(|l| !seen.contains(l.rule.name)) {
+        faults.0.push(format!("`{}` has no page in lints/", lint.rule.name));
+    }
+    faults.done();
+}
+
+fn rule_page(page: &Page, rule: &'static Rule, faults: &mut Faults) {
+    let of = |word: &str| page.blocks.iter().filter(|b| b.has(word)).collect::<Vec<_>>();
+    let (fail, pass) = (of("fail"), of("pass"));
+    let texts: Vec<_> = page.blocks.iter().filter(|b| b.language() == "text").collect();
+    let ([text], false, false) = (texts.as_slice(), fail.is_empty(), pass.is_empty()) else {
+        return faults.push(page, 1, "a page has `fail` blocks, one `text` block and `pass` blocks");
+    };
+    let mended: Vec<&Block> = fail.iter().chain(&pass).copied().collect();
+    let (broken, mended) = match (Case::new(&fail), Case::new(&mended)) {
+        (Ok(broken), Ok(mended)) => (broken, mended),
+        (Err(fault), _) => return faults.push(page, fail[0].line, fault),
+        (_, Err(fault)) => return faults.push(page, pass[0].line, fault),
+    };
+    let found: Vec<Diagnostic> = broken.diagnostics().iter().filter(|d| d.rule.name == rule.name).cloned().collect();
+    if !found.iter().any(|d| d.strength == rule.strength) {
+        return faults.push(page, fail[0].line, format!("the rule does not fire\n{}", broken.concise()));
+    }
+    let others: Vec<Diagnostic> =
+        broken.diagnostics().iter().filter(|d| d.rule.name != rule.name && d.strength.is_error()).cloned().collect();
+    if !others.is_empty() {
+        faults.push(page, fail[0].line, format!("other rules fire\n{}", broken.pretty(&others)));
+    }
+    if mended.diagnostics().iter().any(|d| d.strength.is_error() || d.rule.name == rule.name) {
+        faults.push(page, pass[0].line, format!("`pass` does not pass\n{}", mended.concise()));
+    }
+    faults.expect(page, vec![(text.line, text.range.clone(), broken.pretty(&found))]);
+    if found.iter().any(|d| d.fix.is_some()) {
+        let fixed = fix::apply_all(&found, &broken.sources);
+        for block in pass {
+            let was = fail.iter().find(|b| b.file() == block.file()).map(|b| b.text()).unwrap_or_default();
+            let now = fixed.iter().find(|(file, _)| broken.sources.get(*file).path() == Path::new(block.file()));
+            let now = now.map_or(was, |(_, text)| text.clone());
+            if now != block.text() {
+                faults.push(page, block.line, format!("the fix does not give `pass`\n{}", diff(&block.text(), &now)));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_index_of_rules_is_current() {
+    let mut index = String::from(INDEX);
+    for lint in lint::RULES {
+        let Rule { name, strength, .. } = lint.rule;
+        let strength = match strength {
+            Strength::Hard => "hard error",
+            Strength::Verdict => "verdict error",
+            Strength::Warning => "warning",
+            Strength::Note => "note",
+        };
+        writeln!(index, "| [{name}]({name}.md) | {strength} | {} |", lint.rule.summary().replace('|', "\\|")).unwrap();
+    }
+    let page = Page::read(&root().join("lints/README.md"));
+    let mut faults = Faults::default();
+    faults.expect(&page, vec![(1, 0..page.text.len(), index)]);
+    faults.done();
+}
+
+const INDEX: &str = "\
+# Rules
+
+One page a rule: why it matters, the smallest example, what gevals prints, what to write instead. `gevals explain RULE`
+prints it. Every page is a test, and this index is generated (`BLESS=1 cargo test --test suite`).
+
+A *hard error* leaves a file without meaning: it has no plan. A *verdict error* leaves the meaning as it is and says that
+it probably fools its author. *Warnings* and *notes* never block.
+
+| rule | strength | summary |
+|---|---|---|
+";
+
+#[test]
+fn the_language_does_what_its_pages_say() {
+    let mut faults = Faults::default();
+    for page in pages(&root().join("tests/suite")) {
+        language_page(&page, &mut faults);
+    }
+    faults.done();
+}
+
+/// Files, then what gevals says of them. Files before the first heading of the second level belong to every case.
+fn language_page(page: &Page, faults: &mut Faults) {
+    let mut shared: Vec<&Block> = Vec::new();
+    let mut own: Vec<&Block> = Vec::new();
+    let mut bodies = Vec::new();
+    let mut heading = 0;
+    for block in &page.blocks {
+        if block.heading.0 != heading {
+            if !own.is_empty() {
+                faults.push(page, own[0].line, "nothing is expected of these files");
+            }
+            heading = block.heading.0;
+            own.clear();
+        }
+        match block.language() {
+            "diagnostics" => {
+                let all: Vec<&Block> = shared.iter().chain(&own).copied().collect();
+                match Case::new(&all) {
+                    Ok(case) => bodies.push((block.line, block.range.clone(), case.concise())),
+                    Err(fault) => faults.push(page, block.line, fault),
+                }
+                own.clear();
+            }
+            _ if heading <= 1 => shared.push(block),
+            _ => own.push(block),
+        }
+    }
+    if !own.is_empty() {
+        faults.push(page, own[0].line, "nothing is expected of these files");
+    }
+    faults.expect(page, bodies);
+}
