@@ -63,6 +63,8 @@ pub struct TaskUnit {
     pub dialect: Dialect,
     pub task: Option<hir::Task<template::Path>>,
     pub reported: Option<Reported>,
+    /// The file itself, for rules that look into its scalars.
+    pub tree: yaml::Tree,
     /// The comments of the file: some silence rules.
     pub comments: Vec<yaml::Comment>,
 }
@@ -176,7 +178,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     }
     match dialect::identify(tree.root(), &mut out) {
         Ok(Some(FileKind::Task(dialect))) => {
-            let unit = task_unit(path, file, &tree, dialect, cx, &mut out);
+            let unit = task_unit(path, file, tree, dialect, cx, &mut out);
             Parsed::Task(Box::new(unit), out)
         }
         Ok(Some(FileKind::Eval)) => Parsed::Eval(tree, file, out),
@@ -236,7 +238,7 @@ fn dir_of(path: &Path) -> PathBuf {
 fn task_unit(
     path: &Path,
     file: FileId,
-    tree: &yaml::Tree,
+    tree: yaml::Tree,
     dialect: Dialect,
     cx: Context<'_>,
     out: &mut Diagnostics,
@@ -245,7 +247,7 @@ fn task_unit(
         out.has_hard().then(|| out.iter().find(|d| d.strength == crate::diagnostic::Strength::Hard).cloned()).flatten();
     let info = TaskFile { file, dir: dir_of(path), vocabulary: cx.vocabularies.of(dialect) };
     if dialect != Dialect::Portable {
-        yaml::yaml11_words(tree, out);
+        yaml::yaml11_words(&tree, out);
     }
     let Partial { value, mut reported } = dialect::task(tree.root(), dialect, &info, out);
     // A fault of the YAML itself leaves no plan either; it has been reported.
@@ -253,7 +255,7 @@ fn task_unit(
         reported = Some(Reported::of(out));
     }
     let mut unit =
-        TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, comments: tree.comments().to_vec() };
+        TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, comments: tree.comments().to_vec(), tree };
     if let Some(task) = &mut unit.task
         && let Err(reported) = prompt_file(task, cx, out)
     {
@@ -575,7 +577,7 @@ impl Loader<'_> {
         let (file, tree) = self.document(path, place, "task", out)?;
         match dialect::identify(tree.root(), out)? {
             Some(FileKind::Task(dialect)) => {
-                let unit = task_unit(path, file, &tree, dialect, self.cx, out);
+                let unit = task_unit(path, file, tree, dialect, self.cx, out);
                 Ok(Some(self.add_task(unit)))
             }
             found if named => Err(self.wrong_kind(place, "Task", found, out)),

@@ -141,6 +141,11 @@ impl Sources {
         (0..files.len() as u32).map(FileId)
     }
 
+    /// Every text read so far.
+    pub fn all(&self) -> Vec<Arc<Source>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub fn path(&self, span: Span) -> PathBuf {
         self.get(span.file).path.clone()
     }
