@@ -2,7 +2,11 @@
 //!
 //! `BLESS=1 cargo test --test suite` writes down what gevals says now. Read what it wrote.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads and blesses its pages")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and reads and blesses its pages"
+)]
 
 #[path = "support/page.rs"]
 mod page;
@@ -142,7 +146,9 @@ impl Case {
             let inside = |span: Span| {
                 let task = project.tasks.iter().position(|t| t.file == span.file);
                 let eval = project.evals.iter().position(|e| e.file == span.file);
-                let selecting = |t: usize| project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t));
+                let selecting = |t: usize| {
+                    project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t))
+                };
                 match (task, eval) {
                     (Some(t), _) => tasks[t].is_none() || selecting(t),
                     (_, Some(e)) => evals[e].is_none(),
@@ -319,7 +325,14 @@ fn hostile_files_have_one_clear_error() {
         ("bom", b"\xef\xbb\xbf".to_vec(), "unknown-kind"),
         ("binary", (0..=255).cycle().take(4096).collect(), "syntax"),
         ("nul", b"kind: Task\0".to_vec(), "syntax"),
-        ("utf-16", "kind: Task".encode_utf16().flat_map(u16::to_le_bytes).fold(vec![0xff, 0xfe], |mut v, b| { v.push(b); v }), "syntax"),
+        (
+            "utf-16",
+            "kind: Task".encode_utf16().flat_map(u16::to_le_bytes).fold(vec![0xff, 0xfe], |mut v, b| {
+                v.push(b);
+                v
+            }),
+            "syntax",
+        ),
         ("brackets", nested(100_000).into(), "nesting"),
         ("open", "[".repeat(100_000).into(), "nesting"),
         ("braces", "{a: ".repeat(100_000).into(), "nesting"),
@@ -379,7 +392,11 @@ fn every_prefix_of_every_page_has_an_answer() {
 #[test]
 fn fixes_keep_the_quotes_they_write_between() {
     let cases = [
-        (r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#, "t.json", true),
+        (
+            r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#,
+            "t.json",
+            true,
+        ),
         ("kind: 'Taks'\n", "t.yaml", false),
     ];
     for (text, path, json) in cases {
@@ -394,4 +411,29 @@ fn fixes_keep_the_quotes_they_write_between() {
             false => assert_eq!(fixed, "kind: 'Task'\n"),
         }
     }
+}
+
+/// `grammar/vectors/scope.json`: which roots are in scope where.
+#[test]
+fn holes_see_the_roots_of_their_place() {
+    let vectors = fs::read_to_string(root().join("grammar/vectors/scope.json")).unwrap();
+    let vectors: serde_json::Value = serde_json::from_str(&vectors).unwrap();
+    let mut faults = Vec::new();
+    for place in vectors["places"].as_array().unwrap() {
+        let expected: BTreeSet<&str> = place["roots"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
+        let mut found = BTreeSet::new();
+        for (name, hole) in vectors["holes"].as_object().unwrap() {
+            let text = place["task"].as_str().unwrap().replace("HOLE", hole.as_str().unwrap());
+            let said = hostile("t.yaml", text);
+            let unseen = said.contains("[unknown-name]") || said.contains("[out-of-scope]");
+            if !unseen {
+                found.insert(name.as_str());
+            }
+        }
+        if found != expected {
+            let place = &place["place"];
+            faults.push(format!("{place}: not expected {:?}, missing {:?}", &found - &expected, &expected - &found));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
