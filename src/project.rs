@@ -405,7 +405,6 @@ impl Loader<'_> {
         )
     }
 
-    #[expect(clippy::type_complexity, reason = "an agent is one of two kinds of file")]
     fn agent(
         &mut self,
         agent: &hir::AgentRef,
@@ -551,10 +550,7 @@ impl Loader<'_> {
         if let Some(&index) = self.tasks.get(path) {
             return Ok(Some(index));
         }
-        let (file, tree) = match self.document(path, place, "task", out) {
-            Ok(read) => read,
-            Err(reported) => return Err(reported),
-        };
+        let (file, tree) = self.document(path, place, "task", out)?;
         match dialect::identify(tree.root(), out)? {
             Some(FileKind::Task(dialect)) => {
                 let unit = task_unit(path, file, &tree, dialect, self.cx, out);

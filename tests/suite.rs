@@ -350,16 +350,21 @@ fn hostile_files_have_one_clear_error() {
 
 #[test]
 fn large_files_are_read_whole() {
+    let compiled = |text: &str| {
+        let mut files = MemoryFiles::default();
+        files.add("t.yaml", text, false);
+        compile(&[PathBuf::from("t.yaml")], &Sources::default(), &files)
+    };
     let head = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: big}\nspec:\n  prompt: |\n";
-    let mut text = String::from(head);
-    while text.len() < 10_000_000 {
-        text.push_str("    Create a pod {in} the {env.NAMESPACE}, and print {\"a\": 1}.\n");
-    }
-    text.push_str("  verify:\n    - comand: {run: \"true\"}\n");
-    let found = hostile("t.yaml", text.clone());
-    assert!(found.lines().count() > 100_000 && found.contains("unknown-operation"), "{}", found.lines().count());
-    let steps = format!("{head}    Go.\n  verify:\n{}", "    - command: {run: \"true\"}\n".repeat(100_000));
-    assert_eq!(hostile("t.yaml", steps), "");
+    let line =
+        "    Create a pod {in} the {env.NAMESPACE}, and print {\"a\": 1}, in a long line of prose that goes on.\n";
+    let count = 10_000_000 / line.len();
+    let text = format!("{head}{}  verify:\n    - comand: {{run: \"true\"}}\n", line.repeat(count));
+    let found = compiled(&text).diagnostics;
+    assert_eq!(found.len(), count + 1);
+    assert_eq!(found[count].rule.name, "unknown-operation");
+    let steps = format!("{head}    Go.\n  verify:\n{}", "    - command: {run: \"true\"}\n".repeat(20_000));
+    assert!(compiled(&steps).tasks[0].is_some());
 }
 
 #[test]
