@@ -136,9 +136,8 @@ fn foreign(version: &str) -> bool {
 fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
     let has = |key: &str| root.get(key).is_some();
     let below = |key: &str, inner: &[&str]| root.get(key).is_some_and(|n| inner.iter().any(|i| n.get(i).is_some()));
-    let phases = below("spec", &["prompt"]) && (below("spec", &["verify", "setup"]) || has("metadata"));
-    let scripts = below("steps", &["prompt"]) && has("metadata");
-    let kind = if phases || scripts {
+    let portable = below("spec", &["prompt"]) && (below("spec", &["verify", "setup"]) || has("metadata"));
+    let kind = if portable || (below("steps", &["prompt"]) && has("metadata")) {
         "Task"
     } else if below("config", &["taskSets", "mcpConfigFile"]) {
         "Eval"

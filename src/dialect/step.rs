@@ -131,7 +131,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
         _ => match signature.and_then(|s| s.short) {
             Some("steps") => {
                 blocks(reader, node, BlockRole::Branch, "steps", style, &mut step);
-                if let (Some(signature), Data::Seq) = (signature, node.data()) {
+                if let Some(signature) = signature {
                     required_blocks(reader, &step, signature);
                 }
                 return Some(step);
