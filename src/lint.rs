@@ -10,6 +10,7 @@ mod judge;
 mod no_verdict;
 mod oracle;
 mod servers;
+mod unpinned_server;
 
 use crate::{
     check, decode, diagnostic::{Diagnostics, Rule}, dialect, hir::{Def, Eval, Task}, project::{self, EvalUnit, TaskUnit}, yaml,
@@ -137,6 +138,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
+    Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },
     Lint { rule: &oracle::NO_ORACLE_ENTRY, found: Found::InTask(oracle::missing) },
