@@ -192,8 +192,10 @@ impl<'p> Evaluator<'p> {
             Kind::Subshell(body) => self.list(body, before, tested, depth).inside(),
             Kind::Function { .. } => Flow::ends(Status::ZERO),
         };
-        // Under `set -e` a failure ends the script, unless somebody asks for the status.
-        if self.errexit && !tested && flow.end.other && !matches!(s.kind, Kind::If { .. } | Kind::Loop { .. } | Kind::Case(_)) {
+        // Under `set -e` a failure ends the script, unless somebody asks for the status; what is made of other statements
+        // has asked them already.
+        let made = matches!(s.kind, Kind::And(_) | Kind::Or(_) | Kind::If { .. } | Kind::Loop { .. } | Kind::Case(_));
+        if self.errexit && !tested && flow.end.other && !made {
             let exit = flow.exit.or(Status::OTHER);
             return Flow { end: Status { other: false, ..flow.end }, exit, ..flow };
         }
@@ -234,10 +236,13 @@ impl<'p> Evaluator<'p> {
             Repeat::While => asked.end.other,
             Repeat::Until => asked.end.zero,
         };
-        let mut end = Status { zero: ends_by_itself || round.breaks, other: ends_by_itself && round.end.other };
-        // `break` behind a failure: the status is that of `break`, which is 0.
-        end.zero |= round.breaks;
-        Flow { end, exit: asked.exit.or(round.exit), returned: asked.returned.or(round.returned), breaks: false }
+        let end = Status { zero: ends_by_itself || round.breaks, other: ends_by_itself && round.end.other };
+        let mut exit = asked.exit.or(round.exit);
+        // What waits for something without counting its rounds is ended by the step's time limit, which is no success.
+        let mut sleeps = false;
+        body.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
+        exit.other |= sleeps && repeat != Repeat::For;
+        Flow { end, exit, returned: asked.returned.or(round.returned), breaks: false }
     }
 
     fn command(&self, s: &Statement, before: Status, tested: bool, depth: usize) -> Flow {
