@@ -101,7 +101,10 @@ fn code(text: &str) -> String {
 
 fn shorten<'a>(mut lines: impl Iterator<Item = &'a str>) -> String {
     let first = lines.next().unwrap_or_default();
-    let cut = first.char_indices().nth(EXCERPT).map_or(first.len(), |(i, _)| i);
+    let cut = first.char_indices().nth(EXCERPT).map_or(first.len(), |(end, _)| {
+        // Between two words, where one ends not far before.
+        first[..end].rfind(' ').filter(|space| end - space < EXCERPT / 3).unwrap_or(end)
+    });
     let more = cut < first.len() || lines.next().is_some();
     format!("{}{}", first[..cut].trim_end(), if more { " …" } else { "" })
 }

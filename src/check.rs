@@ -222,9 +222,11 @@ impl<'a> Checker<'a> {
                     }
                     1 => {
                         let names: Vec<_> = path.iter().skip_while(|(i, _)| *i != to).map(|(i, _)| format!("`{}`", env[*i].0.value)).collect();
-                        let message = match names.as_slice() {
-                            [one] => format!("{one} uses itself"),
-                            _ => format!("{} use each other in a circle", names.join(", ")),
+                        let message = match names.split_last() {
+                            Some((last, first)) if !first.is_empty() => {
+                                format!("{} and {last} use each other in a circle", first.join(", "))
+                            }
+                            _ => format!("{} uses itself", names.concat()),
                         };
                         self.error(
                             Diagnostic::new(&ENV_CYCLE, span, message)

@@ -116,8 +116,11 @@ impl<'d> Reader<'d> {
             let read = match yaml11(text) {
                 Some(Yaml11::Bool(b)) => b.to_string(),
                 Some(Yaml11::Octal(n) | Yaml11::Int(n)) => n.to_string(),
-                Some(Yaml11::Float(x)) => x.to_string(),
-                None => text.to_owned(),
+                Some(Yaml11::Float(x)) => go_float(x),
+                None => match node.data() {
+                    Data::Float(x) => go_float(x),
+                    _ => text.to_owned(),
+                },
             };
             self.out.push(
                 Diagnostic::new(&COERCED_SCALAR, node.span(), format!("{what} is a string, but this is {}", node.describe()))
@@ -135,7 +138,7 @@ impl<'d> Reader<'d> {
     pub fn name(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
         let name = self.string(node, what)?;
         if name.value.trim().is_empty() {
-            self.error(Diagnostic::new(&EMPTY_NAME, place(node), format!("{what} is empty")));
+            self.error(Diagnostic::new(&EMPTY_NAME, place(node), format!("{what} is empty")).help("write a name"));
             return None;
         }
         Some(name)
@@ -227,6 +230,18 @@ impl<'d> Reader<'d> {
     }
 }
 
+/// A number as Go's `sigs.k8s.io/yaml` writes it into a string field: `FormatFloat(x, 'g', -1, 32)`.
+fn go_float(x: f64) -> String {
+    let x = x as f32;
+    let scientific = format!("{x:e}");
+    match scientific.split_once('e').map(|(digits, exponent)| (digits, exponent.parse::<i32>())) {
+        Some((digits, Ok(exponent))) if !(-4..6).contains(&exponent) => {
+            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+        }
+        _ => x.to_string(),
+    }
+}
+
 /// A text as a duration above zero, or what is wrong with it.
 pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Box<Diagnostic>> {
     let fault = match duration::parse(text) {
@@ -255,7 +270,7 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
     };
     Err(Box::new(
         Diagnostic::new(&INVALID_PATTERN, span, format!("`{text}` is not a pattern: {reason}"))
-            .help("patterns have RE2 syntax; write `\\\\` before a character that is meant as it stands"),
+            .help("patterns have RE2 syntax; a backslash before a character takes it as it stands"),
     ))
 }
 
@@ -356,7 +371,7 @@ pub fn unknown_field<'a>(
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
     ("assertions", "eval", "assertions belong to a task set: put them beside its `path` or `glob`"),
-    ("agentFile", "config", "write `agent: {type: file, path: FILE}`"),
+    ("agentFile", "config", "remove it: `agent` beside it names the agent"),
     ("agentFile", "eval", "write `agent: {type: file, path: FILE}` under `config`"),
     ("taskSets", "eval", "`taskSets` belongs under `config`"),
     ("agent", "an eval", "`agent` belongs under `config`"),

@@ -6,10 +6,13 @@
 mod emit;
 pub mod fix;
 mod pretty;
+mod writers;
 
 pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, report};
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
+
+pub use writers::{WRITERS, Writer};
 
 use crate::source::{Sources, Span};
 
@@ -219,6 +222,7 @@ impl Diagnostics {
 
     /// All findings by path, place and rule, without repetitions: the order of every output.
     pub fn into_sorted(mut self, sources: &Sources) -> Vec<Diagnostic> {
+        self.0.iter_mut().for_each(|d| fix::keep_quotes(d, sources));
         self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
         self.0.dedup_by(|a, b| {
             a.span == b.span && a.rule.name == b.rule.name && a.message == b.message && a.strength == b.strength
@@ -239,9 +243,12 @@ impl IntoIterator for Diagnostics {
 /// The candidate nearest to `word`, where one is near enough to be what the author meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
-    let limit = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    let limit = (length / 3).max(1);
     candidates
         .into_iter()
+        // A distance is at least the difference in length; the words of strangers may be long.
+        .filter(|c| c.chars().count().abs_diff(length) <= limit.min(c.chars().count()))
         .map(|c| {
             let folded = c.to_lowercase();
             let distance = if folded == lower { 0 } else { strsim::osa_distance(&lower, &folded) };

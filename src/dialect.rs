@@ -136,9 +136,8 @@ fn foreign(version: &str) -> bool {
 fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
     let has = |key: &str| root.get(key).is_some();
     let below = |key: &str, inner: &[&str]| root.get(key).is_some_and(|n| inner.iter().any(|i| n.get(i).is_some()));
-    let kind = if below("spec", &["prompt"]) && (below("spec", &["verify", "setup"]) || has("metadata")) {
-        "Task"
-    } else if below("steps", &["prompt"]) && has("metadata") {
+    let portable = below("spec", &["prompt"]) && (below("spec", &["verify", "setup"]) || has("metadata"));
+    let kind = if portable || (below("steps", &["prompt"]) && has("metadata")) {
         "Task"
     } else if below("config", &["taskSets", "mcpConfigFile"]) {
         "Eval"
@@ -209,7 +208,9 @@ fn unknown_version(root: Node<'_>, node: Node<'_>, kind: &str) -> Diagnostic {
         // `mcpchecker/v1` with a `spec` is no legacy task.
         .min_by_key(|v| (strsim::osa_distance(text, v), root.get("spec").is_some() && *v == legacy::DIALECT.versions[0]));
     match near {
-        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).help(known),
+        Some(near) => {
+            diagnostic.here(format!("did you mean `{near}`?")).help(known).fix(format!("write `{near}`"), node.span(), near)
+        }
         None => diagnostic.help(known),
     }
 }

@@ -7,25 +7,50 @@ mod agent;
 mod agent_file;
 mod assertion_sense;
 mod assertions;
+mod background;
+mod bashism;
 mod config;
 mod duplicate_name;
 mod env;
+mod executable;
+mod exit_status;
 mod expectations;
 mod flow;
+mod injection;
 mod judge;
+mod kubectl;
 mod models;
 mod no_verdict;
 mod oracle;
+mod orphan;
 mod pattern;
 mod place;
+mod prompt_in_shell;
+mod prompt_variable;
+mod same_script;
+pub mod script;
 mod servers;
+mod stdin;
 mod steps;
 mod texts;
+mod unreferenced_script;
+mod unresolved_source;
 mod verify;
 
+pub use agent::TYPES as AGENT_TYPES;
+
 use crate::{
-    check, decode, diagnostic::{Diagnostics, Rule}, dialect, hir::{Def, Eval, Task}, project::{self, EvalUnit, TaskUnit}, yaml,
+    check, decode,
+    diagnostic::{Diagnostics, Rule},
+    dialect,
+    hir::{Def, Eval, Task},
+    policy,
+    project::{self, EvalUnit, Project, TaskUnit},
+    source::{Files, Sources},
+    yaml,
 };
+
+pub use orphan::check as orphans;
 
 /// A rule and where its fault is found.
 #[derive(Debug)]
@@ -43,6 +68,8 @@ pub enum Found {
     InTask(fn(&TaskView<'_>, &mut Diagnostics)),
     /// In an eval.
     InEval(fn(&EvalView<'_>, &mut Diagnostics)),
+    /// Among all files.
+    InProject(fn(&ProjectView<'_>, &mut Diagnostics)),
 }
 
 /// A task, and the eval that selects it. Rules that need an eval are notes where there is none (`decisions.md` §2).
@@ -50,9 +77,13 @@ pub enum Found {
 pub struct TaskView<'a> {
     pub unit: &'a TaskUnit,
     pub task: &'a Task<Def>,
+    /// Everything its steps give to a shell.
+    pub scripts: &'a [script::ScriptView<'a>],
     pub eval: Option<EvalView<'a>>,
     /// Whether an assertion set of the eval applies to the task.
     pub asserted: bool,
+    pub sources: &'a Sources,
+    pub files: &'a dyn Files,
 }
 
 /// An eval and what it refers to.
@@ -62,6 +93,16 @@ pub struct EvalView<'a> {
     pub eval: &'a Eval,
     /// The tasks it selects.
     pub tasks: &'a [&'a TaskUnit],
+    pub sources: &'a Sources,
+}
+
+/// All that was read.
+#[derive(Clone, Copy)]
+pub struct ProjectView<'a> {
+    pub project: &'a Project,
+    pub scripts: &'a script::ScriptFiles,
+    pub sources: &'a Sources,
+    pub files: &'a dyn Files,
 }
 
 const fn way(rule: &'static Rule) -> Lint {
@@ -142,9 +183,33 @@ pub static RULES: &[Lint] = &[
     way(&check::UNEXPANDED_HOLE),
     way(&check::DOUBLE_BRACE),
     way(&check::DOLLAR_BRACE),
+    way(&policy::UNUSED_ALLOW),
+    way(&policy::UNKNOWN_RULE),
+    way(&policy::INVALID_CONFIG),
+    way(&orphan::ORPHAN_TASK),
     // verdicts
     Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
     Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },
+    // scripts
+    Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
+    way(&executable::SCRIPT_WITHOUT_SHEBANG),
+    Lint { rule: &executable::SHEBANG_NOT_FIRST, found: Found::InTask(executable::blank_lines) },
+    Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
+    Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
+    Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
+    Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
+    Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
+    Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
+    Lint { rule: &same_script::SAME_SCRIPT_TWICE, found: Found::InTask(same_script::check) },
+    Lint { rule: &unreferenced_script::UNREFERENCED_SCRIPT, found: Found::InProject(unreferenced_script::check) },
+    Lint { rule: &bashism::BASHISM, found: Found::InTask(bashism::check) },
+    Lint { rule: &injection::SHELL_INJECTION, found: Found::InTask(injection::check) },
+    Lint { rule: &kubectl::GLOB_IN_DELETE, found: Found::InTask(kubectl::glob) },
+    Lint { rule: &kubectl::VERIFY_DELETES, found: Found::InTask(kubectl::in_verify) },
+    // prompts
+    Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },
+    Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
+    Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
     Lint { rule: &expectations::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
     Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
@@ -207,6 +272,14 @@ pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
         if let Found::InEval(check) = lint.found {
+            check(view, out);
+        }
+    }
+}
+
+pub fn in_project(view: &ProjectView<'_>, out: &mut Diagnostics) {
+    for lint in RULES {
+        if let Found::InProject(check) = lint.found {
             check(view, out);
         }
     }

@@ -16,7 +16,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, OracleCall, Operation, Server, ShellAgent, Template,
+        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, Operation, OracleCall, Server, ShellAgent, Template,
     },
     source::Span,
 };

@@ -31,6 +31,9 @@ pub struct PlanFormat {
 /// All of them; the first is the default.
 pub const FORMATS: &[PlanFormat] = &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT];
 
+/// How an action of a task, by their names, went in a run.
+pub type Outcomes<'a> = &'a dyn Fn(&str, &str) -> Option<Outcome>;
+
 /// What is shown, and how.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -41,8 +44,7 @@ pub struct View<'a> {
     pub unicode: bool,
     /// Show every task whole, however many there are.
     pub expand: bool,
-    /// How an action of a task, by their names, went in a run.
-    pub outcomes: Option<&'a dyn Fn(&str, &str) -> Option<Outcome>>,
+    pub outcomes: Option<Outcomes<'a>>,
 }
 
 impl<'a> View<'a> {

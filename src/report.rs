@@ -66,7 +66,10 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> RunSummary {
     let unwritable = |error: std::io::Error| format!("`{}` cannot be written: {error}", input.results.display());
-    if let Err(error) = host.create_dir_all(&options.output_dir) {
+    // Better now than after an hour's work.
+    let probe = input.results.with_extension("json.probe");
+    let writable = host.create_dir_all(&options.output_dir).and_then(|()| host.write(&probe, b"", None));
+    if let Err(error) = writable.and_then(|()| host.remove(&probe)) {
         return RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] };
     }
     let (sink, events) = unbounded_channel();

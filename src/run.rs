@@ -12,7 +12,6 @@ mod task;
 mod unit;
 pub mod verdict;
 
-pub use emit::is_secret_name;
 pub use task::TaskEnd;
 pub use unit::planned_id;
 
@@ -30,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event::{Event, EventKind, TaskRun, Verdict},
     host::Host,
-    plan::EvalPlan,
+    plan::{EvalPlan, wire},
+    secrets::is_secret_name,
 };
 use emit::Emitter;
 use servers::Servers;
@@ -55,6 +55,8 @@ pub struct RunOptions {
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
     pub executable: Option<PathBuf>,
+    /// Values to mask besides those that the plan tells: see [`environment_secrets`].
+    pub secrets: Vec<String>,
 }
 
 impl Default for RunOptions {
@@ -67,6 +69,7 @@ impl Default for RunOptions {
             allow_unchecked: false,
             exit_zero: false,
             executable: None,
+            secrets: Vec::new(),
         }
     }
 }
@@ -129,6 +132,16 @@ pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     Ok(receiver)
 }
 
+/// The values of this process's variables whose names tell a secret.
+#[expect(clippy::disallowed_methods, reason = "no other question lists the environment")]
+pub fn environment_secrets() -> Vec<String> {
+    std::env::vars_os()
+        .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
+        .filter(|(name, _)| is_secret_name(name))
+        .map(|(_, value)| value)
+        .collect()
+}
+
 /// Runs an eval. The first interrupt stops what runs and cleans up, the second one stops that too.
 pub async fn run_eval(
     plan: &EvalPlan,
@@ -150,6 +163,7 @@ pub async fn run_eval(
         }
     };
     secrets.extend(secret_variables(plan, host));
+    secrets.extend(options.secrets.iter().cloned());
     if selected.is_empty() {
         let why = match &options.filter {
             Some(filter) => format!("no task's name matches `{filter}`"),
@@ -162,7 +176,7 @@ pub async fn run_eval(
     }
 
     let emitter = Emitter::new(host, sink, secrets);
-    let digests: Vec<_> = plan.tasks.iter().map(|_| String::new()).collect();
+    let digests: Vec<_> = plan.tasks.iter().map(wire::digest).collect();
     let runs = |index: usize| options.runs.unwrap_or(plan.tasks[index].task.runs).max(1);
     emitter.emit(
         None,
@@ -170,7 +184,7 @@ pub async fn run_eval(
             version: VERSION,
             run_id: host.random_id(),
             eval: plan.name.clone(),
-            plan_digest: String::new(),
+            plan_digest: wire::eval_digest(plan),
             tasks: selected.len(),
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
@@ -278,7 +292,10 @@ fn unset_variables(plan: &EvalPlan, selected: &[usize], host: &dyn Host) -> Vec<
         let task = &plan.tasks[index];
         for (name, variable) in &task.process_env {
             if variable.required && host.env(name).is_none() {
-                faults.push(format!("task `{}` needs the environment variable `{name}`, which is not set", task.task.name.value));
+                faults.push(format!(
+                    "task `{}` needs the environment variable `{name}`, which is not set",
+                    task.task.name.value
+                ));
             }
         }
     }

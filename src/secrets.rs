@@ -15,6 +15,31 @@ pub const MASK: &str = "***";
 /// Shorter values would mask half of any text; whoever writes one masks it in its own place.
 const SHORTEST: usize = 6;
 
+/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
+const TELLING: [&str; 15] = [
+    "TOKEN",
+    "KEY",
+    "APIKEY",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PWD",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTH",
+    "AUTHORIZATION",
+    "COOKIE",
+    "DSN",
+];
+
+/// Whether a variable of this name holds a secret. `PWD` alone is the current folder.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
+}
+
 /// A set of secret values, found in plain, JSON-escaped, base64 and URL-encoded form.
 #[derive(Debug, Default)]
 pub struct Secrets {

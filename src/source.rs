@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     path::{Component, Path, PathBuf},
-    sync::{Arc, OnceLock, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
 /// A file of one [`Sources`]; meaningless without it.
@@ -125,14 +125,25 @@ pub struct Sources(RwLock<Vec<Arc<Source>>>);
 impl Sources {
     pub fn add(&self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         let source = Source { path: path.into(), text: text.into(), lines: OnceLock::new() };
-        let mut files = self.0.write().unwrap_or_else(|e| e.into_inner());
+        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
         files.push(Arc::new(source));
         FileId(files.len() as u32 - 1)
     }
 
     pub fn get(&self, file: FileId) -> Arc<Source> {
-        let files = self.0.read().unwrap_or_else(|e| e.into_inner());
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&files[file.0 as usize])
+    }
+
+    /// Every file, in the order added.
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        (0..files.len() as u32).map(FileId)
+    }
+
+    /// Every text read so far.
+    pub fn all(&self) -> Vec<Arc<Source>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn path(&self, span: Span) -> PathBuf {

@@ -9,14 +9,20 @@ use gevals::{
     diagnostic::Diagnostics,
     dialect::{self, FileKind, TaskFile},
     event::Outcome,
-    hir::{AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher},
+    hir::{
+        AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher, Expand, ExpandPart, Server, Transport,
+    },
     lock::Lock,
     plan::{AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT, lower, wire},
     render::{FORMATS, View, worst_case},
     source::{MemoryFiles, Sources, Span, Spanned},
     yaml,
 };
-use petgraph::{Direction, algo::toposort, visit::EdgeRef};
+use petgraph::{
+    Direction,
+    algo::toposort,
+    visit::{EdgeRef, IntoEdgeReferences},
+};
 use proptest::prelude::*;
 
 fn checked(path: &str, text: &str) -> (Checked, Sources) {
@@ -27,8 +33,10 @@ fn checked(path: &str, text: &str) -> (Checked, Sources) {
     let tree = yaml::parse(file, text, &mut out).unwrap();
     let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), &mut out) else { panic!("no task: {text}") };
     let dir = Path::new(path).parent().unwrap().to_owned();
-    let task = dialect::task(tree.root(), dialect, &TaskFile { file, dir, vocabulary: vocabularies.of(dialect) }, &mut out);
-    let found = |out: Diagnostics| out.into_iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect::<Vec<_>>();
+    let task =
+        dialect::task(tree.root(), dialect, &TaskFile { file, dir, vocabulary: vocabularies.of(dialect) }, &mut out);
+    let found =
+        |out: Diagnostics| out.into_iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect::<Vec<_>>();
     let (Some(task), true) = (task.value, task.reported.is_none()) else { panic!("{:?}\n{text}", found(out)) };
     let lock = Lock::default();
     let cx = check::Context { sources: &sources, files: &files, vocabularies: &vocabularies, lock: &lock };
@@ -137,11 +145,11 @@ fn edges_say_what_feeds_what() {
         flow,
         [
             "agent -agent.output-> verify/loop/1",
-            "setup/create ..> cleanup/gone",
             "setup/create -ns-> agent",
             "setup/create -ns-> cleanup/0",
             "setup/create -ns-> setup/note",
             "setup/create -ns-> verify/3/0",
+            "setup/create ..> cleanup/gone",
             "verify/either --o verify/either/0/got",
             "verify/either --o verify/either/1/0",
             "verify/either/0/got -body-> verify/1",
@@ -228,7 +236,11 @@ fn assertions_are_actions_and_make_a_task_checked() {
         ],
     };
     let lowered = |sets: Vec<&Assertions>| {
-        lower(&checked.task, Path::new("t.yaml"), &Context { assertions: sets, agent: AgentKind::Noop, ..Context::default() })
+        lower(
+            &checked.task,
+            Path::new("t.yaml"),
+            &Context { assertions: sets, agent: AgentKind::Noop, ..Context::default() },
+        )
     };
     assert!(lowered(vec![]).task.unchecked);
     let plan = lowered(vec![&one]);
@@ -299,7 +311,7 @@ fn templates_on_the_wire_are_unambiguous() {
 #[test]
 fn secrets_are_masked() {
     let text = minimal(
-        "env: {API_TOKEN: hunter2, NAME: visible}\n  verify:\n    - http: {url: 'http://x', headers: {X-Own: hunter2, Accept: text/plain}}\n    - command: {run: 'true', env: {DB_PASSWORD: 'hunter2{env.NAME}', MODE: fast}}",
+        "env: {API_TOKEN: hunter2, MY_KEY: 'hunter2{random.id}', NAME: visible}\n  verify:\n    - http: {url: 'http://x', headers: {X-Own: hunter2, Accept: text/plain}}\n    - command: {run: 'true', env: {DB_PASSWORD: 'hunter2{env.NAME}', MODE: fast}}",
     );
     let plans = [plan(&text)];
     for format in FORMATS {
@@ -311,14 +323,58 @@ fn secrets_are_masked() {
 }
 
 #[test]
+fn servers_are_shown_without_their_secrets() {
+    let span = checked("t.yaml", &minimal("verify: []")).0.task.name.span;
+    let name = |text: &str| Spanned::new(text.to_owned(), span);
+    let expand = |parts: Vec<ExpandPart>| Expand { span, parts };
+    let text = |text: &str| ExpandPart::Text(text.to_owned());
+    let var = |default: Option<&str>| ExpandPart::Var { name: "VAR".to_owned(), default: default.map(str::to_owned) };
+    let server = |id: &str, transport| Server {
+        name: name(id),
+        span,
+        transport,
+        disabled: false,
+        always_allow: vec![name("look")],
+        enable_all_tools: None,
+    };
+    let headers = vec![
+        (name("Authorization"), expand(vec![text("Bearer hunter2"), var(Some("hunter2"))])),
+        (name("Accept"), expand(vec![text("text/plain")])),
+    ];
+    let env = vec![(name("DB_PASSWORD"), expand(vec![text("hunter2")])), (name("MODE"), expand(vec![var(None)]))];
+    let eval = EvalPlan {
+        name: "suite".to_owned(),
+        path: "eval.yaml".into(),
+        agent: None,
+        agent_name: "builtin.noop".to_owned(),
+        servers: vec![
+            server("web", Transport::Http { url: expand(vec![text("http://x")]), headers }),
+            server("own", Transport::Stdio { command: expand(vec![text("gevals")]), args: vec![], env }),
+        ],
+        dir: PathBuf::new(),
+        judge: false,
+        secrets: Vec::new(),
+        tasks: Vec::new(),
+    };
+    for format in FORMATS {
+        let shown = (format.render)(&View { eval: Some(&eval), ..View::new(&[]) });
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    let json = serde_json::to_value(wire::document(Some(&eval), &[])).unwrap();
+    let servers = &json["eval"]["plan"]["servers"];
+    assert_eq!(servers[0]["headers"], serde_json::json!({ "Authorization": "***${VAR:-***}", "Accept": "text/plain" }));
+    assert_eq!(servers[1]["env"], serde_json::json!({ "DB_PASSWORD": "***", "MODE": "${VAR}" }));
+}
+
+#[test]
 fn the_tree_is_calm() {
     let shown = (FORMATS[0].render)(&View::new(&[plan(RICH)]));
     let expected = "\
 rich  portable · easy · suite/task.yaml
   env      PORT = {random.port}
-  env      URL = http://localhost:{env.PORT}
-  env      API_TOKEN = ***
-  env      HOME_DIR = {env.HOME | default('/root')}
+           URL = http://localhost:{env.PORT}
+           API_TOKEN = ***
+           HOME_DIR = {env.HOME | default(\"/root\")}
   setup
   ├─ create  run `kubectl create ns {random.id} …`
   ╰─ note    call notes.notes_create · uses create.ns
@@ -327,7 +383,7 @@ rich  portable · easy · suite/task.yaml
   verify
   ├─ either  any of 2 branches
   │  ├─ 0/got  GET {env.URL}/a
-  │  ╰─ 1/0    1 step with a setup and a cleanup of their own
+  │  ╰─ 1/0    1 step, with its own setup and cleanup
   │     ├─ setup/0       wait 1s
   │     ├─ steps/got     GET {env.URL}/b
   │     ├─ cleanup/last  run `true`
@@ -346,6 +402,25 @@ rich  portable · easy · suite/task.yaml
   time     at most 2m, then 5m for cleanup; worst case 4m
 ";
     assert_eq!(shown, expected);
+    let plans = [plan(RICH)];
+    let ascii = (FORMATS[0].render)(&View { unicode: false, ..View::new(&plans) });
+    assert!(ascii.is_ascii(), "{ascii}");
+    let coloured = (FORMATS[0].render)(&View { colour: true, ..View::new(&plans) });
+    assert!(coloured.contains("\u{1b}[1mrich"));
+}
+
+#[test]
+fn the_wire_form_has_a_schema() {
+    let schema = serde_json::to_value(schemars::schema_for!(wire::PlanDocument)).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let document = |plans: &[Plan]| serde_json::to_value(wire::document(None, plans)).unwrap();
+    for document in [document(&[plan(RICH)]), document(&[plan(&minimal("verify: []"))]), document(&[])] {
+        let faults: Vec<_> = validator.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(faults.is_empty(), "{faults:#?}");
+    }
+    let mut wrong = document(&[plan(RICH)]);
+    wrong["tasks"][0]["plan"]["actions"][0]["id"] = 5.into();
+    assert!(!validator.is_valid(&wrong));
 }
 
 #[test]
@@ -473,7 +548,10 @@ fn a_plan_of_many_steps_is_lowered_in_one_go() {
     let steps: String = (0..20_000)
         .map(|i| match i {
             0 => "    - command: {id: s0, run: 'true', outputs: {o: \"{stdout}\"}}\n".to_owned(),
-            _ => format!("    - command: {{id: s{i}, run: 'echo {{steps.s{}.outputs.o}}', outputs: {{o: \"{{stdout}}\"}}}}\n", i - 1),
+            _ => format!(
+                "    - command: {{id: s{i}, run: 'echo {{steps.s{}.outputs.o}}', outputs: {{o: \"{{stdout}}\"}}}}\n",
+                i - 1
+            ),
         })
         .collect();
     let plan = plan(&minimal(&format!("verify:\n{steps}")));
@@ -596,12 +674,13 @@ proptest! {
         prop_assert_eq!(uses, data);
         let again = self::plan(&text);
         for format in FORMATS {
-            prop_assert_eq!((format.render)(&View::new(&[plan.clone()])), (format.render)(&View::new(&[again.clone()])));
+            let render = |plan| (format.render)(&View::new(std::slice::from_ref(plan)));
+            prop_assert_eq!(render(&plan), render(&again));
         }
     }
 
     #[test]
-    fn hostile_ids_stay_unique(ids in prop::collection::vec("[a0-9/ ]{0,3}", 1..8)) {
+    fn hostile_ids_stay_unique(ids in prop::collection::vec("[a0-9/][a0-9/]{0,2}", 1..8)) {
         let steps: String = ids.iter().map(|id| format!("    - id: \"{id}\"\n      http: {{url: 'http://x'}}\n")).collect();
         let text = format!("apiVersion: mcpchecker/v1alpha2\nkind: Task\nmetadata: {{name: t}}\nspec:\n  prompt: {{inline: do it}}\n  verify:\n{steps}");
         let plan = plan(&text);

@@ -2,7 +2,12 @@
 #![cfg(feature = "run")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{collections::HashSet, path::{Path, PathBuf}, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use gevals::{
     builtin, check,
@@ -55,7 +60,9 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
 }
 
 fn task(steps: &str) -> String {
-    format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t, timeout: 60s, cleanupTimeout: 60s}}\nspec:\n  prompt: Do it.\n{steps}")
+    format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t, timeout: 60s, cleanupTimeout: 60s}}\nspec:\n  prompt: Do it.\n{steps}"
+    )
 }
 
 struct Ran {
@@ -137,7 +144,10 @@ async fn phases_run_in_order_and_cleanup_backwards() {
     let ran = run("  setup: [{command: {run: ok 1}}]\n  verify: [{command: {run: ok 2}}]\n  cleanup: [{command: {id: a, run: ok 3}}, {command: {id: b, run: ok 4}}]\n").await;
     assert_eq!(ran.started(), ["setup/0", "agent", "verify/0", "cleanup/b", "cleanup/a"]);
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 0));
-    let owed = ran.events.iter().position(|e| matches!(&e.kind, EventKind::CleanupOwed { cleanups, .. } if cleanups.len() == 2));
+    let owed = ran
+        .events
+        .iter()
+        .position(|e| matches!(&e.kind, EventKind::CleanupOwed { cleanups, .. } if cleanups.len() == 2));
     let first = ran.events.iter().position(|e| matches!(e.kind, EventKind::ActionStarted { .. }));
     assert!(owed < first, "owed before the world changes");
 }
@@ -241,7 +251,12 @@ async fn cleanup_survives_everything() {
     let cases: [(&str, &[(u64, Interrupt)], Verdict, u8); 8] = [
         ("  setup: [{command: {run: no}}]\n  verify: [{command: {run: ok}}]\n", &good, Verdict::Broken, 1),
         ("  setup: [{command: {run: gone}}]\n  verify: [{command: {run: ok}}]\n", &good, Verdict::Broken, 1),
-        ("  setup: [{command: {run: slow, timeout: 10m}}]\n  verify: [{command: {run: ok}}]\n", &good, Verdict::Broken, 1),
+        (
+            "  setup: [{command: {run: slow, timeout: 10m}}]\n  verify: [{command: {run: ok}}]\n",
+            &good,
+            Verdict::Broken,
+            1,
+        ),
         ("  verify: [{command: {run: no}}]\n", &good, Verdict::Failed, 1),
         ("  verify: [{command: {run: slow, timeout: 10m}}]\n", &good, Verdict::Broken, 1),
         ("  verify: [{command: {run: slow}}]\n", &int, Verdict::Cancelled, 130),
@@ -249,7 +264,9 @@ async fn cleanup_survives_everything() {
         ("  verify: [{eventually: {timeout: 40s, steps: [{command: {run: no}}]}}]\n", &int, Verdict::Cancelled, 130),
     ];
     for (steps, signals, verdict, exit) in cases {
-        let steps = format!("{steps}  cleanup: [{{command: {{run: ok 1}}}}, {{command: {{run: no 2}}}}, {{command: {{run: ok 3}}}}]\n");
+        let steps = format!(
+            "{steps}  cleanup: [{{command: {{run: ok 1}}}}, {{command: {{run: no 2}}}}, {{command: {{run: ok 3}}}}]\n"
+        );
         let ran = run_on(world(), &steps, signals).await;
         let cleaned: Vec<_> = ran.started().into_iter().filter(|id| id.starts_with("cleanup/")).collect();
         assert_eq!(cleaned, ["cleanup/2", "cleanup/1", "cleanup/0"], "{steps}");
@@ -276,7 +293,12 @@ async fn cleanup_of_what_was_never_made_is_skipped() {
 #[tokio::test(start_paused = true)]
 async fn the_second_signal_stops_cleanup_too() {
     let signals = [(5, Interrupt::Int), (10, Interrupt::Int)];
-    let ran = run_on(world(), "  verify: [{command: {run: slow}}]\n  cleanup: [{command: {run: ok}}, {command: {run: slow}}]\n", &signals).await;
+    let ran = run_on(
+        world(),
+        "  verify: [{command: {run: slow}}]\n  cleanup: [{command: {run: ok}}, {command: {run: slow}}]\n",
+        &signals,
+    )
+    .await;
     assert_eq!(ran.outcome("cleanup/1"), Outcome::Cancelled);
     assert_eq!(ran.outcome("cleanup/0"), Outcome::Cancelled);
     assert_eq!(ran.summary.exit, 130);
@@ -290,7 +312,9 @@ async fn what_nobody_checks_does_not_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_is_said_before_anything_runs() {
-    let ran = run("  requires: [{command: kubectl}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n").await;
+    let ran =
+        run("  requires: [{command: kubectl}]\n  verify: [{command: {run: ok}}]\n  cleanup: [{command: {run: ok}}]\n")
+            .await;
     assert!(ran.started().is_empty());
     assert_eq!(ran.verdict(), Verdict::Broken);
     assert!(ran.reason().contains("kubectl"));
@@ -443,7 +467,12 @@ proptest! {
 #[test]
 fn results_are_a_fold() {
     let sources = Arc::new(Sources::default());
-    let plan = Arc::new(eval_of(vec![plan_of(&sources, "t.yaml", &task("  verify: [{command: {run: no <b>}}]\n"), AgentKind::Noop)]));
+    let plan = Arc::new(eval_of(vec![plan_of(
+        &sources,
+        "t.yaml",
+        &task("  verify: [{command: {run: no <b>}}]\n"),
+        AgentKind::Noop,
+    )]));
     let options = RunOptions::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let ran = runtime.block_on(run_plan(world(), &plan, &options, &[]));
@@ -456,6 +485,118 @@ fn results_are_a_fold() {
     let json = results.json();
     assert_eq!(json["summary"]["exit"], 1);
     assert_eq!(json["results"][0]["outcome"], "failed");
-    assert_eq!(json["results"][0]["taskError"].as_str().unwrap().split(':').next(), Some("one or more verification steps failed"));
+    assert_eq!(
+        json["results"][0]["taskError"].as_str().unwrap().split(':').next(),
+        Some("one or more verification steps failed")
+    );
     assert_eq!(json["results"][0]["callHistory"]["ToolCalls"], serde_json::Value::Null);
+}
+
+/// Writes files, compiles the eval and runs it in this world.
+async fn run_files(dir: &Path, files: &[(&str, String)], options: RunOptions) -> (RunSummary, String, Vec<Event>) {
+    for (path, text) in files {
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let host: Arc<dyn Host> = Arc::new(RealHost::new());
+    let sources = Arc::new(Sources::default());
+    let compiled = gevals::compile(&[dir.join("eval.yaml")], &sources, host.files());
+    let found: Vec<_> = compiled.diagnostics.iter().map(|d| d.message.clone()).collect();
+    let plan = compiled.evals.into_iter().next().flatten().unwrap_or_else(|| panic!("{found:?}"));
+    let options = RunOptions { output_dir: dir.join("out"), ..options };
+    let mut input = ReportInput::new(Arc::new(plan), sources, "eval.yaml", &options);
+    let (_keep, interrupts) = unbounded_channel();
+    let mut out = Vec::new();
+    let json = report::REPORTS.iter().find(|r| r.name == "json").unwrap();
+    input.colour = false;
+    let summary = report::run(&input, &options, host, interrupts, json, &mut out).await;
+    let text = String::from_utf8(out).unwrap();
+    let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The text report is a fold over the same events.
+    let mut fold = (report::REPORTS[0].make)(&input);
+    (summary, events.iter().map(|event| fold(event)).collect(), events)
+}
+
+/// An eval of a scripted agent on the demonstration server, which leaves its process id in `pid`.
+fn notes_eval(dir: &Path, assertions: &str) -> [(&'static str, String); 2] {
+    let server =
+        format!("echo $$ > {0}/pid; exec {1} demo-server --dir {0}/notes", dir.display(), env!("CARGO_BIN_EXE_gevals"));
+    [
+        ("eval.yaml", format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{type: builtin.script, path: oracle.yaml}}\n  mcpConfigFile: mcp.yaml\n  taskSets:\n  - glob: tasks/*.yaml\n{assertions}")),
+        ("mcp.yaml", serde_json::json!({"mcpServers": {"notes": {"command": "/bin/sh", "args": ["-c", server], "enableAllTools": true}}}).to_string()),
+    ]
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_there_again_for_the_next_task() {
+    let dir = tempfile::tempdir().unwrap();
+    let task = |name: &str, verify: &str| {
+        format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}}}\nspec:\n  requires: [{{mcpServer: notes, as: n}}]\n  prompt: Do it.\n  verify:\n{verify}"
+        )
+    };
+    let mut files = notes_eval(dir.path(), "").to_vec();
+    files.push(("oracle.yaml", "kind: Oracle\ntasks:\n  a: {calls: [], output: done}\n  b: {calls: [{server: notes, tool: notes_create, args: {title: '{task.name}', body: x}}], output: '{calls[0].isError}'}\n".to_owned()));
+    files.push((
+        "tasks/a.yaml",
+        task(
+            "a",
+            &format!("  - command: {{run: 'kill -9 $(cat {}/pid)'}}\n  - n.notes_list: {{}}\n", dir.path().display()),
+        ),
+    ));
+    files.push(("tasks/b.yaml", task("b", "  - n.notes_read: {args: {title: b}, expect: {content: {contains: x}}}\n")));
+    let (summary, text, events) = run_files(dir.path(), &files, RunOptions::default()).await;
+    assert_eq!((summary.tasks[0].verdict, summary.tasks[1].verdict), (Verdict::Broken, Verdict::Passed), "{text}");
+    assert!(text.contains("verify/1 broken: "), "{text}");
+    let started = events.iter().filter(|e| matches!(e.kind, EventKind::ServerStarted { .. })).count();
+    assert_eq!(started, 2);
+}
+
+#[tokio::test]
+async fn assertions_judge_the_calls_of_the_agent_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let assertions = "    assertions:
+      toolsUsed: [{server: notes, toolPattern: '^notes_', status: ok, maxDuration: 30s}, {server: notes, tool: notes_create, argumentsMatch: {title: A}}]
+      requireAny: [{server: notes, tool: notes_nothing}, {server: notes, tool: notes_create, status: toolError}]
+      toolsNotUsed: [{server: notes, tool: notes_list}, {server: notes, tool: notes_create, argumentsMatch: {title: B}}]
+      minToolCalls: 2
+      maxToolCalls: 1
+      callOrder: [{type: tool, server: notes, name: notes_create}, {type: resource, server: notes, name: 'note:///a'}]
+      noDuplicateCalls: true
+      resourcesNotRead: [{server: notes, uriPattern: 'b$'}]
+";
+    let mut files = notes_eval(dir.path(), assertions).to_vec();
+    files.push(("oracle.yaml", "kind: Oracle\ntasks:\n  t:\n    calls:\n    - {server: notes, tool: notes_create, args: {title: A, body: x}}\n    - {server: notes, tool: notes_create, args: {title: A, body: x}}\n    - {server: notes, resource: 'note:///a'}\n".to_owned()));
+    // The list is the step's call, not the agent's.
+    files.push(("tasks/t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  requires: [{mcpServer: notes, as: n}]\n  prompt: Do it.\n  verify:\n  - n.notes_list: {}\n".to_owned()));
+    let (summary, text, events) = run_files(dir.path(), &files, RunOptions::default()).await;
+    let failed: Vec<_> = events
+        .iter()
+        .filter_map(|e| match &e.kind {
+            EventKind::ActionFinished { action, report } if report.outcome != Outcome::Passed => Some(action.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, ["assert/maxToolCalls", "assert/noDuplicateCalls"], "{text}");
+    assert_eq!((summary.exit, summary.tasks[0].verdict), (1, Verdict::Failed));
+    let results: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("out/gevals-e-out.json")).unwrap()).unwrap();
+    let result = &results["results"][0];
+    assert_eq!((&result["taskPassed"], &result["allAssertionsPassed"]), (&true.into(), &false.into()));
+    assert_eq!(result["callHistory"]["ToolCalls"].as_array().unwrap().len(), 2);
+    assert_eq!(result["callHistory"]["ResourceReads"][0]["uri"], "note:///a");
+    assert_eq!(result["assertionResults"]["maxToolCalls"]["passed"], false);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_leaves_nothing_to_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut files = notes_eval(dir.path(), "").to_vec();
+    files[1].1 = r#"{"mcpServers": {"notes": {"command": "no-such-program-here", "enableAllTools": true}}}"#.to_owned();
+    files.push(("oracle.yaml", "kind: Oracle\ntasks: {t: {calls: []}}\n".to_owned()));
+    files.push(("tasks/t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: 'true'}}]\n".to_owned()));
+    let (summary, text, _) = run_files(dir.path(), &files, RunOptions::default()).await;
+    assert_eq!((summary.exit, summary.tasks[0].verdict), (3, Verdict::Broken));
+    assert!(text.contains("no-such-program-here"), "{text}");
 }

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Builtin, expect::TextExpect, code, text};
+use super::{Builtin, code, expect::TextExpect, text};
 use crate::{
     hir::{Def, Dialect, Step},
     signature::{Shape, Signature},

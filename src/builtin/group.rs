@@ -28,9 +28,9 @@ fn meaning(step: &Step<Def>) -> String {
     let has = |role| step.blocks.iter().any(|b| b.role == role && !b.steps.is_empty());
     let steps = step.blocks.iter().filter(|b| b.role == BlockRole::Steps).map(|b| b.steps.len()).sum();
     let own = match (has(BlockRole::Setup), has(BlockRole::Cleanup)) {
-        (true, true) => " with a setup and a cleanup of their own",
-        (true, false) => " with a setup of their own",
-        (false, true) => " with a cleanup of their own",
+        (true, true) => ", with its own setup and cleanup",
+        (true, false) => ", with its own setup",
+        (false, true) => ", with its own cleanup",
         (false, false) => "",
     };
     format!("{}{own}", count(steps, "step", "steps"))

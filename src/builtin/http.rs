@@ -7,8 +7,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
-use super::{Builtin,
-    expect::{JsonExpect, OneOrMany}, excerpt, text};
+use super::{
+    Builtin, excerpt,
+    expect::{JsonExpect, OneOrMany},
+    text,
+};
 use crate::{
     hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
@@ -164,12 +167,8 @@ pub struct BodyExpect {
 }
 
 fn signature() -> Signature {
-    let response = Type::record([
-        ("status", Type::Number),
-        ("body", Type::String),
-        ("json", Type::Any),
-        ("headers", Type::map()),
-    ]);
+    let response =
+        Type::record([("status", Type::Number), ("body", Type::String), ("json", Type::Any), ("headers", Type::map())]);
     Signature {
         expect: Some(Shape::of::<Expect>()),
         locals: [("response".to_owned(), response)].into(),

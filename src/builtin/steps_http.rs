@@ -8,8 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Builtin,
-    expect::{JsonType, present}, http};
+use super::{
+    Builtin,
+    expect::{JsonType, present},
+    http,
+};
 use crate::{
     hir::Dialect,
     signature::{Shape, Signature},

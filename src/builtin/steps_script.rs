@@ -12,7 +12,8 @@ use crate::{
     signature::{Shape, Signature},
 };
 
-pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Steps, signature, meaning: script::file_or_inline };
+pub const BUILTIN: Builtin =
+    Builtin { name: "script", dialect: Dialect::Steps, signature, meaning: script::file_or_inline };
 
 /// Runs a script; exit status 0 passes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -64,7 +64,9 @@ impl Checker<'_> {
             }
         });
         let mut doubles = Vec::new();
-        for (name, alias) in required.chain(imported) {
+        let mut declared: Vec<_> = required.chain(imported).collect();
+        declared.sort_by_key(|(_, alias)| alias.span.start);
+        for (name, alias) in declared {
             match aliases.get(&name) {
                 Some(first) => doubles.push((name, alias.span, first.span)),
                 None => {
@@ -255,17 +257,20 @@ impl Checker<'_> {
                 given.push((*span, "expect"));
             }
             let words: Vec<_> = set.iter().map(|w| format!("`{w}`")).collect();
-            let words = words.join(" or ");
+            let words = |joint: &str| match words.split_last() {
+                Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
+                _ => words.concat(),
+            };
             match given.as_slice() {
                 [_] => {}
                 [] => self.error(
-                    Diagnostic::new(&super::EXACTLY_ONE, step.key, format!("`{}` needs {words}", step.op.value))
+                    Diagnostic::new(&super::EXACTLY_ONE, step.key, format!("`{}` needs {}", step.op.value, words("or")))
                         .help("give exactly one of them"),
                 ),
                 [(first, _), rest @ ..] => {
                     for (span, name) in rest {
                         self.error(
-                            Diagnostic::new(&super::EXACTLY_ONE, *span, format!("`{}` takes only one of {words}", step.op.value))
+                            Diagnostic::new(&super::EXACTLY_ONE, *span, format!("`{}` takes only one of {}", step.op.value, words("and")))
                                 .label(*first, "given first")
                                 .here(format!("`{name}` too"))
                                 .help("keep one of them; write a second step for the other"),

@@ -77,16 +77,24 @@ impl Checker<'_> {
                     .help("say what to take then: `| default('…')`"),
             );
         }
-        let may_be_missing = !matches!(found.missing, Missing::No);
         if !hole.filters.is_empty() {
-            match template::hole_type(&ty, may_be_missing, &hole.filters) {
+            // Whether a value is missing has been dealt with, or shows when it runs.
+            match template::hole_type(&ty, false, &hole.filters) {
                 Ok(filtered) => ty = filtered,
                 Err(fault) => {
                     let index = fault.range.as_ref().and_then(|r| {
                         hole.filters.iter().position(|f| f.range.start <= r.start && r.end <= f.range.end)
                     });
                     let span = index.and_then(|i| hole.filter_spans.get(i)).copied().unwrap_or(hole.span);
-                    self.error(Diagnostic::new(&UNKNOWN_FILTER, span, fault.message).help_opt(fault.help));
+                    let mut diagnostic = Diagnostic::new(&UNKNOWN_FILTER, span, fault.message).help_opt(fault.help);
+                    if let Some(used) = index.and_then(|i| hole.filters.get(i)).map(|f| f.name.text.as_str())
+                        && template::filter(used).is_none()
+                        && let Some(near) = nearest(used, template::FILTERS.iter().map(|f| f.name))
+                    {
+                        let name = Span { end: span.start + used.len() as u32, ..span };
+                        diagnostic = diagnostic.fix(format!("write `{near}`"), name, near);
+                    }
+                    self.error(diagnostic);
                     return None;
                 }
             }
@@ -263,12 +271,13 @@ impl Checker<'_> {
             let why = match (place, scope.place) {
                 (Place::Phase(a), Place::Phase(b)) if a == b => "runs later, or inside a loop or branch that ends before",
                 (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt) => "is inside a loop, or in only one branch of an `anyOf`",
-                (Place::Phase(PhaseKind::Verify), _) => "is a step of verify: its outputs stay there",
-                (Place::Phase(PhaseKind::Cleanup), _) => "is a step of cleanup: it runs at the end",
+                (Place::Phase(PhaseKind::Verify), _) => "stands in verify: its outputs stay there",
+                (Place::Phase(PhaseKind::Cleanup), _) => "stands in cleanup: it runs at the end",
                 _ => "is not in scope",
             };
+            let when = if place == scope.place { " at this point" } else { "" };
             self.error(
-                Diagnostic::new(&OUT_OF_SCOPE, span, format!("step `{id}` gives nothing {} at this point", scope.place.describe()))
+                Diagnostic::new(&OUT_OF_SCOPE, span, format!("the outputs of step `{id}` cannot be used {}{when}", scope.place.describe()))
                     .label(at, format!("this step {why}"))
                     .help("an output can be used after its step in the same sequence, and setup's in the prompt, in verify and in cleanup"),
             );
@@ -381,7 +390,7 @@ impl Checker<'_> {
             return;
         }
         self.error(
-            Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, format!("this {}", suspect.detail))
+            Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, format!("`{}` {}", self.cx.sources.get(suspect.span.file).slice(suspect.span), suspect.detail))
                 .here("sent as it stands")
                 .help("in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere"),
         );

@@ -57,7 +57,7 @@ impl Checker<'_> {
                 let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{what} has no `{name}`"));
                 let doc = &fields[name].doc;
                 if !doc.is_empty() {
-                    diagnostic = diagnostic.help(format!("`{name}`: {}", first_line(doc)));
+                    diagnostic = diagnostic.help(format!("`{name}`: {}", in_a_sentence(doc)));
                 }
                 if let Some((key, _)) = args.iter().find(|(k, _)| Some(k.value.as_str()) == near) {
                     diagnostic = diagnostic.label(key.span, format!("did you mean this one to be `{name}`?"));
@@ -109,7 +109,10 @@ impl Checker<'_> {
             let mut diagnostic = Diagnostic::new(&WRONG_TYPE, arg.span, format!("{what} must be {}, not {found}", shape.describe()));
             let source = self.cx.sources.get(arg.span.file);
             let written = source.slice(arg.span);
-            if admits_text(shape) && !written.is_empty() && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_)) {
+            let duration = matches!(shape, Shape::String { format: Some(Format::Duration), .. });
+            if let (true, ArgKind::Int(n)) = (duration, &arg.kind) {
+                diagnostic = diagnostic.help(format!("write `{n}s` for {n} seconds")).fix("add the unit", arg.span, format!("{n}s"));
+            } else if admits_text(shape) && !written.is_empty() && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_)) {
                 diagnostic = diagnostic.help(format!("quote it: `{}`", quote(written))).fix("quote the value", arg.span, quote(written));
             }
             self.error(diagnostic);
@@ -147,6 +150,10 @@ impl Checker<'_> {
                 diagnostic = diagnostic.help("write `| tojson` for the value as JSON, or `| join(', ')` for a list");
             } else if matches!(shape, Shape::Integer { .. } | Shape::Number) && ty == Type::String {
                 diagnostic = diagnostic.help("write `| int` for the number that the text holds");
+                if let Some(hole) = template.single_hole() {
+                    let before_brace = Span { start: hole.span.end - 1, end: hole.span.end - 1, ..hole.span };
+                    diagnostic = diagnostic.fix("take the number", before_brace, " | int");
+                }
             }
             self.error(diagnostic);
         }
@@ -158,7 +165,7 @@ impl Checker<'_> {
         let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape else { return };
         for hole in template.holes() {
             for (filter, span) in hole.filters.iter().zip(&hole.filter_spans) {
-                let empty = filter.args.first().is_none_or(|a| a.value.as_str().is_some_and(str::is_empty));
+                let empty = filter.args.first().is_some_and(|a| a.value.as_str().is_some_and(str::is_empty));
                 if filter.name.text == "default" && empty {
                     self.error(
                         Diagnostic::new(&EMPTY_DEFAULT, *span, format!("an empty default in {what}: what is left of it may mean something else"))
@@ -218,11 +225,14 @@ impl Checker<'_> {
             Format::Duration => parse_duration(text, span, what).err(),
             Format::Regex => check_pattern(text, span).err(),
             Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
-                let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {e}"));
-                Box::new(if text.starts_with('$') {
-                    diagnostic
-                } else {
-                    diagnostic.help(format!("a path begins with `$`: `$.{}`", text.trim_start_matches('.')))
+                let fault = |why: &str| Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {why}"));
+                let rooted = format!("$.{}", text.trim_start_matches('.'));
+                Box::new(match text.starts_with('$') {
+                    true => fault(&e.to_string()).help("JSONPath is that of RFC 9535: `$.items[0].name`, `$..name`, `$.items[?@.ready]`"),
+                    false if serde_json_path::JsonPath::parse(&rooted).is_ok() => {
+                        fault("it does not begin with `$`").help(format!("write `{rooted}`")).fix(format!("write `{rooted}`"), span, rooted)
+                    }
+                    false => fault("it does not begin with `$`"),
                 })
             }),
             Format::Mode => {
@@ -275,7 +285,8 @@ impl Checker<'_> {
                 let mut diagnostic = Diagnostic::new(&MISSING_FILE, span, format!("there is no file `{text}`"))
                     .help("paths start from the task's folder");
                 if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+                    let near = format!("{}{near}", text.strip_suffix(&name).unwrap_or_default());
+                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 }
                 self.error(diagnostic);
             }
@@ -329,8 +340,16 @@ fn describe(kind: &ArgKind<Path>) -> &'static str {
     }
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+/// The first line of a description, as a part of a sentence.
+fn in_a_sentence(doc: &str) -> String {
+    let line = doc.lines().next().unwrap_or_default().trim().trim_end_matches('.');
+    let word = line.split(' ').next().unwrap_or_default();
+    // A word in capitals is a name.
+    if word.chars().skip(1).any(char::is_uppercase) {
+        return line.to_owned();
+    }
+    let mut chars = line.chars();
+    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// The type of a checked value.

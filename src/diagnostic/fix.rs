@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Diagnostic, Edit};
-use crate::source::{FileId, Sources};
+use crate::source::{FileId, Source, Sources};
 
 /// Why edits cannot be applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -12,6 +12,29 @@ pub enum Conflict {
     Overlap,
     #[error("an edit lies outside its text or inside a character")]
     OutOfRange,
+}
+
+/// Gives the edits of a finding the quotes that stand where they write: a name in quotes stays in quotes, and a JSON
+/// file stays JSON.
+pub fn keep_quotes(diagnostic: &mut Diagnostic, sources: &Sources) {
+    for edit in diagnostic.fix.iter_mut().flat_map(|f| &mut f.edits) {
+        let source = sources.get(edit.span.file);
+        if let Some(text) = in_quotes(source.slice(edit.span), &edit.text, &source) {
+            edit.text = text;
+        }
+    }
+}
+
+fn in_quotes(old: &str, new: &str, source: &Source) -> Option<String> {
+    let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
+    let quote = old.chars().next().filter(|q| old.len() > 1 && matches!(q, '"' | '\'') && old.ends_with(*q));
+    let bare = !new.starts_with(['"', '\'', '{', '[']) && !is_json(new) && !new.contains(['\n', '"', '\'', '\\']);
+    let json_file = source.path().extension().is_some_and(|e| e == "json");
+    match quote {
+        Some(quote) if bare => Some(format!("{quote}{new}{quote}")),
+        None if bare && json_file && is_json(old) => Some(format!("\"{new}\"")),
+        _ => None,
+    }
 }
 
 /// The text after all `edits`, whose order matters only between insertions at one place. Identical edits count once.

@@ -79,15 +79,25 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     match fields.take(reader, "agent") {
         Some(node) => eval.agent = agent_ref(reader, node),
         None => {
-            let mut diagnostic = Diagnostic::new(&NO_AGENT, config.key.span(), "the eval names no agent");
-            if let Some(old) = fields.remaining().iter().find(|e| e.name == "agentFile") {
-                diagnostic = diagnostic.label(old.key.span(), "this key was removed");
-                let path = old.value.as_str().unwrap_or("agent.yaml");
-                diagnostic = diagnostic.help(format!("write `agent: {{type: file, path: {path}}}`"));
-            } else {
-                diagnostic = diagnostic.help("write `agent: {type: file, path: …}` or `agent: {type: builtin.claude-code}`");
-            }
-            reader.error(diagnostic);
+            let old = fields.remaining().iter().any(|e| e.name == "agentFile");
+            let old = if old { fields.take_entry(reader, "agentFile") } else { None };
+            reader.error(match old {
+                Some(old) => {
+                    let key = old.key.span();
+                    let diagnostic = Diagnostic::new(&NO_AGENT, key, "the eval names no agent: `agentFile` was removed")
+                        .help("write `agent: {type: file, path: FILE}`");
+                    match old.value.as_str() {
+                        Some(path) if old.value.style() != crate::yaml::Style::Block => {
+                            let path = if old.value.is_plain() { path.to_owned() } else { decode::quote(path) };
+                            let new = format!("agent: {{type: file, path: {path}}}");
+                            diagnostic.fix("write it under `agent`", key.to(old.value.span()), new)
+                        }
+                        _ => diagnostic,
+                    }
+                }
+                None => Diagnostic::new(&NO_AGENT, config.key.span(), "the eval names no agent")
+                    .help("write `agent: {type: file, path: …}` or `agent: {type: builtin.claude-code}`"),
+            });
         }
     }
     if let Some(node) = fields.take(reader, "mcpConfigFile") {

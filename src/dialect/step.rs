@@ -144,6 +144,9 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
         _ => match signature.and_then(|s| s.short) {
             Some("steps") => {
                 blocks(reader, node, BlockRole::Branch, "steps", style, &mut step);
+                if let Some(signature) = signature {
+                    required_blocks(reader, &step, signature);
+                }
                 return Some(step);
             }
             Some(short) => {

@@ -115,7 +115,7 @@ pub fn unexpanded(node: Node<'_>) -> Template<Path> {
             kind: SuspectKind::Malformed,
             root,
             span: node.cooked(range),
-            detail: "is not expanded here".to_owned(),
+            detail: "is not filled here".to_owned(),
         })
         .collect();
     template
@@ -135,7 +135,7 @@ pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span)
             .collect::<Vec<_>>()
     };
     if !text.contains("{steps.") {
-        let suspects = suspects("is not expanded in a prompt without `{steps.…}`");
+        let suspects = suspects("is not filled in a prompt without `{steps.…}`");
         return Template { suspects, ..Template::literal(text, span) };
     }
     let broken = |range: Range<usize>, detail: &str| Suspect {
@@ -157,14 +157,14 @@ pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span)
                         kind: SuspectKind::Malformed,
                         root: "steps".to_owned(),
                         span: at,
-                        detail: "keeps the whole prompt from being expanded: only `{steps.…}` and `{env.…}` may stand in a prompt".to_owned(),
+                        detail: "keeps the whole prompt from being filled: only `{steps.…}` and `{env.…}` may stand in a prompt".to_owned(),
                     }],
                     ..Template::literal(text, span)
                 },
             }
         }
         Err((range, detail)) => {
-            let detail = format!("keeps the whole prompt from being expanded: {detail}");
+            let detail = format!("keeps the whole prompt from being filled: {detail}");
             Template { suspects: vec![broken(range, &detail)], ..Template::literal(text, span) }
         }
     }

@@ -26,7 +26,9 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         {
             out.push(
                 Diagnostic::new(&IMPOSSIBLE_COUNT, min_at, format!("no run makes at least {min} and at most {max} calls"))
-                    .label(max_at, "at most this many"),
+                    .here("at least this many")
+                    .label(max_at, "at most this many")
+                    .help("raise `maxToolCalls`, or lower `minToolCalls`"),
             );
         }
     }

@@ -16,7 +16,7 @@ use super::{
     PlanBlock, PlanPhase, PlannedTask, ProcessVariable, StepAction, UNSET_TIMEOUT,
 };
 use crate::{
-    builtin::{self, count, excerpt},
+    builtin::{self, excerpt},
     hir::{
         Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
         OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
@@ -233,7 +233,8 @@ impl Lowering {
                 }
                 let all: Vec<_> = std::iter::once(ix).chain(blocks.iter().flat_map(|b| &b.actions).copied()).collect();
                 self.order(&all);
-                let owed = blocks.iter().find(|b| b.role == BlockRole::Cleanup).and_then(|b| b.actions.first().copied());
+                let owed =
+                    blocks.iter().find(|b| b.role == BlockRole::Cleanup).and_then(|b| b.actions.first().copied());
                 if let (Some(cleanup), Some(&first)) = (owed, all.get(1)) {
                     let owes = if first == cleanup { ix } else { first };
                     self.graph.add_edge(owes, cleanup, Edge::Finally);
@@ -485,7 +486,11 @@ fn agent_meaning(agent: &AgentKind) -> String {
     match agent {
         AgentKind::Noop => "does nothing".to_owned(),
         AgentKind::Script { entry: false, .. } => "has no script for this task".to_owned(),
-        AgentKind::Script { calls, .. } => format!("follows its script: {}", count(calls.len(), "call", "calls")),
+        AgentKind::Script { calls, .. } if calls.is_empty() => "follows its script, which calls nothing".to_owned(),
+        AgentKind::Script { calls, .. } => {
+            let call = |call: &OracleCall<Def>| format!("{}.{}", call.server.value, excerpt(&call.name.display()));
+            format!("follows its script: {}", list(calls, call, "and"))
+        }
         AgentKind::Shell(_) => "works on the prompt".to_owned(),
         AgentKind::Unsupported(what) => format!("{what}, which this version cannot run"),
         AgentKind::Unspecified => "any agent works on the prompt".to_owned(),
@@ -532,8 +537,8 @@ fn call(matcher: &CallMatcher) -> String {
     let server = &matcher.server.value;
     match (&matcher.name, &matcher.pattern) {
         (Some(name), None) => format!("{server}.{}", excerpt(&name.value)),
-        (None, Some(pattern)) => format!("{server}./{}/", excerpt(&pattern.value)),
-        (Some(name), Some(pattern)) => format!("{server}.{} or /{}/", excerpt(&name.value), excerpt(&pattern.value)),
+        (None, Some(pattern)) => format!("`{}` of {server}", excerpt(&pattern.value)),
+        (Some(name), Some(pattern)) => format!("{server}.{} or `{}`", excerpt(&name.value), excerpt(&pattern.value)),
         (None, None) => format!("anything of {server}"),
     }
 }
@@ -541,7 +546,7 @@ fn call(matcher: &CallMatcher) -> String {
 fn skill(matcher: &SkillMatcher) -> String {
     match (&matcher.skill, &matcher.pattern) {
         (Some(skill), _) => format!("skill {}", excerpt(&skill.value)),
-        (None, Some(pattern)) => format!("a skill like /{}/", excerpt(&pattern.value)),
+        (None, Some(pattern)) => format!("a skill like `{}`", excerpt(&pattern.value)),
         (None, None) => "any skill".to_owned(),
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         ExpandPart, Hole, Name, OperationKind, OracleCall, Part, Server, ShellAgent, SkillMatcher, Target, Template,
         Transport,
     },
+    secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
     source::{Span, normalize},
     template::{Filter, SegmentKind, escape},
@@ -27,8 +28,6 @@ use crate::{
 
 /// The version of the form; it grows when a reader of the old form would misread the new one.
 pub const VERSION: u32 = 1;
-
-const MASK: &str = "***";
 
 /// What `gevals plan --format json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -77,18 +76,18 @@ pub struct EvalAgent {
 pub struct ServerDocument {
     pub name: String,
     /// A program and its arguments.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
     /// Whether the agent may call every tool.
     pub all_tools: bool,
     /// Those it may call, where not all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
 
@@ -110,7 +109,7 @@ pub struct TaskDocument {
     pub parallel: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difficulty: Option<String>,
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub labels: IndexMap<String, String>,
     /// Neither a verify step nor an assertion: it cannot pass.
     pub unchecked: bool,
@@ -187,7 +186,7 @@ pub struct Requires {
 #[serde(rename_all = "camelCase")]
 pub struct TemplateDocument {
     pub text: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holes: Vec<HoleDocument>,
 }
 
@@ -248,7 +247,7 @@ pub struct ActionDocument {
     pub agent: Option<AgentDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assertion: Option<AssertionDocument>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockDocument>,
 }
 
@@ -613,10 +612,8 @@ fn action_document(plan: &Plan, ix: ActionIx) -> ActionDocument {
             });
         }
         ActionKind::Agent(agent) => {
-            document.agent = Some(AgentDocument {
-                prompt: template_document(&agent.prompt, false),
-                kind: agent_kind(&agent.kind),
-            });
+            document.agent =
+                Some(AgentDocument { prompt: template_document(&agent.prompt, false), kind: agent_kind(&agent.kind) });
         }
         ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
     }
@@ -770,6 +767,11 @@ fn argument(arg: &Arg<Def>, shape: Option<&Shape>) -> Argument {
     }
 }
 
+/// The value of a variable of `spec.env` as it may be shown.
+pub fn shown(name: &str, template: &Template<Def>) -> String {
+    template_document(template, is_secret_name(name)).text
+}
+
 /// `masked`: literal text is a secret, holes are not.
 fn template_document(template: &Template<Def>, masked: bool) -> TemplateDocument {
     let mut text = String::new();
@@ -853,31 +855,6 @@ fn type_name(ty: &Type) -> String {
         Type::List(of) => format!("list<{}>", type_name(of)),
         Type::Record { .. } => "record".to_owned(),
     }
-}
-
-/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
-const TELLING: [&str; 15] = [
-    "TOKEN",
-    "KEY",
-    "APIKEY",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "PWD",
-    "CREDENTIAL",
-    "CREDENTIALS",
-    "AUTH",
-    "AUTHORIZATION",
-    "COOKIE",
-    "DSN",
-];
-
-/// Whether a variable of this name holds a secret. `PWD` alone is the current folder.
-pub fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
 }
 
 /// Every header but those of content negotiation (`decisions.md` §10).

@@ -19,8 +19,15 @@ fn render(view: &View<'_>) -> String {
 
 fn write(picture: &Picture, out: &mut String) -> std::fmt::Result {
     writeln!(out, "digraph plan {{")?;
-    writeln!(out, "  graph [label={}, labelloc=t, fontname=\"Helvetica\", bgcolor=\"white\", pad=0.3];", quoted(&picture.title))?;
-    writeln!(out, "  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11, color=\"#64748b\", fillcolor=\"#f8fafc\"];")?;
+    writeln!(
+        out,
+        "  graph [label={}, labelloc=t, fontname=\"Helvetica\", bgcolor=\"white\", pad=0.3];",
+        quoted(&picture.title)
+    )?;
+    writeln!(
+        out,
+        "  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11, color=\"#64748b\", fillcolor=\"#f8fafc\"];"
+    )?;
     writeln!(out, "  edge [fontname=\"Helvetica\", fontsize=9, color=\"#64748b\", arrowsize=0.7];")?;
     items(&picture.items, 1, out)?;
     for link in &picture.links {
@@ -45,7 +52,11 @@ fn items(items: &[Item], depth: usize, out: &mut String) -> std::fmt::Result {
             Item::Node(node) => writeln!(out, "{indent}n{} [{}];", node.key, attributes(node))?,
             Item::Frame(Frame { key, title, items: inner }) => {
                 writeln!(out, "{indent}subgraph cluster_{key} {{")?;
-                writeln!(out, "{indent}  graph [label={}, style=rounded, color=\"#cbd5e1\", fontsize=11];", quoted(title))?;
+                writeln!(
+                    out,
+                    "{indent}  graph [label={}, style=rounded, color=\"#cbd5e1\", fontsize=11];",
+                    quoted(title)
+                )?;
                 self::items(inner, depth + 1, out)?;
                 writeln!(out, "{indent}}}")?;
             }

@@ -98,7 +98,8 @@ fn escaped(text: &str) -> String {
     let mut word = false;
     for c in text.chars() {
         // A dot or a hyphen at a beginning could make a Markdown list.
-        let plain = c.is_alphanumeric() || !c.is_ascii() || matches!(c, ' ' | ',' | '/' | '(' | ')') || (word && c == '-');
+        let plain =
+            c.is_alphanumeric() || !c.is_ascii() || matches!(c, ' ' | ',' | '/' | '(' | ')') || (word && c == '-');
         match plain {
             true => out.push(c),
             false => {

@@ -149,7 +149,9 @@ impl Picture {
                 ActionKind::Agent(_) => NodeKind::Agent,
                 ActionKind::Assertion(_) => NodeKind::Assertion,
                 ActionKind::Step(step) if step.op.signature.control != Control::Leaf => NodeKind::Control,
-                ActionKind::Step(_) if action.phase == PlanPhase::Cleanup => NodeKind::Cleanup,
+                ActionKind::Step(_) if action.phase == PlanPhase::Cleanup || above.ends_with("/cleanup") => {
+                    NodeKind::Cleanup
+                }
                 ActionKind::Step(_) => NodeKind::Step,
             };
             let name = label(action, above);

@@ -6,9 +6,9 @@ use owo_colors::{OwoColorize, Style};
 
 use super::{PlanFormat, View, label, line, uses, worst_case};
 use crate::{
-    builtin::count,
+    builtin::{count, excerpt},
     event::Outcome,
-    hir::{Dialect, ExpandPart, Transport},
+    hir::{Dialect, Expand, ExpandPart, Transport},
     plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, UNSET_TIMEOUT, wire},
     signature::Control,
     ty::duration,
@@ -59,7 +59,7 @@ impl Tree<'_> {
             .iter()
             .map(|server| match &server.transport {
                 Transport::Stdio { command, args, .. } => {
-                    let words = std::iter::once(command).chain(args).map(|w| w.display()).collect::<Vec<_>>().join(" ");
+                    let words = std::iter::once(command).chain(args).map(Expand::display).collect::<Vec<_>>().join(" ");
                     let own = command.parts == [ExpandPart::Text("gevals".to_owned())];
                     format!("{} (`{words}`{})", server.name.value, if own { ", this program" } else { "" })
                 }
@@ -116,8 +116,8 @@ impl Tree<'_> {
         if task.unchecked {
             put!(self, "  {}", self.warn("no verify step and no assertion: it cannot pass"));
         }
-        for (name, template) in &plan.env {
-            self.fact("env", &format!("{name} = {}", crate::builtin::excerpt(&shown(name, template))));
+        for (i, (name, template)) in plan.env.iter().enumerate() {
+            self.fact(if i == 0 { "env" } else { "" }, &format!("{name} = {}", excerpt(&wire::shown(name, template))));
         }
         self.phase(plan, PlanPhase::Setup, &plan.setup);
         let agent = plan.action(plan.agent);
@@ -125,7 +125,7 @@ impl Tree<'_> {
         let notes = self.notes(plan, plan.agent, agent);
         put!(self, "  {mark}{}  {}{notes}", self.phase_style("agent"), line(&agent.meaning, self.view.unicode));
         if let ActionKind::Agent(turn) = &agent.kind {
-            let prompt = crate::builtin::excerpt(&turn.prompt.display());
+            let prompt = excerpt(&turn.prompt.display());
             put!(self, "  {} {}", self.dim(self.last()), line(&format!("“{prompt}”"), self.view.unicode));
         }
         self.phase(plan, PlanPhase::Verify, &plan.verify);
@@ -202,8 +202,7 @@ impl Tree<'_> {
             .iter()
             .map(|(name, v)| if v.required { format!("${name}") } else { format!("${name} (if set)") })
             .collect();
-        let document = wire::files(plan);
-        reads.extend(document.into_iter().map(|(path, _)| path));
+        reads.extend(wire::files(plan).into_keys());
         let mut needs: Vec<_> = plan.commands.iter().map(|c| format!("{} on PATH", c.value)).collect();
         needs.extend(plan.step_servers.iter().map(|s| format!("the server {s}")));
         if judged(plan) {
@@ -303,11 +302,6 @@ fn judged(plan: &Plan) -> bool {
         judged |= matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
     });
     judged
-}
-
-/// A value of `spec.env`, unless its name says that it is secret.
-fn shown(name: &str, template: &crate::hir::Template<crate::hir::Def>) -> String {
-    if wire::is_secret_name(name) && template.holes().next().is_none() { "***".to_owned() } else { template.display() }
 }
 
 fn columns(text: &str) -> usize {

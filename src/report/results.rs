@@ -175,10 +175,7 @@ impl Results {
         }
         set("totalRuns", json!(self.runs.or(planned.map(|p| p.task.runs)).unwrap_or(1).max(1)));
         set("assertionResults", assertion_results(&asserted, &self.types, task));
-        set(
-            "allAssertionsPassed",
-            json!(!setup_failed && asserted.iter().all(|(_, r)| r.outcome == Outcome::Passed)),
-        );
+        set("allAssertionsPassed", json!(!setup_failed && asserted.iter().all(|(_, r)| r.outcome == Outcome::Passed)));
         set("callHistory", if setup_failed { Value::Null } else { history(&running.calls) });
         for phase in [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Cleanup] {
             if running.phases.iter().any(|p| p == phase.name()) {
@@ -196,9 +193,7 @@ impl Results {
 
 impl Running {
     fn finish(&mut self, id: &str, report: &ActionReport, name: &str) {
-        let inside = |other: &str| {
-            other.strip_prefix(id).is_some_and(|rest| rest.starts_with(['/', '[', '#']))
-        };
+        let inside = |other: &str| other.strip_prefix(id).is_some_and(|rest| rest.starts_with(['/', '[', '#']));
         let (nested, rest) = std::mem::take(&mut self.actions).into_iter().partition(|(other, _)| inside(other));
         self.actions = rest;
         let nested: Vec<(String, Value)> = nested;
@@ -241,9 +236,7 @@ impl Running {
 
 /// `verify/ID`, neither nested nor a round.
 fn is_top(id: &str, phase: &str) -> bool {
-    id.strip_prefix(phase)
-        .and_then(|rest| rest.strip_prefix('/'))
-        .is_some_and(|rest| !rest.contains(['/', '[', '#']))
+    id.strip_prefix(phase).and_then(|rest| rest.strip_prefix('/')).is_some_and(|rest| !rest.contains(['/', '[', '#']))
 }
 
 /// Its beginnings are upstream's (§8.3).
@@ -259,11 +252,7 @@ fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: 
 }
 
 /// By kind, several sets merged (§5.5.3); null where nothing was asserted.
-fn assertion_results(
-    asserted: &[&(String, ActionReport)],
-    types: &[HashMap<String, String>],
-    task: &TaskRun,
-) -> Value {
+fn assertion_results(asserted: &[&(String, ActionReport)], types: &[HashMap<String, String>], task: &TaskRun) -> Value {
     let mut merged: IndexMap<String, (bool, Vec<String>, Vec<String>)> = IndexMap::new();
     for (id, report) in asserted {
         let key = types.get(task.index).and_then(|t| t.get(id)).cloned().unwrap_or_else(|| id.clone());
@@ -320,10 +309,7 @@ fn record(call: &CallReport) -> Value {
     if call.result.is_some() || call.kind != CallKind::Tool {
         set("result", json!(call.result));
     }
-    set(
-        "request",
-        json!({ "Session": {}, "Params": call.params, "Extra": { "TokenInfo": null, "Header": {} } }),
-    );
+    set("request", json!({ "Session": {}, "Params": call.params, "Extra": { "TokenInfo": null, "Header": {} } }));
     set("status", json!(call.status));
     set("durationSeconds", seconds(call.duration));
     Value::Object(out)

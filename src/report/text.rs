@@ -104,7 +104,7 @@ impl Text {
             write!(name, "  run {}/{runs}", task.run + 1).ok();
         }
         let note = if cleanup_failed { "  cleanup failed" } else { "" };
-        format!("{}  {name}  {}{note}\n", self.word(verdict), tenths(took))
+        format!("{}  {name}  {}{note}\n", self.word(verdict), brief(took))
     }
 
     fn summary(&self, took: Duration) -> String {
@@ -112,16 +112,32 @@ impl Text {
         let of = |verdict| self.done.iter().filter(|d| d.verdict == verdict).count();
         let others = [Verdict::Failed, Verdict::Broken, Verdict::Unchecked, Verdict::Cancelled];
         let others = others.into_iter().filter(|v| of(*v) > 0).map(|v| format!(", {} {}", of(v), v.name()));
-        let counted = plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
+        let counted =
+            plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
-        writeln!(out, "\n{passed} of {counted} passed{others} in {}", tenths(took)).ok();
+        writeln!(out, "\n{passed} of {counted} passed{others} in {}", brief(took)).ok();
         self.by_difficulty(&mut out);
         self.by_task(&mut out);
-        for (severity, what) in self.remarks() {
-            writeln!(out, "{severity}: {what}").ok();
+        let mut remarks: IndexMap<_, usize> = IndexMap::new();
+        self.remarks().into_iter().for_each(|remark| *remarks.entry(remark).or_default() += 1);
+        for ((severity, what), times) in remarks {
+            let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
+            writeln!(out, "{severity}: {what}{times}").ok();
         }
+        // Runs that fail alike are explained once.
+        let mut failures: IndexMap<(usize, Verdict, String), Vec<&TaskRun>> = IndexMap::new();
         for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed) {
-            self.failure(&mut out, done);
+            let key = (done.task.index, done.verdict, self.failure(done));
+            failures.entry(key).or_default().push(&done.task);
+        }
+        for ((_, verdict, why), tasks) in failures {
+            let numbers: Vec<_> = tasks.iter().map(|t| (t.run + 1).to_string()).collect();
+            let runs = match (self.runs(tasks[0]), numbers.as_slice()) {
+                (1, _) => String::new(),
+                (all, [one]) => format!("  run {one}/{all}"),
+                (all, several) => format!("  runs {} of {all}", several.join(", ")),
+            };
+            write!(out, "\n{}  {}{runs}\n{why}", self.word(verdict), tasks[0].name).ok();
         }
         writeln!(out, "\nresults: {}", self.input.results.display()).ok();
         out
@@ -161,7 +177,7 @@ impl Text {
 
     /// What deserves a line although it changes no verdict.
     fn remarks(&self) -> Vec<(&'static str, String)> {
-        let mut remarks = Vec::new();
+        let mut remarks: Vec<(&'static str, String)> = Vec::new();
         for done in &self.done {
             for (id, report) in &done.bad {
                 let Some(action) = self.action(&done.task, id) else { continue };
@@ -183,12 +199,12 @@ impl Text {
         remarks
     }
 
-    fn failure(&self, out: &mut String, done: &Finished) {
-        let runs = self.runs(&done.task);
-        let run = if runs > 1 { format!("  run {}/{runs}", done.task.run + 1) } else { String::new() };
-        writeln!(out, "\n{}  {}{run}", self.word(done.verdict), done.task.name).ok();
+    /// Every step and assertion that did not pass, and how to run just this task again.
+    fn failure(&self, done: &Finished) -> String {
+        let mut out = String::new();
         let worth = |action: &Action, report: &ActionReport| {
-            let said = matches!(report.outcome, Outcome::Failed | Outcome::Broken);
+            let said =
+                matches!(report.outcome, Outcome::Failed | Outcome::Broken) && done.verdict != Verdict::Cancelled;
             // What holds other steps only repeats what they say.
             said && action.phase != PlanPhase::Cleanup && action.blocks.is_empty()
         };
@@ -197,30 +213,33 @@ impl Text {
             let Some(action) = self.action(&done.task, id).filter(|action| worth(action, report)) else { continue };
             // A loop or a wait fails over and over at the same step: its last round speaks for all.
             let planned = action.id.as_str();
-            let last = done.bad.iter().rev().find(|(other, r)| planned_id(other) == planned && r.outcome != Outcome::Skipped);
+            let last =
+                done.bad.iter().rev().find(|(other, r)| planned_id(other) == planned && r.outcome != Outcome::Skipped);
             if shown.contains(&planned) || last.is_none_or(|(last, _)| last != id) {
                 continue;
             }
             shown.push(planned);
-            self.bad_action(out, id, action, report);
+            self.bad_action(&mut out, id, action, report);
         }
         let skipped = done.bad.iter().filter(|(id, r)| {
             r.outcome == Outcome::Skipped && self.action(&done.task, id).is_some_and(|a| a.phase != PlanPhase::Cleanup)
         });
         let skipped = skipped.count();
-        if skipped > 0 {
+        if skipped > 0 && done.verdict != Verdict::Cancelled {
             writeln!(out, "  {} not run", plural(skipped, "step")).ok();
         }
         if shown.is_empty() {
             writeln!(out, "  {}", done.reason).ok();
         }
         let eval = quoted(&self.input.eval);
-        let filter = quoted(&format!("^{}$", regex::escape(&done.task.name)));
+        let filter = quoted(&format!("^{}$", literal(&done.task.name)));
         writeln!(out, "  rerun: gevals run {eval} --run {filter}").ok();
+        out
     }
 
     fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport) {
-        writeln!(out, "  {id} {}", how(report)).ok();
+        let on = if action.phase == PlanPhase::Setup && action.continue_on_error { " (the task went on)" } else { "" };
+        writeln!(out, "  {id} {}{on}", how(report)).ok();
         if !action.meaning.is_empty() {
             writeln!(out, "    {}", self.faint(&cut(one_line(&action.meaning)))).ok();
         }
@@ -304,7 +323,8 @@ fn one_line(text: &str) -> &str {
 
 /// Without control characters, which could do anything to a terminal.
 fn cut(line: &str) -> String {
-    let mut out: String = line.chars().take(WIDTH).map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+    let mut out: String =
+        line.chars().take(WIDTH).map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
     if line.chars().nth(WIDTH).is_some() {
         out.push('…');
     }
@@ -319,17 +339,28 @@ fn plural(n: usize, what: &str) -> String {
     }
 }
 
-fn tenths(time: Duration) -> String {
+fn brief(time: Duration) -> String {
     let time = time.as_secs_f64();
-    if time < 60.0 {
+    if time < 1.0 {
+        format!("{time:.2}s")
+    } else if time < 60.0 {
         format!("{time:.1}s")
     } else {
         duration::format(Duration::from_secs(time.round() as u64))
     }
 }
 
+/// As a pattern that means just this; `-` needs no escape outside brackets.
+fn literal(text: &str) -> String {
+    regex::escape(text).replace("\\-", "-")
+}
+
 /// As a word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }

@@ -1,5 +1,6 @@
 //! Assertions over the calls an agent made (§5.5 of the upstream behaviour, `decisions.md` §7).
 
+use indexmap::IndexMap;
 use regex::Regex;
 use serde_json::Value;
 
@@ -24,11 +25,13 @@ pub fn evaluate(assertion: &Assertion, calls: &[CallReport]) -> Option<ActionRep
         AssertionKind::NoneUsed(kind, items) => none_used(key, *kind, items, calls),
         AssertionKind::MinToolCalls(n) => {
             let made = tools(calls).count() as u64;
-            demand(made >= *n, key, assertion.span, || (format!("at least {}", tool_calls(*n)), tool_calls(made)))
+            let words = || (calls_made(made), format!("at least {}", tool_calls(*n)), tool_calls(made));
+            demand(made >= *n, key, assertion.span, words)
         }
         AssertionKind::MaxToolCalls(n) => {
             let made = tools(calls).count() as u64;
-            demand(made <= *n, key, assertion.span, || (format!("at most {}", tool_calls(*n)), tool_calls(made)))
+            let words = || (calls_made(made), format!("at most {}", tool_calls(*n)), tool_calls(made));
+            demand(made <= *n, key, assertion.span, words)
         }
         AssertionKind::CallOrder(order) if order.is_empty() => return None,
         AssertionKind::CallOrder(order) => call_order(key, order, calls),
@@ -55,7 +58,7 @@ fn all_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[CallRepor
     }
     if let Some(first) = report.differences.first() {
         report.outcome = Outcome::Failed;
-        report.message = format!("there was not {}", first.expected);
+        report.message = format!("there was no {}", first.expected.trim_start_matches("a "));
     }
     Ok(report)
 }
@@ -102,7 +105,7 @@ fn call_order(key: &str, order: &[OrderedCall], calls: &[CallReport]) -> Judged 
         None => String::new(),
     };
     let expected = format!("{} `{}.{}`{after}", lacking.kind.name(), lacking.server.value, lacking.name.value);
-    let made = listed(calls.iter());
+    let made = listed(&calls.iter().map(name).collect::<Vec<_>>());
     report.differences.push(difference(key, lacking.span, expected, made));
     Ok(report)
 }
@@ -117,19 +120,21 @@ fn no_duplicates(key: &str, span: Span, calls: &[CallReport]) -> Judged {
         };
         if calls[..i].iter().any(|other| same(&other)) {
             let times = calls.iter().filter(same).count();
-            let call = format!("{} {}", name(call), arguments(call));
-            return demand(false, key, span, || ("no call made twice".to_owned(), format!("{times} times {call}")));
+            let message = format!("{} was called {times} times with the same arguments", name(call));
+            let actual = format!("{times} times {} {}", name(call), arguments(call));
+            return demand(false, key, span, || (message, "every call at most once".to_owned(), actual));
         }
     }
     Ok(ActionReport::new(Outcome::Passed, ""))
 }
 
-fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, String)) -> Judged {
+/// `words`: the message, what was expected, what was found.
+fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, String, String)) -> Judged {
     if met {
         return Ok(ActionReport::new(Outcome::Passed, ""));
     }
-    let (expected, actual) = words();
-    let mut report = ActionReport::new(Outcome::Failed, format!("{expected} expected, {actual} found"));
+    let (message, expected, actual) = words();
+    let mut report = ActionReport::new(Outcome::Failed, message);
     report.differences.push(difference(key, span, expected, actual));
     Ok(report)
 }
@@ -137,9 +142,7 @@ fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, Str
 /// The first call the matcher means.
 fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [CallReport]) -> Result<Option<&'c CallReport>, String> {
     let pattern = match &item.pattern {
-        Some(pattern) => {
-            Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?)
-        }
+        Some(pattern) => Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?),
         None => None,
     };
     let named = |call: &CallReport| match (&item.name, &pattern) {
@@ -187,17 +190,25 @@ fn tool_calls(n: u64) -> String {
     format!("{n} tool call{}", if n == 1 { "" } else { "s" })
 }
 
+fn calls_made(n: u64) -> String {
+    format!("the agent made {}", tool_calls(n))
+}
+
 fn name(call: &CallReport) -> String {
     format!("`{}.{}`", call.server, call.name)
 }
 
 /// The calls of one kind, as far as a line holds them.
 fn made(kind: CallKind, calls: &[CallReport]) -> String {
-    listed(calls.iter().filter(|call| call.kind == kind))
+    let mut counts: IndexMap<String, usize> = IndexMap::new();
+    for call in calls.iter().filter(|call| call.kind == kind) {
+        *counts.entry(name(call)).or_default() += 1;
+    }
+    let counted = counts.into_iter().map(|(name, n)| if n > 1 { format!("{name} ({n} times)") } else { name });
+    listed(&counted.collect::<Vec<_>>())
 }
 
-fn listed<'c>(calls: impl Iterator<Item = &'c CallReport>) -> String {
-    let names: Vec<_> = calls.map(name).collect();
+fn listed(names: &[String]) -> String {
     match names.len() {
         0 => "no call".to_owned(),
         n if n > 8 => format!("{}, and {} more", names[..8].join(", "), n - 8),

@@ -12,6 +12,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::{
     event::{ActionReport, Event, EventKind, ExitReport, TaskRun},
     host::Host,
+    plan::wire::is_secret_header,
+    secrets::is_secret_name,
     secrets::Secrets,
 };
 
@@ -64,9 +66,17 @@ impl TaskEvents<'_> {
     /// Secrets among the arguments of a step: variables with telling names, headers that authorize.
     pub fn learn_secrets(&self, args: &Value) {
         let of = |key: &str| args.get(key).and_then(Value::as_object).into_iter().flatten();
-        let values = of("env").chain(of("headers")).filter(|(name, _)| is_secret_name(name));
-        self.emitter.vault.learn(values.filter_map(|(_, value)| value.as_str().map(str::to_owned)));
+        let values = of("env").filter(|(name, _)| is_secret_name(name));
+        let headers = of("headers").filter(|(name, _)| is_secret_header(name));
+        let headers = headers.filter_map(|(_, value)| value.as_str()).flat_map(header_secrets);
+        self.emitter.vault.learn(values.filter_map(|(_, value)| value.as_str().map(str::to_owned)).chain(headers));
     }
+}
+
+/// A header's value, and what follows the scheme in `Bearer …`.
+pub(super) fn header_secrets(value: &str) -> impl Iterator<Item = String> {
+    let parts = [Some(value), value.split_once(' ').map(|(_, credentials)| credentials)];
+    parts.into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
 /// The secret values known so far. It only grows.
@@ -86,18 +96,6 @@ impl Vault {
     pub fn secrets(&self) -> Arc<Secrets> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
-}
-
-/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
-const TELLING: [&str; 15] = [
-    "TOKEN", "KEY", "APIKEY", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD", "CREDENTIAL",
-    "CREDENTIALS", "AUTH", "AUTHORIZATION", "COOKIE", "DSN",
-];
-
-/// Whether a variable or a header of this name holds a secret. `PWD` alone is the current folder.
-pub fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
 }
 
 fn mask(kind: &mut EventKind, secrets: &Secrets) {

@@ -7,13 +7,14 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::emit::{Emitter, is_secret_name};
+use super::emit::{Emitter, header_secrets};
 use crate::{
     event::EventKind,
     hir::{Expand, ExpandPart, Server, Transport},
     host::Host,
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
-    plan::EvalPlan,
+    plan::{EvalPlan, wire::is_secret_header},
+    secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
 };
 
@@ -73,7 +74,7 @@ pub(super) fn specs(
                 },
                 |value| {
                     if secret {
-                        secrets.push(value.clone());
+                        secrets.extend(header_secrets(&value));
                     }
                     value
                 },
@@ -102,20 +103,19 @@ fn transport(
             mcp::Transport::Stdio {
                 command,
                 args: args.iter().map(|arg| fill(arg, false)).collect(),
-                env: env.iter().map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value)))).collect(),
-                cwd: Some(plan.dir.clone()),
+                env: env
+                    .iter()
+                    .map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value))))
+                    .collect(),
+                // No path at all is no folder to the operating system.
+                cwd: Some(plan.dir.clone()).filter(|dir| !dir.as_os_str().is_empty()),
             }
         }
         Transport::Http { url, headers } => mcp::Transport::Http {
             url: fill(url, false),
-            headers: headers.iter().map(|(n, v)| (n.value.clone(), fill(v, !negotiates_content(&n.value)))).collect(),
+            headers: headers.iter().map(|(n, v)| (n.value.clone(), fill(v, is_secret_header(&n.value)))).collect(),
         },
     }
-}
-
-fn negotiates_content(header: &str) -> bool {
-    let header = header.to_ascii_lowercase();
-    header.starts_with("accept") || header.starts_with("content-") || header == "user-agent"
 }
 
 impl<'a> Servers<'a> {

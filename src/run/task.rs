@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     agent, assert,
-    emit::{Emitter, TaskEvents, is_secret_name},
+    emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
@@ -21,10 +21,11 @@ use super::{
 };
 use crate::{
     event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict},
-    hir::{BlockRole, CallKind, CallStatus, Dialect},
+    hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     mcp::{self, CallOutcome, CallRecord, Recorder},
     plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
 };
@@ -122,15 +123,16 @@ async fn phases(
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
     if facts.setup.is_none() {
-        let calls = match agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, facts).await {
-            Some(calls) => calls,
-            None => Vec::new(),
-        };
+        let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, facts).await;
+        let calls = calls.unwrap_or_default();
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
         }
         verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
-        assertions(&unit, &calls, facts);
+        // What an interrupted agent did not do tells nothing.
+        if !world.cancel.is_cancelled() {
+            assertions(&unit, &calls, facts);
+        }
     }
     if host.elapsed() >= deadline {
         facts.timed_out = Some(format!("task exceeded timeout of {}", duration::format(plan.timeout)));
@@ -199,7 +201,12 @@ async fn agent_turn<'a>(
     let recorder = Recorder::new(unit.events.emitter.vault.secrets());
     let mut live = recorder.subscribe();
     let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
-    let (prompt, mut done) = match scope.text(prompt) {
+    let filled = match scope.text(prompt) {
+        // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).
+        Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
+        filled => filled,
+    };
+    let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
             let turn = agent::Turn {
@@ -241,7 +248,8 @@ async fn agent_turn<'a>(
     if !done.output.is_empty() {
         unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });
     }
-    scope.set_agent(&prompt, Some(&done.output));
+    let spoke = done.report.outcome == Outcome::Passed || !done.output.is_empty();
+    scope.set_agent(&prompt, spoke.then_some(done.output.as_str()));
     {
         let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.prompt = prompt;
@@ -252,6 +260,14 @@ async fn agent_turn<'a>(
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
     Some(calls)
+}
+
+fn as_written(template: &Template<Def>) -> String {
+    let parts = template.parts.iter().map(|part| match part {
+        Part::Text(text) => text.as_str(),
+        Part::Hole(hole) => hole.text.as_str(),
+    });
+    parts.collect()
 }
 
 async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {
@@ -342,7 +358,8 @@ fn history(calls: &[CallReport]) -> Value {
                 CallKind::Resource => "uri",
                 CallKind::Prompt => "promptName",
             };
-            let mut entry = json!({ "serverName": call.server, name: call.name, "result": call.result, "timestamp": call.started });
+            let mut entry =
+                json!({ "serverName": call.server, name: call.name, "result": call.result, "timestamp": call.started });
             if kind != CallKind::Resource {
                 entry["arguments"] = call.params.get("arguments").cloned().unwrap_or_else(|| json!({}));
             }

@@ -72,3 +72,45 @@ impl Judged {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(outcome: Outcome) -> Judged {
+        Judged { id: "x".to_owned(), outcome, why: "why".to_owned() }
+    }
+
+    /// The rule of `decisions.md` §5, line by line.
+    #[test]
+    fn the_rule() {
+        use Outcome::{Broken, Cancelled, Failed, Passed, Skipped};
+        let facts = |agent: Option<Outcome>, checks: &[Outcome]| Facts {
+            agent: agent.map(judged),
+            checks: checks.iter().map(|o| judged(*o)).collect(),
+            ..Facts::default()
+        };
+        let table = [
+            (facts(Some(Passed), &[Passed, Passed]), Verdict::Passed),
+            (facts(Some(Passed), &[]), Verdict::Unchecked),
+            (facts(Some(Passed), &[Passed, Failed]), Verdict::Failed),
+            (facts(Some(Passed), &[Broken, Failed]), Verdict::Failed),
+            (facts(Some(Passed), &[Passed, Broken]), Verdict::Broken),
+            (facts(Some(Passed), &[Passed, Skipped]), Verdict::Broken),
+            (facts(Some(Passed), &[Cancelled]), Verdict::Broken),
+            (facts(Some(Broken), &[Passed]), Verdict::Broken),
+            (facts(Some(Broken), &[Failed]), Verdict::Broken),
+            (facts(None, &[]), Verdict::Broken),
+            (Facts { setup: Some(judged(Failed)), ..facts(None, &[]) }, Verdict::Broken),
+            (Facts { hindered: Some("no".into()), ..facts(None, &[]) }, Verdict::Broken),
+            (Facts { cancelled: Some("SIGINT".into()), ..facts(Some(Passed), &[Passed]) }, Verdict::Cancelled),
+            (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
+            (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Skipped]) }, Verdict::Broken),
+        ];
+        for (facts, expected) in table {
+            let (verdict, reason) = verdict(&facts);
+            assert_eq!(verdict, expected, "{facts:?}");
+            assert_eq!(reason.is_empty(), expected == Verdict::Passed, "{facts:?}");
+        }
+    }
+}

@@ -144,9 +144,9 @@ pub(super) fn hole(text: &str) -> Option<Hole<'_>> {
 
 /// A template without quotes, as one flow mapping.
 pub(super) fn unquoted_hole(span: Span, source: &str) -> Diagnostic {
-    Diagnostic::new(&UNQUOTED_HOLE, span, format!("`{source}` without quotes is a YAML mapping, not a template"))
-        .help("quote this template")
-        .fix("quote the template", span, quoted(source))
+    Diagnostic::new(&UNQUOTED_HOLE, span, format!("`{source}` without quotes is a YAML mapping, not a hole"))
+        .help("quote it")
+        .fix("quote the hole", span, quoted(source))
 }
 
 /// What the parser stood in when it stopped.
@@ -270,7 +270,10 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
             let colon = value.clone().filter(|v| v.contains(&at));
             let d = error(
-                "a key cannot stand here",
+                match colon {
+                    Some(_) => "a value without quotes cannot hold `: `",
+                    None => "a key cannot stand here",
+                },
                 match colon {
                     Some(_) => "quote the value if the colon belongs to its text",
                     None => "indent it like the keys beside it; the line above may be the culprit",
@@ -353,10 +356,10 @@ fn template(place: &Place<'_>, value: Range<usize>) -> Option<Diagnostic> {
     })?;
     let span = Span::new(file, value.start + start..value.start + end);
     let source = &line[start..end];
-    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that begins with a template needs quotes")
+    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that begins with a hole needs quotes")
         .here("without them, `{` begins a YAML mapping")
         .help("quote this template");
-    Some(if is_one_line(text, &value) { d.fix("quote the template", span, quoted(source)) } else { d })
+    Some(if is_one_line(text, &value) { d.fix("quote the hole", span, quoted(source)) } else { d })
 }
 
 /// The value on the line of `at`: behind the dashes and the first key, without comment.

@@ -1,0 +1,404 @@
+//! Tests that are pages: every rule's page in `lints/`, and the language in `tests/suite/`. See `tests/README.md`.
+//!
+//! `BLESS=1 cargo test --test suite` writes down what gevals says now. Read what it wrote.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and reads and blesses its pages"
+)]
+
+#[path = "support/page.rs"]
+mod page;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use gevals::{
+    Compiled, Options, compile_with,
+    diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
+    lint,
+    plan::wire,
+    source::{MemoryFiles, Sources, Span},
+};
+use page::{Block, Page, files, pages};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn blessing() -> bool {
+    std::env::var_os("BLESS").is_some_and(|v| v == "1") && std::env::var_os("CI").is_none()
+}
+
+/// What is wrong with pages, and what blessing would write.
+#[derive(Default)]
+struct Faults(Vec<String>);
+
+impl Faults {
+    fn push(&mut self, page: &Page, line: usize, fault: impl AsRef<str>) {
+        let path = page.path.strip_prefix(root()).unwrap_or(&page.path).display();
+        self.0.push(format!("{path}:{line}: {}", fault.as_ref()));
+    }
+
+    /// Holds blocks to what they should say, or makes them say it.
+    fn expect(&mut self, page: &Page, bodies: Vec<(usize, Range<usize>, String)>) {
+        let stale: Vec<_> = bodies.into_iter().filter(|(_, range, body)| page.text[range.clone()] != *body).collect();
+        if stale.is_empty() {
+            return;
+        }
+        if blessing() {
+            let bodies: Vec<_> = stale.into_iter().map(|(_, range, body)| (range, body)).collect();
+            fs::write(&page.path, page.with(&bodies)).unwrap();
+            return;
+        }
+        for (line, range, body) in stale {
+            self.push(page, line, format!("gevals says something else now\n{}", diff(&page.text[range], &body)));
+        }
+    }
+
+    fn done(self) {
+        let bless = "to write down what gevals says now: BLESS=1 cargo test --test suite";
+        assert!(self.0.is_empty(), "\n{}\n\n{bless}", self.0.join("\n"));
+    }
+}
+
+fn diff(old: &str, new: &str) -> String {
+    similar::TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string()
+}
+
+/// A project compiled, and all that must hold of any project.
+struct Case {
+    compiled: Compiled,
+    sources: Sources,
+}
+
+impl Case {
+    fn new(blocks: &[&Block]) -> Result<Self, String> {
+        let (files, roots) = files(blocks);
+        Self::of(&files, &roots)
+    }
+
+    fn of(files: &MemoryFiles, roots: &[PathBuf]) -> Result<Self, String> {
+        let everything = Options { workspace: true, ..Options::default() };
+        let sources = Sources::default();
+        let compiled = compile_with(roots, &everything, &sources, files);
+        let case = Self { compiled, sources };
+        case.spans_lie_in_their_files()?;
+        case.plans_exist_if_and_only_if_nothing_is_hard(roots)?;
+        let again = Sources::default();
+        let twice = Self { compiled: compile_with(roots, &everything, &again, files), sources: again };
+        match case.concise() == twice.concise() && case.plans() == twice.plans() {
+            true => Ok(case),
+            false => Err("compiling twice gives two answers".to_owned()),
+        }
+    }
+
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.compiled.diagnostics
+    }
+
+    fn pretty(&self, diagnostics: &[Diagnostic]) -> String {
+        let mut out = String::new();
+        print(diagnostics, &self.sources, &Pretty { limit: None, ..Pretty::default() }, &mut out).unwrap();
+        let lines: Vec<_> = out.trim_end().lines().map(str::trim_end).collect();
+        lines.join("\n") + "\n"
+    }
+
+    fn concise(&self) -> String {
+        let mut out = String::new();
+        let style = Pretty { limit: None, ..Pretty::default() };
+        concise(self.diagnostics(), &self.sources, &style, &mut out).unwrap();
+        out
+    }
+
+    fn plans(&self) -> Vec<Option<String>> {
+        let tasks = self.compiled.tasks.iter().map(|p| p.as_ref().map(wire::digest));
+        let evals = self.compiled.evals.iter().map(|p| p.as_ref().map(wire::eval_digest));
+        tasks.chain(evals).collect()
+    }
+
+    fn spans_lie_in_their_files(&self) -> Result<(), String> {
+        for diagnostic in self.diagnostics() {
+            let edits = diagnostic.fix.iter().flat_map(|f| &f.edits).map(|e| e.span);
+            let labels = diagnostic.labels.iter().map(|l| l.span);
+            for span in std::iter::once(diagnostic.span).chain(labels).chain(edits) {
+                if span.start > span.end || self.sources.get(span.file).text().get(span.range()).is_none() {
+                    return Err(format!("`{}` points outside its file: {span:?}", diagnostic.message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `decisions.md` §1: there is a plan if and only if there is no hard error.
+    fn plans_exist_if_and_only_if_nothing_is_hard(&self, roots: &[PathBuf]) -> Result<(), String> {
+        let Compiled { project, evals, tasks, diagnostics } = &self.compiled;
+        let hard: Vec<&Diagnostic> = diagnostics.iter().filter(|d| d.strength == Strength::Hard).collect();
+        if hard.is_empty() && (tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none)) {
+            return Err("there is no hard error, and no plan either".to_owned());
+        }
+        for error in hard {
+            let inside = |span: Span| {
+                let task = project.tasks.iter().position(|t| t.file == span.file);
+                let eval = project.evals.iter().position(|e| e.file == span.file);
+                let selecting = |t: usize| {
+                    project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t))
+                };
+                match (task, eval) {
+                    (Some(t), _) => tasks[t].is_none() || selecting(t),
+                    (_, Some(e)) => evals[e].is_none(),
+                    // A file that stands for itself, or one that tasks or evals refer to.
+                    _ => {
+                        roots.contains(&self.sources.path(span))
+                            || tasks.iter().any(Option::is_none)
+                            || evals.iter().any(Option::is_none)
+                    }
+                }
+            };
+            if !inside(error.span) {
+                return Err(format!("`{}` is a hard error, and there is a plan", error.message));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn rules_do_what_their_pages_say() {
+    let mut faults = Faults::default();
+    let mut seen = BTreeSet::new();
+    for page in pages(&root().join("lints")) {
+        match lint::rule(page.name()) {
+            Some(rule) => {
+                seen.insert(rule.name);
+                rule_page(&page, rule, &mut faults);
+            }
+            None => faults.push(&page, 1, "this page explains no rule of `lint::RULES`"),
+        }
+    }
+    for lint in lint::RULES.iter().filter(|l| !seen.contains(l.rule.name)) {
+        faults.0.push(format!("`{}` has no page in lints/", lint.rule.name));
+    }
+    faults.done();
+}
+
+fn rule_page(page: &Page, rule: &'static Rule, faults: &mut Faults) {
+    let of = |word: &str| page.blocks.iter().filter(|b| b.has(word)).collect::<Vec<_>>();
+    let (fail, pass) = (of("fail"), of("pass"));
+    let texts: Vec<_> = page.blocks.iter().filter(|b| b.language() == "text").collect();
+    let ([text], false, false) = (texts.as_slice(), fail.is_empty(), pass.is_empty()) else {
+        return faults.push(page, 1, "a page has `fail` blocks, one `text` block and `pass` blocks");
+    };
+    let mended: Vec<&Block> = fail.iter().chain(&pass).copied().collect();
+    let (broken, mended) = match (Case::new(&fail), Case::new(&mended)) {
+        (Ok(broken), Ok(mended)) => (broken, mended),
+        (Err(fault), _) => return faults.push(page, fail[0].line, fault),
+        (_, Err(fault)) => return faults.push(page, pass[0].line, fault),
+    };
+    let found: Vec<Diagnostic> = broken.diagnostics().iter().filter(|d| d.rule.name == rule.name).cloned().collect();
+    if !found.iter().any(|d| d.strength == rule.strength) {
+        return faults.push(page, fail[0].line, format!("the rule does not fire\n{}", broken.concise()));
+    }
+    let others: Vec<Diagnostic> =
+        broken.diagnostics().iter().filter(|d| d.rule.name != rule.name && d.strength.is_error()).cloned().collect();
+    if !others.is_empty() {
+        faults.push(page, fail[0].line, format!("other rules fire\n{}", broken.pretty(&others)));
+    }
+    if mended.diagnostics().iter().any(|d| d.strength.is_error() || d.rule.name == rule.name) {
+        faults.push(page, pass[0].line, format!("`pass` does not pass\n{}", mended.concise()));
+    }
+    faults.expect(page, vec![(text.line, text.range.clone(), broken.pretty(&found))]);
+    if found.iter().any(|d| d.fix.is_some()) {
+        let fixed = fix::apply_all(&found, &broken.sources);
+        for block in pass {
+            let was = fail.iter().find(|b| b.file() == block.file()).map(|b| b.text()).unwrap_or_default();
+            let now = fixed.iter().find(|(file, _)| broken.sources.get(*file).path() == Path::new(block.file()));
+            let now = now.map_or(was, |(_, text)| text.clone());
+            if now != block.text() {
+                faults.push(page, block.line, format!("the fix does not give `pass`\n{}", diff(&block.text(), &now)));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_index_of_rules_is_current() {
+    let mut index = String::from(INDEX);
+    for lint in lint::RULES {
+        let Rule { name, strength, .. } = lint.rule;
+        let strength = match strength {
+            Strength::Hard => "hard error",
+            Strength::Verdict => "verdict error",
+            Strength::Warning => "warning",
+            Strength::Note => "note",
+        };
+        writeln!(index, "| [{name}]({name}.md) | {strength} | {} |", lint.rule.summary().replace('|', "\\|")).unwrap();
+    }
+    let page = Page::read(&root().join("lints/README.md"));
+    let mut faults = Faults::default();
+    faults.expect(&page, vec![(1, 0..page.text.len(), index)]);
+    faults.done();
+}
+
+const INDEX: &str = "\
+# Rules
+
+One page a rule: why it matters, the smallest example, what gevals prints, what to write instead. `gevals explain RULE`
+prints it. Every page is a test, and this index is generated (`BLESS=1 cargo test --test suite`).
+
+A *hard error* leaves a file without meaning: it has no plan. A *verdict error* leaves the meaning as it is and says that
+it probably fools its author. *Warnings* and *notes* never block.
+
+| rule | strength | summary |
+|---|---|---|
+";
+
+#[test]
+fn the_language_does_what_its_pages_say() {
+    let mut faults = Faults::default();
+    for page in pages(&root().join("tests/suite")) {
+        language_page(&page, &mut faults);
+    }
+    faults.done();
+}
+
+/// Files, then what gevals says of them. Files before the first heading of the second level belong to every case.
+fn language_page(page: &Page, faults: &mut Faults) {
+    let mut shared: Vec<&Block> = Vec::new();
+    let mut own: Vec<&Block> = Vec::new();
+    let mut bodies = Vec::new();
+    let mut heading = 0;
+    for block in &page.blocks {
+        if block.heading.0 != heading {
+            if !own.is_empty() {
+                faults.push(page, own[0].line, "nothing is expected of these files");
+            }
+            heading = block.heading.0;
+            own.clear();
+        }
+        match block.language() {
+            "diagnostics" => {
+                let all: Vec<&Block> = shared.iter().chain(&own).copied().collect();
+                match Case::new(&all) {
+                    Ok(case) => bodies.push((block.line, block.range.clone(), case.concise())),
+                    Err(fault) => faults.push(page, block.line, fault),
+                }
+                own.clear();
+            }
+            _ if heading <= 1 => shared.push(block),
+            _ => own.push(block),
+        }
+    }
+    if !own.is_empty() {
+        faults.push(page, own[0].line, "nothing is expected of these files");
+    }
+    faults.expect(page, bodies);
+}
+
+/// One file of hostile bytes, named on the command line, and what gevals says of it.
+fn hostile(path: &str, bytes: impl Into<Vec<u8>>) -> String {
+    let mut files = MemoryFiles::default();
+    files.add(path, bytes, false);
+    Case::of(&files, &[PathBuf::from(path)]).unwrap().concise()
+}
+
+#[test]
+fn hostile_files_have_one_clear_error() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let laughs = |levels: usize| {
+        let mut text = String::from("a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]\n");
+        for level in 1..levels {
+            let items = vec![format!("*a{}", level - 1); 10].join(", ");
+            writeln!(text, "a{level}: &a{level} [{items}]").unwrap();
+        }
+        text
+    };
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("empty", Vec::new(), "unknown-kind"),
+        ("blank", b"\n\n  \n".to_vec(), "unknown-kind"),
+        ("comment", b"# nothing\n".to_vec(), "unknown-kind"),
+        ("bom", b"\xef\xbb\xbf".to_vec(), "unknown-kind"),
+        ("binary", (0..=255).cycle().take(4096).collect(), "syntax"),
+        ("nul", b"kind: Task\0".to_vec(), "syntax"),
+        ("utf-16", "kind: Task".encode_utf16().flat_map(u16::to_le_bytes).fold(vec![0xff, 0xfe], |mut v, b| { v.push(b); v }), "syntax"),
+        ("brackets", nested(100_000).into(), "nesting"),
+        ("open", "[".repeat(100_000).into(), "nesting"),
+        ("braces", "{a: ".repeat(100_000).into(), "nesting"),
+        ("dashes", "- ".repeat(100_000).into(), "nesting"),
+        ("laughs", laughs(30).into(), "alias-expansion"),
+        ("long key", format!("{}: 1\n", "k".repeat(2000)).into(), ""),
+        ("long line", format!("kind: {}\n", "k".repeat(10_000_000)).into(), "unknown-kind"),
+    ];
+    for (name, bytes, rule) in cases {
+        let found = hostile("t.yaml", bytes);
+        let first: String = found.lines().next().unwrap_or_default().chars().take(200).collect();
+        assert!(found.lines().count() == 1 && found.len() < 1000 && found.contains(rule), "{name}: {first}");
+    }
+}
+
+#[test]
+fn large_files_are_read_whole() {
+    let head = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: big}\nspec:\n  prompt: |\n";
+    let mut text = String::from(head);
+    while text.len() < 10_000_000 {
+        text.push_str("    Create a pod {in} the {env.NAMESPACE}, and print {\"a\": 1}.\n");
+    }
+    text.push_str("  verify:\n    - comand: {run: \"true\"}\n");
+    let found = hostile("t.yaml", text.clone());
+    assert!(found.lines().count() > 100_000 && found.contains("unknown-operation"), "{}", found.lines().count());
+    let steps = format!("{head}    Go.\n  verify:\n{}", "    - command: {run: \"true\"}\n".repeat(100_000));
+    assert_eq!(hostile("t.yaml", steps), "");
+}
+
+#[test]
+fn folders_without_evals_are_no_fault() {
+    let mut files = MemoryFiles::default();
+    files.add("notes/readme.md", "# kind: Task", false);
+    files.add("notes/values.yaml", "image: x", false);
+    for root in ["notes", "."] {
+        let case = Case::of(&files, &[PathBuf::from(root)]).unwrap();
+        assert_eq!((case.concise().as_str(), case.compiled.project.files()), ("", 0));
+        assert_eq!(case.compiled.project.unreadable, [""; 0].map(PathBuf::from));
+    }
+    let case = Case::of(&files, &[PathBuf::from("nowhere")]).unwrap();
+    assert_eq!(case.compiled.project.unreadable, [PathBuf::from("nowhere")]);
+}
+
+#[test]
+fn every_prefix_of_every_page_has_an_answer() {
+    for page in pages(&root().join("lints")).iter().chain(&pages(&root().join("tests/suite"))) {
+        for block in page.blocks.iter().filter(|b| ["yaml", "json"].contains(&b.language())) {
+            let text = block.text();
+            let cuts = text.char_indices().map(|(at, _)| at).step_by(97);
+            for cut in cuts {
+                hostile(block.file(), &text.as_bytes()[..cut]);
+            }
+        }
+    }
+}
+
+#[test]
+fn fixes_keep_the_quotes_they_write_between() {
+    let cases = [
+        (r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#, "t.json", true),
+        ("kind: 'Taks'\n", "t.yaml", false),
+    ];
+    for (text, path, json) in cases {
+        let mut files = MemoryFiles::default();
+        files.add(path, text, false);
+        let case = Case::of(&files, &[PathBuf::from(path)]).unwrap();
+        let fixed = fix::apply_all(case.diagnostics(), &case.sources);
+        assert_eq!(fixed.len(), 1, "{}", case.concise());
+        let fixed = &fixed[0].1;
+        match json {
+            true => assert!(serde_json::from_str::<serde_json::Value>(fixed).is_ok(), "{fixed}"),
+            false => assert_eq!(fixed, "kind: 'Task'\n"),
+        }
+    }
+}
