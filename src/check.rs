@@ -489,13 +489,17 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
             }
         }
     }
-    if task.dialect != Dialect::Portable {
-        return;
-    }
     let mut seen = IndexMap::new();
+    let mut found = Diagnostics::default();
     for kind in PhaseKind::ALL {
-        walk(task.phase(kind).steps.iter(), &mut seen, out);
+        walk(task.phase(kind).steps.iter(), &mut seen, &mut found);
     }
+    // The steps dialect has no use for ids, but their author thinks so (§11 B35).
+    let portable = task.dialect == Dialect::Portable;
+    out.extend(found.into_iter().map(|d| match portable {
+        true => d,
+        false => d.strength(crate::diagnostic::Strength::Warning).help("in the steps dialect nothing goes by the id; the portable dialect finds outputs by it"),
+    }));
 }
 
 impl Checker<'_> {
