@@ -55,6 +55,8 @@ pub struct RunOptions {
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
     pub executable: Option<PathBuf>,
+    /// How long a server may take to answer `initialize`.
+    pub server_timeout: Duration,
 }
 
 impl Default for RunOptions {
@@ -67,6 +69,7 @@ impl Default for RunOptions {
             allow_unchecked: false,
             exit_zero: false,
             executable: None,
+            server_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -175,7 +178,7 @@ pub async fn run_eval(
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
     );
-    let servers = Servers::new(specs, &emitter);
+    let servers = Servers::new(specs, &emitter, options.server_timeout);
     let world = World {
         host,
         emitter: &emitter,

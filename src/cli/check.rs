@@ -99,11 +99,15 @@ pub fn main(args: &Args, global: Global) -> u8 {
         text += &diagnostic::summary(found, files);
         text.push('\n');
     }
-    print(&text);
+    let nothing = files == 0 && found.is_empty();
+    // Where nothing was read, nothing was found is no news; a program still gets its document.
+    if !nothing || args.verbose || args.format == Format::Json {
+        print(&text);
+    }
     if unreadable {
         return status::USAGE;
     }
-    if files == 0 && found.is_empty() {
+    if nothing {
         complain("no task and no eval was found here; name a file or a folder that has some");
         return status::USAGE;
     }
