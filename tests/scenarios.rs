@@ -173,7 +173,7 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
         "missed" => runs.iter().any(|run| run["assertionResults"][rest]["passed"] == false),
         "calls" => {
             let calls = runs.iter().filter_map(|run| run["callHistory"]["ToolCalls"].as_array()).flatten();
-            calls.filter(|call| call["name"] == first).count() == then.parse().ok()?
+            calls.filter(|call| call["name"] == first).count() == then.parse::<usize>().ok()?
         }
         "step" => {
             let (id, outcome) = (first, then);
