@@ -137,7 +137,7 @@ impl Sources {
 
     /// Every text read so far.
     pub fn all(&self) -> Vec<Arc<Source>> {
-        self.0.read().unwrap_or_else(|e| e.into_inner()).clone()
+        self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     pub fn path(&self, span: Span) -> PathBuf {
