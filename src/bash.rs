@@ -1,6 +1,8 @@
 //! Bash, parsed by tree-sitter. No IO.
 
+pub mod flow;
 pub mod gotext;
+pub mod program;
 pub mod prompt;
 
 use std::ops::Range;
@@ -28,6 +30,11 @@ impl Script {
 
     pub fn text(&self, node: Node<'_>) -> &str {
         &self.text[node.byte_range()]
+    }
+
+    /// The script as statements.
+    pub fn program(&self) -> program::Program {
+        program::read(self)
     }
 
     /// Whether all of it was understood.
@@ -59,11 +66,24 @@ impl Script {
             if kind == "variable_assignment" || kind == "comment" || kind.ends_with("_redirect") {
                 continue;
             }
-            let text = self.text(child);
-            let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
-            words.push(Word { text: bare.unwrap_or(text).to_owned(), range: child.byte_range() });
+            words.push(self.word(child));
         }
         words
+    }
+
+    fn word(&self, node: Node<'_>) -> Word {
+        const FILLED: [&str; 5] =
+            ["expansion", "simple_expansion", "command_substitution", "process_substitution", "arithmetic_expansion"];
+        let text = self.text(node);
+        let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
+        let mut literal = true;
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            literal &= !FILLED.contains(&node.kind());
+            let mut cursor = node.walk();
+            open.extend(node.children(&mut cursor));
+        }
+        Word { text: bare.unwrap_or(text).to_owned(), range: node.byte_range(), literal }
     }
 }
 
@@ -72,4 +92,6 @@ impl Script {
 pub struct Word {
     pub text: String,
     pub range: Range<usize>,
+    /// Whether nothing in it is expanded: no variable, no substitution.
+    pub literal: bool,
 }

@@ -4,16 +4,54 @@
 //! `lints/`. Rules whose fault shows while a file is read or checked have their code there; they are listed all the same.
 
 mod agent;
+mod agent_file;
+mod assertion_sense;
 mod assertions;
+mod background;
+mod bashism;
+mod config;
 mod duplicate_name;
+mod env;
+mod executable;
+mod exit_status;
+mod expectations;
+mod flow;
+mod injection;
 mod judge;
+mod kubectl;
+mod models;
 mod no_verdict;
 mod oracle;
+mod orphan;
+mod pattern;
+mod place;
+mod prompt_in_shell;
+mod prompt_variable;
+mod same_script;
+pub mod script;
 mod servers;
+mod stdin;
+mod steps;
+mod texts;
+mod unpinned_server;
+mod unreferenced_script;
+mod unresolved_source;
+mod verify;
+
+pub use agent::TYPES as AGENT_TYPES;
 
 use crate::{
-    check, decode, diagnostic::{Diagnostics, Rule}, dialect, hir::{Def, Eval, Task}, project::{self, EvalUnit, TaskUnit}, yaml,
+    check, decode,
+    diagnostic::{Diagnostics, Rule},
+    dialect,
+    hir::{Def, Eval, Task},
+    policy,
+    project::{self, EvalUnit, Project, TaskUnit},
+    source::{Files, Sources},
+    yaml,
 };
+
+pub use orphan::check as orphans;
 
 /// A rule and where its fault is found.
 #[derive(Debug)]
@@ -31,6 +69,8 @@ pub enum Found {
     InTask(fn(&TaskView<'_>, &mut Diagnostics)),
     /// In an eval.
     InEval(fn(&EvalView<'_>, &mut Diagnostics)),
+    /// Among all files.
+    InProject(fn(&ProjectView<'_>, &mut Diagnostics)),
 }
 
 /// A task, and the eval that selects it. Rules that need an eval are notes where there is none (`decisions.md` §2).
@@ -38,9 +78,13 @@ pub enum Found {
 pub struct TaskView<'a> {
     pub unit: &'a TaskUnit,
     pub task: &'a Task<Def>,
+    /// Everything its steps give to a shell.
+    pub scripts: &'a [script::ScriptView<'a>],
     pub eval: Option<EvalView<'a>>,
     /// Whether an assertion set of the eval applies to the task.
     pub asserted: bool,
+    pub sources: &'a Sources,
+    pub files: &'a dyn Files,
 }
 
 /// An eval and what it refers to.
@@ -50,6 +94,16 @@ pub struct EvalView<'a> {
     pub eval: &'a Eval,
     /// The tasks it selects.
     pub tasks: &'a [&'a TaskUnit],
+    pub sources: &'a Sources,
+}
+
+/// All that was read.
+#[derive(Clone, Copy)]
+pub struct ProjectView<'a> {
+    pub project: &'a Project,
+    pub scripts: &'a script::ScriptFiles,
+    pub sources: &'a Sources,
+    pub files: &'a dyn Files,
 }
 
 const fn way(rule: &'static Rule) -> Lint {
@@ -130,15 +184,76 @@ pub static RULES: &[Lint] = &[
     way(&check::UNEXPANDED_HOLE),
     way(&check::DOUBLE_BRACE),
     way(&check::DOLLAR_BRACE),
+    way(&policy::UNUSED_ALLOW),
+    way(&policy::UNKNOWN_RULE),
+    way(&policy::INVALID_CONFIG),
+    way(&orphan::ORPHAN_TASK),
     // verdicts
     Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
     Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },
+    // scripts
+    Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
+    way(&executable::SCRIPT_WITHOUT_SHEBANG),
+    Lint { rule: &executable::SHEBANG_NOT_FIRST, found: Found::InTask(executable::blank_lines) },
+    Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
+    Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
+    Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
+    Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
+    Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
+    Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
+    Lint { rule: &same_script::SAME_SCRIPT_TWICE, found: Found::InTask(same_script::check) },
+    Lint { rule: &unreferenced_script::UNREFERENCED_SCRIPT, found: Found::InProject(unreferenced_script::check) },
+    Lint { rule: &bashism::BASHISM, found: Found::InTask(bashism::check) },
+    Lint { rule: &injection::SHELL_INJECTION, found: Found::InTask(injection::check) },
+    Lint { rule: &kubectl::GLOB_IN_DELETE, found: Found::InTask(kubectl::glob) },
+    Lint { rule: &kubectl::VERIFY_DELETES, found: Found::InTask(kubectl::in_verify) },
+    // prompts
+    Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },
+    Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
+    Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
+    Lint { rule: &expectations::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
+    Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
+    Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
+    Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
+    Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
+    Lint { rule: &steps::HTTP_WITHOUT_STATUS, found: Found::InTask(steps::status) },
+    Lint { rule: &steps::LOOSE_EQUALS, found: Found::InTask(steps::loose) },
+    Lint { rule: &steps::DOTTED_INDEX, found: Found::InTask(steps::dotted) },
+    Lint { rule: &steps::CONTINUE_ON_ERROR_IN_VERIFY, found: Found::InTask(steps::continues) },
+    Lint { rule: &assertion_sense::ALWAYS_TRUE_ASSERTION, found: Found::InEval(assertion_sense::always) },
+    Lint { rule: &assertion_sense::CONTRADICTORY_ASSERTIONS, found: Found::InEval(assertion_sense::contradictory) },
+    Lint { rule: &assertion_sense::UNANCHORED_TOOL_PATTERN, found: Found::InEval(assertion_sense::unanchored) },
+    Lint { rule: &assertion_sense::REDUNDANT_NAME_AND_PATTERN, found: Found::InEval(assertion_sense::both) },
+    Lint { rule: &config::SKILLS_WITHOUT_SOURCES, found: Found::InEval(config::skills) },
+    // flow
+    Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
+    Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
+    Lint { rule: &env::UNUSED_ENV, found: Found::InTask(env::unused) },
+    Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(env::undeclared) },
+    Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
+    Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::InTask(steps::timeouts) },
+    Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
+    Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
+    Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
+    Lint { rule: &place::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(place::collisions) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
+    Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },
+    Lint { rule: &models::MODEL_WITHOUT_PROVIDER, found: Found::InEval(models::provider) },
+    Lint { rule: &models::DEPRECATED_AGENT, found: Found::InEval(models::deprecated) },
+    Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
+    Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },
+    Lint { rule: &agent_file::EMPTY_COMMANDS, found: Found::InEval(agent_file::empty) },
+    Lint { rule: &config::SECRET_IN_CLEAR, found: Found::InEval(config::secrets) },
+    Lint { rule: &config::RELATIVE_SERVER_COMMAND, found: Found::InEval(config::relative) },
+    Lint { rule: &config::UNKNOWN_EXTENSION, found: Found::InTask(config::unknown_extension) },
+    Lint { rule: &config::UNUSED_EXTENSION, found: Found::InEval(config::unused_extension) },
+    Lint { rule: &config::UNUSED_SOURCE, found: Found::InEval(config::unused_source) },
+    Lint { rule: &config::MISSING_DIFFICULTY, found: Found::InEval(config::difficulty) },
     Lint { rule: &oracle::NO_ORACLE_ENTRY, found: Found::InTask(oracle::missing) },
     Lint { rule: &oracle::UNUSED_ORACLE_ENTRY, found: Found::InEval(oracle::unused) },
 ];
@@ -159,6 +274,14 @@ pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
         if let Found::InEval(check) = lint.found {
+            check(view, out);
+        }
+    }
+}
+
+pub fn in_project(view: &ProjectView<'_>, out: &mut Diagnostics) {
+    for lint in RULES {
+        if let Found::InProject(check) = lint.found {
             check(view, out);
         }
     }

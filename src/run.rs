@@ -55,6 +55,8 @@ pub struct RunOptions {
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
     pub executable: Option<PathBuf>,
+    /// Values to mask besides those that the plan tells: see [`environment_secrets`].
+    pub secrets: Vec<String>,
     /// How long a server may take to answer `initialize`.
     pub server_timeout: Duration,
 }
@@ -69,6 +71,7 @@ impl Default for RunOptions {
             allow_unchecked: false,
             exit_zero: false,
             executable: None,
+            secrets: Vec::new(),
             server_timeout: Duration::from_secs(30),
         }
     }
@@ -132,6 +135,16 @@ pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     Ok(receiver)
 }
 
+/// The values of this process's variables whose names tell a secret.
+#[expect(clippy::disallowed_methods, reason = "no other question lists the environment")]
+pub fn environment_secrets() -> Vec<String> {
+    std::env::vars_os()
+        .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
+        .filter(|(name, _)| is_secret_name(name))
+        .map(|(_, value)| value)
+        .collect()
+}
+
 /// Runs an eval. The first interrupt stops what runs and cleans up, the second one stops that too.
 pub async fn run_eval(
     plan: &EvalPlan,
@@ -153,6 +166,7 @@ pub async fn run_eval(
         }
     };
     secrets.extend(secret_variables(plan, host));
+    secrets.extend(options.secrets.iter().cloned());
     if selected.is_empty() {
         let why = match &options.filter {
             Some(filter) => format!("no task's name matches `{filter}`"),

@@ -149,6 +149,20 @@ impl Tree {
         self.file
     }
 
+    /// The node written at `span`.
+    pub fn node_at(&self, span: Span) -> Option<Node<'_>> {
+        let at = |raw: &Raw| raw.start == span.start && raw.end == span.end;
+        let id = (self.file == span.file).then(|| self.nodes.iter().position(at))??;
+        Some(Node { tree: self, id: u32::try_from(id).ok()? })
+    }
+
+    /// The mapping that has the key written at `span`.
+    pub fn mapping_of(&self, key: Span) -> Option<Node<'_>> {
+        let holds = |node: &Node<'_>| node.entries().any(|e| e.key.span() == key);
+        let mut nodes = (0..self.nodes.len() as u32).map(|id| Node { tree: self, id });
+        (self.file == key.file).then(|| nodes.find(holds))?
+    }
+
     /// The comments of the document in the order of the text.
     pub fn comments(&self) -> &[Comment] {
         &self.comments

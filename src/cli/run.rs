@@ -161,6 +161,7 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
         allow_unchecked: args.allow_unchecked,
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
+        secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
     };
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict},
-    hir::{BlockRole, CallKind, CallStatus, Dialect},
+    hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     mcp::{self, CallOutcome, CallRecord, Recorder},
     plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
@@ -211,7 +211,12 @@ async fn agent_turn<'a>(
     let recorder = Recorder::new(unit.events.emitter.vault.secrets());
     let mut live = recorder.subscribe();
     let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
-    let (prompt, mut done) = match scope.text(prompt) {
+    let filled = match scope.text(prompt) {
+        // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).
+        Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
+        filled => filled,
+    };
+    let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
             let turn = agent::Turn {
@@ -253,7 +258,8 @@ async fn agent_turn<'a>(
     if !done.output.is_empty() {
         unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });
     }
-    scope.set_agent(&prompt, Some(&done.output));
+    let spoke = done.report.outcome == Outcome::Passed || !done.output.is_empty();
+    scope.set_agent(&prompt, spoke.then_some(done.output.as_str()));
     {
         let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.prompt = prompt;
@@ -264,6 +270,14 @@ async fn agent_turn<'a>(
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
     Some(calls)
+}
+
+fn as_written(template: &Template<Def>) -> String {
+    let parts = template.parts.iter().map(|part| match part {
+        Part::Text(text) => text.as_str(),
+        Part::Hole(hole) => hole.text.as_str(),
+    });
+    parts.collect()
 }
 
 async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {

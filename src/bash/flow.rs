@@ -1,0 +1,279 @@
+//! With which exit statuses a script can end. Everything that is not known to succeed may fail, so *cannot fail* is
+//! certain and *can fail* is a guess.
+
+use std::ops::Range;
+
+use super::program::{Kind, Program, Repeat, Statement};
+
+/// Which exit statuses are possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    pub zero: bool,
+    pub other: bool,
+}
+
+impl Status {
+    const NEVER: Self = Self { zero: false, other: false };
+    const ZERO: Self = Self { zero: true, other: false };
+    const OTHER: Self = Self { zero: false, other: true };
+    const ANY: Self = Self { zero: true, other: true };
+
+    fn or(self, more: Self) -> Self {
+        Self { zero: self.zero || more.zero, other: self.other || more.other }
+    }
+
+    fn not(self) -> Self {
+        Self { zero: self.other, other: self.zero }
+    }
+}
+
+/// The statuses a script can end with.
+pub fn outcome(program: &Program) -> Status {
+    Evaluator::new(program, None).run()
+}
+
+/// The statuses a script can end with once the loop at `range` has run its rounds to no avail; `None` where the loop is
+/// never reached.
+pub fn outcome_after(program: &Program, range: &Range<usize>) -> Option<Status> {
+    let evaluator = Evaluator::new(program, Some(range.clone()));
+    program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
+}
+
+/// The statuses of one statement on its own.
+pub fn status(program: &Program, statement: &Statement) -> Status {
+    let flow = Evaluator::new(program, None).statement(statement, Status::ZERO, false, DEPTH);
+    flow.end.or(flow.exit).or(flow.returned)
+}
+
+/// How deep functions may call each other.
+const DEPTH: usize = 8;
+
+/// Where a list of statements may lead.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// Behind it.
+    end: Status,
+    exit: Status,
+    returned: Status,
+    /// Out of the loop around it.
+    breaks: bool,
+}
+
+impl Flow {
+    fn ends(end: Status) -> Self {
+        Self { end, ..Self::default() }
+    }
+
+    fn or(self, more: Self) -> Self {
+        Self {
+            end: self.end.or(more.end),
+            exit: self.exit.or(more.exit),
+            returned: self.returned.or(more.returned),
+            breaks: self.breaks || more.breaks,
+        }
+    }
+
+    /// What led away before, and then this.
+    fn then(self, next: Self) -> Self {
+        Self { end: next.end, ..self.or(next) }
+    }
+
+    /// In a process of its own, where an exit is an end.
+    fn inside(self) -> Self {
+        Self::ends(self.end.or(self.exit).or(self.returned))
+    }
+}
+
+struct Evaluator<'p> {
+    program: &'p Program,
+    functions: Vec<(&'p str, &'p [Statement])>,
+    errexit: bool,
+    pipefail: bool,
+    focus: Option<Range<usize>>,
+}
+
+impl<'p> Evaluator<'p> {
+    fn new(program: &'p Program, focus: Option<Range<usize>>) -> Self {
+        let mut functions = Vec::new();
+        program.walk(&mut |s| {
+            if let Kind::Function { name, body } = &s.kind {
+                functions.push((name.as_str(), body.as_slice()));
+            }
+        });
+        Self {
+            program,
+            functions,
+            errexit: program.stops_at_errors(),
+            pipefail: program.sets('\0', "pipefail"),
+            focus,
+        }
+    }
+
+    fn run(&self) -> Status {
+        let flow = self.list(&self.program.body, Status::ZERO, false, DEPTH);
+        flow.end.or(flow.exit).or(flow.returned)
+    }
+
+    fn function(&self, name: &str) -> Option<&'p [Statement]> {
+        self.functions.iter().find(|(n, _)| *n == name).map(|(_, body)| *body)
+    }
+
+    /// Whether the loop in focus runs when this does.
+    fn holds(&self, statement: &Statement) -> bool {
+        let Some(focus) = &self.focus else { return false };
+        let inside = |r: &Range<usize>| r.start <= focus.start && focus.end <= r.end;
+        let mut held = false;
+        statement.walk(&mut |s| {
+            held |= s.range == *focus;
+            held |= self.function(s.name()).is_some_and(|body| body.iter().any(|b| inside(&b.range)));
+        });
+        held && !matches!(statement.kind, Kind::Function { .. })
+    }
+
+    fn list(&self, list: &[Statement], before: Status, tested: bool, depth: usize) -> Flow {
+        let mut flow = Flow::ends(before);
+        for statement in list {
+            let next = self.statement(statement, flow.end, tested, depth);
+            flow = if self.holds(statement) { next } else { flow.then(next) };
+            if flow.end == Status::NEVER {
+                break;
+            }
+        }
+        flow
+    }
+
+    fn statement(&self, s: &Statement, before: Status, tested: bool, depth: usize) -> Flow {
+        let nested = s.nested.iter().any(|n| self.statement(n, Status::ZERO, tested, depth).inside().end.other);
+        if s.background {
+            return Flow::ends(Status::ZERO);
+        }
+        let flow = match &s.kind {
+            Kind::Command(_) => self.command(s, before, tested, depth),
+            Kind::Assignment if nested => Flow::ends(Status::ANY),
+            Kind::Assignment => Flow::ends(Status::ZERO),
+            Kind::Test => Flow::ends(Status::ANY),
+            Kind::Unknown => Flow { end: Status::ANY, exit: Status::ANY, ..Flow::default() },
+            Kind::Pipeline(parts) => {
+                let mut ends = parts.iter().map(|p| self.statement(p, Status::ZERO, tested, depth).inside().end);
+                let last = ends.next_back().unwrap_or(Status::ZERO);
+                let early = self.pipefail && ends.any(|e| e.other);
+                Flow::ends(Status { other: last.other || early, ..last })
+            }
+            Kind::And(pair) => self.pair(pair, before, false, tested, depth),
+            Kind::Or(pair) => self.pair(pair, before, true, tested, depth),
+            Kind::Not(inner) => {
+                let flow = self.statement(inner, before, true, depth);
+                return Flow { end: flow.end.not(), ..flow };
+            }
+            Kind::If { branches, otherwise } => {
+                let mut flow = Flow::default();
+                for branch in branches {
+                    let condition = self.list(&branch.condition, before, true, depth);
+                    let body = self.list(&branch.body, Status::ZERO, tested, depth);
+                    if branch.body.iter().any(|s| self.holds(s)) {
+                        return body;
+                    }
+                    flow = flow.or(Flow { end: Status::NEVER, ..condition }).or(body);
+                }
+                match otherwise {
+                    Some(body) if body.iter().any(|s| self.holds(s)) => return self.list(body, Status::ZERO, tested, depth),
+                    Some(body) => flow.or(self.list(body, Status::ZERO, tested, depth)),
+                    None => flow.or(Flow::ends(Status::ZERO)),
+                }
+            }
+            Kind::Loop { repeat, condition, body } => self.repeated(s, *repeat, condition, body, tested, depth),
+            Kind::Case(arms) => {
+                if let Some(arm) = arms.iter().find(|a| a.iter().any(|s| self.holds(s))) {
+                    return self.list(arm, Status::ZERO, tested, depth);
+                }
+                arms.iter().map(|a| self.list(a, Status::ZERO, tested, depth)).fold(Flow::ends(Status::ZERO), Flow::or)
+            }
+            Kind::Group(body) => return self.list(body, before, tested, depth),
+            Kind::Subshell(body) => self.list(body, before, tested, depth).inside(),
+            Kind::Function { .. } => Flow::ends(Status::ZERO),
+        };
+        // Under `set -e` a failure ends the script, unless somebody asks for the status; what is made of other statements
+        // has asked them already.
+        let made = matches!(s.kind, Kind::And(_) | Kind::Or(_) | Kind::If { .. } | Kind::Loop { .. } | Kind::Case(_));
+        if self.errexit && !tested && flow.end.other && !made {
+            let exit = flow.exit.or(Status::OTHER);
+            return Flow { end: Status { other: false, ..flow.end }, exit, ..flow };
+        }
+        flow
+    }
+
+    /// `a && b`, `a || b`.
+    fn pair(&self, pair: &[Statement; 2], before: Status, or: bool, tested: bool, depth: usize) -> Flow {
+        let [left, right] = pair;
+        let first = self.statement(left, before, true, depth);
+        let second = self.statement(right, first.end, tested, depth);
+        if self.holds(right) {
+            return second;
+        }
+        let (goes_on, stays) = match or {
+            true => (first.end.other, Status { other: false, ..first.end }),
+            false => (first.end.zero, Status { zero: false, ..first.end }),
+        };
+        if goes_on { Flow { end: stays.or(second.end), ..first.or(second) } } else { Flow { end: stays, ..first } }
+    }
+
+    fn repeated(
+        &self,
+        s: &Statement,
+        repeat: Repeat,
+        condition: &[Statement],
+        body: &[Statement],
+        tested: bool,
+        depth: usize,
+    ) -> Flow {
+        let asked = self.list(condition, Status::ZERO, true, depth);
+        let round = self.list(body, Status::ZERO, tested, depth);
+        if self.focus.as_ref() == Some(&s.range) {
+            return Flow::ends(round.end.or(if repeat == Repeat::For { Status::NEVER } else { Status::ZERO }));
+        }
+        let ends_by_itself = match repeat {
+            Repeat::For => true,
+            Repeat::While => asked.end.other,
+            Repeat::Until => asked.end.zero,
+        };
+        let end = Status { zero: ends_by_itself || round.breaks, other: ends_by_itself && round.end.other };
+        let mut exit = asked.exit.or(round.exit);
+        // What waits for something without counting its rounds is ended by the step's time limit, which is no success.
+        let mut sleeps = false;
+        body.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
+        exit.other |= sleeps && repeat != Repeat::For;
+        Flow { end, exit, returned: asked.returned.or(round.returned), breaks: false }
+    }
+
+    fn command(&self, s: &Statement, before: Status, tested: bool, depth: usize) -> Flow {
+        let words = s.words();
+        let given = |last: Status| match words.get(1) {
+            None => last,
+            Some(word) if !word.literal => Status::ANY,
+            Some(word) if word.text == "0" => Status::ZERO,
+            Some(_) => Status::OTHER,
+        };
+        if let Some(body) = self.function(s.name()) {
+            let Some(depth) = depth.checked_sub(1) else { return Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) } };
+            let flow = self.list(body, Status::ZERO, tested, depth);
+            return Flow { end: flow.end.or(flow.returned), exit: flow.exit, ..Flow::default() };
+        }
+        match s.name() {
+            "exit" => Flow { exit: given(before), ..Flow::default() },
+            "return" => Flow { returned: given(before), ..Flow::default() },
+            "break" => Flow { breaks: true, ..Flow::default() },
+            "true" | ":" | "echo" | "printf" | "sleep" | "set" | "shopt" | "continue" | "wait" | "pwd" | "date" | "clear" => {
+                Flow::ends(Status::ZERO)
+            }
+            "false" => Flow::ends(Status::OTHER),
+            "trap" if words.iter().any(|w| w.text.contains("exit") || w.text == "ERR") => {
+                Flow { exit: Status::ANY, ..Flow::ends(Status::ZERO) }
+            }
+            "trap" => Flow::ends(Status::ZERO),
+            "exec" if words.len() > 1 => Flow { exit: Status::ANY, ..Flow::default() },
+            "exec" => Flow::ends(Status::ZERO),
+            "source" | "." | "eval" | "kill" => Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) },
+            _ => Flow::ends(Status::ANY),
+        }
+    }
+}

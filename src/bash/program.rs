@@ -1,0 +1,427 @@
+//! A script as statements: what rules ask of it, without the grammar's names. Owned, so that it outlives the tree.
+
+use std::ops::Range;
+
+use tree_sitter::Node;
+
+use super::{Script, Word};
+
+/// Statements in the order written.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub body: Vec<Statement>,
+    /// Whether all of it was understood. Whoever concludes something from what is *not* there asks this first.
+    pub sound: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub range: Range<usize>,
+    pub kind: Kind,
+    /// Ends in `&`.
+    pub background: bool,
+    /// Its standard input is a file, a here-document or another command.
+    pub fed: bool,
+    /// Its standard output is a file.
+    pub written: bool,
+    /// What stands in its `$(…)`, `<(…)` and backticks.
+    pub nested: Vec<Statement>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Command(Vec<Word>),
+    /// `NAME=value`, `export`, `local`, `readonly`.
+    Assignment,
+    /// `[ … ]`, `[[ … ]]`, `(( … ))`.
+    Test,
+    Pipeline(Vec<Statement>),
+    And(Box<[Statement; 2]>),
+    Or(Box<[Statement; 2]>),
+    Not(Box<Statement>),
+    If { branches: Vec<Branch>, otherwise: Option<Vec<Statement>> },
+    Loop { repeat: Repeat, condition: Vec<Statement>, body: Vec<Statement> },
+    Case(Vec<Vec<Statement>>),
+    Group(Vec<Statement>),
+    Subshell(Vec<Statement>),
+    Function { name: String, body: Vec<Statement> },
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub condition: Vec<Statement>,
+    pub body: Vec<Statement>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repeat {
+    For,
+    While,
+    Until,
+}
+
+impl Statement {
+    /// The words of a simple command.
+    pub fn words(&self) -> &[Word] {
+        match &self.kind {
+            Kind::Command(words) => words,
+            _ => &[],
+        }
+    }
+
+    /// The name of a simple command, without its folder; empty for anything else.
+    pub fn name(&self) -> &str {
+        self.words().first().map_or("", |w| w.text.rsplit('/').next().unwrap_or_default())
+    }
+
+    /// The lists of statements inside, substitutions last.
+    pub fn lists(&self) -> Vec<&[Statement]> {
+        let mut lists: Vec<&[Statement]> = match &self.kind {
+            Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => Vec::new(),
+            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
+            Kind::Function { body, .. } => vec![body],
+            Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
+            Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
+            Kind::If { branches, otherwise } => {
+                let branches = branches.iter().flat_map(|b| [b.condition.as_slice(), b.body.as_slice()]);
+                branches.chain(otherwise.as_deref()).collect()
+            }
+            Kind::Loop { condition, body, .. } => vec![condition, body],
+            Kind::Case(arms) => arms.iter().map(Vec::as_slice).collect(),
+        };
+        lists.push(&self.nested);
+        lists
+    }
+
+    fn lists_mut(&mut self) -> Vec<&mut [Self]> {
+        let mut lists: Vec<&mut [Self]> = match &mut self.kind {
+            Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => Vec::new(),
+            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
+            Kind::Function { body, .. } => vec![body],
+            Kind::And(pair) | Kind::Or(pair) => vec![pair.as_mut_slice()],
+            Kind::Not(inner) => vec![std::slice::from_mut(&mut **inner)],
+            Kind::If { branches, otherwise } => {
+                let branches = branches.iter_mut().flat_map(|b| [b.condition.as_mut_slice(), b.body.as_mut_slice()]);
+                branches.chain(otherwise.as_deref_mut()).collect()
+            }
+            Kind::Loop { condition, body, .. } => vec![condition, body],
+            Kind::Case(arms) => arms.iter_mut().map(Vec::as_mut_slice).collect(),
+        };
+        lists.push(&mut self.nested);
+        lists
+    }
+
+    /// This statement and every one below it, in the order written.
+    pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
+        visit(self);
+        for list in self.lists() {
+            list.iter().for_each(|s| s.walk(visit));
+        }
+    }
+}
+
+impl Program {
+    pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Statement)) {
+        self.body.iter().for_each(|s| s.walk(visit));
+    }
+
+    /// Every simple command.
+    pub fn commands(&self) -> Vec<&Statement> {
+        let mut found = Vec::new();
+        self.walk(&mut |s| {
+            if !s.words().is_empty() {
+                found.push(s);
+            }
+        });
+        found
+    }
+
+    /// Words that hold `mark` are not literal: something is filled in there before the shell reads it.
+    pub fn mark_filled(&mut self, mark: char) {
+        fn visit(list: &mut [Statement], mark: char) {
+            for statement in list {
+                if let Kind::Command(words) = &mut statement.kind {
+                    words.iter_mut().for_each(|w| w.literal &= !w.text.contains(mark));
+                }
+                statement.lists_mut().into_iter().for_each(|l| visit(l, mark));
+            }
+        }
+        visit(&mut self.body, mark);
+    }
+
+    /// Whether `set -e` (or `-o errexit`) stands anywhere.
+    pub fn stops_at_errors(&self) -> bool {
+        self.sets('e', "errexit")
+    }
+
+    /// Whether `set -FLAG`, or `set -o NAME`, stands anywhere.
+    pub fn sets(&self, flag: char, name: &str) -> bool {
+        self.commands().iter().filter(|c| c.name() == "set").any(|c| {
+            let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
+            c.words()[1..].iter().any(|w| short(w) || w.text == name)
+        })
+    }
+}
+
+/// How deep statements may nest; what lies deeper is not understood.
+const DEPTH: usize = 100;
+
+pub(super) fn read(script: &Script) -> Program {
+    let mut reader = Reader { script, sound: script.is_sound() };
+    let body = reader.list(script.root(), DEPTH);
+    Program { body, sound: reader.sound }
+}
+
+struct Reader<'s> {
+    script: &'s Script,
+    sound: bool,
+}
+
+impl<'s> Reader<'s> {
+    /// The statements that are children of a node.
+    fn list(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
+        let mut cursor = node.walk();
+        let mut list: Vec<Statement> = Vec::new();
+        let children: Vec<_> = node.children(&mut cursor).collect();
+        for child in children {
+            if child.kind() == "&" {
+                if let Some(last) = list.last_mut() {
+                    last.background = true;
+                    last.range.end = child.end_byte();
+                }
+            } else if is_statement(child) {
+                list.push(self.statement(child, depth));
+            } else if child.is_error() {
+                list.push(plain(child, Kind::Unknown));
+            }
+        }
+        list
+    }
+
+    fn statement(&mut self, node: Node<'s>, depth: usize) -> Statement {
+        let Some(depth) = depth.checked_sub(1) else {
+            self.sound = false;
+            return plain(node, Kind::Unknown);
+        };
+        let kind = match node.kind() {
+            "command" => return self.command(node, depth),
+            "redirected_statement" => return self.redirected(node, depth),
+            "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" => {
+                return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Assignment) };
+            }
+            "test_command" => return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Test) },
+            "pipeline" => {
+                let mut parts = self.list(node, depth);
+                parts.iter_mut().skip(1).for_each(|p| p.fed = true);
+                Kind::Pipeline(parts)
+            }
+            "list" => {
+                let and = has_token(node, "&&");
+                match <[Statement; 2]>::try_from(self.list(node, depth)) {
+                    Ok(pair) if and => Kind::And(Box::new(pair)),
+                    Ok(pair) => Kind::Or(Box::new(pair)),
+                    Err(_) => self.unknown(),
+                }
+            }
+            "negated_command" => match self.list(node, depth).pop() {
+                Some(inner) => Kind::Not(Box::new(inner)),
+                None => self.unknown(),
+            },
+            "if_statement" => self.conditional(node, depth),
+            "while_statement" => {
+                let repeat = if has_token(node, "until") { Repeat::Until } else { Repeat::While };
+                let condition = self.fields(node, "condition", depth);
+                Kind::Loop { repeat, condition, body: self.body(node, depth) }
+            }
+            "for_statement" | "c_style_for_statement" => {
+                Kind::Loop { repeat: Repeat::For, condition: Vec::new(), body: self.body(node, depth) }
+            }
+            "case_statement" => {
+                let mut cursor = node.walk();
+                let items: Vec<_> = node.children(&mut cursor).filter(|c| c.kind() == "case_item").collect();
+                Kind::Case(items.into_iter().map(|item| self.list(item, depth)).collect())
+            }
+            // `(( … ))` is a compound statement to the grammar.
+            "compound_statement" if has_token(node, "((") => Kind::Test,
+            "compound_statement" => Kind::Group(self.list(node, depth)),
+            "subshell" => Kind::Subshell(self.list(node, depth)),
+            "function_definition" => {
+                let name = node.child_by_field_name("name").map(|n| self.script.text(n).to_owned()).unwrap_or_default();
+                let body = node.child_by_field_name("body").map(|b| vec![self.statement(b, depth)]);
+                Kind::Function { name, body: body.unwrap_or_default() }
+            }
+            _ => self.unknown(),
+        };
+        plain(node, kind)
+    }
+
+    fn unknown(&mut self) -> Kind {
+        self.sound = false;
+        Kind::Unknown
+    }
+
+    fn command(&mut self, node: Node<'s>, depth: usize) -> Statement {
+        let mut cursor = node.walk();
+        let fed = node.children(&mut cursor).any(|c| feeds(c, self.script));
+        let kind = Kind::Command(self.script.words(node));
+        Statement { fed, nested: self.substitutions(node, depth), ..plain(node, kind) }
+    }
+
+    fn redirected(&mut self, node: Node<'s>, depth: usize) -> Statement {
+        let mut inner = match node.child_by_field_name("body") {
+            Some(body) => self.statement(body, depth),
+            // Only redirections: `> file`.
+            None => plain(node, Kind::Assignment),
+        };
+        inner.range = node.byte_range();
+        let mut cursor = node.walk();
+        let redirects: Vec<_> = node.children(&mut cursor).filter(|c| c.kind().ends_with("_redirect")).collect();
+        for redirect in redirects {
+            inner.fed |= feeds(redirect, self.script);
+            inner.written |= redirect.kind() == "file_redirect" && self.script.text(redirect).contains('>');
+            if redirect.kind() != "heredoc_redirect" {
+                inner.nested.extend(self.substitutions(redirect, depth));
+                continue;
+            }
+            // What follows `<<EOF` on its line stands inside the here-document to the grammar.
+            let operator = redirect.child_by_field_name("operator").map(|o| self.script.text(o).to_owned());
+            let right = redirect.child_by_field_name("right");
+            let mut cursor = redirect.walk();
+            let piped = redirect.children(&mut cursor).find(|c| c.kind() == "pipeline");
+            if let Some(piped) = piped {
+                let mut parts = self.list(piped, depth);
+                parts.iter_mut().for_each(|p| p.fed = true);
+                // `cat <<EOF | kubectl apply && echo`: the rest of the line hangs below the pipe.
+                let range = inner.range.clone();
+                let first = std::mem::replace(&mut inner, plain(node, Kind::Unknown));
+                inner = Statement { range, ..joined(first, parts) };
+            }
+            if let (Some(operator), Some(right)) = (operator, right) {
+                let right = self.statement(right, depth);
+                let first = std::mem::replace(&mut inner, plain(node, Kind::Unknown));
+                let pair = Box::new([first, right]);
+                inner.kind = if operator == "&&" { Kind::And(pair) } else { Kind::Or(pair) };
+            }
+            if let Some(arguments) = Some(redirect.children_by_field_name("argument", &mut redirect.walk()).collect::<Vec<_>>())
+                && let Kind::Command(words) = &mut inner.kind
+            {
+                words.extend(arguments.into_iter().map(|a| self.script.word(a)));
+            }
+            let mut cursor = redirect.walk();
+            let bodies: Vec<_> = redirect.children(&mut cursor).filter(|c| c.kind() == "heredoc_body").collect();
+            for body in bodies {
+                inner.nested.extend(self.substitutions(body, depth));
+            }
+        }
+        inner
+    }
+
+    fn conditional(&mut self, node: Node<'s>, depth: usize) -> Kind {
+        let mut cursor = node.walk();
+        let children: Vec<_> = node.children(&mut cursor).collect();
+        let mut branches = vec![self.branch(node, depth)];
+        let mut otherwise = None;
+        for child in children {
+            match child.kind() {
+                "elif_clause" => branches.push(self.branch(child, depth)),
+                "else_clause" => otherwise = Some(self.list(child, depth)),
+                _ => {}
+            }
+        }
+        Kind::If { branches, otherwise }
+    }
+
+    /// Conditions stand before `then`, the body behind it.
+    fn branch(&mut self, node: Node<'s>, depth: usize) -> Branch {
+        let then = {
+            let mut cursor = node.walk();
+            node.children(&mut cursor).find(|c| c.kind() == "then").map_or(node.start_byte(), |t| t.start_byte())
+        };
+        let (condition, body) = self.list(node, depth).into_iter().partition(|s| s.range.start < then);
+        Branch { condition, body }
+    }
+
+    fn fields(&mut self, node: Node<'s>, name: &str, depth: usize) -> Vec<Statement> {
+        let mut cursor = node.walk();
+        let found: Vec<_> = node.children_by_field_name(name, &mut cursor).filter(|c| is_statement(*c)).collect();
+        found.into_iter().map(|c| self.statement(c, depth)).collect()
+    }
+
+    fn body(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
+        node.child_by_field_name("body").map(|b| self.list(b, depth)).unwrap_or_default()
+    }
+
+    /// The statements of the substitutions in a node's words.
+    fn substitutions(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
+        let mut found = Vec::new();
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            let mut cursor = node.walk();
+            let children: Vec<_> = node.children(&mut cursor).collect();
+            for child in children.into_iter().rev() {
+                if matches!(child.kind(), "command_substitution" | "process_substitution") {
+                    found.extend(self.list(child, depth));
+                } else {
+                    open.push(child);
+                }
+            }
+        }
+        found.sort_by_key(|s: &Statement| s.range.start);
+        found
+    }
+}
+
+/// One pipeline of a first part and the others.
+fn joined(first: Statement, mut rest: Vec<Statement>) -> Statement {
+    let range = first.range.clone();
+    let mut parts = vec![first];
+    // The end of the line may be a list whose first part takes the pipe.
+    if let [Statement { kind: Kind::And(pair) | Kind::Or(pair), .. }] = rest.as_mut_slice() {
+        pair[0].fed = true;
+    }
+    parts.append(&mut rest);
+    Statement { range, kind: Kind::Pipeline(parts), background: false, fed: false, written: false, nested: Vec::new() }
+}
+
+fn plain(node: Node<'_>, kind: Kind) -> Statement {
+    Statement { range: node.byte_range(), kind, background: false, fed: false, written: false, nested: Vec::new() }
+}
+
+fn has_token(node: Node<'_>, token: &str) -> bool {
+    let mut cursor = node.walk();
+    node.children(&mut cursor).any(|c| c.kind() == token)
+}
+
+/// Whether a redirection gives standard input.
+fn feeds(node: Node<'_>, script: &Script) -> bool {
+    match node.kind() {
+        "heredoc_redirect" | "herestring_redirect" => true,
+        "file_redirect" => script.text(node).trim_start_matches('0').starts_with('<'),
+        _ => false,
+    }
+}
+
+fn is_statement(node: Node<'_>) -> bool {
+    matches!(
+        node.kind(),
+        "command"
+            | "redirected_statement"
+            | "variable_assignment"
+            | "variable_assignments"
+            | "declaration_command"
+            | "unset_command"
+            | "test_command"
+            | "pipeline"
+            | "list"
+            | "negated_command"
+            | "if_statement"
+            | "while_statement"
+            | "for_statement"
+            | "c_style_for_statement"
+            | "case_statement"
+            | "compound_statement"
+            | "subshell"
+            | "function_definition"
+    )
+}

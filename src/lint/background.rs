@@ -1,0 +1,45 @@
+//! Processes that a script leaves behind.
+
+use super::TaskView;
+use crate::{
+    bash::program::{Kind, Statement},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    hir::PhaseKind,
+    rule,
+};
+
+rule! {
+    pub static BACKGROUND_PROCESS = "background-process", Warning;
+}
+
+/// `&` without a `wait` (§11 B17). From setup such a process may be meant to live until the task ends; gevals ends it.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts {
+        let program = &script.content.program;
+        if program.commands().iter().any(|c| matches!(c.name(), "wait" | "kill" | "trap")) {
+            continue;
+        }
+        let Some(statement) = left(&program.body) else { continue };
+        let text = &script.content.text[statement.range.clone()];
+        let end = statement.range.start + text.find('\n').unwrap_or(text.len());
+        let diagnostic = Diagnostic::new(
+            &BACKGROUND_PROCESS,
+            script.content.span(statement.range.start..end),
+            "this runs on when the script has ended",
+        );
+        out.push(match script.phase {
+            PhaseKind::Setup => diagnostic
+                .strength(Strength::Note)
+                .help("gevals ends it after cleanup; other tools wait for it, or leave it behind: redirect its output, and kill it in cleanup"),
+            _ => diagnostic.here("and nothing uses it").help("`wait` for it, or `kill` it, before the script ends"),
+        });
+    }
+}
+
+fn left(list: &[Statement]) -> Option<&Statement> {
+    list.iter().find_map(|s| match &s.kind {
+        _ if s.background => Some(s),
+        Kind::Group(list) | Kind::Subshell(list) => left(list),
+        _ => None,
+    })
+}

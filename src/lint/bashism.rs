@@ -1,0 +1,115 @@
+//! What only bash understands, where `/bin/sh` reads.
+
+use tree_sitter::Node;
+
+use super::{TaskView, script::{self, Form, Reader}};
+use crate::{
+    bash::Script,
+    diagnostic::{Diagnostic, Diagnostics},
+    rule,
+};
+
+rule! {
+    pub static BASHISM = "bashism", Warning;
+}
+
+/// `/bin/sh` is bash on one machine and dash, which knows none of this, on the next (`decisions.md` §4).
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for text in view.scripts.iter().filter(|s| s.reader == Reader::Posix) {
+        let content = &text.content;
+        let Some(script) = &content.script else { continue };
+        let found = find(script);
+        let [(first, what), others @ ..] = found.as_slice() else { continue };
+        let reader = match text.form {
+            Form::Line | Form::Inline if !content.text.trim_start().starts_with("#!") => "`/bin/sh`, which reads this,",
+            _ => "`sh`, which the first line asks for,",
+        };
+        let mut diagnostic =
+            Diagnostic::new(&BASHISM, content.span(first.clone()), format!("{reader} may not know {what}")).here("bash does");
+        for (range, what) in others.iter().take(3) {
+            diagnostic = diagnostic.label(content.span(range.clone()), format!("nor {what}"));
+        }
+        out.push(match shebang(&content.text) {
+            Some(range) => diagnostic
+                .help("ask for bash in the first line")
+                .fix("write `#!/usr/bin/env bash`", content.span(range), "#!/usr/bin/env bash"),
+            None => {
+                let diagnostic = diagnostic.help("write `shell: bash` beside it");
+                let fix = match text.step.arg("shell") {
+                    Some(shell) => Some((shell.span, "bash".to_owned())),
+                    None => script::before_key(view, text.key, "shell", "bash"),
+                };
+                match fix {
+                    Some((at, text)) => diagnostic.fix("write `shell: bash`", at, text),
+                    None => diagnostic,
+                }
+            }
+        });
+    }
+}
+
+fn shebang(text: &str) -> Option<std::ops::Range<usize>> {
+    text.starts_with("#!").then(|| 0..text.find('\n').unwrap_or(text.len()))
+}
+
+type Found = (std::ops::Range<usize>, &'static str);
+
+fn find(script: &Script) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut open = vec![script.root()];
+    while let Some(node) = open.pop() {
+        if let Some((range, what)) = bash_only(script, node)
+            && !found.iter().any(|(_, w)| *w == what)
+        {
+            found.push((range, what));
+        }
+        let mut cursor = node.walk();
+        let children: Vec<_> = node.children(&mut cursor).collect();
+        open.extend(children.into_iter().rev());
+    }
+    found.sort_by_key(|(range, _)| range.start);
+    found
+}
+
+fn bash_only(script: &Script, node: Node<'_>) -> Option<Found> {
+    let token = |tokens: &[&str]| {
+        let mut cursor = node.walk();
+        node.children(&mut cursor).find(|c| tokens.contains(&c.kind())).map(|c| c.byte_range())
+    };
+    let whole = || Some(node.byte_range());
+    let (range, what) = match node.kind() {
+        "test_command" => (token(&["[["]), "`[[ … ]]`"),
+        "binary_expression" if in_brackets(script, node) => (token(&["=="]), "`==` in `[ … ]`"),
+        "array" => (whole(), "arrays"),
+        "subscript" => (whole(), "arrays"),
+        "herestring_redirect" => (token(&["<<<"]), "`<<<`"),
+        "function_definition" => (token(&["function"]), "`function`"),
+        "process_substitution" => (whole(), "`<(…)`"),
+        "file_redirect" => (token(&["&>", "&>>"]), "`&>`"),
+        "pipeline" => (token(&["|&"]), "`|&`"),
+        "expansion" => (token(&[",", ",,", "^", "^^", "/", "//", "/#", "/%", ":", "@", "!"]).and_then(|_| whole()), "this `${…}`"),
+        "ansi_c_string" => (whole(), "`$'…'`"),
+        "brace_expression" => (whole(), "`{a..b}`"),
+        "c_style_for_statement" => (token(&["(("]), "`for ((…))`"),
+        "compound_statement" => (token(&["(("]), "`((…))`"),
+        "declaration_command" => (token(&["declare", "typeset"]), "`declare`"),
+        "command_name" => match script.text(node) {
+            "source" => (whole(), "`source`"),
+            "shopt" => (whole(), "`shopt`"),
+            "pushd" | "popd" => (whole(), "`pushd`"),
+            "let" => (whole(), "`let`"),
+            "mapfile" | "readarray" => (whole(), "`mapfile`"),
+            _ => return None,
+        },
+        "word" if script.text(node) == "pipefail" => (whole(), "`pipefail`"),
+        "variable_name" if ["BASH_SOURCE", "RANDOM"].contains(&script.text(node)) && node.parent().is_some_and(|p| p.kind().ends_with("expansion")) => {
+            (node.parent().map(|p| p.byte_range()), "this variable")
+        }
+        _ => return None,
+    };
+    range.map(|range| (range, what))
+}
+
+fn in_brackets(script: &Script, node: Node<'_>) -> bool {
+    node.parent().is_some_and(|p| p.kind() == "test_command" && !script.text(p).starts_with("[["))
+}

@@ -1,0 +1,76 @@
+//! Script files that cannot be executed.
+
+use std::path::Path;
+
+use super::{TaskView, script::{Form, Reader}};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    hir::Dialect,
+    rule,
+    source::{Span, Stat},
+};
+
+rule! {
+    pub static SCRIPT_NOT_EXECUTABLE = "script-not-executable", Verdict;
+    pub static SCRIPT_WITHOUT_SHEBANG = "script-without-shebang", Verdict;
+    pub static SHEBANG_NOT_FIRST = "shebang-not-first", Warning;
+}
+
+/// A file that may not, or cannot, be executed (§11 B14).
+pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts {
+        let Form::File { path } = &script.form else { continue };
+        let name = script.value.as_literal().unwrap_or_default();
+        let executable = matches!(view.files.stat(path), Some(Stat::File { executable: true }));
+        if script.reader == Reader::Nothing {
+            let head = script.content.span(0..0);
+            let mut diagnostic =
+                Diagnostic::new(&SCRIPT_WITHOUT_SHEBANG, script.value.span, format!("`{name}` does not say what runs it"))
+                    .label(first_line(&script.content.text, head), "the first line")
+                    .help("begin the script with a line such as `#!/usr/bin/env bash`");
+            if let Some(interpreter) = interpreter(path) {
+                diagnostic = diagnostic.fix("add the line", head, format!("#!/usr/bin/env {interpreter}\n"));
+            }
+            out.push(diagnostic);
+        } else if !executable {
+            let diagnostic =
+                Diagnostic::new(&SCRIPT_NOT_EXECUTABLE, script.value.span, format!("`{name}` is not executable"))
+                    .help(format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` where git does not see it"));
+            out.push(match view.task.dialect {
+                Dialect::Portable => diagnostic,
+                _ => diagnostic.strength(Strength::Warning).here("gevals runs it by its first line; other tools change the file"),
+            });
+        }
+    }
+}
+
+fn first_line(text: &str, head: Span) -> Span {
+    Span::new(head.file, 0..text.find('\n').unwrap_or(text.len()))
+}
+
+fn interpreter(path: &Path) -> Option<&'static str> {
+    match path.extension().and_then(|e| e.to_str()) {
+        None | Some("sh" | "bash") => Some("bash"),
+        Some("py") => Some("python3"),
+        _ => None,
+    }
+}
+
+/// Blank lines before `#!` in an inline text (§11 B14).
+pub fn blank_lines(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|s| s.form == Form::Inline) {
+        let content = &script.content;
+        let text = content.text.trim_start();
+        let at = content.text.len() - text.len();
+        if at == 0 || !text.starts_with("#!") {
+            continue;
+        }
+        let line = at..at + text.find('\n').unwrap_or(text.len());
+        out.push(
+            Diagnostic::new(&SHEBANG_NOT_FIRST, content.span(line), "this is not the first line of the script")
+                .here("other tools execute the text as it stands, and the system reads only its very first bytes")
+                .help("remove what stands before it")
+                .fix("remove it", content.span(0..at), ""),
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Deletions that delete nothing, and deletions where something is to be checked.
+
+use super::TaskView;
+use crate::{
+    bash::program::Statement,
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::PhaseKind,
+    rule,
+};
+
+rule! {
+    pub static GLOB_IN_DELETE = "glob-in-delete", Warning;
+    pub static VERIFY_DELETES = "verify-deletes", Warning;
+}
+
+/// `kubectl delete pod web-*`: names have no patterns (author mistake 4).
+pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts {
+        for command in script.content.program.commands() {
+            let Some(delete) = delete(command) else { continue };
+            let words = &command.words()[delete + 1..];
+            let mut before = "";
+            for word in words {
+                let of_flag = word.text.starts_with('-') || before.starts_with('-') && !before.contains('=');
+                before = &word.text;
+                if !of_flag && word.literal && word.text.contains(['*', '?']) && !word.text.contains('/') {
+                    out.push(
+                        Diagnostic::new(
+                            &GLOB_IN_DELETE,
+                            script.content.span(word.range.clone()),
+                            format!("`{}` is a name to `{}`, not a pattern", word.text, command.name()),
+                        )
+                        .here("nothing has this name")
+                        .help("list names with `get -o name` and a filter, or delete by a label: `-l KEY=VALUE`"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Verify that changes what it checks (author mistake 5). What the script made itself it may clear away.
+pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        let commands = content.program.commands();
+        let made: Vec<&str> = commands
+            .iter()
+            .filter(|c| c.words().iter().any(|w| matches!(w.text.as_str(), "create" | "run" | "apply" | "install" | "expose")))
+            .flat_map(|c| c.words().iter().map(|w| w.text.as_str()))
+            .collect();
+        let makes_unnamed = made.contains(&"-f");
+        let is_own = |text: &str| made.contains(&text) && text.len() > 2;
+        let mut report = |range: std::ops::Range<usize>| {
+            out.push(
+                Diagnostic::new(&VERIFY_DELETES, content.span(range), "verify deletes what it checks")
+                    .help("leave that to cleanup: it always runs, and a failed task can still be looked at until then"),
+            );
+        };
+        for command in commands {
+            if command.name() == "trap" {
+                let deletes = command.words().get(1).is_some_and(|w| deletes_in(&w.text, &is_own) && !makes_unnamed);
+                if deletes && command.words().iter().any(|w| w.text == "EXIT") {
+                    report(command.range.clone());
+                }
+                continue;
+            }
+            let Some(at) = delete(command) else { continue };
+            // `pod NAME`, `pod/NAME`
+            let words = &command.words()[at + 1..];
+            let named = words.iter().enumerate().filter(|(i, w)| *i > 0 && !w.text.starts_with('-') || w.text.contains('/'));
+            let names: Vec<&str> = named.map(|(_, w)| w.text.rsplit('/').next().unwrap_or_default()).collect();
+            if names.is_empty() || makes_unnamed || names.iter().any(|n| is_own(n)) || command.words().iter().any(|w| w.text.starts_with("--dry-run")) {
+                continue;
+            }
+            report(command.range.clone());
+        }
+    }
+}
+
+/// Whether the text of a trap deletes something that is not the script's own.
+fn deletes_in(text: &str, is_own: &dyn Fn(&str) -> bool) -> bool {
+    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c == ';').collect();
+    let at = words.iter().position(|w| *w == "delete");
+    at.is_some_and(|at| {
+        let tool = words[..at].iter().any(|w| matches!(*w, "kubectl" | "oc"));
+        tool && !words[at + 1..].iter().any(|w| is_own(w))
+    })
+}
+
+/// Where the verb of a deletion stands.
+fn delete(command: &Statement) -> Option<usize> {
+    let verb = match command.name() {
+        "kubectl" | "oc" => "delete",
+        _ => return None,
+    };
+    let at = command.words().iter().position(|w| w.text == verb)?;
+    // `kubectl -n NS delete`, but not `kubectl auth can-i delete`.
+    let between = &command.words()[1..at];
+    let mut flag = false;
+    let only_flags = between.iter().all(|w| {
+        let fits = w.text.starts_with('-') || flag;
+        flag = w.text.starts_with('-') && !w.text.contains('=');
+        fits
+    });
+    (only_flags && command.words().len() > at + 1).then_some(at)
+}

@@ -1,0 +1,54 @@
+//! Shell variables in prompts.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::TaskView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::Dialect,
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static SHELL_VARIABLE_IN_PROMPT = "shell-variable-in-prompt", Warning;
+}
+
+#[expect(clippy::unwrap_used, reason = "a pattern of our own")]
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)").unwrap()
+});
+
+/// A prompt goes to the agent as it stands: no shell ever reads it (author mistake 13).
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let span = prompt.text.span;
+    let (text, map) = match view.unit.tree.node_at(span) {
+        Some(node) if prompt.file.is_none() => (node.text().unwrap_or_default().to_owned(), Some(node.source_map())),
+        _ if prompt.file.is_some() => (view.sources.get(span.file).text().to_owned(), None),
+        _ => return,
+    };
+    for found in VARIABLE.captures_iter(&text) {
+        let (Some(whole), Some(name)) = (found.get(0), found.get(1).or(found.get(2))) else { continue };
+        let place = match &map {
+            Some(map) => map.span(whole.range()),
+            None => Span::new(span.file, whole.range()),
+        };
+        // In backticks it is code that the agent is told about; in a hole it is filled.
+        let quoted = text[..whole.start()].matches('`').count() % 2 == 1;
+        if quoted || text[..whole.start()].ends_with('\\') || prompt.text.holes().any(|h| h.span.contains(place)) {
+            continue;
+        }
+        let name = name.as_str();
+        let diagnostic = Diagnostic::new(&SHELL_VARIABLE_IN_PROMPT, place, format!("the agent reads `{}` as it stands", whole.as_str()))
+            .here("no shell reads a prompt");
+        let declared = view.task.env.iter().any(|(n, _)| n.value == name);
+        out.push(match (view.task.dialect, declared) {
+            (Dialect::Portable, true) => diagnostic.fix(format!("write `{{env.{name}}}`"), place, format!("{{env.{name}}}")),
+            (Dialect::Portable, false) => diagnostic.help(format!("give it a value under `spec.env`, and write `{{env.{name}}}`")),
+            _ => diagnostic.help("write the value itself; the portable dialect fills `{env.NAME}` in prompts"),
+        });
+    }
+}

@@ -1,0 +1,60 @@
+//! Two phases that do the same.
+
+use super::TaskView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Def, PhaseKind, Step},
+    rule,
+};
+
+rule! {
+    pub static SAME_SCRIPT_TWICE = "same-script-twice", Warning;
+}
+
+/// Verify does what setup or cleanup does (author mistake 1). That setup and cleanup both clear away is common and right.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let pairs = [
+        (PhaseKind::Setup, PhaseKind::Verify, "what succeeds before the agent has done anything says nothing about the agent"),
+        (PhaseKind::Verify, PhaseKind::Cleanup, "what checks clears nothing away, or what clears away checks nothing"),
+    ];
+    for (first, second, why) in pairs {
+        for later in view.scripts.iter().filter(|s| s.phase == second) {
+            let same = |s: &&super::script::ScriptView<'_>| {
+                s.phase == first && effect(&s.content.text) == effect(&later.content.text) && given(s.step) == given(later.step)
+            };
+            let Some(earlier) = view.scripts.iter().find(same) else { continue };
+            if effect(&later.content.text).is_empty() {
+                continue;
+            }
+            out.push(
+                Diagnostic::new(
+                    &SAME_SCRIPT_TWICE,
+                    later.key,
+                    format!("{} runs the same script as {}", second.name(), first.name()),
+                )
+                .label(earlier.key, "the first time")
+                .help(why),
+            );
+        }
+    }
+}
+
+/// The lines that do something.
+fn effect(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(str::trim);
+    lines.filter(|l| !l.is_empty() && !l.starts_with('#') && !l.starts_with("set ") && !l.starts_with("echo ")).collect()
+}
+
+/// What else tells two runs of one script apart.
+fn given(step: &Step<Def>) -> Vec<(String, String)> {
+    let others = step.args.iter().filter(|(k, _)| !matches!(k.value.as_str(), "file" | "inline" | "run"));
+    let mut given: Vec<_> = others
+        .map(|(k, a)| {
+            let mut texts = String::new();
+            a.templates(&mut |t| texts += &t.display());
+            (k.value.clone(), texts)
+        })
+        .collect();
+    given.sort();
+    given
+}

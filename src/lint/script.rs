@@ -1,0 +1,310 @@
+//! What the steps of a task give to a shell: the text, where it is written, and what reads it.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use indexmap::{IndexMap, IndexSet};
+use rayon::prelude::*;
+
+use crate::{
+    bash::{self, program::Program},
+    hir::{Arg, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step, Task},
+    project::TaskUnit,
+    source::{FileId, Files, Source, Sources, Span, resolve},
+    template,
+    yaml::{SourceMap, Style},
+};
+
+/// One text that a step gives to a shell.
+#[derive(Debug)]
+pub struct ScriptView<'a> {
+    /// When it runs: the cleanup of a group in verify is cleanup.
+    pub phase: PhaseKind,
+    pub step: &'a Step<Def>,
+    pub form: Form,
+    /// The key `run`, `inline` or `file`.
+    pub key: Span,
+    pub value: &'a Arg<Def>,
+    pub reader: Reader,
+    /// The shell reads the text from its standard input, which the commands in it inherit.
+    pub on_stdin: bool,
+    /// The folder it runs in, where that is known.
+    pub dir: Option<PathBuf>,
+    pub content: Arc<Content>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// `command`: the text is an argument of the shell.
+    Line,
+    Inline,
+    File { path: PathBuf },
+}
+
+/// What reads a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// `/bin/sh`, which may be any POSIX shell.
+    Posix,
+    Bash,
+    /// A shell that only the machine knows, or one that is neither.
+    Shell,
+    /// No first line says what.
+    Nothing,
+    /// No shell: Python, a program.
+    Foreign,
+}
+
+/// A text and what it says.
+#[derive(Debug)]
+pub struct Content {
+    /// As the shell will read it, but for holes: each is [`HOLE`]s, of the same length.
+    pub text: String,
+    pub script: Option<bash::Script>,
+    /// Empty and not sound where it is no shell's.
+    pub program: Program,
+    place: Place,
+    /// The holes of the text, in order.
+    pub holes: Vec<Range<usize>>,
+    /// How the text is written in YAML; `None` for a file.
+    pub style: Option<Style>,
+    /// What stands before each line in the file; `None` where a line of the text is no line of the file.
+    indent: Option<String>,
+}
+
+#[derive(Debug)]
+enum Place {
+    File(FileId),
+    Scalar(SourceMap),
+}
+
+/// Script files by path, each read once whoever runs it.
+#[derive(Debug, Default)]
+pub struct ScriptFiles(IndexMap<PathBuf, ScriptFile>);
+
+#[derive(Debug)]
+pub struct ScriptFile {
+    pub content: Arc<Content>,
+    pub reader: Reader,
+    pub executable: bool,
+}
+
+/// What stands for a byte of a hole: a part of a word, and in no script of anybody's.
+pub const HOLE: char = '\u{1a}';
+
+impl ScriptFiles {
+    pub fn get(&self, path: &Path) -> Option<&ScriptFile> {
+        self.0.get(path)
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.keys().map(PathBuf::as_path)
+    }
+}
+
+impl Content {
+    fn new(text: String, reader: Reader, place: Place, indent: Option<String>) -> Self {
+        let (holes, style) = (Vec::new(), None);
+        let script = if reader == Reader::Foreign { None } else { bash::parse(&text) };
+        let mut program = script.as_ref().map(bash::Script::program).unwrap_or_default();
+        program.mark_filled(HOLE);
+        Self { text, script, program, place, holes, style, indent }
+    }
+
+    /// Where these bytes of the text are written.
+    pub fn span(&self, range: Range<usize>) -> Span {
+        match &self.place {
+            Place::File(file) => Span::new(*file, range),
+            Place::Scalar(map) => map.span(range),
+        }
+    }
+
+    /// The edit that puts `lines` before the line that begins at `at`.
+    pub fn before_line(&self, at: usize, lines: &str) -> Option<(Span, String)> {
+        let indent = self.indent.as_ref()?;
+        Some((self.span(at..at), lines.lines().map(|l| format!("{l}\n{indent}")).collect()))
+    }
+
+    /// The edit that puts a line behind the one that ends at `end`, indented like the statement at `start`.
+    pub fn after_line(&self, start: usize, end: usize, line: &str) -> Option<(Span, String)> {
+        let indent = self.indent.as_ref()?;
+        let own = &self.text[self.line_start(start)..start];
+        (own.trim().is_empty() && self.text[end..].chars().next().is_none_or(|c| c == '\n'))
+            .then(|| (self.span(end..end), format!("\n{indent}{own}{line}")))
+    }
+
+    pub fn line_start(&self, at: usize) -> usize {
+        self.text[..at].rfind('\n').map_or(0, |i| i + 1)
+    }
+}
+
+/// Reads every script file that a task names.
+pub fn files<'t>(tasks: impl Iterator<Item = &'t Task<Def>>, sources: &Sources, files: &dyn Files) -> ScriptFiles {
+    let mut paths = IndexSet::new();
+    for task in tasks {
+        task.walk(&mut |_, step| paths.extend(path_of(task, step)));
+    }
+    let read = |path: PathBuf| {
+        let text = String::from_utf8(files.read(&path).ok()?);
+        let executable = matches!(files.stat(&path), Some(crate::source::Stat::File { executable: true }));
+        let Ok(text) = text else {
+            // A program: nothing is to be read in it.
+            let place = Place::File(sources.add(&path, ""));
+            let content = Arc::new(Content::new(String::new(), Reader::Foreign, place, None));
+            return Some((path, ScriptFile { content, reader: Reader::Foreign, executable }));
+        };
+        let reader = shebang(&text).unwrap_or(Reader::Nothing);
+        let place = Place::File(sources.add(&path, text.as_str()));
+        Some((path, ScriptFile { content: Arc::new(Content::new(text, reader, place, Some(String::new()))), reader, executable }))
+    };
+    let paths: Vec<_> = paths.into_iter().collect();
+    let read: Vec<_> = paths.into_par_iter().filter_map(read).collect();
+    ScriptFiles(read.into_iter().collect())
+}
+
+fn path_of(task: &Task<Def>, step: &Step<Def>) -> Option<PathBuf> {
+    let is_script = matches!(step.op.kind, OperationKind::Builtin("script"));
+    is_script.then(|| Some(resolve(&task.dir, step.arg("file")?.as_literal()?)))?
+}
+
+/// The texts that a task's steps give to shells, in the order written.
+pub fn views<'a>(unit: &TaskUnit, task: &'a Task<Def>, files: &ScriptFiles, sources: &Sources) -> Vec<ScriptView<'a>> {
+    let mut views = Vec::new();
+    for phase in PhaseKind::ALL {
+        task.phase(phase).steps.iter().for_each(|s| walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources))));
+    }
+    views
+}
+
+fn walk<'a>(phase: PhaseKind, step: &'a Step<Def>, visit: &mut dyn FnMut(PhaseKind, &'a Step<Def>)) {
+    visit(phase, step);
+    for block in &step.blocks {
+        let phase = match block.role {
+            BlockRole::Setup if phase == PhaseKind::Verify => PhaseKind::Setup,
+            BlockRole::Cleanup => PhaseKind::Cleanup,
+            _ => phase,
+        };
+        block.steps.iter().for_each(|s| walk(phase, s, visit));
+    }
+}
+
+fn view<'a>(
+    unit: &TaskUnit,
+    task: &'a Task<Def>,
+    phase: PhaseKind,
+    step: &'a Step<Def>,
+    files: &ScriptFiles,
+    sources: &Sources,
+) -> Option<ScriptView<'a>> {
+    let OperationKind::Builtin(operation) = step.op.kind else { return None };
+    let find = |name: &str| step.args.iter().find(|(k, _)| k.value == name);
+    let keys: &[&str] = match operation {
+        "command" => &["run"],
+        "script" => &["inline", "file"],
+        _ => return None,
+    };
+    let (key, value) = keys.iter().find_map(|k| find(k))?;
+    let dir = match step.arg("workdir").map(Arg::as_literal) {
+        Some(dir) => dir.map(|d| resolve(&task.dir, d)),
+        None => Some(task.dir.clone()),
+    };
+    let view = |form, dir, reader, on_stdin, content| ScriptView {
+        phase, step, form, key: key.span, value, reader, on_stdin, dir, content,
+    };
+    if key.value == "file" {
+        let path = path_of(task, step)?;
+        let file = files.get(&path)?;
+        let dir = if task.dialect == Dialect::Portable { dir } else { path.parent().map(Path::to_owned) };
+        return Some(view(Form::File { path }, dir, file.reader, false, Arc::clone(&file.content)));
+    }
+    let node = unit.tree.node_at(value.span)?;
+    let holes: Vec<_> = match task.dialect {
+        Dialect::Portable => template::scan(node.text()?).holes().map(|h| h.range.clone()).collect(),
+        _ => Vec::new(),
+    };
+    let text = masked(node.text()?, &holes);
+    let own = shebang(text.trim_start()).filter(|_| key.value == "inline");
+    let reader = match own {
+        Some(reader) => reader,
+        None if task.dialect != Dialect::Portable => Reader::Shell,
+        None => match step.arg("shell").map(Arg::as_literal) {
+            None => Reader::Posix,
+            Some(Some(shell)) => named(shell),
+            Some(None) => Reader::Shell,
+        },
+    };
+    let free = step.arg("protocol").is_none_or(|p| p.as_literal() == Some("none"))
+        && step.arg("args").is_none_or(|a| matches!(&a.kind, crate::hir::ArgKind::List(l) if l.is_empty()));
+    let on_stdin = key.value == "inline" && own.is_none() && free;
+    let form = if key.value == "run" { Form::Line } else { Form::Inline };
+    let map = node.source_map();
+    let first = text.len() - text.trim_start_matches('\n').len();
+    let indent = margin(&sources.get(unit.file), map.span(first..first)).filter(|_| node.style() == Style::Literal).map(str::to_owned);
+    let content = Content { holes, style: Some(node.style()), ..Content::new(text, reader, Place::Scalar(map), indent) };
+    Some(view(form, dir, reader, on_stdin, Arc::new(content)))
+}
+
+/// The text with its holes hidden.
+fn masked(text: &str, holes: &[Range<usize>]) -> String {
+    let mut masked = text.to_owned();
+    for hole in holes {
+        let mask: String = std::iter::repeat_n(HOLE, hole.len()).collect();
+        masked.replace_range(hole.clone(), &mask);
+    }
+    masked
+}
+
+/// What the first line says.
+fn shebang(text: &str) -> Option<Reader> {
+    let line = text.strip_prefix("#!")?.lines().next()?;
+    let mut words = line.split_whitespace();
+    let program = words.next()?;
+    if !program.ends_with("/env") {
+        return Some(named(program));
+    }
+    words.find(|w| !w.starts_with('-') && !w.contains('=')).map(named)
+}
+
+fn named(shell: &str) -> Reader {
+    match shell.rsplit('/').next().unwrap_or(shell) {
+        "sh" | "dash" | "ash" => Reader::Posix,
+        "bash" => Reader::Bash,
+        "zsh" | "ksh" | "mksh" => Reader::Shell,
+        _ => Reader::Foreign,
+    }
+}
+
+impl ScriptView<'_> {
+    /// How messages call it.
+    pub fn what(&self) -> &'static str {
+        match self.form {
+            Form::Line => "command",
+            _ => "script",
+        }
+    }
+
+    /// Whether the exit status of this text is what passes or fails its step.
+    pub fn decides_by_status(&self) -> bool {
+        let json = self.step.arg("protocol").is_some_and(|p| p.as_literal() != Some("none"));
+        !json && self.step.expect.is_none() && self.reader != Reader::Foreign
+    }
+}
+
+/// The edit that writes `key: value` before the key at `at`.
+pub fn before_key(view: &super::TaskView<'_>, at: Span, key: &str, value: &str) -> Option<(Span, String)> {
+    let separator = match view.unit.tree.mapping_of(at)?.style() {
+        Style::Flow => ", ".to_owned(),
+        _ => format!("\n{}", margin(&view.sources.get(at.file), at)?),
+    };
+    Some((at.head(), format!("{key}: {value}{separator}")))
+}
+
+/// The text of a source that begins the line of a span, where it is blank.
+pub fn margin(source: &Source, span: Span) -> Option<&str> {
+    let before = source.text().get(..span.start as usize)?;
+    let line = &before[before.rfind('\n').map_or(0, |i| i + 1)..];
+    line.trim().is_empty().then_some(line)
+}
