@@ -16,7 +16,7 @@ use crate::{
 
 rule! {
     pub static LAST_COMMAND_DECIDES = "last-command-decides", Verdict;
-    pub static SCRIPT_CANNOT_FAIL = "script-cannot-fail", Verdict;
+    pub static SCRIPT_CANNOT_FAIL = "script-cannot-fail", Warning;
     pub static POLL_ENDS_IN_SUCCESS = "poll-ends-in-success", Verdict;
 }
 
