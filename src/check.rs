@@ -121,6 +121,7 @@ pub fn oracle_task(
     let mut scope = scope.0.clone();
     // An oracle is a file of gevals' own: its holes are the portable dialect's, whatever the task's are.
     scope.dialect = Dialect::Portable;
+    scope.place = Place::Oracle;
     let mut calls = Vec::new();
     for (index, call) in entry.calls.iter().enumerate() {
         scope.calls = Some(index);
@@ -131,7 +132,7 @@ pub fn oracle_task(
         };
         let shape = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
         let args = match shape {
-            Some(shape) => checker.record(&call.args, &shape, &format!("the arguments of `{}`", call.name.display()), call.span, &scope),
+            Some(shape) => checker.record(&call.args, &shape, &format!("the call of `{}`", call.name.display()), call.span, &scope),
             None => call.args.iter().map(|(k, a)| (k.clone(), checker.arg(a, &Shape::Any, "an argument", &scope))).collect(),
         };
         let name = checker.template(&call.name, &scope);
@@ -488,13 +489,17 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
             }
         }
     }
-    if task.dialect != Dialect::Portable {
-        return;
-    }
     let mut seen = IndexMap::new();
+    let mut found = Diagnostics::default();
     for kind in PhaseKind::ALL {
-        walk(task.phase(kind).steps.iter(), &mut seen, out);
+        walk(task.phase(kind).steps.iter(), &mut seen, &mut found);
     }
+    // The steps dialect has no use for ids, but their author thinks so (§11 B35).
+    let portable = task.dialect == Dialect::Portable;
+    out.extend(found.into_iter().map(|d| match portable {
+        true => d,
+        false => d.strength(crate::diagnostic::Strength::Warning).help("in the steps dialect nothing goes by the id; the portable dialect finds outputs by it"),
+    }));
 }
 
 impl Checker<'_> {

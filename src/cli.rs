@@ -10,6 +10,7 @@ mod lock;
 mod plan;
 #[cfg(feature = "run")]
 mod run;
+mod schema;
 
 use std::{
     io::{IsTerminal, Write},
@@ -80,6 +81,7 @@ enum Command {
     Check(check::Args),
     Explain(explain::Args),
     Plan(plan::Args),
+    Schema(schema::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
     Run(run::Args),
@@ -96,6 +98,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
+        Command::Schema(args) => schema::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
         #[cfg(feature = "run")]

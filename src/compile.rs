@@ -14,6 +14,7 @@ use crate::{
     lint::{self, EvalView, ProjectView, TaskView, script::{self, ScriptView}},
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan},
+    policy::{Level, Policy},
     project::{self, EvalUnit, Project, TaskUnit},
     source::{Files, Sources},
 };
@@ -30,11 +31,34 @@ pub struct Compiled {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// What a compilation may be told besides the paths.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Levels over those of `gevals.toml`.
+    pub levels: Vec<(String, Level)>,
+    /// Whether tasks that no eval selects are reported.
+    pub workspace: bool,
+}
+
 /// Compiles files and folders. There is a plan if and only if there is no hard error (`decisions.md` §1).
 pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compiled {
+    compile_with(paths, &Options::default(), sources, files)
+}
+
+/// The same, with options.
+pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
     let vocabularies = builtin::vocabularies();
     let mut out = Diagnostics::default();
-    let project = project::load(paths, project::Context { sources, files, vocabularies: &vocabularies }, &mut out);
+    let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
+    let start = paths.first().map_or_else(PathBuf::new, Clone::clone);
+    let mut policy = Policy::find(&start, &rules, sources, files, &mut out);
+    for (rule, level) in &options.levels {
+        policy.set(rule, *level);
+    }
+    // Without a policy nobody knows what was to be silent: nothing is planned.
+    let planless = out.has_hard();
+    let context = project::Context { sources, files, vocabularies: &vocabularies, exclude: &policy.exclude };
+    let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
 
     // A task is checked once for every lock it is seen under; nearly always that is one.
@@ -63,7 +87,13 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
                 let checked = check_task(unit, cx, &mut found);
                 (checked, found)
             };
-            locks.iter().map(|lock| { let (checked, found) = check(lock); (*lock, checked, found) }).collect()
+            locks
+                .iter()
+                .map(|lock| {
+                    let (checked, found) = check(lock);
+                    (*lock, checked, found)
+                })
+                .collect()
         })
         .collect();
     let shared = script::files(results.iter().flatten().filter_map(|(_, c, _)| Some(&c.as_ref()?.task)), sources, files);
@@ -113,6 +143,14 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
             plan.filter(|_| !hard)
         })
         .collect();
+    if options.workspace {
+        lint::orphans(&project, &selected, &mut out);
+    }
+    let (evals, tasks) = match planless {
+        true => (vec![None; project.evals.len()], vec![None; project.tasks.len()]),
+        false => (evals, tasks),
+    };
+    let out = policy.apply(out, &rules, sources);
     Compiled { project, evals, tasks, diagnostics: out.into_sorted(sources) }
 }
 
@@ -142,7 +180,8 @@ fn eval_plan<'a>(
             whole = false;
             continue;
         };
-        let assertions: Vec<&Assertions> = selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
+        let assertions: Vec<&Assertions> =
+            selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
         let asserted = assertions.iter().any(|a| !a.items.is_empty());
         lint::in_task(&TaskView { unit: task_unit, task: &checked.task, scripts, eval: Some(view), asserted, sources: cx.sources, files: cx.files }, out);
         match agent_kind(unit, task_unit, checked, cx, out) {

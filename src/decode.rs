@@ -375,6 +375,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("agentFile", "eval", "write `agent: {type: file, path: FILE}` under `config`"),
     ("taskSets", "eval", "`taskSets` belongs under `config`"),
     ("agent", "an eval", "`agent` belongs under `config`"),
+    ("spec", "an eval", "what an eval says stands under `config`"),
+    ("config", "a task", "what a task says stands under `spec`; `config` is an eval's"),
     ("mcpConfigFile", "an eval", "`mcpConfigFile` belongs under `config`"),
     ("llmJudge", "an eval", "`llmJudge` belongs under `config`"),
     ("parallel", "config", "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line"),

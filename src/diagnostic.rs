@@ -6,10 +6,13 @@
 mod emit;
 pub mod fix;
 mod pretty;
+mod writers;
 
 pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, report};
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
+
+pub use writers::{WRITERS, Writer};
 
 use crate::source::{Sources, Span};
 
@@ -240,9 +243,12 @@ impl IntoIterator for Diagnostics {
 /// The candidate nearest to `word`, where one is near enough to be what the author meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
-    let limit = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    let limit = (length / 3).max(1);
     candidates
         .into_iter()
+        // A distance is at least the difference in length; the words of strangers may be long.
+        .filter(|c| c.chars().count().abs_diff(length) <= limit.min(c.chars().count()))
         .map(|c| {
             let folded = c.to_lowercase();
             let distance = if folded == lower { 0 } else { strsim::osa_distance(&lower, &folded) };

@@ -97,14 +97,14 @@ pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind
     if let Some(&kind) = KINDS.iter().find(|k| **k == word) {
         return match kind {
             "Eval" | "Agent" | "Oracle" => {
-                plain_version(version, kind, out)?;
+                plain_version(root, version, kind, out)?;
                 Ok(Some(match kind {
                     "Eval" => FileKind::Eval,
                     "Agent" => FileKind::Agent,
                     _ => FileKind::Oracle,
                 }))
             }
-            _ => dialect_of(version, entry.value.span(), out).map(|d| Some(FileKind::Task(d))),
+            _ => dialect_of(root, version, entry.value.span(), out).map(|d| Some(FileKind::Task(d))),
         };
     }
     let ours = version.and_then(Node::as_str).is_some_and(|v| DIALECTS.iter().any(|d| known(d, v)));
@@ -155,7 +155,7 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
 }
 
 /// Eval, Agent and Oracle files look alike in every version.
-fn plain_version(version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -> Result<(), Reported> {
+fn plain_version(root: Node<'_>, version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -> Result<(), Reported> {
     let Some(node) = version else { return Ok(()) };
     match node.as_str() {
         Some(v) if DIALECTS.iter().any(|d| d.versions.contains(&v)) => Ok(()),
@@ -164,17 +164,17 @@ fn plain_version(version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -
             out.push(old_version(node.span(), v, &new));
             Ok(())
         }
-        _ => Err(out.error(unknown_version(node, kind))),
+        _ => Err(out.error(unknown_version(root, node, kind))),
     }
 }
 
-fn dialect_of(version: Option<Node<'_>>, kind: Span, out: &mut Diagnostics) -> Result<Dialect, Reported> {
+fn dialect_of(root: Node<'_>, version: Option<Node<'_>>, kind: Span, out: &mut Diagnostics) -> Result<Dialect, Reported> {
     let Some(node) = version else { return Ok(Dialect::Legacy) };
     let Some(text) = node.as_str() else {
         if node.text() == Some("") {
             return Ok(Dialect::Legacy);
         }
-        return Err(out.error(unknown_version(node, "Task").label(kind, "of this kind")));
+        return Err(out.error(unknown_version(root, node, "Task").label(kind, "of this kind")));
     };
     if text.is_empty() {
         return Ok(Dialect::Legacy);
@@ -188,7 +188,7 @@ fn dialect_of(version: Option<Node<'_>>, kind: Span, out: &mut Diagnostics) -> R
             return Ok(info.dialect);
         }
     }
-    Err(out.error(unknown_version(node, "Task")))
+    Err(out.error(unknown_version(root, node, "Task")))
 }
 
 fn old_version(span: Span, old: &str, new: &str) -> Diagnostic {
@@ -197,7 +197,7 @@ fn old_version(span: Span, old: &str, new: &str) -> Diagnostic {
         .fix(format!("write `{new}`"), span, new)
 }
 
-fn unknown_version(node: Node<'_>, kind: &str) -> Diagnostic {
+fn unknown_version(root: Node<'_>, node: Node<'_>, kind: &str) -> Diagnostic {
     let text = node.text().unwrap_or_default();
     let versions = DIALECTS.iter().flat_map(|d| d.versions).copied();
     let diagnostic = Diagnostic::new(&UNKNOWN_VERSION, node.span(), format!("unknown apiVersion `{text}` of kind `{kind}`"));
@@ -205,7 +205,8 @@ fn unknown_version(node: Node<'_>, kind: &str) -> Diagnostic {
     let known = format!("known are {}", words.join(", "));
     let near = versions
         .filter(|v| text.split('/').next() == v.split('/').next() || strsim::osa_distance(text, v) < 5)
-        .min_by_key(|v| strsim::osa_distance(text, v));
+        // `mcpchecker/v1` with a `spec` is no legacy task.
+        .min_by_key(|v| (strsim::osa_distance(text, v), root.get("spec").is_some() && *v == legacy::DIALECT.versions[0]));
     match near {
         Some(near) => {
             diagnostic.here(format!("did you mean `{near}`?")).help(known).fix(format!("write `{near}`"), node.span(), near)

@@ -11,14 +11,16 @@ pub mod signature;
 pub mod decode;
 pub mod dialect;
 pub mod lock;
+pub mod policy;
 pub mod builtin;
 pub mod bash;
 pub mod project;
 pub mod check;
 pub mod lint;
 pub mod plan;
-pub mod render;
+mod compile;
 pub mod event;
+pub mod render;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;
@@ -30,8 +32,7 @@ pub mod step;
 pub mod run;
 #[cfg(feature = "run")]
 pub mod report;
+pub mod schema;
 pub mod cli;
 
-mod compile;
-
-pub use compile::{Compiled, compile};
+pub use compile::{Compiled, Options, compile, compile_with};

@@ -4,30 +4,54 @@
 //! `lints/`. Rules whose fault shows while a file is read or checked have their code there; they are listed all the same.
 
 mod agent;
+mod agent_file;
+mod assertion_sense;
 mod assertions;
 mod background;
 mod bashism;
+mod config;
 mod duplicate_name;
+mod env;
 mod executable;
 mod exit_status;
+mod expectations;
+mod flow;
 mod injection;
 mod judge;
 mod kubectl;
+mod models;
 mod no_verdict;
 mod oracle;
+mod orphan;
+mod pattern;
+mod place;
 mod prompt_in_shell;
 mod prompt_variable;
 mod same_script;
 pub mod script;
 mod servers;
 mod stdin;
+mod steps;
+mod texts;
+mod unpinned_server;
 mod unreferenced_script;
 mod unresolved_source;
+mod verify;
+
+pub use agent::TYPES as AGENT_TYPES;
 
 use crate::{
-    check, decode, diagnostic::{Diagnostics, Rule}, dialect, hir::{Def, Eval, Task}, project::{self, EvalUnit, Project, TaskUnit},
-    source::{Files, Sources}, yaml,
+    check, decode,
+    diagnostic::{Diagnostics, Rule},
+    dialect,
+    hir::{Def, Eval, Task},
+    policy,
+    project::{self, EvalUnit, Project, TaskUnit},
+    source::{Files, Sources},
+    yaml,
 };
+
+pub use orphan::check as orphans;
 
 /// A rule and where its fault is found.
 #[derive(Debug)]
@@ -160,6 +184,10 @@ pub static RULES: &[Lint] = &[
     way(&check::UNEXPANDED_HOLE),
     way(&check::DOUBLE_BRACE),
     way(&check::DOLLAR_BRACE),
+    way(&policy::UNUSED_ALLOW),
+    way(&policy::UNKNOWN_RULE),
+    way(&policy::INVALID_CONFIG),
+    way(&orphan::ORPHAN_TASK),
     // verdicts
     Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
     Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },
@@ -183,12 +211,49 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },
     Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
     Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
+    Lint { rule: &expectations::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
+    Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
+    Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
+    Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
+    Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
+    Lint { rule: &steps::HTTP_WITHOUT_STATUS, found: Found::InTask(steps::status) },
+    Lint { rule: &steps::LOOSE_EQUALS, found: Found::InTask(steps::loose) },
+    Lint { rule: &steps::DOTTED_INDEX, found: Found::InTask(steps::dotted) },
+    Lint { rule: &steps::CONTINUE_ON_ERROR_IN_VERIFY, found: Found::InTask(steps::continues) },
+    Lint { rule: &assertion_sense::ALWAYS_TRUE_ASSERTION, found: Found::InEval(assertion_sense::always) },
+    Lint { rule: &assertion_sense::CONTRADICTORY_ASSERTIONS, found: Found::InEval(assertion_sense::contradictory) },
+    Lint { rule: &assertion_sense::UNANCHORED_TOOL_PATTERN, found: Found::InEval(assertion_sense::unanchored) },
+    Lint { rule: &assertion_sense::REDUNDANT_NAME_AND_PATTERN, found: Found::InEval(assertion_sense::both) },
+    Lint { rule: &config::SKILLS_WITHOUT_SOURCES, found: Found::InEval(config::skills) },
+    // flow
+    Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
+    Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
+    Lint { rule: &env::UNUSED_ENV, found: Found::InTask(env::unused) },
+    Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(env::undeclared) },
+    Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
+    Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::InTask(steps::timeouts) },
+    Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
+    Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
+    Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
+    Lint { rule: &place::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(place::collisions) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
+    Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },
+    Lint { rule: &models::MODEL_WITHOUT_PROVIDER, found: Found::InEval(models::provider) },
+    Lint { rule: &models::DEPRECATED_AGENT, found: Found::InEval(models::deprecated) },
+    Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
+    Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },
+    Lint { rule: &agent_file::EMPTY_COMMANDS, found: Found::InEval(agent_file::empty) },
+    Lint { rule: &config::SECRET_IN_CLEAR, found: Found::InEval(config::secrets) },
+    Lint { rule: &config::RELATIVE_SERVER_COMMAND, found: Found::InEval(config::relative) },
+    Lint { rule: &config::UNKNOWN_EXTENSION, found: Found::InTask(config::unknown_extension) },
+    Lint { rule: &config::UNUSED_EXTENSION, found: Found::InEval(config::unused_extension) },
+    Lint { rule: &config::UNUSED_SOURCE, found: Found::InEval(config::unused_source) },
+    Lint { rule: &config::MISSING_DIFFICULTY, found: Found::InEval(config::difficulty) },
     Lint { rule: &oracle::NO_ORACLE_ENTRY, found: Found::InTask(oracle::missing) },
     Lint { rule: &oracle::UNUSED_ORACLE_ENTRY, found: Found::InEval(oracle::unused) },
 ];

@@ -6,11 +6,12 @@
 mod glob;
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
 use crate::{
@@ -99,6 +100,8 @@ pub struct Context<'a> {
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
     pub vocabularies: &'a Vocabularies,
+    /// Patterns of paths that are left out when a folder is searched.
+    pub exclude: &'a [String],
 }
 
 /// Reads the files and folders named, and everything they refer to.
@@ -107,7 +110,9 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     let mut wanted = Vec::new();
     for path in paths {
         match cx.files.stat(path) {
-            Some(Stat::Dir) => wanted.extend(glob::yaml_files(path, cx.files).into_iter().map(|p| (p, false))),
+            Some(Stat::Dir) => {
+                wanted.extend(glob::yaml_files(path, cx.exclude, cx.files).into_iter().map(|p| (p, false)))
+            }
             _ => wanted.push((normalize(path), true)),
         }
     }
@@ -185,8 +190,12 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
             Parsed::Broken(out)
         }
         Ok(None) if named && !out.has_hard() => {
+            let message = match tree.root().is_implicit_null() {
+                true => "this file is empty",
+                false => "this file is not of a kind that gevals knows",
+            };
             out.error(
-                Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), "this file is not of a kind that gevals knows")
+                Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), message)
                     .help("a file begins with `kind: Task`, `kind: Eval`, `kind: Agent` or `kind: Oracle`"),
             );
             Parsed::Broken(out)
@@ -197,7 +206,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
 }
 
 fn is_mcp_config(root: Node<'_>) -> bool {
-    root.get("mcpServers").is_some()
+    root.entries().any(|e| crate::diagnostic::nearest(e.name, ["mcpServers"]).is_some())
 }
 
 /// A cheap look before the parser: does this file say, or nearly, that it is one of ours?
@@ -227,24 +236,41 @@ fn dir_of(path: &Path) -> PathBuf {
     path.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-fn task_unit(path: &Path, file: FileId, tree: yaml::Tree, dialect: Dialect, cx: Context<'_>, out: &mut Diagnostics) -> TaskUnit {
-    let broken = out.has_hard().then(|| out.iter().find(|d| d.strength == crate::diagnostic::Strength::Hard).cloned()).flatten();
+fn task_unit(
+    path: &Path,
+    file: FileId,
+    tree: yaml::Tree,
+    dialect: Dialect,
+    cx: Context<'_>,
+    out: &mut Diagnostics,
+) -> TaskUnit {
+    let broken =
+        out.has_hard().then(|| out.iter().find(|d| d.strength == crate::diagnostic::Strength::Hard).cloned()).flatten();
     let info = TaskFile { file, dir: dir_of(path), vocabulary: cx.vocabularies.of(dialect) };
-    if dialect != Dialect::Portable {
-        yaml::yaml11_words(&tree, out);
-    }
     let Partial { value, mut reported } = dialect::task(tree.root(), dialect, &info, out);
+    if dialect != Dialect::Portable {
+        yaml11_words(&tree, out);
+    }
     // A fault of the YAML itself leaves no plan either; it has been reported.
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
     }
-    let mut unit = TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, comments: tree.comments().to_vec(), tree };
+    let mut unit =
+        TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, comments: tree.comments().to_vec(), tree };
     if let Some(task) = &mut unit.task
         && let Err(reported) = prompt_file(task, cx, out)
     {
         unit.reported = Some(reported);
     }
     unit
+}
+
+/// Words that YAML 1.1 reads otherwise, but for those of which something has been said.
+fn yaml11_words(tree: &yaml::Tree, out: &mut Diagnostics) {
+    let said: HashSet<Span> = out.iter().map(|d| d.span).collect();
+    let mut words = Diagnostics::default();
+    yaml::yaml11_words(tree, &mut words);
+    out.extend(words.into_iter().filter(|d| !said.contains(&d.span)));
 }
 
 /// Reads the prompt where it is a file: its holes are found, and underlined, in that file.
@@ -267,19 +293,30 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
 /// Reads a file that another refers to.
 ///
 /// `written` is what stands there for the path.
-fn read(path: &Path, written: &str, span: Span, what: &str, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+fn read(
+    path: &Path,
+    written: &str,
+    span: Span,
+    what: &str,
+    cx: Context<'_>,
+    out: &mut Diagnostics,
+) -> Result<(FileId, String), Reported> {
     match cx.files.read(path) {
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
             let shown = path.display();
             let mut diagnostic = Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
+            if error == ReadError::IsDir && what == "task" {
+                diagnostic = diagnostic.help(format!("write `glob: {written}/*.yaml` for the files of a folder"));
+            }
             if error == ReadError::Missing {
                 let siblings = path.parent().map(|dir| cx.files.list(dir)).unwrap_or_default();
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
                 diagnostic = diagnostic.help("paths start from the folder of the file that names them");
                 if let Some(near) = crate::diagnostic::nearest(&name, siblings.iter().map(String::as_str)) {
                     let near = format!("{}{near}", written.strip_suffix(&name).unwrap_or_default());
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+                    diagnostic =
+                        diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 }
             }
             Err(out.error(diagnostic))
@@ -317,8 +354,8 @@ impl Loader<'_> {
 
     fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
         let dir = dir_of(path);
-        yaml::yaml11_words(tree, out);
         let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
+        yaml11_words(&tree, out);
         let mut unit = EvalUnit {
             path: path.to_owned(),
             file,
@@ -364,21 +401,32 @@ impl Loader<'_> {
 
     /// The lock beside the eval, or in a folder above it.
     fn lock(&self, dir: &Path, out: &mut Diagnostics) -> Result<Lock, Reported> {
-        let found = dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
+        let found =
+            dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
         for path in found {
             let Ok(bytes) = self.cx.files.read(&path) else { continue };
             let (file, text) = text(bytes, &path, self.cx, out)?;
             return Lock::parse(&text).map_err(|message| {
                 out.error(
-                    Diagnostic::new(&INVALID_LOCK, Span::new(file, 0..0), format!("the lock cannot be read: {message}"))
-                        .help("gevals writes this file; make it anew with `gevals lock`"),
+                    Diagnostic::new(
+                        &INVALID_LOCK,
+                        Span::new(file, 0..0),
+                        format!("the lock cannot be read: {message}"),
+                    )
+                    .help("gevals writes this file; make it anew with `gevals lock`"),
                 )
             });
         }
         Ok(Lock::default())
     }
 
-    fn document(&self, path: &Path, name: &Name, what: &str, out: &mut Diagnostics) -> Result<(FileId, yaml::Tree), Reported> {
+    fn document(
+        &self,
+        path: &Path,
+        name: &Name,
+        what: &str,
+        out: &mut Diagnostics,
+    ) -> Result<(FileId, yaml::Tree), Reported> {
         let (file, text) = read(path, &name.value, name.span, what, self.cx, out)?;
         yaml::parse(file, &text, out).map(|tree| (file, tree))
     }
@@ -386,8 +434,12 @@ impl Loader<'_> {
     fn wrong_kind(&self, name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {
         let found = found.map_or_else(|| "not a file of gevals".to_owned(), |k| format!("of kind `{}`", k.name()));
         out.error(
-            Diagnostic::new(&WRONG_KIND, name.span, format!("`{}` must be of kind `{wanted}`, and it is {found}", name.value))
-                .help(format!("begin that file with `kind: {wanted}`, or name another")),
+            Diagnostic::new(
+                &WRONG_KIND,
+                name.span,
+                format!("`{}` must be of kind `{wanted}`, and it is {found}", name.value),
+            )
+            .help(format!("begin that file with `kind: {wanted}`, or name another")),
         )
     }
 
@@ -404,8 +456,12 @@ impl Loader<'_> {
         };
         let Some(name) = &agent.path else {
             return Err(out.error(
-                Diagnostic::new(&crate::decode::MISSING_FIELD, agent.kind.span, format!("an agent of type `{}` has no `path`", agent.kind.value))
-                    .help(format!("write `path:` with a file of kind `{wanted}`")),
+                Diagnostic::new(
+                    &crate::decode::MISSING_FIELD,
+                    agent.kind.span,
+                    format!("an agent of type `{}` has no `path`", agent.kind.value),
+                )
+                .help(format!("write `path:` with a file of kind `{wanted}`")),
             ));
         };
         let path = resolve(dir, &name.value);
@@ -494,26 +550,56 @@ impl Loader<'_> {
     }
 
     fn nothing_selected(&self, set: &hir::TaskSet, place: &Name, out: &mut Diagnostics) {
-        let Some((key, value)) = set.selector.iter().next() else {
+        let labels = |key: &str| {
+            let found: IndexSet<&str> = self
+                .project
+                .tasks
+                .iter()
+                .filter_map(|t| t.task.as_ref()?.meta.labels.get(key))
+                .map(|n| n.value.as_str())
+                .collect();
+            found
+        };
+        // The label to blame is one that no task has; else it is their combination.
+        let unknown = set.selector.iter().find(|(key, value)| !labels(key).contains(value.value.as_str()));
+        let Some((key, value)) = unknown.or_else(|| set.selector.iter().next()) else {
             out.error(
                 Diagnostic::new(&EMPTY_GLOB, place.span, format!("`{}` matches no task", place.value))
                     .help("files match, but none is of kind `Task`"),
             );
             return;
         };
-        let known = self.project.tasks.iter().filter_map(|t| t.task.as_ref()?.meta.labels.get(key));
-        let values: indexmap::IndexSet<&str> = known.map(|n| n.value.as_str()).collect();
-        let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has these labels: nothing is selected");
+        if unknown.is_none() {
+            out.push(
+                Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has all of these labels: nothing is selected")
+                    .help("each label is some task's, but no task has them together"),
+            );
+            return;
+        }
+        let values = labels(key);
+        let message = format!("no task has the label `{key}: {}`: nothing is selected", value.value);
+        let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, message);
         diagnostic = match crate::diagnostic::nearest(&value.value, values.iter().copied()) {
-            Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), value.span, near),
+            Some(near) => {
+                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), value.span, near)
+            }
             None if values.is_empty() => diagnostic.help(format!("no task has a label `{key}`")),
-            None => diagnostic.help(format!("values of `{key}`: {}", values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", "))),
+            None => diagnostic.help(format!(
+                "values of `{key}`: {}",
+                values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", ")
+            )),
         };
         out.push(diagnostic);
     }
 
     /// The task in a file, read once. A file that a glob matches may be another's.
-    fn task(&mut self, path: &Path, place: &Spanned<String>, named: bool, out: &mut Diagnostics) -> Result<Option<usize>, Reported> {
+    fn task(
+        &mut self,
+        path: &Path,
+        place: &Spanned<String>,
+        named: bool,
+        out: &mut Diagnostics,
+    ) -> Result<Option<usize>, Reported> {
         if let Some(&index) = self.tasks.get(path) {
             return Ok(Some(index));
         }

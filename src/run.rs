@@ -55,6 +55,10 @@ pub struct RunOptions {
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
     pub executable: Option<PathBuf>,
+    /// Values to mask besides those that the plan tells: see [`environment_secrets`].
+    pub secrets: Vec<String>,
+    /// How long a server may take to answer `initialize`.
+    pub server_timeout: Duration,
 }
 
 impl Default for RunOptions {
@@ -67,6 +71,8 @@ impl Default for RunOptions {
             allow_unchecked: false,
             exit_zero: false,
             executable: None,
+            secrets: Vec::new(),
+            server_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -129,6 +135,16 @@ pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     Ok(receiver)
 }
 
+/// The values of this process's variables whose names tell a secret.
+#[expect(clippy::disallowed_methods, reason = "no other question lists the environment")]
+pub fn environment_secrets() -> Vec<String> {
+    std::env::vars_os()
+        .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
+        .filter(|(name, _)| is_secret_name(name))
+        .map(|(_, value)| value)
+        .collect()
+}
+
 /// Runs an eval. The first interrupt stops what runs and cleans up, the second one stops that too.
 pub async fn run_eval(
     plan: &EvalPlan,
@@ -150,6 +166,7 @@ pub async fn run_eval(
         }
     };
     secrets.extend(secret_variables(plan, host));
+    secrets.extend(options.secrets.iter().cloned());
     if selected.is_empty() {
         let why = match &options.filter {
             Some(filter) => format!("no task's name matches `{filter}`"),
@@ -175,7 +192,7 @@ pub async fn run_eval(
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
     );
-    let servers = Servers::new(specs, &emitter);
+    let servers = Servers::new(specs, &emitter, options.server_timeout);
     let world = World {
         host,
         emitter: &emitter,

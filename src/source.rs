@@ -135,9 +135,15 @@ impl Sources {
         Arc::clone(&files[file.0 as usize])
     }
 
+    /// Every file, in the order added.
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        (0..files.len() as u32).map(FileId)
+    }
+
     /// Every text read so far.
     pub fn all(&self) -> Vec<Arc<Source>> {
-        self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn path(&self, span: Span) -> PathBuf {

@@ -2,7 +2,11 @@
 //!
 //! `BLESS=1 cargo test --test suite` writes down what gevals says now. Read what it wrote.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads and blesses its pages")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and reads and blesses its pages"
+)]
 
 #[path = "support/page.rs"]
 mod page;
@@ -16,9 +20,10 @@ use std::{
 };
 
 use gevals::{
-    Compiled, compile,
+    Compiled, Options, compile_with,
     diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
     lint,
+    plan::wire,
     source::{MemoryFiles, Sources, Span},
 };
 use page::{Block, Page, files, pages};
@@ -80,13 +85,14 @@ impl Case {
     }
 
     fn of(files: &MemoryFiles, roots: &[PathBuf]) -> Result<Self, String> {
+        let everything = Options { workspace: true, ..Options::default() };
         let sources = Sources::default();
-        let compiled = compile(roots, &sources, files);
+        let compiled = compile_with(roots, &everything, &sources, files);
         let case = Self { compiled, sources };
         case.spans_lie_in_their_files()?;
-        case.plans_exist_if_and_only_if_nothing_is_hard()?;
+        case.plans_exist_if_and_only_if_nothing_is_hard(roots)?;
         let again = Sources::default();
-        let twice = Self { compiled: compile(roots, &again, files), sources: again };
+        let twice = Self { compiled: compile_with(roots, &everything, &again, files), sources: again };
         match case.concise() == twice.concise() && case.plans() == twice.plans() {
             true => Ok(case),
             false => Err("compiling twice gives two answers".to_owned()),
@@ -111,8 +117,10 @@ impl Case {
         out
     }
 
-    fn plans(&self) -> String {
-        format!("{:?} {:?}", self.compiled.tasks, self.compiled.evals)
+    fn plans(&self) -> Vec<Option<String>> {
+        let tasks = self.compiled.tasks.iter().map(|p| p.as_ref().map(wire::digest));
+        let evals = self.compiled.evals.iter().map(|p| p.as_ref().map(wire::eval_digest));
+        tasks.chain(evals).collect()
     }
 
     fn spans_lie_in_their_files(&self) -> Result<(), String> {
@@ -129,7 +137,7 @@ impl Case {
     }
 
     /// `decisions.md` §1: there is a plan if and only if there is no hard error.
-    fn plans_exist_if_and_only_if_nothing_is_hard(&self) -> Result<(), String> {
+    fn plans_exist_if_and_only_if_nothing_is_hard(&self, roots: &[PathBuf]) -> Result<(), String> {
         let Compiled { project, evals, tasks, diagnostics } = &self.compiled;
         let hard: Vec<&Diagnostic> = diagnostics.iter().filter(|d| d.strength == Strength::Hard).collect();
         if hard.is_empty() && (tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none)) {
@@ -139,12 +147,18 @@ impl Case {
             let inside = |span: Span| {
                 let task = project.tasks.iter().position(|t| t.file == span.file);
                 let eval = project.evals.iter().position(|e| e.file == span.file);
-                let selecting = |t: usize| project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t));
+                let selecting = |t: usize| {
+                    project.evals.iter().zip(evals).any(|(e, p)| p.is_none() && e.selected.iter().any(|s| s.task == t))
+                };
                 match (task, eval) {
                     (Some(t), _) => tasks[t].is_none() || selecting(t),
                     (_, Some(e)) => evals[e].is_none(),
-                    // A file that tasks or evals refer to.
-                    _ => tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none) || tasks.len() + evals.len() == 0,
+                    // A file that stands for itself, or one that tasks or evals refer to.
+                    _ => {
+                        roots.contains(&self.sources.path(span))
+                            || tasks.iter().any(Option::is_none)
+                            || evals.iter().any(Option::is_none)
+                    }
                 }
             };
             if !inside(error.span) {
@@ -285,4 +299,147 @@ fn language_page(page: &Page, faults: &mut Faults) {
         faults.push(page, own[0].line, "nothing is expected of these files");
     }
     faults.expect(page, bodies);
+}
+
+/// One file of hostile bytes, named on the command line, and what gevals says of it.
+fn hostile(path: &str, bytes: impl Into<Vec<u8>>) -> String {
+    let mut files = MemoryFiles::default();
+    files.add(path, bytes, false);
+    Case::of(&files, &[PathBuf::from(path)]).unwrap().concise()
+}
+
+#[test]
+fn hostile_files_have_one_clear_error() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let laughs = |levels: usize| {
+        let mut text = String::from("a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]\n");
+        for level in 1..levels {
+            let items = vec![format!("*a{}", level - 1); 10].join(", ");
+            writeln!(text, "a{level}: &a{level} [{items}]").unwrap();
+        }
+        text
+    };
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("empty", Vec::new(), "unknown-kind"),
+        ("blank", b"\n\n  \n".to_vec(), "unknown-kind"),
+        ("comment", b"# nothing\n".to_vec(), "unknown-kind"),
+        ("bom", b"\xef\xbb\xbf".to_vec(), "unknown-kind"),
+        ("binary", (0..=255).cycle().take(4096).collect(), "syntax"),
+        ("nul", b"kind: Task\0".to_vec(), "syntax"),
+        (
+            "utf-16",
+            "kind: Task".encode_utf16().flat_map(u16::to_le_bytes).fold(vec![0xff, 0xfe], |mut v, b| {
+                v.push(b);
+                v
+            }),
+            "syntax",
+        ),
+        ("brackets", nested(100_000).into(), "nesting"),
+        ("open", "[".repeat(100_000).into(), "nesting"),
+        ("braces", "{a: ".repeat(100_000).into(), "nesting"),
+        ("dashes", "- ".repeat(100_000).into(), "nesting"),
+        ("laughs", laughs(30).into(), "alias-expansion"),
+        ("long key", format!("{}: 1\n", "k".repeat(2000)).into(), ""),
+        ("long line", format!("kind: {}\n", "k".repeat(10_000_000)).into(), "unknown-kind"),
+    ];
+    for (name, bytes, rule) in cases {
+        let found = hostile("t.yaml", bytes);
+        let first: String = found.lines().next().unwrap_or_default().chars().take(200).collect();
+        assert!(found.lines().count() == 1 && found.len() < 1000 && found.contains(rule), "{name}: {first}");
+    }
+}
+
+#[test]
+fn large_files_are_read_whole() {
+    let compiled = |text: &str| {
+        let mut files = MemoryFiles::default();
+        files.add("t.yaml", text, false);
+        compile(&[PathBuf::from("t.yaml")], &Sources::default(), &files)
+    };
+    let head = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: big}\nspec:\n  prompt: |\n";
+    let line =
+        "    Create a pod {in} the {env.NAMESPACE}, and print {\"a\": 1}, in a long line of prose that goes on.\n";
+    let count = 10_000_000 / line.len();
+    let text = format!("{head}{}  verify:\n    - comand: {{run: \"true\"}}\n", line.repeat(count));
+    let found = compiled(&text).diagnostics;
+    assert_eq!(found.len(), count + 1);
+    assert_eq!(found[count].rule.name, "unknown-operation");
+    let steps = format!("{head}    Go.\n  verify:\n{}", "    - command: {run: \"true\"}\n".repeat(20_000));
+    assert!(compiled(&steps).tasks[0].is_some());
+}
+
+#[test]
+fn folders_without_evals_are_no_fault() {
+    let mut files = MemoryFiles::default();
+    files.add("notes/readme.md", "# kind: Task", false);
+    files.add("notes/values.yaml", "image: x", false);
+    for root in ["notes", "."] {
+        let case = Case::of(&files, &[PathBuf::from(root)]).unwrap();
+        assert_eq!((case.concise().as_str(), case.compiled.project.files()), ("", 0));
+        assert_eq!(case.compiled.project.unreadable, [""; 0].map(PathBuf::from));
+    }
+    let case = Case::of(&files, &[PathBuf::from("nowhere")]).unwrap();
+    assert_eq!(case.compiled.project.unreadable, [PathBuf::from("nowhere")]);
+}
+
+#[test]
+fn every_prefix_of_every_page_has_an_answer() {
+    for page in pages(&root().join("lints")).iter().chain(&pages(&root().join("tests/suite"))) {
+        for block in page.blocks.iter().filter(|b| ["yaml", "json"].contains(&b.language())) {
+            let text = block.text();
+            let cuts = text.char_indices().map(|(at, _)| at).step_by(97);
+            for cut in cuts {
+                hostile(block.file(), &text.as_bytes()[..cut]);
+            }
+        }
+    }
+}
+
+#[test]
+fn fixes_keep_the_quotes_they_write_between() {
+    let cases = [
+        (
+            r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#,
+            "t.json",
+            true,
+        ),
+        ("kind: 'Taks'\n", "t.yaml", false),
+    ];
+    for (text, path, json) in cases {
+        let mut files = MemoryFiles::default();
+        files.add(path, text, false);
+        let case = Case::of(&files, &[PathBuf::from(path)]).unwrap();
+        let fixed = fix::apply_all(case.diagnostics(), &case.sources);
+        assert_eq!(fixed.len(), 1, "{}", case.concise());
+        let fixed = &fixed[0].1;
+        match json {
+            true => assert!(serde_json::from_str::<serde_json::Value>(fixed).is_ok(), "{fixed}"),
+            false => assert_eq!(fixed, "kind: 'Task'\n"),
+        }
+    }
+}
+
+/// `grammar/vectors/scope.json`: which roots are in scope where.
+#[test]
+fn holes_see_the_roots_of_their_place() {
+    let vectors = fs::read_to_string(root().join("grammar/vectors/scope.json")).unwrap();
+    let vectors: serde_json::Value = serde_json::from_str(&vectors).unwrap();
+    let mut faults = Vec::new();
+    for place in vectors["places"].as_array().unwrap() {
+        let expected: BTreeSet<&str> = place["roots"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
+        let mut found = BTreeSet::new();
+        for (name, hole) in vectors["holes"].as_object().unwrap() {
+            let text = place["task"].as_str().unwrap().replace("HOLE", hole.as_str().unwrap());
+            let said = hostile("t.yaml", text);
+            let unseen = said.contains("[unknown-name]") || said.contains("[out-of-scope]");
+            if !unseen {
+                found.insert(name.as_str());
+            }
+        }
+        if found != expected {
+            let place = &place["place"];
+            faults.push(format!("{place}: not expected {:?}, missing {:?}", &found - &expected, &expected - &found));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

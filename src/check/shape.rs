@@ -109,7 +109,10 @@ impl Checker<'_> {
             let mut diagnostic = Diagnostic::new(&WRONG_TYPE, arg.span, format!("{what} must be {}, not {found}", shape.describe()));
             let source = self.cx.sources.get(arg.span.file);
             let written = source.slice(arg.span);
-            if admits_text(shape) && !written.is_empty() && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_)) {
+            let duration = matches!(shape, Shape::String { format: Some(Format::Duration), .. });
+            if let (true, ArgKind::Int(n)) = (duration, &arg.kind) {
+                diagnostic = diagnostic.help(format!("write `{n}s` for {n} seconds")).fix("add the unit", arg.span, format!("{n}s"));
+            } else if admits_text(shape) && !written.is_empty() && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_)) {
                 diagnostic = diagnostic.help(format!("quote it: `{}`", quote(written))).fix("quote the value", arg.span, quote(written));
             }
             self.error(diagnostic);
@@ -162,7 +165,7 @@ impl Checker<'_> {
         let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape else { return };
         for hole in template.holes() {
             for (filter, span) in hole.filters.iter().zip(&hole.filter_spans) {
-                let empty = filter.args.first().is_none_or(|a| a.value.as_str().is_some_and(str::is_empty));
+                let empty = filter.args.first().is_some_and(|a| a.value.as_str().is_some_and(str::is_empty));
                 if filter.name.text == "default" && empty {
                     self.error(
                         Diagnostic::new(&EMPTY_DEFAULT, *span, format!("an empty default in {what}: what is left of it may mean something else"))
@@ -222,11 +225,14 @@ impl Checker<'_> {
             Format::Duration => parse_duration(text, span, what).err(),
             Format::Regex => check_pattern(text, span).err(),
             Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
-                let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {e}"));
-                Box::new(if text.starts_with('$') {
-                    diagnostic
-                } else {
-                    diagnostic.help(format!("a path begins with `$`: `$.{}`", text.trim_start_matches('.')))
+                let fault = |why: &str| Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {why}"));
+                let rooted = format!("$.{}", text.trim_start_matches('.'));
+                Box::new(match text.starts_with('$') {
+                    true => fault(&e.to_string()).help("JSONPath is that of RFC 9535: `$.items[0].name`, `$..name`, `$.items[?@.ready]`"),
+                    false if serde_json_path::JsonPath::parse(&rooted).is_ok() => {
+                        fault("it does not begin with `$`").help(format!("write `{rooted}`")).fix(format!("write `{rooted}`"), span, rooted)
+                    }
+                    false => fault("it does not begin with `$`"),
                 })
             }),
             Format::Mode => {

@@ -1,22 +1,31 @@
 //! `gevals check`: every finding, located, and nothing else done.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
-use clap::ValueEnum;
-
-use super::{Global, compile_paths, complain, print, status, unreadable};
+use super::{Global, complain, print, status, unreadable};
 use crate::{
-    diagnostic::{self, fix},
-    host::disk::write_atomic,
-    source::Sources,
+    Compiled, Options, compile_with,
+    diagnostic::{self, Diagnostic, WRITERS, fix},
+    host::disk::{Disk, write_atomic},
+    lint,
+    policy::Level,
+    source::{Files, ReadError, Sources, Stat, normalize},
 };
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals check                     check everything below this folder
-  gevals check eval.yaml           an eval, and all it refers to
-  gevals check --fix tasks/        mend what can be mended
-  gevals check --format json .     for other programs
+  gevals check                        check everything below this folder
+  gevals check eval.yaml              an eval, and all it refers to
+  gevals check --fix tasks/           mend what can be mended
+  gevals check --fix --dry-run        see what would be mended
+  gevals check --format github        annotations in a pull request
+  gevals check -D unused-requirement  one warning is an error here
+  gevals check --write-baseline known.json && gevals check --baseline known.json
+
+A comment `# gevals: allow(RULE)` silences a rule on its line and the next; gevals.toml sets levels for all files.
 
 Exit status: 0 no errors, 1 errors were found, 2 a named path cannot be read, or nothing was found to check";
 
@@ -29,99 +38,280 @@ pub struct Args {
     /// Files and folders; this folder by default.
     paths: Vec<PathBuf>,
     /// How findings are written.
-    #[arg(long, value_enum, default_value_t = Format::Pretty)]
-    format: Format,
+    #[arg(long, default_value = "pretty", value_parser = clap::builder::PossibleValuesParser::new(WRITERS.iter().map(|w| w.name)))]
+    format: String,
     /// Apply the fixes that findings carry, then check again.
     #[arg(long)]
     fix: bool,
+    /// With --fix: print what would change, and change nothing.
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     /// Exit with 0 whatever was found.
     #[arg(long)]
     exit_zero: bool,
+    /// Make a rule's findings errors.
+    #[arg(short = 'D', long, value_name = "RULE")]
+    deny: Vec<String>,
+    /// Make a rule's findings warnings.
+    #[arg(short = 'W', long, value_name = "RULE")]
+    warn: Vec<String>,
+    /// Switch a rule off.
+    #[arg(short = 'A', long, value_name = "RULE")]
+    allow: Vec<String>,
+    /// The paths hold a whole suite: report tasks that no eval selects.
+    #[arg(long)]
+    workspace: bool,
+    /// Read one file from standard input, in the place of --stdin-filename.
+    #[arg(long, requires = "stdin_filename")]
+    stdin: bool,
+    /// The path that standard input stands for.
+    #[arg(long, value_name = "PATH")]
+    stdin_filename: Option<PathBuf>,
+    /// Count findings by rule instead of showing them.
+    #[arg(long)]
+    statistics: bool,
+    /// List all rules.
+    #[arg(long)]
+    list_rules: bool,
+    /// How many findings are shown; machine formats show all.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    max_findings: usize,
+    /// Count findings that this file knows, and show the others.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Write the findings of now as known ones.
+    #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+    write_baseline: Option<PathBuf>,
     /// List files that were left alone.
     #[arg(short, long)]
     verbose: bool,
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Format {
-    /// With the source underlined.
-    Pretty,
-    /// One line a finding.
-    Concise,
-    /// One JSON document (`gevals schema diagnostic`).
-    Json,
 }
 
 /// Fixes may uncover others; nobody needs more rounds than this.
 const ROUNDS: usize = 20;
 
 pub fn main(args: &Args, global: Global) -> u8 {
-    let mut fixed = 0;
-    if args.fix {
+    if args.list_rules {
+        print(&super::explain::list());
+        return status::OK;
+    }
+    match run(args, global) {
+        Ok(code) => code,
+        Err((code, message)) => {
+            complain(&message);
+            code
+        }
+    }
+}
+
+type Fault = (u8, String);
+
+fn run(args: &Args, global: Global) -> Result<u8, Fault> {
+    let options = options(args)?;
+    let overlay = Overlay::new(args)?;
+    let mut fixed = BTreeSet::new();
+    if args.fix && !args.dry_run {
         for _ in 0..ROUNDS {
-            match apply(args) {
-                Ok(0) => break,
-                Ok(files) => fixed += files,
-                Err(message) => {
-                    complain(&message);
-                    return status::BROKEN;
-                }
+            let changed = apply(args, &options, &overlay)?;
+            if changed.is_empty() {
+                break;
             }
+            fixed.extend(changed);
         }
     }
     let sources = Sources::default();
-    let compiled = compile_paths(&args.paths, &sources);
+    let compiled = compile(args, &options, &overlay, &sources);
     let unreadable = unreadable(&compiled);
-    let found = &compiled.diagnostics;
+    if args.fix && args.dry_run {
+        return Ok(dry_run(&compiled, &sources, args));
+    }
+    let mut found = compiled.diagnostics.clone();
+    if let Some(path) = &args.write_baseline {
+        let text = serde_json::to_string_pretty(&Baseline::of(&found, &sources).0).unwrap_or_default();
+        write_atomic(path, text.as_bytes())
+            .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
+        print(&format!("{} findings written to {}\n", found.len(), path.display()));
+        return Ok(status::OK);
+    }
+    let mut known = (0, Vec::new());
+    if let Some(path) = &args.baseline {
+        known = Baseline::read(path)?.take(&mut found, &sources);
+    }
     let files = compiled.project.files();
-    let out = std::io::stdout();
-    let mut text = String::new();
-    let written = match args.format {
-        Format::Pretty => diagnostic::print(found, &sources, &global.pretty(&out), &mut text),
-        Format::Concise => diagnostic::concise(found, &sources, &global.pretty(&out), &mut text),
-        Format::Json => {
-            let report = diagnostic::report(found, &sources, files);
-            text = serde_json::to_string(&report).unwrap_or_default();
-            text.push('\n');
-            Ok(())
-        }
+    if files == 0 && found.is_empty() {
+        return match unreadable {
+            true => Ok(status::USAGE),
+            false => Err((
+                status::USAGE,
+                "no task and no eval was found here; name a file or a folder that has some".to_owned(),
+            )),
+        };
+    }
+    let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return Ok(status::USAGE) };
+    let mut style = global.pretty(&std::io::stdout());
+    style.limit = (!writer.machine).then_some(args.max_findings);
+    let mut text = match args.statistics && !writer.machine {
+        true => statistics(&found),
+        false => (writer.write)(&found, &sources, files, &style),
     };
-    debug_assert!(written.is_ok(), "a string takes all that is written");
-    if args.format != Format::Json {
-        if args.verbose {
-            for path in &compiled.project.strangers {
-                text += &format!("left alone: {}\n", path.display());
-            }
+    if !writer.machine {
+        for path in compiled.project.strangers.iter().filter(|_| args.verbose) {
+            text += &format!("left alone: {}\n", path.display());
         }
-        if fixed > 0 {
-            text += &format!("fixed {fixed} file{}\n", if fixed == 1 { "" } else { "s" });
+        if !fixed.is_empty() {
+            text += &format!("fixed {} file{}\n", fixed.len(), if fixed.len() == 1 { "" } else { "s" });
         }
-        text += &diagnostic::summary(found, files);
+        if known.0 > 0 {
+            text += &format!("{} known finding{} not shown\n", known.0, if known.0 == 1 { "" } else { "s" });
+        }
+        for entry in &known.1 {
+            text += &format!("the baseline knows a finding that is gone: {entry}\n");
+        }
+        text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
     print(&text);
     if unreadable {
-        return status::USAGE;
+        return Ok(status::USAGE);
     }
-    if files == 0 && found.is_empty() {
-        complain("no task and no eval was found here; name a file or a folder that has some");
-        return status::USAGE;
-    }
-    match found.iter().any(|d| d.strength.is_error()) && !args.exit_zero {
+    Ok(match found.iter().any(|d| d.strength.is_error()) && !args.exit_zero {
         true => status::NO,
         false => status::OK,
+    })
+}
+
+fn options(args: &Args) -> Result<Options, Fault> {
+    let mut options = Options { workspace: args.workspace, ..Options::default() };
+    for (rules, level) in [(&args.deny, Level::Error), (&args.warn, Level::Warning), (&args.allow, Level::Off)] {
+        for name in rules {
+            let Some(rule) = lint::rule(name) else { return Err((status::USAGE, super::explain::unknown(name))) };
+            if rule.strength == diagnostic::Strength::Hard && level != Level::Error {
+                return Err((
+                    status::USAGE,
+                    format!("`{name}` is a hard error: without meaning there is no plan, so it cannot be silenced"),
+                ));
+            }
+            options.levels.push((name.clone(), level));
+        }
+    }
+    Ok(options)
+}
+
+fn compile(args: &Args, options: &Options, files: &Overlay, sources: &Sources) -> Compiled {
+    let mut paths = args.paths.clone();
+    if let (true, Some(path)) = (args.stdin && paths.is_empty(), &args.stdin_filename) {
+        paths.push(path.clone());
+    }
+    if paths.is_empty() {
+        paths.push(PathBuf::from("."));
+    }
+    compile_with(&paths, options, sources, files)
+}
+
+/// One round of fixes: which files it changed.
+fn apply(args: &Args, options: &Options, files: &Overlay) -> Result<Vec<PathBuf>, Fault> {
+    let sources = Sources::default();
+    let compiled = compile(args, options, files, &sources);
+    let mut changed = Vec::new();
+    for (file, text) in fix::apply_all(&compiled.diagnostics, &sources) {
+        let path = sources.get(file).path().to_owned();
+        write_atomic(&path, text.as_bytes())
+            .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
+        changed.push(path);
+    }
+    Ok(changed)
+}
+
+/// What `--fix` would do first, as a diff.
+fn dry_run(compiled: &Compiled, sources: &Sources, args: &Args) -> u8 {
+    let changes = fix::apply_all(&compiled.diagnostics, sources);
+    for (file, text) in &changes {
+        let source = sources.get(*file);
+        let path = source.path().display().to_string();
+        let diff = similar::TextDiff::from_lines(source.text(), text);
+        print(&diff.unified_diff().header(&path, &path).to_string());
+    }
+    match changes.is_empty() || args.exit_zero {
+        true => status::OK,
+        false => status::NO,
     }
 }
 
-/// One round of fixes: how many files it changed.
-fn apply(args: &Args) -> Result<usize, String> {
-    let sources = Sources::default();
-    let compiled = compile_paths(&args.paths, &sources);
-    let changed = fix::apply_all(&compiled.diagnostics, &sources);
-    for (file, text) in &changed {
-        let source = sources.get(*file);
-        write_atomic(source.path(), text.as_bytes())
-            .map_err(|e| format!("cannot write `{}`: {e}", source.path().display()))?;
+fn statistics(found: &[Diagnostic]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for d in found {
+        *counts.entry(d.rule.name).or_default() += 1;
     }
-    Ok(changed.len())
+    let mut rows: Vec<_> = counts.into_iter().collect();
+    rows.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
+    rows.into_iter().map(|(name, n)| format!("{n:6}  {name}\n")).collect()
+}
+
+/// The disk, with one file's text from standard input.
+struct Overlay(Option<(PathBuf, Vec<u8>)>);
+
+impl Overlay {
+    fn new(args: &Args) -> Result<Self, Fault> {
+        let (true, Some(path)) = (args.stdin, &args.stdin_filename) else { return Ok(Self(None)) };
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+            .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
+        Ok(Self(Some((normalize(path), bytes))))
+    }
+}
+
+impl Files for Overlay {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        match &self.0 {
+            Some((overlaid, bytes)) if *overlaid == normalize(path) => Ok(bytes.clone()),
+            _ => Disk.read(path),
+        }
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        match &self.0 {
+            Some((overlaid, _)) if *overlaid == normalize(path) => Some(Stat::File { executable: false }),
+            _ => Disk.stat(path),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        Disk.list(dir)
+    }
+}
+
+/// Findings that are known: by rule, file and text, whatever line they have moved to.
+struct Baseline(Vec<[String; 3]>);
+
+impl Baseline {
+    fn of(found: &[Diagnostic], sources: &Sources) -> Self {
+        Self(found.iter().map(|d| Self::key(d, sources)).collect())
+    }
+
+    fn key(d: &Diagnostic, sources: &Sources) -> [String; 3] {
+        [d.rule.name.to_owned(), sources.path(d.span).display().to_string(), d.message.clone()]
+    }
+
+    fn read(path: &Path) -> Result<Self, Fault> {
+        let fault = |e: String| (status::USAGE, format!("cannot read the baseline `{}`: {e}", path.display()));
+        let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|e| fault(e.to_string()))
+    }
+
+    /// Takes known findings out: how many those were, and what the baseline knows and nobody finds any more.
+    fn take(mut self, found: &mut Vec<Diagnostic>, sources: &Sources) -> (usize, Vec<String>) {
+        let before = found.len();
+        found.retain(|d| {
+            let key = Self::key(d, sources);
+            match self.0.iter().position(|k| *k == key) {
+                Some(at) => {
+                    self.0.swap_remove(at);
+                    false
+                }
+                None => true,
+            }
+        });
+        let gone = self.0.iter().map(|[rule, path, message]| format!("{path}: {rule}: {message}")).collect();
+        (before - found.len(), gone)
+    }
 }

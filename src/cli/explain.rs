@@ -15,17 +15,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> u8 {
     let Some(name) = &args.rule else {
-        let width = RULES.iter().map(|l| l.rule.name.len()).max().unwrap_or(0);
-        let lines = RULES.iter().map(|l| {
-            let strength = match l.rule.strength {
-                Strength::Hard => "error",
-                Strength::Verdict => "verdict",
-                Strength::Warning => "warning",
-                Strength::Note => "note",
-            };
-            format!("{:width$}  {strength:7}  {}\n", l.rule.name, l.rule.summary())
-        });
-        print(&lines.collect::<String>());
+        print(&list());
         return status::OK;
     };
     match rule(name) {
@@ -34,10 +24,30 @@ pub fn main(args: &Args) -> u8 {
             status::OK
         }
         None => {
-            let near = nearest(name, RULES.iter().map(|l| l.rule.name));
-            let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
-            complain(&format!("no rule is called `{name}`; {hint}"));
+            complain(&unknown(name));
             status::USAGE
         }
     }
+}
+
+/// That there is no such rule, and which one may be meant.
+pub fn unknown(name: &str) -> String {
+    let near = nearest(name, RULES.iter().map(|l| l.rule.name));
+    let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
+    format!("no rule is called `{name}`; {hint}")
+}
+
+/// All rules, a line each.
+pub fn list() -> String {
+    let width = RULES.iter().map(|l| l.rule.name.len()).max().unwrap_or(0);
+    let lines = RULES.iter().map(|l| {
+        let strength = match l.rule.strength {
+            Strength::Hard => "error",
+            Strength::Verdict => "verdict",
+            Strength::Warning => "warning",
+            Strength::Note => "note",
+        };
+        format!("{:width$}  {strength:7}  {}\n", l.rule.name, l.rule.summary())
+    });
+    lines.collect()
 }

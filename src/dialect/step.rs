@@ -58,6 +58,10 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
     let operations: Vec<_> = candidates.iter().copied().filter(is_operation).copied().collect();
     let operation = match (operations.as_slice(), candidates.as_slice()) {
         ([one], _) => *one,
+        ([], _) if let Some(typed) = candidates.iter().find(|e| matches!(e.name, "type" | "kind" | "action" | "uses") && e.value.as_str().is_some()) => {
+            reader.error(typed_step(**typed, style));
+            return None;
+        }
         ([], [one]) => **one,
         ([], []) => {
             reader.error(
@@ -86,6 +90,15 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
         step.id = self::id(reader, id.value);
     }
     Some(step)
+}
+
+/// `type: llm_judge`, as other tools write steps: here the operation is the key.
+fn typed_step(entry: Entry<'_>, style: Style<'_>) -> Diagnostic {
+    let word = entry.value.as_str().unwrap_or_default();
+    let bare = |text: &str| text.replace(['_', '-'], "").to_lowercase();
+    let known = style.vocabulary.names().find(|n| bare(n) == bare(word)).or_else(|| nearest(word, style.vocabulary.names()));
+    Diagnostic::new(&STEP_SHAPE, entry.key.span(), format!("a step begins with its operation, not with `{}`", entry.name))
+        .help(format!("write `- {}: {{…}}`, with everything else inside", known.unwrap_or("OPERATION")))
 }
 
 fn words<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -131,6 +144,9 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
         _ => match signature.and_then(|s| s.short) {
             Some("steps") => {
                 blocks(reader, node, BlockRole::Branch, "steps", style, &mut step);
+                if let Some(signature) = signature {
+                    required_blocks(reader, &step, signature);
+                }
                 return Some(step);
             }
             Some(short) => {
@@ -138,6 +154,8 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
                 step.args.push((Spanned::new(short.to_owned(), node.span()), arg(node, scan)));
                 return Some(step);
             }
+            // Unknown operations are reported by name, where `check` binds them.
+            None if signature.is_none() && !operation.name.contains('.') => return Some(step),
             None => {
                 reader.wrong_type(node, "a mapping", &format!("the body of `{}`", operation.name));
                 return None;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::EMPTY_GLOB;
 use crate::{
@@ -12,19 +13,60 @@ use crate::{
     source::{Files, Stat, resolve},
 };
 
+/// Links may lead in circles.
+const MAX_DEPTH: usize = 64;
+
 /// Folders nobody keeps tasks in.
 const SKIPPED: [&str; 5] = [".git", ".gevals", "node_modules", "target", ".venv"];
 
-/// All YAML and JSON files below a folder, sorted.
-pub fn yaml_files(dir: &Path, files: &dyn Files) -> Vec<PathBuf> {
+/// All YAML and JSON files below a folder, sorted, without what ignore files and `exclude` leave out.
+pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<PathBuf> {
+    let mut excluded = GitignoreBuilder::new(dir);
+    for pattern in exclude {
+        // A malformed pattern matches nothing; git does the same.
+        let _ = excluded.add_line(None, pattern);
+    }
+    let mut ignores: Vec<Gitignore> = excluded.build().into_iter().collect();
     let mut found = Vec::new();
-    walk(dir, files, 0, &mut |path| {
-        let known = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
-        if known {
-            found.push(path);
-        }
-    });
+    search(dir, files, 0, &mut ignores, &mut found);
     found
+}
+
+fn search(dir: &Path, files: &dyn Files, depth: usize, ignores: &mut Vec<Gitignore>, found: &mut Vec<PathBuf>) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    let names = files.list(dir);
+    let before = ignores.len();
+    for name in [".gitignore", ".ignore"] {
+        if let (true, Ok(bytes)) = (names.iter().any(|n| n == name), files.read(&dir.join(name))) {
+            let mut builder = GitignoreBuilder::new(dir);
+            for line in String::from_utf8_lossy(&bytes).lines() {
+                let _ = builder.add_line(None, line);
+            }
+            ignores.extend(builder.build());
+        }
+    }
+    for name in names {
+        let path = dir.join(&name);
+        let stat = files.stat(&path);
+        // The ignore file nearest to the path has the last word.
+        let ignored = ignores.iter().rev().map(|i| i.matched(&path, stat == Some(Stat::Dir))).find(|m| !m.is_none());
+        if ignored.is_some_and(|m| m.is_ignore()) {
+            continue;
+        }
+        match stat {
+            Some(Stat::Dir) if SKIPPED.contains(&name.as_str()) => {}
+            Some(Stat::Dir) => search(&path, files, depth + 1, ignores, found),
+            Some(Stat::File { .. }) => {
+                if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
+                    found.push(path);
+                }
+            }
+            None => {}
+        }
+    }
+    ignores.truncate(before);
 }
 
 /// The files that a pattern matches, sorted. The folder before the pattern's first special character is taken as it is,
@@ -38,7 +80,11 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
     let split = text[..special].rfind('/').map_or(0, |i| i + 1);
     let (prefix, rest) = text.split_at(split);
     let glob = GlobBuilder::new(rest).literal_separator(true).build().map_err(|e| {
-        Box::new(Diagnostic::new(&INVALID_PATTERN, pattern.span, format!("`{text}` is not a pattern for files: {}", e.kind())))
+        Box::new(Diagnostic::new(
+            &INVALID_PATTERN,
+            pattern.span,
+            format!("`{text}` is not a pattern for files: {}", e.kind()),
+        ))
     })?;
     let matcher = glob.compile_matcher();
     let root = resolve(base, prefix);
@@ -58,7 +104,11 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
                 && let Some(near) = nearest(first, files.list(base).iter().map(String::as_str))
             {
                 let near = format!("{near}{}", &text[first.len()..]);
-                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), pattern.span, near);
+                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
+                    format!("write `{near}`"),
+                    pattern.span,
+                    near,
+                );
             }
         } else {
             diagnostic = diagnostic.help("`*` stays inside one folder, `**` goes through all below");
@@ -69,8 +119,7 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
 }
 
 fn walk(dir: &Path, files: &dyn Files, depth: usize, visit: &mut dyn FnMut(PathBuf)) {
-    // Links may lead in circles.
-    if depth > 64 {
+    if depth > MAX_DEPTH {
         return;
     }
     for name in files.list(dir) {

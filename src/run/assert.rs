@@ -105,7 +105,7 @@ fn call_order(key: &str, order: &[OrderedCall], calls: &[CallReport]) -> Judged 
         None => String::new(),
     };
     let expected = format!("{} `{}.{}`{after}", lacking.kind.name(), lacking.server.value, lacking.name.value);
-    let made = listed(calls.iter().map(name).collect());
+    let made = listed(&calls.iter().map(name).collect::<Vec<_>>());
     report.differences.push(difference(key, lacking.span, expected, made));
     Ok(report)
 }
@@ -205,10 +205,10 @@ fn made(kind: CallKind, calls: &[CallReport]) -> String {
         *counts.entry(name(call)).or_default() += 1;
     }
     let counted = counts.into_iter().map(|(name, n)| if n > 1 { format!("{name} ({n} times)") } else { name });
-    listed(counted.collect())
+    listed(&counted.collect::<Vec<_>>())
 }
 
-fn listed(names: Vec<String>) -> String {
+fn listed(names: &[String]) -> String {
     match names.len() {
         0 => "no call".to_owned(),
         n if n > 8 => format!("{}, and {} more", names[..8].join(", "), n - 8),

@@ -1,6 +1,7 @@
 //! One run of one task, from its set-up to its verdict (`decisions.md` §5).
 
 use std::{
+    path::Path,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict},
-    hir::{BlockRole, CallKind, CallStatus, Dialect},
+    hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     mcp::{self, CallOutcome, CallRecord, Recorder},
     plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
@@ -64,6 +65,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     } else {
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
         match ready(world, plan).await {
+            Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some("the run was cancelled".to_owned()),
             Err(why) => facts.hindered = Some(why),
             Ok(servers) => cleanup_failed = phases(world, plan, &events, &servers, &mut facts).await,
         }
@@ -74,6 +76,11 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
 }
 
+/// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
+pub(super) fn folder(plan: &Plan) -> &Path {
+    if plan.task.dir.as_os_str().is_empty() { Path::new(".") } else { &plan.task.dir }
+}
+
 /// What must be there before anything runs.
 async fn ready(world: &World<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
     if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
@@ -81,7 +88,10 @@ async fn ready(world: &World<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, Stri
     }
     match world.unstarted.get() {
         Some(why) => Err(why.clone()),
-        None => world.servers.all().await,
+        None => tokio::select! {
+            servers = world.servers.all() => servers,
+            () = world.cancel.cancelled() => Err("the run was cancelled".to_owned()),
+        },
     }
 }
 
@@ -201,7 +211,12 @@ async fn agent_turn<'a>(
     let recorder = Recorder::new(unit.events.emitter.vault.secrets());
     let mut live = recorder.subscribe();
     let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
-    let (prompt, mut done) = match scope.text(prompt) {
+    let filled = match scope.text(prompt) {
+        // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).
+        Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
+        filled => filled,
+    };
+    let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
             let turn = agent::Turn {
@@ -209,7 +224,7 @@ async fn agent_turn<'a>(
                 kind,
                 task: &unit.plan.task.name.value,
                 prompt: &prompt,
-                dir: &unit.plan.task.dir,
+                dir: folder(unit.plan),
                 servers,
                 recorder: &recorder,
                 scope,
@@ -243,7 +258,8 @@ async fn agent_turn<'a>(
     if !done.output.is_empty() {
         unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });
     }
-    scope.set_agent(&prompt, Some(&done.output));
+    let spoke = done.report.outcome == Outcome::Passed || !done.output.is_empty();
+    scope.set_agent(&prompt, spoke.then_some(done.output.as_str()));
     {
         let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.prompt = prompt;
@@ -254,6 +270,14 @@ async fn agent_turn<'a>(
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
     Some(calls)
+}
+
+fn as_written(template: &Template<Def>) -> String {
+    let parts = template.parts.iter().map(|part| match part {
+        Part::Text(text) => text.as_str(),
+        Part::Hole(hole) => hole.text.as_str(),
+    });
+    parts.collect()
 }
 
 async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     emit::TaskEvents,
     fill::{Fault, Scope, how},
+    task::folder,
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome},
@@ -210,7 +211,7 @@ impl<'a> Unit<'a> {
     ) -> (ActionReport, Option<Map<String, Value>>) {
         let args = match fill_args(step, scope, &[]) {
             Ok(args) => args,
-            Err(fault) => return (broken(fault), None),
+            Err(fault) => return (broken(&fault), None),
         };
         self.events.learn_secrets(&args);
         let expect = |locals: &Map<String, Value>| match &step.expect {
@@ -224,7 +225,7 @@ impl<'a> Unit<'a> {
             host: self.host,
             step,
             dialect: self.plan.task.dialect,
-            dir: &self.plan.task.dir,
+            dir: folder(self.plan),
             env: &self.env,
             args,
             expect: &expect,
@@ -359,11 +360,13 @@ impl<'a> Unit<'a> {
         for &ix in inside.actions {
             let id = inside.id_of(self.plan.action(ix));
             let end = self.step(ix, id.clone(), scope, &limits).await;
-            let owes_nothing = end.outcome == Outcome::Skipped && !self.left(&limits).is_zero();
-            if end.outcome != Outcome::Passed && !owes_nothing {
+            let in_time = !self.left(&limits).is_zero();
+            let (passed, skipped) = (end.outcome == Outcome::Passed, end.outcome == Outcome::Skipped);
+            // Skipped for want of an output: nothing was made, nothing is owed.
+            if !passed && !(skipped && in_time) {
                 self.cleanup_failed.store(true, Ordering::Relaxed);
             }
-            if end.outcome != Outcome::Cancelled {
+            if end.outcome != Outcome::Cancelled && (!skipped || in_time) {
                 self.events.emit(EventKind::CleanupPaid { cleanup: id });
             }
         }
@@ -639,7 +642,7 @@ fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) ->
     Ok(outputs)
 }
 
-fn broken(fault: Fault) -> ActionReport {
+fn broken(fault: &Fault) -> ActionReport {
     ActionReport::new(Outcome::Broken, fault.message())
 }
 

@@ -124,7 +124,8 @@ impl Shape {
             Self::String { format: Some(Format::Regex), .. } => "a pattern".to_owned(),
             Self::Integer { .. } => "an integer".to_owned(),
             Self::OneOf(shapes) => {
-                let words: Vec<_> = shapes.iter().map(Self::describe).collect();
+                // What may be left out may be null, too; nobody means it who writes something.
+                let words: Vec<_> = shapes.iter().filter(|s| **s != Self::Null).map(Self::describe).collect();
                 match words.split_last() {
                     Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
                     _ => words.concat(),

@@ -356,10 +356,10 @@ fn template(place: &Place<'_>, value: Range<usize>) -> Option<Diagnostic> {
     })?;
     let span = Span::new(file, value.start + start..value.start + end);
     let source = &line[start..end];
-    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that begins with a template needs quotes")
+    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that begins with a hole needs quotes")
         .here("without them, `{` begins a YAML mapping")
         .help("quote this template");
-    Some(if is_one_line(text, &value) { d.fix("quote the template", span, quoted(source)) } else { d })
+    Some(if is_one_line(text, &value) { d.fix("quote the hole", span, quoted(source)) } else { d })
 }
 
 /// The value on the line of `at`: behind the dashes and the first key, without comment.

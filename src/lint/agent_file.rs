@@ -1,0 +1,65 @@
+//! Parts of an agent file that nobody reads, and files that run nothing.
+
+use super::EvalView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    rule,
+};
+
+rule! {
+    pub static IGNORED_AGENT_PART = "ignored-agent-part", Verdict;
+    pub static EMPTY_COMMANDS = "empty-commands", Verdict;
+}
+
+/// What stands beside `builtin` or `acp` is dropped (§11 D9, D10).
+pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let Some(agent) = &view.unit.agent else { return };
+    let mut drop = |span, part: &str, winner: &str, by| {
+        out.push(
+            Diagnostic::new(&IGNORED_AGENT_PART, span, format!("`{part}` has no effect beside `{winner}`"))
+                .label(by, "this decides what is run")
+                .help(format!("remove `{part}`, or `{winner}`")),
+        );
+    };
+    if let Some(builtin) = &agent.builtin {
+        if let Some(acp) = &agent.acp {
+            drop(acp.span, "acp", "builtin", builtin.span);
+        }
+        if let Some(skills) = &agent.skills {
+            drop(skills.span, "skills", "builtin", builtin.span);
+        }
+    }
+    if let Some(commands) = &agent.commands {
+        let winner = agent.acp.as_ref().map(|a| ("acp", a.span)).or(agent.builtin.as_ref().map(|b| ("builtin", b.span)));
+        if let Some((winner, by)) = winner {
+            drop(commands.span, "commands", winner, by);
+        }
+        if let Some(home) = commands.use_virtual_home.filter(|h| h.value) {
+            out.push(
+                Diagnostic::new(&IGNORED_AGENT_PART, home.span, "`useVirtualHome` has no effect: nothing makes such a home")
+                    .help("remove it; set HOME in `runPrompt` where the agent needs a folder of its own"),
+            );
+        }
+    }
+}
+
+/// An agent without a command "succeeds" with an empty answer.
+pub fn empty(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let Some(agent) = &view.unit.agent else { return };
+    if agent.builtin.is_some() || agent.acp.is_some() {
+        return;
+    }
+    let place = view.eval.agent.as_ref().map_or(view.eval.config, |a| a.path.as_ref().map_or(a.span, |p| p.span));
+    match &agent.commands {
+        None => out.push(
+            Diagnostic::new(&EMPTY_COMMANDS, place, "this agent file does not say how the agent is run")
+                .strength(Strength::Hard)
+                .help("write `commands: {runPrompt: …}`, `acp: {cmd: …}` or `builtin: {type: …}` in it"),
+        ),
+        Some(commands) if commands.run_prompt.as_ref().is_none_or(|r| r.value.trim().is_empty()) => out.push(
+            Diagnostic::new(&EMPTY_COMMANDS, commands.run_prompt.as_ref().map_or(commands.span, |r| r.span), "these commands run no agent: there is no `runPrompt`")
+                .help("write `runPrompt:` with the command line that answers a prompt"),
+        ),
+        Some(_) => {}
+    }
+}

@@ -1,0 +1,206 @@
+//! Assertions that always hold, that cannot hold together, and that hold for other calls than their author thinks.
+
+use indexmap::IndexSet;
+
+use super::{
+    EvalView,
+    pattern::{Texts, covers, exactly, matches_all},
+};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Assertion, AssertionKind, Assertions, CallKind, CallMatcher, Name},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static ALWAYS_TRUE_ASSERTION = "always-true-assertion", Verdict;
+    pub static CONTRADICTORY_ASSERTIONS = "contradictory-assertions", Verdict;
+    pub static UNANCHORED_TOOL_PATTERN = "unanchored-tool-pattern", Warning;
+    pub static REDUNDANT_NAME_AND_PATTERN = "redundant-name-and-pattern", Warning;
+}
+
+fn sets<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a Assertions> {
+    view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref())
+}
+
+fn matchers(item: &Assertion) -> Option<(CallKind, &[CallMatcher])> {
+    match &item.kind {
+        AssertionKind::AllUsed(kind, m) | AssertionKind::AnyUsed(kind, m) | AssertionKind::NoneUsed(kind, m) => Some((*kind, m)),
+        _ => None,
+    }
+}
+
+/// `minToolCalls: 0`: every run makes that many.
+pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for item in sets(view).flat_map(|s| &s.items) {
+        if matches!(item.kind, AssertionKind::MinToolCalls(0)) {
+            out.push(
+                Diagnostic::new(&ALWAYS_TRUE_ASSERTION, item.span, "every run makes at least 0 calls: this asserts nothing")
+                    .help("write 1 or more, or remove the assertion"),
+            );
+        }
+    }
+}
+
+/// What one assertion demands and another of the same task forbids.
+pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let together: IndexSet<&[usize]> = view.unit.selected.iter().map(|s| s.sets.as_slice()).collect();
+    for sets in together {
+        let items: Vec<&Assertion> =
+            sets.iter().filter_map(|&i| view.eval.task_sets[i].assertions.as_ref()).flat_map(|a| &a.items).collect();
+        for demanded in items.iter().flat_map(|i| demands(i)) {
+            let forbidden = demanded.iter().map(|d| items.iter().find_map(|i| forbids(i, d)));
+            let Some(forbidden) = forbidden.collect::<Option<Vec<Span>>>() else { continue };
+            let (Some(demand), Some(place)) = (demanded.first(), forbidden.first()) else { continue };
+            out.push(
+                Diagnostic::new(&CONTRADICTORY_ASSERTIONS, demand.span, "no run can do this, since it is forbidden")
+                    .here("demanded here")
+                    .label(*place, "forbidden here")
+                    .help("remove one of the two, or narrow what is forbidden"),
+            );
+        }
+        too_many(&items, out);
+    }
+}
+
+/// A call that must be made.
+struct Demand<'a> {
+    kind: CallKind,
+    server: &'a str,
+    /// What its name matches.
+    pattern: String,
+    span: Span,
+}
+
+impl<'a> Demand<'a> {
+    fn of(kind: CallKind, m: &'a CallMatcher) -> Self {
+        Self { kind, server: &m.server.value, pattern: pattern(m), span: m.span }
+    }
+}
+
+/// Everything of which at least one must happen.
+fn demands<'a>(item: &'a Assertion) -> Vec<Vec<Demand<'a>>> {
+    match &item.kind {
+        AssertionKind::AllUsed(kind, all) => all.iter().map(|m| vec![Demand::of(*kind, m)]).collect(),
+        AssertionKind::AnyUsed(kind, any) => vec![any.iter().map(|m| Demand::of(*kind, m)).collect()],
+        AssertionKind::CallOrder(calls) => {
+            let demand = |c: &'a crate::hir::OrderedCall| {
+                vec![Demand { kind: c.kind, server: &c.server.value, pattern: exactly(&c.name.value), span: c.span }]
+            };
+            calls.iter().map(demand).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn forbids(item: &Assertion, demand: &Demand<'_>) -> Option<Span> {
+    let AssertionKind::NoneUsed(kind, list) = &item.kind else { return None };
+    let whole = |m: &&CallMatcher| m.arguments.is_none() && m.status.is_none() && m.max_duration.is_none();
+    let same = |m: &&CallMatcher| *kind == demand.kind && m.server.value == demand.server;
+    list.iter().filter(whole).filter(same).find(|m| covers(&pattern(m), &demand.pattern, Texts::Names)).map(|m| m.span)
+}
+
+/// The names that are meant: either of name and pattern may match, and neither means any.
+fn pattern(m: &CallMatcher) -> String {
+    match (&m.name, &m.pattern) {
+        (None, None) => String::new(),
+        (Some(name), None) => exactly(&name.value),
+        (None, Some(pattern)) => pattern.value.clone(),
+        (Some(name), Some(pattern)) => format!("(?:{})|(?:{})", exactly(&name.value), pattern.value),
+    }
+}
+
+/// More calls in order than there may be.
+fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
+    for max in items {
+        let AssertionKind::MaxToolCalls(most) = max.kind else { continue };
+        for item in items {
+            let least = match &item.kind {
+                AssertionKind::CallOrder(calls) => calls.iter().filter(|c| c.kind == CallKind::Tool).count() as u64,
+                AssertionKind::AllUsed(CallKind::Tool, _) | AssertionKind::AnyUsed(CallKind::Tool, _) => 1,
+                _ => continue,
+            };
+            if least > most {
+                out.push(
+                    Diagnostic::new(&CONTRADICTORY_ASSERTIONS, max.span, format!("at most {most} calls, and at least {least} are demanded"))
+                        .label(item.key.span, "demanded here")
+                        .help("allow more calls, or demand fewer"),
+                );
+            }
+        }
+    }
+}
+
+/// A pattern that matches tools besides those it was written for.
+pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for item in sets(view).flat_map(|s| &s.items) {
+        let Some((kind, list)) = matchers(item) else { continue };
+        for matcher in list {
+            let Some(pattern) = &matcher.pattern else { continue };
+            if matches_all(&pattern.value, Texts::Names) {
+                out.push(
+                    Diagnostic::new(&UNANCHORED_TOOL_PATTERN, pattern.span, format!("this pattern matches every {}", kind.name()))
+                        .help("say which are meant; if all of them are, leave the pattern out"),
+                );
+                continue;
+            }
+            let tools = view.unit.lock.tools(&matcher.server.value).filter(|_| kind == CallKind::Tool);
+            let Some(tools) = tools else { continue };
+            let extra = strangers(&pattern.value, tools.keys().map(String::as_str));
+            if extra.is_empty() {
+                continue;
+            }
+            let words: Vec<_> = extra.iter().take(6).map(|t| format!("`{t}`")).collect();
+            out.push(
+                Diagnostic::new(&UNANCHORED_TOOL_PATTERN, pattern.span, format!("this pattern also matches {}", words.join(", ")))
+                    .help("a pattern matches anywhere in a name: begin it with `^`, end it with `$`, or write `tool` for one name"),
+            );
+        }
+    }
+}
+
+/// Tools that a pattern matches by accident: where it matches one tool whole, all others; where it is a word, those it
+/// matches in the middle of a word.
+fn strangers<'t>(pattern: &str, tools: impl Iterator<Item = &'t str> + Clone) -> Vec<&'t str> {
+    let (Ok(part), Ok(whole)) = (regex::Regex::new(pattern), regex::Regex::new(&format!("^(?:{pattern})$"))) else {
+        return Vec::new();
+    };
+    if tools.clone().any(|t| whole.is_match(t)) {
+        return tools.filter(|t| part.is_match(t) && !whole.is_match(t)).collect();
+    }
+    if !pattern.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Vec::new();
+    }
+    let begins_word = |tool: &str, at: usize| {
+        let before = tool[..at].chars().next_back();
+        let first = tool[at..].chars().next();
+        before.is_none_or(|b| !b.is_ascii_alphanumeric() || (b.is_ascii_lowercase() && first.is_some_and(|f| f.is_ascii_uppercase())))
+    };
+    let inside = |tool: &&str| {
+        let mut at = part.find_iter(tool).map(|m| m.start()).peekable();
+        at.peek().is_some() && at.all(|at| !begins_word(tool, at))
+    };
+    tools.filter(inside).collect()
+}
+
+/// A name and a pattern: either may match, which is rarely meant.
+pub fn both(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let mut report = |name: &Option<Name>, pattern: &Option<Name>| {
+        if let (Some(name), Some(pattern)) = (name, pattern) {
+            out.push(
+                Diagnostic::new(&REDUNDANT_NAME_AND_PATTERN, pattern.span, "either the name or the pattern may match, not both at once")
+                    .label(name.span, "the name")
+                    .help("keep one of them, or write two items"),
+            );
+        }
+    };
+    for item in sets(view).flat_map(|s| &s.items) {
+        if let Some((_, list)) = matchers(item) {
+            list.iter().for_each(|m| report(&m.name, &m.pattern));
+        }
+        if let AssertionKind::SkillsLoaded(list) | AssertionKind::SkillsNotLoaded(list) = &item.kind {
+            list.iter().for_each(|m| report(&m.skill, &m.pattern));
+        }
+    }
+}

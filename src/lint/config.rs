@@ -1,0 +1,167 @@
+//! What an eval and its MCP config say, and should not: secrets, programs beside whatever folder, things nobody uses.
+
+use super::{EvalView, TaskView};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::{AssertionKind, Expand, RequirementKind, Transport},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
+    pub static RELATIVE_SERVER_COMMAND = "relative-server-command", Warning;
+    pub static SKILLS_WITHOUT_SOURCES = "skills-without-sources", Verdict;
+    pub static UNKNOWN_EXTENSION = "unknown-extension", Hard;
+    pub static UNUSED_EXTENSION = "unused-extension", Warning;
+    pub static UNUSED_SOURCE = "unused-source", Warning;
+    pub static MISSING_DIFFICULTY = "missing-difficulty", Note;
+}
+
+/// A token in a file is in the repository, and in whatever quotes the file. The value is never shown.
+pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let mut report = |span: Span, name: &str, help: &str| {
+        out.push(
+            Diagnostic::new(&SECRET_IN_CLEAR, span, format!("the value of `{name}` looks like a secret, written in clear"))
+                .help(help.to_owned()),
+        );
+    };
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
+        let pairs = match &server.transport {
+            Transport::Stdio { env, .. } => env,
+            Transport::Http { headers, .. } => headers,
+        };
+        for (name, value) in pairs {
+            if tells_secret(&name.value) && !value.has_variables() && is_secret(&value.display()) {
+                let variable = name.value.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+                report(name.span, &name.value, &format!("take it from the environment: `${{{variable}}}`"));
+            }
+        }
+    }
+    for (name, value) in view.eval.extensions.iter().flat_map(|e| &e.env) {
+        if tells_secret(&name.value) && !value.contains("${") && !value.contains("{env.") && is_secret(value) {
+            report(name.span, &name.value, "take it from the environment");
+        }
+    }
+    let key = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref()).and_then(|b| b.api_key.as_ref());
+    if let Some(key) = key
+        && !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    {
+        report(key.span.head(), "apiKey", "`apiKey` is the name of a variable that holds the key, not the key");
+    }
+}
+
+fn tells_secret(name: &str) -> bool {
+    const TELLING: [&str; 12] = [
+        "TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTH", "AUTHORIZATION", "COOKIE",
+    ];
+    name.to_ascii_uppercase().split(['_', '-', '.']).any(|part| TELLING.contains(&part))
+}
+
+/// Long enough, and neither a placeholder nor the path of a file.
+fn is_secret(value: &str) -> bool {
+    let bare = value.trim();
+    let bare = ["Bearer ", "Basic ", "Token ", "token "].iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
+    let lower = bare.to_ascii_lowercase();
+    let placeholder = ["test", "dummy", "fake", "example", "changeme", "change-me", "placeholder", "your", "xxx", "none", "null", "anonymous", "not-needed", "unused"]
+        .iter()
+        .any(|p| lower.contains(p));
+    let path = bare.starts_with(['/', '~', '.', '<', '$', '{']) || bare.contains("://");
+    bare.len() >= 8 && !placeholder && !path && !bare.contains(' ')
+}
+
+/// `./bin/server` is looked for where the program is started (§11 D6).
+pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let begins = |e: &Expand| e.display().starts_with("./") || e.display().starts_with("../");
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
+        let Transport::Stdio { command, args, .. } = &server.transport else { continue };
+        let text = command.display();
+        let relative = text.contains('/') && !text.starts_with(['/', '~', '$']);
+        for (part, text) in relative.then_some((command, text)).into_iter().chain(args.iter().filter(|a| begins(a)).map(|a| (a, a.display()))) {
+            out.push(
+                Diagnostic::new(&RELATIVE_SERVER_COMMAND, part.span, format!("`{text}` is looked for in the eval's folder, and by other tools in the current one"))
+                    .help("name a program on PATH, or begin the path with a variable: `${ROOT}/bin/server`"),
+            );
+        }
+    }
+}
+
+/// Without skills no skill is ever loaded (§11 E7).
+pub fn skills(view: &EvalView<'_>, out: &mut Diagnostics) {
+    if view.eval.skills.as_ref().is_some_and(|s| !s.sources.is_empty()) {
+        return;
+    }
+    for item in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()).flat_map(|a| &a.items) {
+        if matches!(item.kind, AssertionKind::SkillsLoaded(_) | AssertionKind::SkillsNotLoaded(_)) {
+            out.push(
+                Diagnostic::new(&SKILLS_WITHOUT_SOURCES, item.key.span, format!("`{}` without skills: none is ever loaded", item.key.value))
+                    .label(view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span), "no source of skills here")
+                    .help("write `skills: {sources: [{type: path, path: FOLDER}]}` in the eval's config"),
+            );
+        }
+    }
+}
+
+/// An extension that a task requires and its eval does not declare.
+pub fn unknown_extension(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(eval) = view.eval.map(|e| e.eval) else { return };
+    for requirement in &view.task.requires {
+        let RequirementKind::Extension(name) = &requirement.kind else { continue };
+        if eval.extensions.iter().any(|e| e.alias.value == name.value) {
+            continue;
+        }
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_EXTENSION, name.span, format!("the eval declares no extension `{}`", name.value))
+            .label(eval.config, "this eval");
+        if let Some(near) = nearest(&name.value, eval.extensions.iter().map(|e| e.alias.value.as_str())) {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
+        }
+        out.push(diagnostic.help(format!("write `extensions: {{{}: {{package: …}}}}` in the eval's config", name.value)));
+    }
+}
+
+/// Extensions that no selected task asks for, and sources that no task set names.
+pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let tasks = || view.tasks.iter().filter_map(|u| u.task.as_ref());
+    // A task that could not be read may ask for anything.
+    if view.tasks.iter().any(|u| u.task.is_none()) || view.tasks.is_empty() {
+        return;
+    }
+    for extension in &view.eval.extensions {
+        let asked = tasks().any(|t| {
+            t.requires.iter().any(|r| matches!(&r.kind, RequirementKind::Extension(n) if n.value == extension.alias.value))
+                || t.imports.iter().any(|i| extension.package.as_ref().is_some_and(|p| p.value == i.package.value))
+        });
+        if !asked {
+            out.push(
+                Diagnostic::new(&UNUSED_EXTENSION, extension.span, format!("no task of the eval uses the extension `{}`", extension.alias.value))
+                    .help("remove it, or require it in the tasks that need it"),
+            );
+        }
+    }
+}
+
+pub fn unused_source(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for source in &view.eval.sources {
+        if !view.eval.task_sets.iter().any(|s| s.source.as_ref().is_some_and(|n| n.value == source.name.value)) {
+            out.push(
+                Diagnostic::new(&UNUSED_SOURCE, source.span, format!("no task set uses the source `{}`", source.name.value))
+                    .help(format!("write `source: {}` in a task set, or remove it", source.name.value)),
+            );
+        }
+    }
+}
+
+/// One task without a difficulty among many that have one.
+pub fn difficulty(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let tasks: Vec<_> = view.tasks.iter().filter_map(|u| u.task.as_ref()).collect();
+    let without: Vec<_> = tasks.iter().filter(|t| t.meta.difficulty.is_none()).collect();
+    if tasks.len() < 3 || without.len() * 3 > tasks.len() {
+        return;
+    }
+    for task in without {
+        out.push(
+            Diagnostic::new(&MISSING_DIFFICULTY, task.name.span, format!("`{}` has no difficulty, and the other tasks of the eval have one", task.name.value))
+                .help("write `difficulty: easy`, `medium` or `hard`"),
+        );
+    }
+}

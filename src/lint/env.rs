@@ -1,0 +1,120 @@
+//! Variables: declared and not used, used and not declared, and those that hide the system's.
+
+use indexmap::IndexSet;
+
+use super::{TaskView, texts};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{ArgKind, Def, Dialect, OperationKind, Step, Target},
+    rule,
+};
+
+rule! {
+    pub static UNUSED_ENV = "unused-env", Warning;
+    pub static UNDECLARED_PROCESS_VARIABLE = "undeclared-process-variable", Warning;
+    pub static HIDES_SYSTEM_VARIABLE = "hides-system-variable", Warning;
+}
+
+/// Variables that every machine of a team has; who reads them knows what for.
+const COMMON: [&str; 16] = [
+    "HOME", "PATH", "TMPDIR", "TEMP", "TMP", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TZ", "HOSTNAME", "CI", "KUBECONFIG",
+    "XDG_RUNTIME_DIR",
+];
+
+/// Beginnings and ends of names that programs read without being told.
+const READ_BY_PROGRAMS: [&str; 30] = [
+    "AWS_", "AZURE_", "GOOGLE_", "GCLOUD_", "CLOUDSDK_", "GITHUB_", "GH_", "GITLAB_", "GIT_", "DOCKER_", "KUBE", "HELM_", "ARGOCD_", "VAULT_",
+    "TF_", "PG", "MYSQL_", "REDIS", "NODE_", "NPM_", "PYTHON", "PIP_", "SSH_", "SSL_", "LC_", "XDG_", "OPENAI_", "ANTHROPIC_", "CARGO_", "GO",
+];
+
+fn read_by_programs(name: &str) -> bool {
+    COMMON.contains(&name)
+        || READ_BY_PROGRAMS.iter().any(|p| name.starts_with(p))
+        || name.to_ascii_uppercase().ends_with("_PROXY")
+        || matches!(name, "NO_COLOR" | "DEBUG" | "EDITOR" | "PAGER" | "CLICOLOR" | "COLUMNS" | "LINES" | "BASH_ENV" | "ENV" | "IFS" | "LD_LIBRARY_PATH" | "JAVA_HOME")
+}
+
+/// Entries of `spec.env` that neither a hole nor a script's text names.
+pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let task = view.task;
+    let mut used: IndexSet<&str> = IndexSet::new();
+    texts::holes(task, &mut |_, hole| {
+        if let Target::TaskEnv(name) = &hole.reference.target {
+            used.insert(name);
+        }
+    });
+    let mut opaque = false;
+    let mut scripts: Vec<String> = Vec::new();
+    task.walk(&mut |_, step| {
+        opaque |= is_opaque(step);
+        scripts.extend(texts::script(step));
+        if let Some(ArgKind::Record(env)) = step.arg("env").map(|a| &a.kind) {
+            scripts.extend(env.iter().filter_map(|(_, v)| Some(v.as_literal()?.to_owned())));
+        }
+    });
+    let oracle = view.eval.and_then(|e| e.unit.oracle.as_ref()).and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
+    let mut said = Vec::new();
+    if let Some(entry) = oracle {
+        let mut say = |t: &crate::hir::Template<crate::template::Path>| said.extend(t.holes().map(|h| h.text.clone()));
+        entry.output.iter().for_each(&mut say);
+        for call in &entry.calls {
+            say(&call.name);
+            call.args.iter().for_each(|(_, a)| a.templates(&mut |t| say(t)));
+        }
+    }
+    if opaque {
+        return;
+    }
+    for (name, _) in &task.env {
+        let text = name.value.as_str();
+        let named = used.contains(text) || scripts.iter().chain(&said).any(|s| texts::has_word(s, text));
+        if !named && !read_by_programs(text) {
+            out.push(
+                Diagnostic::new(&UNUSED_ENV, name.span, format!("nothing uses the variable `{text}`"))
+                    .help(format!("remove it, or use it: `{{env.{text}}}` in a value, `${text}` in a script")),
+            );
+        }
+    }
+}
+
+/// Steps that run a text which is not in the task: it may read any variable.
+fn is_opaque(step: &Step<Def>) -> bool {
+    step.arg("file").is_some() && step.op.name == "script" || matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Builtin("extension"))
+}
+
+/// `{env.NAME}` that `spec.env` does not have is read from whatever environment gevals runs in.
+pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.dialect != Dialect::Portable {
+        return;
+    }
+    texts::holes(view.task, &mut |_, hole| {
+        let Target::ProcessEnv(name) = &hole.reference.target else { return };
+        if hole.has_default() || COMMON.contains(&name.as_str()) {
+            return;
+        }
+        let known: Vec<&str> = view.task.env.iter().map(|(n, _)| n.value.as_str()).collect();
+        let mut diagnostic = Diagnostic::new(
+            &UNDECLARED_PROCESS_VARIABLE,
+            hole.span,
+            format!("`{name}` is not in `spec.env`: it is read from the environment that gevals runs in"),
+        );
+        if let Some(near) = crate::diagnostic::nearest(name, known) {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+        }
+        out.push(diagnostic.help(format!(
+            "declare it under `spec.env`, or say what to take where it is missing: `{{env.{name} | default('…')}}`"
+        )));
+    });
+}
+
+/// `spec.env` is in the environment of every command.
+pub fn hides(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for (name, _) in &view.task.env {
+        if matches!(name.value.as_str(), "PATH" | "HOME") {
+            out.push(
+                Diagnostic::new(&HIDES_SYSTEM_VARIABLE, name.span, format!("this hides the system's `{}` from every command of the task", name.value))
+                    .help("give the variable another name, or set it in the `env` of the step that needs it"),
+            );
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Values that are given and not used, and values that are overwritten before they are used.
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::{TaskView, texts};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Arg, Def, Dialect, OperationKind, OracleTask, PhaseKind, Step, Target, Template},
+    rule,
+    source::Span,
+    template::{Path, SegmentKind},
+};
+
+rule! {
+    pub static UNUSED_OUTPUT = "unused-output", Warning;
+    pub static OVERWRITTEN_OUTPUT = "overwritten-output", Warning;
+}
+
+/// Outputs that a step lists and no hole names.
+pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let task = view.task;
+    if task.dialect != Dialect::Portable {
+        return;
+    }
+    let mut used: IndexSet<(String, String)> = IndexSet::new();
+    texts::holes(task, &mut |_, hole| {
+        if let Target::Output { step, name } = &hole.reference.target {
+            used.insert((step.clone(), name.clone()));
+        }
+    });
+    let oracle = view.eval.and_then(|e| e.unit.oracle.as_ref()).and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
+    if let Some(entry) = oracle {
+        named_by_agent(entry, &mut used);
+    }
+    for kind in PhaseKind::ALL {
+        for step in &task.phase(kind).steps {
+            walk(step, false, &used, out);
+        }
+    }
+}
+
+/// Whoever asks for the rounds of a loop may use everything in it.
+fn walk(step: &Step<Def>, all: bool, used: &IndexSet<(String, String)>, out: &mut Diagnostics) {
+    let id = step.id.as_ref().map(|i| i.value.clone());
+    for (name, _) in step.outputs.iter().flatten() {
+        let diagnostic = match &id {
+            _ if all && id.is_some() => continue,
+            Some(id) if used.contains(&(id.clone(), name.value.clone())) => continue,
+            Some(_) => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("nobody uses the output `{}`", name.value)).help("remove it, or use it"),
+            None => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("nobody can use the output `{}`: the step has no `id`", name.value))
+                .label(step.key, "this step")
+                .help("write `id: …` in the step's body, or remove the output"),
+        };
+        out.push(diagnostic);
+    }
+    let all = all || id.is_some_and(|id| used.contains(&(id, "rounds".to_owned())));
+    step.blocks.iter().flat_map(|b| &b.steps).for_each(|s| walk(s, all, used, out));
+}
+
+/// What the scripted agent's calls name.
+fn named_by_agent(entry: &OracleTask<Path>, used: &mut IndexSet<(String, String)>) {
+    let mut visit = |template: &Template<Path>| {
+        for path in template.holes().map(|h| &h.reference) {
+            let name = |i: usize| match path.segments.get(i).map(|s| &s.kind) {
+                Some(SegmentKind::Name(name)) => Some(name.clone()),
+                _ => None,
+            };
+            if let ("steps", Some(step), Some(output)) = (path.root.text.as_str(), name(0), name(2)) {
+                used.insert((step, output));
+            }
+        }
+    };
+    entry.output.iter().for_each(&mut visit);
+    for call in &entry.calls {
+        visit(&call.name);
+        call.args.iter().for_each(|(_, a): &(_, Arg<Path>)| a.templates(&mut |t| visit(t)));
+    }
+}
+
+/// In the steps dialect outputs go by the type of their step: of two, the later one's are found (§11 C10).
+pub fn overwritten(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let task = view.task;
+    if task.dialect != Dialect::Steps {
+        return;
+    }
+    let mut makers: IndexMap<(PhaseKind, String), Vec<Span>> = IndexMap::new();
+    task.walk(&mut |phase, step| {
+        if let Some(name) = gives(step) {
+            makers.entry((phase, name)).or_default().push(step.key);
+        }
+    });
+    let mut reported = IndexSet::new();
+    texts::holes(task, &mut |phase, hole| {
+        let Target::Output { step, .. } = &hole.reference.target else { return };
+        let from = if phase == Some(PhaseKind::Verify) { PhaseKind::Verify } else { PhaseKind::Setup };
+        let before: Vec<Span> = makers
+            .get(&(from, step.clone()))
+            .into_iter()
+            .flatten()
+            .filter(|m| phase != Some(from) || m.start < hole.span.start)
+            .copied()
+            .collect();
+        if let [first, .., last] = before.as_slice()
+            && reported.insert((*last, hole.span))
+        {
+            out.push(
+                Diagnostic::new(&OVERWRITTEN_OUTPUT, hole.span, format!("two steps give `{step}`: this is the value of the later one"))
+                    .label(*first, "this one's is lost")
+                    .label(*last, "this one's is found")
+                    .help("use what each gives before the next runs, or move to the portable dialect, where outputs go by the step's id"),
+            );
+        }
+    });
+}
+
+/// The name under which a step's outputs are found.
+fn gives(step: &Step<Def>) -> Option<String> {
+    match &step.op.kind {
+        OperationKind::Builtin(_) => None,
+        OperationKind::Tool { server, tool } => Some(format!("{server}.{tool}")),
+        OperationKind::Extension { package, operation } => Some(format!("{package}.{operation}")),
+    }
+}

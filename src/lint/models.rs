@@ -1,0 +1,96 @@
+//! Agents and judges that cannot start, or are spelt the old way.
+
+use super::EvalView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    hir::{AgentRef, Name},
+    rule,
+};
+
+rule! {
+    pub static MODEL_WITHOUT_PROVIDER = "model-without-provider", Hard;
+    pub static DEPRECATED_AGENT = "deprecated-agent", Warning;
+    pub static DEPRECATED_JUDGE_ENV = "deprecated-judge-env", Warning;
+}
+
+const OLD: [&str; 2] = ["openai-agent", "openai-acp"];
+
+fn is_old(kind: &str) -> bool {
+    OLD.contains(&kind.trim_start_matches("builtin."))
+}
+
+fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a AgentRef> {
+    let eval = view.eval;
+    eval.agent.iter().chain(eval.judge.as_ref().and_then(|j| j.agent.as_ref()))
+}
+
+/// Every kind with its model, in the eval and in the agent file.
+fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
+    let referred = agents(view).map(|a| (&a.kind, a.model.as_ref()));
+    let file = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref());
+    referred.chain(file.and_then(|b| Some((b.kind.as_ref()?, b.model.as_ref())))).collect()
+}
+
+/// `model: gpt-4o` names no provider (§11 D7).
+pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for (kind, model) in models(view) {
+        let Some(model) = model.filter(|m| !m.value.contains(':')) else { continue };
+        let word = kind.value.trim_start_matches("builtin.");
+        if word != "llm-agent" && !is_old(word) {
+            continue;
+        }
+        let diagnostic = Diagnostic::new(&MODEL_WITHOUT_PROVIDER, model.span, format!("the model `{}` names no provider", model.value));
+        out.push(match guess(&model.value).or(is_old(word).then_some("openai")) {
+            Some(provider) => {
+                let written = format!("{provider}:{}", model.value);
+                let diagnostic = diagnostic.help(format!("write `{written}`")).fix("name the provider", model.span, written);
+                if is_old(word) { diagnostic.strength(Strength::Warning) } else { diagnostic }
+            }
+            None => diagnostic.help("write `PROVIDER:MODEL`, for instance `openai:gpt-4o` or `anthropic:claude-sonnet-4-5`"),
+        });
+    }
+}
+
+/// Whose model this is, where its name tells.
+fn guess(model: &str) -> Option<&'static str> {
+    let begins = |words: &[&str]| words.iter().any(|w| model.starts_with(w));
+    if begins(&["gpt-", "o1", "o3", "o4", "chatgpt-"]) {
+        Some("openai")
+    } else if begins(&["claude-"]) {
+        Some("anthropic")
+    } else if begins(&["gemini-"]) {
+        Some("gemini")
+    } else {
+        None
+    }
+}
+
+/// Old names of `llm-agent`.
+pub fn deprecated(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for (kind, model) in models(view) {
+        if !is_old(&kind.value) {
+            continue;
+        }
+        let new = if kind.value.starts_with("builtin.") { "builtin.llm-agent" } else { "llm-agent" };
+        let mut diagnostic = Diagnostic::new(&DEPRECATED_AGENT, kind.span, format!("`{}` is an old name of `{new}`", kind.value))
+            .help(format!("write `{new}`; its model names the provider, too: `openai:…`"))
+            .fix(format!("write `{new}`"), kind.span, new);
+        if let Some(model) = model.filter(|m| !m.value.contains(':')) {
+            diagnostic = diagnostic.fix("", model.span, format!("openai:{}", model.value));
+        }
+        out.push(diagnostic);
+    }
+}
+
+/// The judge as three names of environment variables.
+pub fn judge_env(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let env = view.eval.judge.as_ref().and_then(|j| j.env.as_ref());
+    if let Some(env) = env
+        && let Some(first) = [&env.base_url, &env.api_key, &env.model_name].into_iter().flatten().next()
+    {
+        out.push(
+            Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "a judge by environment variables is the old way to name one")
+                .help("write `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`; base URL and key come from the provider's own variables"),
+        );
+    }
+}

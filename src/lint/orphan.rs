@@ -1,0 +1,33 @@
+//! Tasks that nobody runs.
+
+use indexmap::IndexSet;
+
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    project::Project,
+    rule,
+};
+
+rule! {
+    pub static ORPHAN_TASK = "orphan-task", Warning;
+}
+
+/// Tasks that no eval of the project selects; `selected` are those that one does. A project without evals is a part of
+/// another, and says nothing.
+pub fn check(project: &Project, selected: &IndexSet<usize>, out: &mut Diagnostics) {
+    if project.evals.is_empty() {
+        return;
+    }
+    for (index, unit) in project.tasks.iter().enumerate() {
+        if let (Some(task), false) = (&unit.task, selected.contains(&index)) {
+            out.push(
+                Diagnostic::new(
+                    &ORPHAN_TASK,
+                    task.name.span,
+                    format!("no eval selects the task `{}`", task.name.value),
+                )
+                .help("name it in a task set of an eval, or remove it: nobody runs it"),
+            );
+        }
+    }
+}

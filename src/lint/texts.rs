@@ -1,0 +1,47 @@
+//! What rules look at in the texts of a task.
+
+use crate::hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template};
+
+/// The shell text of a step, with its holes as written.
+pub fn script(step: &Step<Def>) -> Option<String> {
+    let arg = step.arg("run").or_else(|| step.arg("inline"))?;
+    match &arg.kind {
+        crate::hir::ArgKind::Text(template) => Some(written(template)),
+        _ => None,
+    }
+}
+
+/// A template with its holes as written, and nothing escaped.
+pub fn written(template: &Template<Def>) -> String {
+    let parts = template.parts.iter().map(|p| match p {
+        Part::Text(text) => text.as_str(),
+        Part::Hole(hole) => hole.text.as_str(),
+    });
+    parts.collect()
+}
+
+/// Every hole of a task's templates, with the phase of the step it stands in.
+pub fn holes<'t>(task: &'t Task<Def>, visit: &mut dyn FnMut(Option<PhaseKind>, &'t Hole<Def>)) {
+    for (_, template) in &task.env {
+        template.holes().for_each(|h| visit(None, h));
+    }
+    if let Some(prompt) = &task.prompt {
+        prompt.text.holes().for_each(|h| visit(None, h));
+    }
+    task.walk(&mut |phase, step| step.templates(&mut |t| t.holes().for_each(|h| visit(Some(phase), h))));
+}
+
+/// Whether a step is given the agent's answer.
+pub fn sees_answer(step: &Step<Def>) -> bool {
+    let mut sees = false;
+    step.templates(&mut |t| sees |= t.holes().any(|h| h.reference.target == Target::AgentOutput));
+    sees
+}
+
+/// Whether `word` stands in `text` as a word.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(part) && !text[at + word.len()..].chars().next().is_some_and(part)
+    })
+}

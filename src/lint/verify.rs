@@ -1,0 +1,146 @@
+//! Verify steps that cannot fail, that the prompt answers, or that rest on a judge alone.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{TaskView, texts};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{BlockRole, Def, Dialect, OperationKind, Step, Task},
+    rule,
+    signature::Control,
+};
+
+rule! {
+    pub static UNFALSIFIABLE_VERIFY = "unfalsifiable-verify", Warning;
+    pub static PROMPT_CONTAINS_ANSWER = "prompt-contains-answer", Warning;
+    pub static JUDGE_DECIDES_ALONE = "judge-decides-alone", Note;
+}
+
+/// No step of verify can fail, and no assertion decides either.
+pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let task = view.task;
+    let steps = &task.verify.steps;
+    let (Some(first), false) = (steps.first(), view.asserted) else { return };
+    if !steps.iter().all(|s| cannot_fail(s, task)) {
+        return;
+    }
+    let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
+    out.push(
+        Diagnostic::new(&UNFALSIFIABLE_VERIFY, first.key, format!("{what}: `{}` passes whatever the agent does", task.name.value))
+            .help("look at what the agent was to bring about, and say what it must be (`expect`)"),
+    );
+}
+
+fn cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
+    let inner = |role| step.blocks.iter().filter(move |b| b.role == role).flat_map(|b| &b.steps);
+    match step.op.signature.control {
+        Control::Any => inner(BlockRole::Branch).any(|s| cannot_fail(s, task)),
+        Control::Each | Control::Scope | Control::Eventually | Control::Consistently => {
+            inner(BlockRole::Setup).chain(inner(BlockRole::Steps)).all(|s| cannot_fail(s, task))
+        }
+        Control::Leaf => leaf_cannot_fail(step, task),
+    }
+}
+
+fn leaf_cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
+    let expect = step.expect.as_ref().map(|(_, e)| e);
+    match &step.op.kind {
+        OperationKind::Builtin("sleep") => true,
+        OperationKind::Builtin("command" | "script") => {
+            let usual = expect.is_none_or(|e| e.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exitCode": 0})));
+            let plain = step.arg("protocol").is_none();
+            usual && plain && texts::script(step).is_some_and(|t| is_idle(&t))
+        }
+        OperationKind::Builtin("http") if task.dialect == Dialect::Portable => {
+            expect.is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any"))
+        }
+        OperationKind::Builtin("file") => made_by_setup(step, task),
+        OperationKind::Tool { tool, .. } => expect.is_none() && tool.split(['_', '-', '.']).any(|w| w.eq_ignore_ascii_case("list")),
+        _ => false,
+    }
+}
+
+/// A shell text of which no line can fail. One line that ends in `|| true` is one, too.
+fn is_idle(text: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
+    if let [one] = lines.as_slice()
+        && ["|| true", "|| :", "; true", "; exit 0"].iter().any(|end| one.ends_with(end))
+    {
+        return true;
+    }
+    let simple = |l: &str| !l.contains(['|', '&', ';', '<', '>', '`']) && !l.contains("$(");
+    let idle = |l: &&str| {
+        let word = l.split_whitespace().next().unwrap_or_default();
+        simple(l) && (*l == "exit 0" || matches!(word, "true" | ":" | "echo" | "printf" | "sleep" | "set"))
+    };
+    lines.iter().all(idle)
+}
+
+/// A look at a file that setup wrote, asking only whether it is there.
+fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
+    let Some((_, expect)) = &step.expect else { return step.arg("absent").is_none() && step.arg("content").is_some() };
+    let only_exists = expect.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exists": true}));
+    let Some(path) = step.arg("path").and_then(|p| p.as_literal()).filter(|_| only_exists) else { return false };
+    task.setup.steps.iter().any(|s| s.op.name == "file" && s.arg("content").is_some() && s.arg("path").and_then(|p| p.as_literal()) == Some(path))
+}
+
+/// What the judge or a `grep` looks for in the answer stands in the prompt: an agent that repeats the question passes.
+pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let text = fold(&texts::written(&prompt.text));
+    for step in &view.task.verify.steps {
+        step.walk(&mut |step| {
+            if step.op.signature.judges {
+                for (_, arg) in &step.args {
+                    if let Some(word) = arg.as_literal()
+                        && !word.trim().is_empty()
+                        && text.contains(&fold(word))
+                    {
+                        out.push(answered(arg.span, "the judge looks for words that the prompt contains", prompt.text.span));
+                    }
+                }
+            }
+            if texts::sees_answer(step)
+                && let Some(script) = texts::script(step)
+            {
+                let words: Vec<&str> = GREP.captures_iter(&script).filter_map(|c| (1..4).find_map(|i| c.get(i))).map(|m| m.as_str()).collect();
+                let given: Vec<_> = words.iter().filter(|w| w.len() > 2 && text.contains(&fold(w))).collect();
+                if let (Some(word), true) = (given.first(), given.len() == words.len() && !script.contains("grep -v")) {
+                    out.push(answered(step.key, &format!("`grep` looks in the answer for `{word}`, which the prompt contains"), prompt.text.span));
+                }
+            }
+        });
+    }
+}
+
+static GREP: LazyLock<Regex> = LazyLock::new(|| {
+    #[expect(clippy::unwrap_used, reason = "a constant")]
+    Regex::new(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]+)"|'([^']+)'|([\w./-]+))"#).unwrap()
+});
+
+fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Span) -> Diagnostic {
+    Diagnostic::new(&PROMPT_CONTAINS_ANSWER, span, message)
+        .label(prompt, "in this prompt")
+        .help("an agent that only repeats the question would pass: look for what it had to find out or to bring about")
+}
+
+/// Lower case, white space made one.
+fn fold(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Nothing but a judge decides.
+pub fn judge_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let steps = &view.task.verify.steps;
+    if let Some(first) = steps.first()
+        && !view.asserted
+        && steps.iter().all(|s| s.op.signature.judges)
+    {
+        out.push(
+            Diagnostic::new(&JUDGE_DECIDES_ALONE, first.key, "nothing but a judge decides this task")
+                .help("a judge reads what the agent says, not what it did: add a step that looks at the world, or an assertion"),
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! How much findings weigh here: levels from `gevals.toml` and the command line, and places where the author allows a
+//! rule to be broken (`decisions.md` §10).
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Rule, Strength, nearest},
+    rule,
+    source::{FileId, Files, Sources, Span},
+};
+
+rule! {
+    pub static UNUSED_ALLOW = "unused-allow", Warning;
+    pub static UNKNOWN_RULE = "unknown-rule", Warning;
+    pub static INVALID_CONFIG = "invalid-config", Hard;
+}
+
+/// The file's name; it is looked for upwards.
+pub const FILE_NAME: &str = "gevals.toml";
+
+/// What a level makes of a rule's findings. A hard error keeps its weight whatever is said: without meaning no plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    Off,
+    Note,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "off" | "allow" => Self::Off,
+            "note" => Self::Note,
+            "warning" | "warn" => Self::Warning,
+            "error" | "deny" => Self::Error,
+            _ => return None,
+        })
+    }
+}
+
+/// Levels of rules, later ones over earlier ones.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    levels: Vec<(String, Level)>,
+    /// Patterns of paths that are left out when a folder is searched.
+    pub exclude: Vec<String>,
+}
+
+/// The file as it is written.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Document {
+    #[serde(default)]
+    rules: indexmap::IndexMap<String, toml::Spanned<String>>,
+    #[serde(default)]
+    exclude: Vec<String>,
+}
+
+impl Policy {
+    /// Reads the `gevals.toml` that stands in the folder of `start`, or above it; there may be none.
+    pub fn find(
+        start: &Path,
+        known: &[&'static Rule],
+        sources: &Sources,
+        files: &dyn Files,
+        out: &mut Diagnostics,
+    ) -> Self {
+        let dir = match files.stat(start) {
+            Some(crate::source::Stat::Dir) => start,
+            _ => start.parent().unwrap_or(Path::new("")),
+        };
+        for path in candidates(dir) {
+            let Ok(bytes) = files.read(&path) else { continue };
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let file = sources.add(&path, text.as_str());
+            return Self::read(&text, file, known, out);
+        }
+        Self::default()
+    }
+
+    fn read(text: &str, file: FileId, known: &[&'static Rule], out: &mut Diagnostics) -> Self {
+        let document: Document = match toml::from_str(text) {
+            Ok(document) => document,
+            Err(error) => {
+                let span = Span::new(file, error.span().unwrap_or(0..0));
+                let message =
+                    format!("`{FILE_NAME}` cannot be read: {}", error.message().lines().next().unwrap_or_default());
+                out.error(
+                    Diagnostic::new(&INVALID_CONFIG, span, message)
+                        .help("known are `rules`, a table from a rule to a level, and `exclude`, a list of patterns"),
+                );
+                return Self::default();
+            }
+        };
+        let mut policy = Self { levels: Vec::new(), exclude: document.exclude };
+        for (name, level) in document.rules {
+            let span = Span::new(file, level.span());
+            match Level::parse(level.get_ref()) {
+                Some(parsed) => {
+                    if let Some(diagnostic) = unknown(&name, span, known) {
+                        out.push(diagnostic);
+                    }
+                    policy.levels.push((name, parsed));
+                }
+                None => {
+                    out.error(
+                        Diagnostic::new(&INVALID_CONFIG, span, format!("`{}` is no level", level.get_ref()))
+                            .help("levels are `off`, `note`, `warning` and `error`"),
+                    );
+                }
+            }
+        }
+        policy
+    }
+
+    /// Sets a rule's level, over what was said before.
+    pub fn set(&mut self, rule: impl Into<String>, level: Level) {
+        self.levels.push((rule.into(), level));
+    }
+
+    /// Weighs findings, and takes out those that are switched off or allowed where they stand.
+    pub fn apply(&self, found: Diagnostics, known: &[&'static Rule], sources: &Sources) -> Diagnostics {
+        let mut allows: Vec<Allow> = sources.ids().flat_map(|file| allows(file, sources)).collect();
+        let mut kept = Diagnostics::default();
+        for mut diagnostic in found {
+            let name = diagnostic.rule.name;
+            if diagnostic.strength != Strength::Hard {
+                match self.levels.iter().rev().find(|(rule, _)| rule == name).map(|(_, level)| *level) {
+                    Some(Level::Off) => continue,
+                    Some(Level::Note) => diagnostic.strength = Strength::Note,
+                    Some(Level::Warning) => diagnostic.strength = Strength::Warning,
+                    Some(Level::Error) => diagnostic.strength = Strength::Verdict,
+                    None => {}
+                }
+                let line = sources.get(diagnostic.span.file).position(diagnostic.span.start).line;
+                let allow = allows.iter_mut().find(|a| {
+                    a.span.file == diagnostic.span.file && a.rule == name && (a.line == line || a.line + 1 == line)
+                });
+                if let Some(allow) = allow {
+                    allow.used = true;
+                    continue;
+                }
+            }
+            kept.push(diagnostic);
+        }
+        for allow in allows.iter().filter(|a| !a.used) {
+            kept.push(unknown(&allow.rule, allow.span, known).unwrap_or_else(|| {
+                Diagnostic::new(&UNUSED_ALLOW, allow.span, format!("nothing here breaks the rule `{}`", allow.rule))
+                    .help("remove the comment; hard errors cannot be allowed")
+            }));
+        }
+        kept
+    }
+}
+
+fn candidates(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = dir.ancestors().map(|d| d.join(FILE_NAME)).collect();
+    // A relative path ends at the current folder; what lies above it counts too.
+    if dir.is_relative() {
+        let climbs = dir.components().filter(|c| matches!(c, std::path::Component::ParentDir)).count();
+        found.extend((1..=24).map(|n| std::iter::repeat_n("..", climbs + n).collect::<PathBuf>().join(FILE_NAME)));
+    }
+    found
+}
+
+fn unknown(name: &str, span: Span, known: &[&'static Rule]) -> Option<Diagnostic> {
+    if known.iter().any(|r| r.name == name) {
+        return None;
+    }
+    let diagnostic = Diagnostic::new(&UNKNOWN_RULE, span, format!("no rule is called `{name}`"));
+    Some(match nearest(name, known.iter().map(|r| r.name)) {
+        Some(near) => diagnostic.here(format!("did you mean `{near}`?")),
+        None => diagnostic.help("`gevals explain` lists them all"),
+    })
+}
+
+/// A comment `gevals: allow(RULE)`: it speaks for its own line and the next.
+struct Allow {
+    rule: String,
+    span: Span,
+    line: usize,
+    used: bool,
+}
+
+fn allows(file: FileId, sources: &Sources) -> Vec<Allow> {
+    const MARK: &str = "gevals: allow(";
+    let source = sources.get(file);
+    let text = source.text();
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(MARK) {
+        let line_start = text[..at].rfind('\n').map_or(0, |i| i + 1);
+        if !text[line_start..at].trim_end().ends_with('#') {
+            continue;
+        }
+        let from = at + MARK.len();
+        let Some(close) = text[from..].find([')', '\n']) else { continue };
+        let mut offset = from;
+        for word in text[from..from + close].split(',') {
+            let lead = word.len() - word.trim_start().len();
+            let rule = word.trim().to_owned();
+            let start = offset + lead;
+            offset += word.len() + 1;
+            if rule.is_empty() {
+                continue;
+            }
+            let span = Span::new(file, start..start + rule.len());
+            found.push(Allow { rule, span, line: source.position(at as u32).line, used: false });
+        }
+    }
+    found
+}

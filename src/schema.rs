@@ -1,0 +1,205 @@
+//! JSON Schemas of everything gevals reads and writes. `schemas/` holds them as files; `tests/schema.rs` keeps those,
+//! and the hand-written decoders, in step with what stands here.
+//!
+//! A file that gevals reads is described by structs that only document it: decoders have better messages than derived
+//! ones. Two-way property: *what the decoder accepts the schema accepts, and what the schema rejects is reported.* All
+//! schemas are draft 7, the one that editors know best.
+
+pub mod agent;
+pub mod eval;
+pub mod mcp_config;
+pub mod oracle;
+pub mod results;
+pub mod step;
+pub mod task;
+pub mod word;
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::{diagnostic::DiagnosticReport, event::Event, hir::Dialect, plan::wire::PlanDocument};
+
+/// One schema.
+#[derive(Debug)]
+pub struct SchemaInfo {
+    pub name: &'static str,
+    /// One line: what it describes.
+    pub summary: &'static str,
+    /// The dialects there are of it; none for most.
+    pub dialects: &'static [Dialect],
+    pub make: fn(Option<Dialect>) -> Value,
+}
+
+/// All of them: what gevals reads, then what it writes.
+pub const SCHEMAS: &[SchemaInfo] = &[
+    SchemaInfo {
+        name: "task",
+        summary: "tasks, in all dialects or in one",
+        dialects: &[Dialect::Legacy, Dialect::Steps, Dialect::Portable],
+        make: task,
+    },
+    SchemaInfo { name: "eval", summary: "evals", dialects: &[], make: |_| generate::<eval::Eval>("An eval", READ) },
+    SchemaInfo {
+        name: "agent",
+        summary: "agent files",
+        dialects: &[],
+        make: |_| generate::<agent::Agent>("An agent", READ),
+    },
+    SchemaInfo {
+        name: "oracle",
+        summary: "what the scripted agent does",
+        dialects: &[],
+        make: |_| generate::<oracle::Oracle>("An oracle", READ),
+    },
+    SchemaInfo {
+        name: "mcp-config",
+        summary: "MCP servers",
+        dialects: &[],
+        make: |_| generate::<mcp_config::McpConfig>("An MCP config", READ),
+    },
+    SchemaInfo {
+        name: "plan",
+        summary: "what `gevals plan --format json` prints",
+        dialects: &[],
+        make: |_| generate::<PlanDocument>("A plan", WRITTEN),
+    },
+    SchemaInfo {
+        name: "event",
+        summary: "one line of what `gevals run --format json` prints",
+        dialects: &[],
+        make: |_| generate::<Event>("An event", WRITTEN),
+    },
+    SchemaInfo {
+        name: "results",
+        summary: "the results file",
+        dialects: &[],
+        make: |_| generate::<results::Results>("Results", WRITTEN),
+    },
+    SchemaInfo {
+        name: "diagnostic",
+        summary: "what `gevals check --format json` prints",
+        dialects: &[],
+        make: |_| generate::<DiagnosticReport>("Findings", WRITTEN),
+    },
+];
+
+/// Every schema with the name of its file.
+pub fn files() -> impl Iterator<Item = (String, Value)> {
+    SCHEMAS.iter().flat_map(|info| {
+        let dialects = info.dialects.iter().copied().map(Some);
+        std::iter::once(None).chain(dialects).map(|dialect| {
+            let dot = dialect.map_or_else(String::new, |d| format!(".{}", d.name()));
+            (format!("{}{dot}.json", info.name), (info.make)(dialect))
+        })
+    })
+}
+
+/// A schema as a file holds it, and `gevals schema` prints it.
+pub fn text(schema: &Value) -> String {
+    format!("{schema:#}\n")
+}
+
+/// How a key that may be missing is described.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Optional {
+    /// Left out, never null.
+    Missing,
+    /// As serde does it.
+    Null,
+}
+
+const READ: Optional = Optional::Missing;
+const WRITTEN: Optional = Optional::Null;
+
+fn task(dialect: Option<Dialect>) -> Value {
+    match dialect {
+        Some(Dialect::Legacy) => generate::<task::LegacyTask>("A task of the legacy dialect", READ),
+        Some(Dialect::Steps) => generate::<task::StepsTask>("A task of the steps dialect", READ),
+        Some(Dialect::Portable) => generate::<task::PortableTask>("A task of the portable dialect", READ),
+        None => any_task(),
+    }
+}
+
+/// A task of any dialect. `apiVersion` chooses, so that an editor speaks of one dialect and not of all.
+fn any_task() -> Value {
+    let mut generator = generator(READ);
+    let [legacy, steps, portable] = [
+        generator.subschema_for::<task::LegacyTask>(),
+        generator.subschema_for::<task::StepsTask>(),
+        generator.subschema_for::<task::PortableTask>(),
+    ];
+    let versions = generator.subschema_for::<word::AnyVersion>();
+    let is = |dialect| json!({ "properties": { "apiVersion": { "enum": word::versions_of(dialect) } }, "required": ["apiVersion"] });
+    let mut schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A task",
+        "type": "object",
+        "properties": { "kind": { "const": "Task" }, "apiVersion": { "anyOf": [versions, { "enum": ["", null] }] } },
+        "required": ["kind"],
+        "if": is(Dialect::Portable),
+        "then": portable,
+        "else": { "if": is(Dialect::Steps), "then": steps, "else": legacy },
+    });
+    schema["definitions"] = generator.take_definitions(true).into();
+    tidy(&mut schema, READ);
+    schema
+}
+
+fn generator(optional: Optional) -> SchemaGenerator {
+    let settings = SchemaSettings::draft07();
+    match optional {
+        Optional::Missing => settings,
+        Optional::Null => settings.for_serialize(),
+    }
+    .into_generator()
+}
+
+fn generate<T: JsonSchema>(title: &str, optional: Optional) -> Value {
+    let mut schema = generator(optional).into_root_schema_for::<T>().to_value();
+    schema["title"] = json!(title);
+    tidy(&mut schema, optional);
+    schema
+}
+
+/// Takes away what validators would misread: our own formats, those of Rust's numbers, and nulls that no decoder takes.
+/// Steps are not schemars' work, and stay as they are.
+fn tidy(schema: &mut Value, optional: Optional) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("format").is_some_and(Value::is_string) {
+                map.shift_remove("format");
+            }
+            map.iter_mut()
+                .filter(|(key, _)| !step::NAMES.contains(&key.as_str()))
+                .for_each(|(_, inner)| tidy(inner, optional));
+            if optional == Optional::Missing {
+                for inner in
+                    map.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+                {
+                    without_null(inner);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|inner| tidy(inner, optional)),
+        _ => {}
+    }
+}
+
+/// What schemars makes of an `Option` in a record, without the null.
+fn without_null(schema: &mut Value) {
+    let Some(map) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(types)) = map.get_mut("type") {
+        types.retain(|t| t != "null");
+        if let [one] = types.as_slice() {
+            map["type"] = one.clone();
+        }
+    }
+    if let Some(Value::Array(options)) = map.get_mut("anyOf") {
+        options.retain(|o| o != &json!({ "type": "null" }));
+        if let [one] = options.as_mut_slice() {
+            let one = one.take();
+            map.shift_remove("anyOf");
+            map.insert("allOf".to_owned(), json!([one]));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Agent files.
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::word::{AnyVersion, Name};
+
+/// An agent: a command line, a program that speaks ACP, or one that is built in.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Agent {
+    #[schemars(extend("const" = "Agent"))]
+    pub kind: String,
+    pub api_version: Option<AnyVersion>,
+    pub metadata: Option<AgentMetadata>,
+    pub builtin: Option<BuiltinAgent>,
+    pub acp: Option<AcpAgent>,
+    pub commands: Option<Commands>,
+    pub skills: Option<AgentSkills>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentMetadata {
+    pub name: Option<String>,
+    pub version: Option<String>,
+    /// Carried, never interpreted.
+    pub description: Option<Value>,
+    /// Carried, never interpreted.
+    pub annotations: Option<Value>,
+    /// Carried, never interpreted.
+    pub category: Option<Value>,
+}
+
+/// An agent of gevals' own.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BuiltinAgent {
+    #[schemars(rename = "type")]
+    pub kind: Option<Name>,
+    pub model: Option<Name>,
+    pub base_url: Option<Name>,
+    pub api_key: Option<Name>,
+}
+
+/// A program that speaks the Agent Client Protocol.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AcpAgent {
+    pub cmd: Name,
+    pub args: Option<Vec<String>>,
+}
+
+/// A command line for each prompt.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Commands {
+    /// The command, with `{{ .Prompt }}` and the like.
+    pub run_prompt: Option<String>,
+    /// What each server adds to it.
+    pub arg_template_mcp_server: Option<String>,
+    /// What each tool that may be called adds to it.
+    pub arg_template_allowed_tools: Option<String>,
+    /// What stands between them.
+    pub allowed_tools_join_separator: Option<String>,
+    /// Prints the agent's version.
+    pub get_version: Option<String>,
+    /// Whether the agent gets an empty home folder.
+    pub use_virtual_home: Option<bool>,
+}
+
+/// How the agent takes skills.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentSkills {
+    /// Where it looks for them.
+    pub mount_path: Name,
+    /// The tool it loads them with.
+    pub tool_name: Name,
+}

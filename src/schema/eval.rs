@@ -1,0 +1,283 @@
+//! Eval files.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+use super::{
+    task::Limits,
+    word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time},
+};
+
+/// An eval: which agent does which tasks on which servers, and what is asserted of its calls.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Eval {
+    #[schemars(extend("const" = "Eval"))]
+    pub kind: String,
+    pub api_version: Option<AnyVersion>,
+    pub metadata: EvalMetadata,
+    pub config: Config,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EvalMetadata {
+    /// What the results file is named after.
+    pub name: EvalName,
+    /// Carried, never interpreted.
+    pub description: Option<Value>,
+    /// Carried, never interpreted.
+    pub annotations: Option<Value>,
+    /// Carried, never interpreted.
+    pub category: Option<Value>,
+    /// Carried, never interpreted.
+    pub labels: Option<Value>,
+}
+
+/// Agent, servers and tasks.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    pub agent: AgentRef,
+    /// The file that configures the servers.
+    pub mcp_config_file: Option<Name>,
+    pub llm_judge: Option<Nullable<Judge>>,
+    pub extensions: Option<Extensions>,
+    /// Repositories with tasks, by name.
+    pub sources: Option<IndexMap<String, Source>>,
+    pub skills: Option<Skills>,
+    pub default_task_limits: Option<Limits>,
+    /// Environment variables whose values are masked in everything that is written.
+    pub secrets: Option<Vec<String>>,
+    /// Which tasks, and what is asserted of the agent's calls in them.
+    #[schemars(length(min = 1))]
+    pub task_sets: Vec<TaskSet>,
+}
+
+/// An agent, or the agent that judges.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentRef {
+    #[schemars(rename = "type")]
+    pub kind: AgentType,
+    /// The agent's file (`file`), or the oracle's (`builtin.script`).
+    pub path: Option<Name>,
+    /// `PROVIDER:MODEL`.
+    pub model: Option<Name>,
+}
+
+/// Who judges answers.
+#[derive(JsonSchema, Debug)]
+#[schemars(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    extend("anyOf" = [{ "required": ["ref"] }, { "required": ["env"] }])
+)]
+pub struct Judge {
+    #[schemars(rename = "ref")]
+    pub agent: Option<AgentRef>,
+    pub env: Option<JudgeEnv>,
+}
+
+/// The deprecated form: names of environment variables.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JudgeEnv {
+    pub base_url_key: Name,
+    pub api_key_key: Name,
+    pub model_name_key: Name,
+}
+
+/// Extensions by alias, and beside them the options of their runner.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase")]
+pub struct Extensions {
+    /// Where binaries are kept.
+    pub cache_dir: Option<Value>,
+    pub timeout: Option<Value>,
+    pub sandbox: Option<Value>,
+    /// Patterns of packages that may run.
+    pub allowed_sources: Option<Value>,
+    #[schemars(flatten)]
+    pub aliases: IndexMap<String, Extension>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Extension {
+    /// `github.com/OWNER/REPO@VERSION`, or a path.
+    pub package: Name,
+    /// Variables of its process.
+    pub env: Option<IndexMap<String, String>>,
+    /// What it is told when it starts.
+    pub config: Option<Value>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Source {
+    pub repo: Name,
+    /// A branch, tag or commit.
+    #[schemars(rename = "ref")]
+    pub reference: Name,
+    /// Names of servers there, and what they are called here.
+    pub server_mapping: Option<IndexMap<String, String>>,
+}
+
+/// Skills that the agent is given.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Skills {
+    pub sources: Option<Vec<SkillSource>>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SkillSource {
+    #[schemars(rename = "type", extend("const" = "path"))]
+    pub kind: String,
+    pub path: Name,
+}
+
+/// Tasks, by `path` or by `glob`, and what is asserted of them.
+#[derive(JsonSchema, Debug)]
+#[schemars(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    extend("oneOf" = [{ "required": ["path"] }, { "required": ["glob"] }])
+)]
+pub struct TaskSet {
+    /// A task file.
+    pub path: Option<Name>,
+    /// Task files: `**`, `{a,b}` and `[set]` are known.
+    pub glob: Option<Name>,
+    /// One of `sources`.
+    pub source: Option<Name>,
+    /// Labels that a task must have, all of them.
+    pub label_selector: Option<IndexMap<String, String>>,
+    pub assertions: Option<Nullable<Assertions>>,
+}
+
+/// What the agent's calls must be; every key is a demand.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Assertions {
+    /// Each must match a call.
+    #[schemars(length(min = 1))]
+    pub tools_used: Option<Vec<ToolMatcher>>,
+    /// One of them must match a call.
+    #[schemars(length(min = 1))]
+    pub require_any: Option<Vec<ToolMatcher>>,
+    /// None may match any call.
+    #[schemars(length(min = 1))]
+    pub tools_not_used: Option<Vec<ToolMatcher>>,
+    #[schemars(range(min = 0))]
+    pub min_tool_calls: Option<u64>,
+    #[schemars(range(min = 0))]
+    pub max_tool_calls: Option<u64>,
+    /// Each must match a read.
+    #[schemars(length(min = 1))]
+    pub resources_read: Option<Vec<ResourceMatcher>>,
+    /// None may match any read.
+    #[schemars(length(min = 1))]
+    pub resources_not_read: Option<Vec<ResourceMatcher>>,
+    /// Each must match a prompt got.
+    #[schemars(length(min = 1))]
+    pub prompts_used: Option<Vec<PromptMatcher>>,
+    /// None may match any prompt got.
+    #[schemars(length(min = 1))]
+    pub prompts_not_used: Option<Vec<PromptMatcher>>,
+    /// Calls that must come in this order; others may stand between.
+    #[schemars(length(min = 1))]
+    pub call_order: Option<Vec<OrderedCall>>,
+    /// Whether the same call may not come twice.
+    pub no_duplicate_calls: Option<bool>,
+    #[schemars(length(min = 1))]
+    pub skills_loaded: Option<Vec<SkillMatcher>>,
+    #[schemars(length(min = 1))]
+    pub skills_not_loaded: Option<Vec<SkillMatcher>>,
+}
+
+/// Calls of tools.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolMatcher {
+    /// A name from the MCP config.
+    pub server: Name,
+    pub tool: Option<Name>,
+    /// A pattern (RE2 syntax, unanchored).
+    pub tool_pattern: Option<Name>,
+    /// Arguments the call must have, with these values.
+    pub arguments_match: Option<Map<String, Value>>,
+    pub status: Option<Status>,
+    pub max_duration: Option<Time>,
+}
+
+/// Reads of resources.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceMatcher {
+    /// A name from the MCP config.
+    pub server: Name,
+    pub uri: Option<Name>,
+    /// A pattern (RE2 syntax, unanchored).
+    pub uri_pattern: Option<Name>,
+    pub status: Option<Status>,
+    pub max_duration: Option<Time>,
+}
+
+/// Prompts got.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PromptMatcher {
+    /// A name from the MCP config.
+    pub server: Name,
+    pub prompt: Option<Name>,
+    /// A pattern (RE2 syntax, unanchored).
+    pub prompt_pattern: Option<Name>,
+    /// Arguments the call must have, with these values.
+    pub arguments_match: Option<Map<String, Value>>,
+    pub status: Option<Status>,
+    pub max_duration: Option<Time>,
+}
+
+/// How a call went.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase")]
+pub enum Status {
+    Ok,
+    ToolError,
+    ProtocolError,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OrderedCall {
+    #[schemars(rename = "type")]
+    pub kind: CallType,
+    /// A name from the MCP config.
+    pub server: Name,
+    /// Of the tool or the prompt, or the resource's URI.
+    pub name: Name,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase")]
+pub enum CallType {
+    Tool,
+    Resource,
+    Prompt,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    extend("anyOf" = [{ "required": ["skill"] }, { "required": ["skillPattern"] }])
+)]
+pub struct SkillMatcher {
+    pub skill: Option<Name>,
+    /// A pattern (RE2 syntax, unanchored).
+    pub skill_pattern: Option<Name>,
+}

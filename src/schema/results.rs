@@ -1,0 +1,236 @@
+//! The results file. Its beginnings, capitals included, are those of the tools it stays compatible with.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use crate::{
+    diagnostic::Finding,
+    event::{ActionReport, Verdict},
+    hir::CallStatus,
+};
+
+/// `gevals-EVAL-out.json`.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Results {
+    pub summary: Summary,
+    /// One for each run of each task, in the order they ended.
+    pub results: Vec<TaskResult>,
+    /// Findings that did not keep the eval from running, as `gevals check --format json` prints them.
+    pub findings: Vec<Finding>,
+}
+
+/// What was run, on what, and how it ended.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Summary {
+    pub agent: SummaryAgent,
+    /// By name.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<Vec<SummaryServer>>,
+    pub evals: SummaryEvals,
+    pub parallel_workers: u32,
+    pub runs: u32,
+    /// The eval's name.
+    pub eval: String,
+    pub gevals_version: String,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The digest of the eval's plan.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub plan_digest: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// Why the run ended early.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub cancelled: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<f64>,
+    /// The exit status.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub exit: Option<u8>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummaryAgent {
+    #[schemars(rename = "type")]
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummaryServer {
+    pub name: String,
+    /// `stdio` or `http`.
+    #[schemars(rename = "type")]
+    pub kind: String,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Without query, fragment and user.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummaryEvals {
+    /// Of the tasks.
+    pub names: Vec<String>,
+    pub task_sets: Vec<Value>,
+}
+
+/// One run of one task.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskResult {
+    pub task_name: String,
+    pub task_path: String,
+    /// Whether verification passed, assertions aside.
+    pub task_passed: bool,
+    /// The agent's answer.
+    pub task_output: String,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub task_error: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub timed_out: Option<bool>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub agent_execution_error: Option<bool>,
+    pub difficulty: String,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<bool>,
+    /// Which run, from 1 for the second.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub run_index: Option<u32>,
+    pub total_runs: u32,
+    /// By kind; null where nothing was asserted.
+    pub assertion_results: AssertionResults,
+    pub all_assertions_passed: bool,
+    /// Null where the agent did not run.
+    pub call_history: History,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub setup_output: Option<PhaseOutput>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub agent_output: Option<PhaseOutput>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub verify_output: Option<PhaseOutput>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub cleanup_output: Option<PhaseOutput>,
+    pub outcome: Verdict,
+    /// Why; empty where it passed.
+    pub reason: String,
+    pub duration_seconds: f64,
+    pub cleanup_failed: bool,
+    /// The digest of the task's plan.
+    pub plan_digest: String,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(untagged)]
+pub enum AssertionResults {
+    None(()),
+    ByKind(IndexMap<String, AssertionResult>),
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AssertionResult {
+    pub passed: bool,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Vec<String>>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(untagged)]
+pub enum History {
+    None(()),
+    Calls(CallHistory),
+}
+
+/// The agent's calls, as the proxy saw them; secrets are masked.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "PascalCase", deny_unknown_fields)]
+pub struct CallHistory {
+    pub tool_calls: Calls,
+    pub resource_reads: Calls,
+    pub prompt_gets: Calls,
+}
+
+/// In the order they began; null where there were none.
+#[derive(JsonSchema, Debug)]
+#[schemars(untagged)]
+pub enum Calls {
+    None(()),
+    Some(Vec<Call>),
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Call {
+    pub server_name: String,
+    pub timestamp: String,
+    /// Whether the server answered; a tool's error is an answer.
+    pub success: bool,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Of a tool or prompt.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of a resource.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    pub request: Request,
+    pub status: CallStatus,
+    pub duration_seconds: f64,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "PascalCase", deny_unknown_fields)]
+pub struct Request {
+    pub session: Value,
+    pub params: Value,
+    pub extra: Value,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "PascalCase", deny_unknown_fields)]
+pub struct PhaseOutput {
+    pub steps: Vec<StepResult>,
+    pub success: bool,
+    /// Empty where the phase passed.
+    pub error: String,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StepResult {
+    /// The operation, `agent`, or the kind of assertion.
+    #[schemars(rename = "type")]
+    pub kind: String,
+    pub success: bool,
+    pub message: String,
+    /// As text.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<IndexMap<String, String>>,
+    /// Where it could not be carried out.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The planned action, with `[round]` and `#attempt` added.
+    pub id: String,
+    pub report: ActionReport,
+    /// What ran inside it.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepResult>>,
+}

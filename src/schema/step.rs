@@ -1,0 +1,280 @@
+//! Steps: written from the signatures that `check` holds them against, so that a new step type has its schema at once.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::word::{DURATION, ID};
+use crate::{
+    builtin,
+    hir::Dialect,
+    signature::{Control, Field, Format, Shape, Signature},
+};
+
+/// A hole in a text.
+const HOLE: &str = r"\{[\s\S]*\}";
+/// A text that is a hole and nothing else: it keeps its value's type.
+const WHOLE: &str = r"^\{[\s\S]*\}$";
+
+/// What the schemas of steps are called.
+pub const NAMES: [&str; 2] = ["PortableStep", "StepsStep"];
+
+/// A step of the portable dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct PortableStep;
+
+/// A step of the steps dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct StepsStep;
+
+impl JsonSchema for PortableStep {
+    fn schema_name() -> Cow<'static, str> {
+        NAMES[0].into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Self>();
+        step(Dialect::Portable, one.as_value())
+    }
+}
+
+impl JsonSchema for StepsStep {
+    fn schema_name() -> Cow<'static, str> {
+        NAMES[1].into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Self>();
+        step(Dialect::Steps, one.as_value())
+    }
+}
+
+/// One operation, and beside it, in the steps dialect, an id. `one` refers to this schema, for nested steps.
+fn step(dialect: Dialect, one: &Value) -> Schema {
+    let vocabularies = builtin::vocabularies();
+    let vocabulary = vocabularies.of(dialect);
+    let mut properties = Map::new();
+    for (name, signature) in vocabulary.names().filter_map(|n| vocabulary.get(n)) {
+        properties.insert(name.to_owned(), operation(signature, dialect, one));
+    }
+    let mut schema = json!({
+        "description": "An operation and its body.",
+        "type": "object",
+        "properties": properties,
+        "patternProperties": { r"\.": prefixed(dialect) },
+        "additionalProperties": false,
+    });
+    if dialect == Dialect::Portable {
+        schema["minProperties"] = json!(1);
+        schema["maxProperties"] = json!(1);
+    } else {
+        schema["properties"]["id"] =
+            json!({ "description": "What results call the step.", "type": "string", "minLength": 1 });
+        schema["if"] = json!({ "required": ["id"] });
+        schema["then"] = json!({ "minProperties": 2, "maxProperties": 2 });
+        schema["else"] = json!({ "minProperties": 1, "maxProperties": 1 });
+    }
+    Schema::try_from(schema).unwrap_or_default()
+}
+
+fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
+    let holes = dialect == Dialect::Portable;
+    let mut properties = reserved(dialect, signature);
+    let mut required = Vec::new();
+    let mut short = None;
+    for (name, field) in signature.params.fields().into_iter().flatten() {
+        if field.required && field.default.is_none() {
+            required.push(name.as_str());
+        }
+        let schema = self::field(field, holes);
+        if signature.short == Some(name) {
+            short = Some(schema.clone());
+        }
+        properties.insert(name.clone(), schema);
+    }
+    if signature.control == Control::Each {
+        properties["var"]["pattern"] = json!("^[A-Za-z_][A-Za-z0-9_-]*$");
+    }
+    for (key, _, needed) in signature.control.blocks() {
+        let mut list = json!({ "type": "array", "items": one });
+        if *needed {
+            required.push(key);
+            list["minItems"] = json!(1);
+        }
+        if signature.short == Some(key) {
+            short = Some(list.clone());
+        }
+        properties.insert((*key).to_owned(), list);
+    }
+    if let Some(expect) = &signature.expect {
+        properties.insert("expect".to_owned(), described(shape(expect, holes), "What must come of it."));
+    }
+    let mut body = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        body["required"] = json!(required);
+    }
+    match &signature.params {
+        Shape::Record { rest: Some(rest), .. } => body["additionalProperties"] = shape(rest, holes),
+        _ => body["additionalProperties"] = json!(false),
+    }
+    if let [set] = signature.exactly_one {
+        body["oneOf"] = set.iter().map(|name| json!({ "required": [name] })).collect();
+    }
+    let schema = match short {
+        Some(short) => json!({ "anyOf": [short, body] }),
+        None => body,
+    };
+    described(schema, &capital(&signature.doc))
+}
+
+/// A tool of a server or an operation of an extension; which of the two only the task's `requires` and `imports` tell.
+fn prefixed(dialect: Dialect) -> Value {
+    let signature = Signature { lists_outputs: true, continues: true, ..Signature::leaf("", "", Shape::Any) };
+    let mut properties = reserved(dialect, &signature);
+    if dialect != Dialect::Portable {
+        properties.shift_remove("continueOnError");
+    }
+    properties.insert("args".to_owned(), json!({ "description": "The tool's arguments." }));
+    properties.insert("expect".to_owned(), json!({ "description": "What must come of it." }));
+    json!({
+        "description": "`ALIAS.TOOL` calls a tool of an MCP server, `ALIAS.OPERATION` an operation of an extension.",
+        "type": ["object", "null"],
+        "properties": properties,
+    })
+}
+
+/// What every step has.
+fn reserved(dialect: Dialect, signature: &Signature) -> Map<String, Value> {
+    let mut keys = Map::new();
+    let mut add = |key: &str, schema: Value| keys.insert(key.to_owned(), schema);
+    if dialect == Dialect::Portable {
+        add(
+            "id",
+            json!({ "description": "What holes call the step by; unique in the task.", "type": "string", "pattern": ID }),
+        );
+    }
+    add(
+        "timeout",
+        json!({ "description": "How long it may take, like `30s`.", "type": "string", "pattern": DURATION }),
+    );
+    if signature.continues {
+        add(
+            "continueOnError",
+            json!({ "description": "Whether the phase goes on where this step does not pass.", "type": "boolean" }),
+        );
+    }
+    if signature.lists_outputs && dialect == Dialect::Portable {
+        add(
+            "outputs",
+            json!({ "description": "What later steps may use: `{steps.ID.outputs.NAME}`.", "type": "object" }),
+        );
+    }
+    keys
+}
+
+fn field(field: &Field, holes: bool) -> Value {
+    let mut schema = described(shape(&field.shape, holes), &field.doc);
+    if let Some(default) = &field.default
+        && !default.is_null()
+    {
+        schema["default"] = default.clone();
+    }
+    schema
+}
+
+fn described(mut schema: Value, doc: &str) -> Value {
+    if !doc.is_empty() {
+        schema["description"] = json!(doc);
+    }
+    schema
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+/// What `check` takes where this shape is asked for. With `holes`, a value that is no text may also be one hole.
+fn shape(shape: &Shape, holes: bool) -> Value {
+    let schema = match shape {
+        Shape::Any => return json!({}),
+        Shape::Null => return json!({ "type": "null" }),
+        Shape::String { format, one_of } => return text(*format, one_of),
+        Shape::OneOf(shapes) => return one_of(shapes, holes),
+        Shape::Bool => json!({ "type": "boolean" }),
+        Shape::Number => json!({ "type": "number" }),
+        Shape::Integer { min, max } => {
+            let mut schema = json!({ "type": "integer" });
+            for (key, bound) in [("minimum", min), ("maximum", max)] {
+                if let Some(bound) = bound {
+                    schema[key] = json!(bound);
+                }
+            }
+            schema
+        }
+        Shape::List { items, min } => {
+            let mut schema = json!({ "type": "array", "items": self::shape(items, holes) });
+            if *min > 0 {
+                schema["minItems"] = json!(min);
+            }
+            schema
+        }
+        Shape::Record { fields, rest } => {
+            let properties: Map<_, _> = fields.iter().map(|(name, f)| (name.clone(), field(f, holes))).collect();
+            let required: Vec<_> =
+                fields.iter().filter(|(_, f)| f.required && f.default.is_none()).map(|(n, _)| n).collect();
+            let mut schema = json!({ "type": "object" });
+            if !properties.is_empty() {
+                schema["properties"] = properties.into();
+            }
+            if !required.is_empty() {
+                schema["required"] = json!(required);
+            }
+            schema["additionalProperties"] = rest.as_ref().map_or(json!(false), |rest| self::shape(rest, holes));
+            schema
+        }
+    };
+    if holes { or_hole(schema) } else { schema }
+}
+
+/// `pattern` speaks of texts alone, so one flat schema says both, and editors give one message.
+fn or_hole(mut schema: Value) -> Value {
+    schema["type"] = json!([schema["type"], "string"]);
+    schema["pattern"] = json!(WHOLE);
+    schema
+}
+
+fn text(format: Option<Format>, words: &[String]) -> Value {
+    if !words.is_empty() {
+        return json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": HOLE }] });
+    }
+    let pattern = match format {
+        Some(Format::Duration) => DURATION,
+        Some(Format::StatusClass) => "^([1-5]xx|any)$",
+        Some(Format::Mode) => "^[0-7]{3,4}$",
+        Some(Format::JsonPath) => r"^\$",
+        Some(Format::Url) => "^https?://",
+        Some(Format::File | Format::Path | Format::Script) => return json!({ "type": "string", "minLength": 1 }),
+        // RE2 is not the syntax that a validator of schemas knows.
+        Some(Format::Regex | Format::FieldPath) | None => return json!({ "type": "string" }),
+    };
+    json!({ "type": "string", "pattern": format!("{pattern}|{HOLE}") })
+}
+
+fn one_of(shapes: &[Shape], holes: bool) -> Value {
+    // Where a text may stand, a hole may: the others need not say it again.
+    let holes = holes && !shapes.iter().any(|s| matches!(s, Shape::String { .. }));
+    let (nulls, others): (Vec<_>, Vec<_>) = shapes.iter().partition(|s| matches!(s, Shape::Null));
+    let mut schemas: Vec<Value> = others.into_iter().map(|s| shape(s, holes)).collect();
+    if let ([_], [one]) = (nulls.as_slice(), schemas.as_mut_slice())
+        && let Some(ty) = one.get("type").cloned()
+    {
+        let mut types = ty.as_array().cloned().unwrap_or_else(|| vec![ty]);
+        types.push(json!("null"));
+        one["type"] = types.into();
+        return one.take();
+    }
+    schemas.extend(nulls.iter().map(|_| json!({ "type": "null" })));
+    json!({ "anyOf": schemas })
+}

@@ -1,0 +1,194 @@
+//! The schemas: those in `schemas/` are the ones the code makes, they agree with the decoders, and what gevals writes
+//! fits them.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+#[path = "support/documents.rs"]
+mod documents;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use documents::{document, fault, spoil};
+
+use gevals::{
+    compile,
+    diagnostic::Diagnostics,
+    dialect::{self, FileKind},
+    hir::Dialect,
+    schema::{SCHEMAS, files, text},
+    source::{MemoryFiles, Sources},
+    yaml,
+};
+use jsonschema::Validator;
+use proptest::{collection::vec, prelude::*};
+use serde_json::Value;
+
+#[test]
+fn the_files_are_those_the_code_makes() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
+    let bless = std::env::var_os("BLESS").is_some() && std::env::var_os("CI").is_none();
+    let mut faults = Vec::new();
+    let mut known = vec!["README.md".to_owned()];
+    for (name, schema) in files() {
+        let wanted = text(&schema);
+        if bless {
+            fs::write(dir.join(&name), &wanted).unwrap();
+        } else if fs::read_to_string(dir.join(&name)).ok().as_ref() != Some(&wanted) {
+            faults.push(format!("schemas/{name} is out of date"));
+        }
+        known.push(name);
+    }
+    for entry in fs::read_dir(&dir).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !known.contains(&name) {
+            faults.push(format!("schemas/{name} is no schema of gevals"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}\nwrite them anew: BLESS=1 cargo test --test schema", faults.join("\n"));
+}
+
+#[test]
+fn every_schema_is_one() {
+    for (name, schema) in files() {
+        assert!(jsonschema::meta::is_valid(&schema), "{name}");
+        jsonschema::draft7::new(&schema).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(schema["title"].is_string() && schema["$schema"].is_string(), "{name}");
+    }
+}
+
+fn validator(name: &str, dialect: Option<Dialect>) -> Validator {
+    let info = SCHEMAS.iter().find(|s| s.name == name).unwrap();
+    jsonschema::draft7::new(&(info.make)(dialect)).unwrap()
+}
+
+/// The schema for a document, told as gevals tells a file.
+fn validator_of(document: &Value) -> Option<(&'static str, Validator)> {
+    let (sources, mut out) = (Sources::default(), Diagnostics::default());
+    let text = document.to_string();
+    let tree = yaml::parse(sources.add("x.yaml", text.as_str()), &text, &mut out).ok()?;
+    let name = match dialect::identify(tree.root(), &mut out) {
+        Ok(Some(FileKind::Task(_))) => "task",
+        Ok(Some(FileKind::Eval)) => "eval",
+        Ok(Some(FileKind::Agent)) => "agent",
+        Ok(Some(FileKind::Oracle)) => "oracle",
+        _ if tree.root().get("mcpServers").is_some() => "mcp-config",
+        _ => return None,
+    };
+    Some((name, validator(name, None)))
+}
+
+fn faults(validator: &Validator, document: &Value) -> Vec<String> {
+    validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect()
+}
+
+fn read(path: &Path, text: &str) -> Value {
+    let (sources, mut out) = (Sources::default(), Diagnostics::default());
+    let tree = yaml::parse(sources.add(path, text), text, &mut out).unwrap_or_else(|_| panic!("{}", path.display()));
+    tree.root().to_json()
+}
+
+fn yaml_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            yaml_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
+            found.push(path);
+        }
+    }
+}
+
+// That editors say the same of them, yaml-language-server in particular, is tested in tests/real.
+#[test]
+fn the_examples_fit() {
+    let mut found = Vec::new();
+    yaml_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"), &mut found);
+    let mut seen = 0;
+    for path in found {
+        let document = read(&path, &fs::read_to_string(&path).unwrap());
+        let Some((name, validator)) = validator_of(&document) else { continue };
+        seen += 1;
+        let faults = faults(&validator, &document);
+        assert!(faults.is_empty(), "{} is no {name}: {faults:#?}", path.display());
+    }
+    assert!(seen >= 6, "{seen} examples");
+}
+
+/// What the pages of the rules show as the cure.
+#[test]
+fn the_cures_fit() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("lints");
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let page = fs::read_to_string(&path).unwrap();
+        for block in page.split("\n```yaml pass").skip(1) {
+            let block = block.split_once('\n').unwrap().1;
+            let text = block.split("\n```").next().unwrap();
+            let document = read(&path, text);
+            let Some((name, validator)) = validator_of(&document) else { continue };
+            let faults = faults(&validator, &document);
+            assert!(faults.is_empty(), "{}: this is no {name}: {faults:#?}\n{text}", path.display());
+        }
+    }
+}
+
+/// Errors that `gevals check FILE` reports, and whether a value was read as something else than it is.
+fn errors(document: &Value) -> (Vec<String>, bool) {
+    let (sources, mut files) = (Sources::default(), MemoryFiles::default());
+    files.add("/w/x.yaml", document.to_string(), false);
+    files.add("/w/s.sh", "#!/bin/sh\n", true);
+    files.add("/w/agent.yaml", "kind: Agent\ncommands: {runPrompt: x}\n", false);
+    files.add("/w/oracle.yaml", "kind: Oracle\ntasks: {t: {}}\n", false);
+    files.add("/w/mcp.json", "mcpServers: {notes: {command: x}}", false);
+    files.add(
+        "/w/t.yaml",
+        "kind: Task\nmetadata: {name: t, labels: {a: b}}\nsteps: {prompt: {inline: x}, verify: {inline: x}}\n",
+        false,
+    );
+    let compiled = compile(&["/w/x.yaml".into()], &sources, &files);
+    let found = || compiled.diagnostics.iter();
+    let errors = found().filter(|d| d.strength.is_error()).map(|d| format!("{}: {}", d.rule.name, d.message));
+    (errors.collect(), found().any(|d| d.rule.name == "coerced-scalar"))
+}
+
+/// Rules that speak of more than one file, or of meaning that no schema knows.
+const BEYOND: [&str; 2] = ["ignored-judge", "unsupported-source"];
+
+fn what_we_accept_the_schema_accepts(
+    name: &str,
+    document: &Value,
+    spoilt: Option<&[String]>,
+) -> Result<(), TestCaseError> {
+    let (errors, coerced) = errors(document);
+    let validator = validator(name, None);
+    if spoilt.is_none() {
+        let errors: Vec<_> = errors.iter().filter(|e| !BEYOND.iter().any(|b| e.starts_with(b))).collect();
+        prop_assert!(errors.is_empty(), "the generator, or the decoder: {errors:#?}\n{document:#}");
+        prop_assert!(validator.is_valid(document), "{:#?}\n{document:#}", faults(&validator, document));
+    } else if errors.is_empty() && !coerced {
+        prop_assert!(validator.is_valid(document), "accepted, but {:#?}\n{document:#}", faults(&validator, document));
+    }
+    // A misspelt key is found in an editor, too – but for what a tool takes: only the lock knows that.
+    let opaque = spoilt.is_some_and(|places| places.iter().any(|p| p.contains("/n.tool") || p.contains("/notes.read")));
+    if !opaque && errors.iter().any(|e| e.starts_with("unknown-field: unknown key")) {
+        prop_assert!(!validator.is_valid(document), "{errors:#?}, but the schema takes it\n{document:#}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_right_fits((name, document) in document()) {
+        what_we_accept_the_schema_accepts(name, &document, None)?;
+    }
+
+    #[test]
+    fn what_does_not_fit_is_reported((name, mut document) in document(), spoilt in vec(fault(), 1..3)) {
+        let places: Vec<_> = spoilt.into_iter().map(|(at, fault)| spoil(&mut document, &at, fault)).collect();
+        what_we_accept_the_schema_accepts(name, &document, Some(&places))?;
+    }
+}
