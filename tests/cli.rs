@@ -90,7 +90,6 @@ fn bad_files_are_refused_with_their_place() {
         laughs += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(", "));
     }
     world.write("laughs.yaml", &format!("{laughs}config: *a9\n"));
-    world.write("tab.yaml", "kind: Eval\n\tmetadata: x\n");
 
     let located = [
         ("empty.yaml", "empty.yaml:1:1"),
@@ -98,7 +97,6 @@ fn bad_files_are_refused_with_their_place() {
         ("brackets.yaml", "brackets.yaml:3:"),
         ("large.yaml", "large.yaml:3:1"),
         ("laughs.yaml", "laughs.yaml:9:"),
-        ("tab.yaml", "tab.yaml:2:"),
     ];
     for (file, place) in located {
         world.run(&["check", file]).expect(1, &["error[", place]);

@@ -148,7 +148,6 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
     let (verb, rest) = line.split_once(' ')?;
     let (first, then) = rest.split_once(' ').unwrap_or((rest, ""));
     let runs = results["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let of = |task: &str| runs.iter().filter(move |run| run["taskName"] == task);
     let said = |text: &str| ran.out.contains(text) || ran.err.contains(text);
     Some(match verb {
         "exit" => ran.code == Some(rest.parse().ok()?),
@@ -165,15 +164,21 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
             there == wanted
         }
         "passed" | "failed" | "broken" | "unchecked" => {
-            rest.split(", ").all(|task| of(task).count() > 0 && of(task).all(|run| run["outcome"] == verb))
+            rest.split(", ").all(|task| {
+                let of: Vec<_> = runs.iter().filter(|run| run["taskName"] == task).collect();
+                !of.is_empty() && of.iter().all(|run| run["outcome"] == verb)
+            })
         }
-        "reason" => of(first).any(|run| run["reason"].as_str().is_some_and(|reason| reason.contains(then))),
+        "reason" => runs
+            .iter()
+            .filter(|run| run["taskName"] == first)
+            .any(|run| run["reason"].as_str().is_some_and(|reason| reason.contains(then))),
         // An assertion of any task, as the results have it.
         "met" => runs.iter().any(|run| run["assertionResults"][rest]["passed"] == true),
         "missed" => runs.iter().any(|run| run["assertionResults"][rest]["passed"] == false),
         "calls" => {
             let calls = runs.iter().filter_map(|run| run["callHistory"]["ToolCalls"].as_array()).flatten();
-            calls.filter(|call| call["name"] == first).count() == then.parse().ok()?
+            calls.filter(|call| call["name"] == first).count() == then.parse::<usize>().ok()?
         }
         "step" => {
             let (id, outcome) = (first, then);

@@ -77,7 +77,7 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.dir.path()).env("TMPDIR", self.path("tmp")).env(MARK, self.dir.path());
+        command.env("GEVALS", env!("CARGO_BIN_EXE_gevals")).env("HOME", self.dir.path()).env("TMPDIR", self.path("tmp")).env(MARK, self.dir.path());
         command
     }
 
