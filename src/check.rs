@@ -121,6 +121,7 @@ pub fn oracle_task(
     let mut scope = scope.0.clone();
     // An oracle is a file of gevals' own: its holes are the portable dialect's, whatever the task's are.
     scope.dialect = Dialect::Portable;
+    scope.place = Place::Oracle;
     let mut calls = Vec::new();
     for (index, call) in entry.calls.iter().enumerate() {
         scope.calls = Some(index);
@@ -131,7 +132,7 @@ pub fn oracle_task(
         };
         let shape = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
         let args = match shape {
-            Some(shape) => checker.record(&call.args, &shape, &format!("the arguments of `{}`", call.name.display()), call.span, &scope),
+            Some(shape) => checker.record(&call.args, &shape, &format!("the call of `{}`", call.name.display()), call.span, &scope),
             None => call.args.iter().map(|(k, a)| (k.clone(), checker.arg(a, &Shape::Any, "an argument", &scope))).collect(),
         };
         let name = checker.template(&call.name, &scope);

@@ -6,11 +6,12 @@
 mod glob;
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
 use crate::{
@@ -189,13 +190,13 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
             Parsed::Broken(out)
         }
         Ok(None) if named && !out.has_hard() => {
+            let message = match tree.root().is_implicit_null() {
+                true => "this file is empty",
+                false => "this file is not of a kind that gevals knows",
+            };
             out.error(
-                Diagnostic::new(
-                    &dialect::UNKNOWN_KIND,
-                    tree.root().span().head(),
-                    "this file is not of a kind that gevals knows",
-                )
-                .help("a file begins with `kind: Task`, `kind: Eval`, `kind: Agent` or `kind: Oracle`"),
+                Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), message)
+                    .help("a file begins with `kind: Task`, `kind: Eval`, `kind: Agent` or `kind: Oracle`"),
             );
             Parsed::Broken(out)
         }
@@ -205,7 +206,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
 }
 
 fn is_mcp_config(root: Node<'_>) -> bool {
-    root.get("mcpServers").is_some()
+    root.entries().any(|e| crate::diagnostic::nearest(e.name, ["mcpServers"]).is_some())
 }
 
 /// A cheap look before the parser: does this file say, or nearly, that it is one of ours?
@@ -246,10 +247,10 @@ fn task_unit(
     let broken =
         out.has_hard().then(|| out.iter().find(|d| d.strength == crate::diagnostic::Strength::Hard).cloned()).flatten();
     let info = TaskFile { file, dir: dir_of(path), vocabulary: cx.vocabularies.of(dialect) };
-    if dialect != Dialect::Portable {
-        yaml::yaml11_words(&tree, out);
-    }
     let Partial { value, mut reported } = dialect::task(tree.root(), dialect, &info, out);
+    if dialect != Dialect::Portable {
+        yaml11_words(&tree, out);
+    }
     // A fault of the YAML itself leaves no plan either; it has been reported.
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
@@ -262,6 +263,14 @@ fn task_unit(
         unit.reported = Some(reported);
     }
     unit
+}
+
+/// Words that YAML 1.1 reads otherwise, but for those of which something has been said.
+fn yaml11_words(tree: &yaml::Tree, out: &mut Diagnostics) {
+    let said: HashSet<Span> = out.iter().map(|d| d.span).collect();
+    let mut words = Diagnostics::default();
+    yaml::yaml11_words(tree, &mut words);
+    out.extend(words.into_iter().filter(|d| !said.contains(&d.span)));
 }
 
 /// Reads the prompt where it is a file: its holes are found, and underlined, in that file.
@@ -296,8 +305,10 @@ fn read(
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
             let shown = path.display();
-            let mut diagnostic =
-                Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
+            let mut diagnostic = Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
+            if error == ReadError::IsDir && what == "task" {
+                diagnostic = diagnostic.help(format!("write `glob: {written}/*.yaml` for the files of a folder"));
+            }
             if error == ReadError::Missing {
                 let siblings = path.parent().map(|dir| cx.files.list(dir)).unwrap_or_default();
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -343,8 +354,8 @@ impl Loader<'_> {
 
     fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
         let dir = dir_of(path);
-        yaml::yaml11_words(tree, out);
         let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
+        yaml11_words(&tree, out);
         let mut unit = EvalUnit {
             path: path.to_owned(),
             file,
@@ -539,17 +550,35 @@ impl Loader<'_> {
     }
 
     fn nothing_selected(&self, set: &hir::TaskSet, place: &Name, out: &mut Diagnostics) {
-        let Some((key, value)) = set.selector.iter().next() else {
+        let labels = |key: &str| {
+            let found: IndexSet<&str> = self
+                .project
+                .tasks
+                .iter()
+                .filter_map(|t| t.task.as_ref()?.meta.labels.get(key))
+                .map(|n| n.value.as_str())
+                .collect();
+            found
+        };
+        // The label to blame is one that no task has; else it is their combination.
+        let unknown = set.selector.iter().find(|(key, value)| !labels(key).contains(value.value.as_str()));
+        let Some((key, value)) = unknown.or_else(|| set.selector.iter().next()) else {
             out.error(
                 Diagnostic::new(&EMPTY_GLOB, place.span, format!("`{}` matches no task", place.value))
                     .help("files match, but none is of kind `Task`"),
             );
             return;
         };
-        let known = self.project.tasks.iter().filter_map(|t| t.task.as_ref()?.meta.labels.get(key));
-        let values: indexmap::IndexSet<&str> = known.map(|n| n.value.as_str()).collect();
-        let mut diagnostic =
-            Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has these labels: nothing is selected");
+        if unknown.is_none() {
+            out.push(
+                Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has all of these labels: nothing is selected")
+                    .help("each label is some task's, but no task has them together"),
+            );
+            return;
+        }
+        let values = labels(key);
+        let message = format!("no task has the label `{key}: {}`: nothing is selected", value.value);
+        let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, message);
         diagnostic = match crate::diagnostic::nearest(&value.value, values.iter().copied()) {
             Some(near) => {
                 diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), value.span, near)

@@ -2,6 +2,7 @@
 
 mod dot;
 mod json;
+mod markdown;
 mod mermaid;
 pub mod picture;
 mod tree;
@@ -29,7 +30,7 @@ pub struct PlanFormat {
 }
 
 /// All of them; the first is the default.
-pub const FORMATS: &[PlanFormat] = &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT];
+pub const FORMATS: &[PlanFormat] = &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, markdown::FORMAT];
 
 /// How an action of a task, by their names, went in a run.
 pub type Outcomes<'a> = &'a dyn Fn(&str, &str) -> Option<Outcome>;

@@ -16,7 +16,7 @@ use crate::{
     host::Host,
     plan::EvalPlan,
     run::{Interrupt, RunOptions, RunSummary, run_eval},
-    source::Sources,
+    source::{Sources, Stat},
 };
 
 /// One way to show a run while it runs.
@@ -66,10 +66,7 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> RunSummary {
     let unwritable = |error: std::io::Error| format!("`{}` cannot be written: {error}", input.results.display());
-    // Better now than after an hour's work.
-    let probe = input.results.with_extension("json.probe");
-    let writable = host.create_dir_all(&options.output_dir).and_then(|()| host.write(&probe, b"", None));
-    if let Err(error) = writable.and_then(|()| host.remove(&probe)) {
+    if let Err(error) = writable(input, options, host.as_ref()) {
         return RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] };
     }
     let (sink, events) = unbounded_channel();
@@ -83,6 +80,17 @@ pub async fn run(
         summary.exit = if summary.exit >= 128 { summary.exit } else { 3 };
     }
     summary
+}
+
+/// Whether the results will have a place, asked before anything is done that they would tell of.
+fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::io::Result<()> {
+    host.create_dir_all(&options.output_dir)?;
+    if host.files().stat(&input.results) == Some(Stat::Dir) {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    let probe = options.output_dir.join(format!(".gevals-{}", host.random_id()));
+    host.write(&probe, b"", None)?;
+    host.remove(&probe)
 }
 
 /// Feeds the report and the results until the last event. The results are written whenever a task has ended.

@@ -57,6 +57,8 @@ pub struct RunOptions {
     pub executable: Option<PathBuf>,
     /// Values to mask besides those that the plan tells: see [`environment_secrets`].
     pub secrets: Vec<String>,
+    /// How long a server may take to answer `initialize`.
+    pub server_timeout: Duration,
 }
 
 impl Default for RunOptions {
@@ -70,6 +72,7 @@ impl Default for RunOptions {
             exit_zero: false,
             executable: None,
             secrets: Vec::new(),
+            server_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -189,7 +192,7 @@ pub async fn run_eval(
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
     );
-    let servers = Servers::new(specs, &emitter);
+    let servers = Servers::new(specs, &emitter, options.server_timeout);
     let world = World {
         host,
         emitter: &emitter,

@@ -241,8 +241,8 @@ fn limit(timeout: Duration) -> String {
 }
 
 /// Writes a value as text where only text may stand: a hole keeps its value's type, and `PORT: "{random.port}"` is meant
-/// as the text.
-fn fit(shape: &Shape, value: Value) -> Value {
+/// as the text. A list takes a text that holds one as JSON.
+pub fn fit(shape: &Shape, value: Value) -> Value {
     match (shape, value) {
         (Shape::Record { fields, rest }, Value::Object(map)) => {
             let fit_field = |(key, value)| match fields.get(&key).map(|f| &f.shape).or(rest.as_deref()) {
@@ -252,6 +252,10 @@ fn fit(shape: &Shape, value: Value) -> Value {
             Value::Object(map.into_iter().map(fit_field).collect())
         }
         (Shape::List { items, .. }, Value::Array(values)) => values.into_iter().map(|v| fit(items, v)).collect(),
+        (Shape::List { .. }, Value::String(text)) => match serde_json::from_str(&text) {
+            Ok(list @ Value::Array(_)) => fit(shape, list),
+            _ => Value::String(text),
+        },
         (Shape::String { .. }, value) if !value.is_null() => Value::String(template::render(&value)),
         (Shape::OneOf(shapes), value) => match shapes.iter().find(|s| admits(s, &value)) {
             Some(shape) => fit(shape, value),

@@ -367,6 +367,17 @@ fn servers_are_shown_without_their_secrets() {
 }
 
 #[test]
+fn a_table_has_a_row_a_task() {
+    let format = FORMATS.iter().find(|f| f.name == "markdown").unwrap();
+    let plans = [plan(RICH), plan(&minimal("verify: []").replacen("name: t", "name: 'a | `b`'", 1))];
+    let shown = (format.render)(&View::new(&plans));
+    let rows: Vec<_> = shown.lines().skip(2).collect();
+    assert_eq!(rows.len(), plans.len(), "{shown}");
+    assert!(rows[0].starts_with(&format!("| rich | portable | easy | {} steps | ", plans[0].verify.len())), "{shown}");
+    assert!(rows[1].starts_with(r"| a \| \`b\` | portable |  | nothing | "), "{shown}");
+}
+
+#[test]
 fn the_tree_is_calm() {
     let shown = (FORMATS[0].render)(&View::new(&[plan(RICH)]));
     let expected = "\

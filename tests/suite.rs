@@ -20,7 +20,7 @@ use std::{
 };
 
 use gevals::{
-    Compiled, Options, compile_with,
+    Compiled, Options, compile, compile_with,
     diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
     lint,
     plan::wire,
@@ -326,7 +326,14 @@ fn hostile_files_have_one_clear_error() {
         ("bom", b"\xef\xbb\xbf".to_vec(), "unknown-kind"),
         ("binary", (0..=255).cycle().take(4096).collect(), "syntax"),
         ("nul", b"kind: Task\0".to_vec(), "syntax"),
-        ("utf-16", "kind: Task".encode_utf16().flat_map(u16::to_le_bytes).fold(vec![0xff, 0xfe], |mut v, b| { v.push(b); v }), "syntax"),
+        (
+            "utf-16",
+            "kind: Task".encode_utf16().flat_map(u16::to_le_bytes).fold(vec![0xff, 0xfe], |mut v, b| {
+                v.push(b);
+                v
+            }),
+            "syntax",
+        ),
         ("brackets", nested(100_000).into(), "nesting"),
         ("open", "[".repeat(100_000).into(), "nesting"),
         ("braces", "{a: ".repeat(100_000).into(), "nesting"),
@@ -344,16 +351,21 @@ fn hostile_files_have_one_clear_error() {
 
 #[test]
 fn large_files_are_read_whole() {
+    let compiled = |text: &str| {
+        let mut files = MemoryFiles::default();
+        files.add("t.yaml", text, false);
+        compile(&[PathBuf::from("t.yaml")], &Sources::default(), &files)
+    };
     let head = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: big}\nspec:\n  prompt: |\n";
-    let mut text = String::from(head);
-    while text.len() < 10_000_000 {
-        text.push_str("    Create a pod {in} the {env.NAMESPACE}, and print {\"a\": 1}.\n");
-    }
-    text.push_str("  verify:\n    - comand: {run: \"true\"}\n");
-    let found = hostile("t.yaml", text.clone());
-    assert!(found.lines().count() > 100_000 && found.contains("unknown-operation"), "{}", found.lines().count());
-    let steps = format!("{head}    Go.\n  verify:\n{}", "    - command: {run: \"true\"}\n".repeat(100_000));
-    assert_eq!(hostile("t.yaml", steps), "");
+    let line =
+        "    Create a pod {in} the {env.NAMESPACE}, and print {\"a\": 1}, in a long line of prose that goes on.\n";
+    let count = 10_000_000 / line.len();
+    let text = format!("{head}{}  verify:\n    - comand: {{run: \"true\"}}\n", line.repeat(count));
+    let found = compiled(&text).diagnostics;
+    assert_eq!(found.len(), count + 1);
+    assert_eq!(found[count].rule.name, "unknown-operation");
+    let steps = format!("{head}    Go.\n  verify:\n{}", "    - command: {run: \"true\"}\n".repeat(20_000));
+    assert!(compiled(&steps).tasks[0].is_some());
 }
 
 #[test]
@@ -386,7 +398,11 @@ fn every_prefix_of_every_page_has_an_answer() {
 #[test]
 fn fixes_keep_the_quotes_they_write_between() {
     let cases = [
-        (r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#, "t.json", true),
+        (
+            r#"{"kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": {"name": "t"}, "spec": {"promt": "a", "prompt": "Say {env}.", "verify": [{"comand": {"run": "true", "timeout": 5}}]}}"#,
+            "t.json",
+            true,
+        ),
         ("kind: 'Taks'\n", "t.yaml", false),
     ];
     for (text, path, json) in cases {
@@ -401,4 +417,29 @@ fn fixes_keep_the_quotes_they_write_between() {
             false => assert_eq!(fixed, "kind: 'Task'\n"),
         }
     }
+}
+
+/// `grammar/vectors/scope.json`: which roots are in scope where.
+#[test]
+fn holes_see_the_roots_of_their_place() {
+    let vectors = fs::read_to_string(root().join("grammar/vectors/scope.json")).unwrap();
+    let vectors: serde_json::Value = serde_json::from_str(&vectors).unwrap();
+    let mut faults = Vec::new();
+    for place in vectors["places"].as_array().unwrap() {
+        let expected: BTreeSet<&str> = place["roots"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
+        let mut found = BTreeSet::new();
+        for (name, hole) in vectors["holes"].as_object().unwrap() {
+            let text = place["task"].as_str().unwrap().replace("HOLE", hole.as_str().unwrap());
+            let said = hostile("t.yaml", text);
+            let unseen = said.contains("[unknown-name]") || said.contains("[out-of-scope]");
+            if !unseen {
+                found.insert(name.as_str());
+            }
+        }
+        if found != expected {
+            let place = &place["place"];
+            faults.push(format!("{place}: not expected {:?}, missing {:?}", &found - &expected, &expected - &found));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

@@ -100,13 +100,7 @@ impl<'p> Evaluator<'p> {
                 functions.push((name.as_str(), body.as_slice()));
             }
         });
-        Self {
-            program,
-            functions,
-            errexit: program.stops_at_errors(),
-            pipefail: program.sets('\0', "pipefail"),
-            focus,
-        }
+        Self { program, functions, errexit: program.stops_at_errors(), pipefail: program.sets('\0', "pipefail"), focus }
     }
 
     fn run(&self) -> Status {
@@ -176,7 +170,9 @@ impl<'p> Evaluator<'p> {
                     flow = flow.or(Flow { end: Status::NEVER, ..condition }).or(body);
                 }
                 match otherwise {
-                    Some(body) if body.iter().any(|s| self.holds(s)) => return self.list(body, Status::ZERO, tested, depth),
+                    Some(body) if body.iter().any(|s| self.holds(s)) => {
+                        return self.list(body, Status::ZERO, tested, depth);
+                    }
                     Some(body) => flow.or(self.list(body, Status::ZERO, tested, depth)),
                     None => flow.or(Flow::ends(Status::ZERO)),
                 }
@@ -192,8 +188,10 @@ impl<'p> Evaluator<'p> {
             Kind::Subshell(body) => self.list(body, before, tested, depth).inside(),
             Kind::Function { .. } => Flow::ends(Status::ZERO),
         };
-        // Under `set -e` a failure ends the script, unless somebody asks for the status.
-        if self.errexit && !tested && flow.end.other && !matches!(s.kind, Kind::If { .. } | Kind::Loop { .. } | Kind::Case(_)) {
+        // Under `set -e` a failure ends the script, unless somebody asks for the status; what is made of other statements
+        // has asked them already.
+        let made = matches!(s.kind, Kind::And(_) | Kind::Or(_) | Kind::If { .. } | Kind::Loop { .. } | Kind::Case(_));
+        if self.errexit && !tested && flow.end.other && !made {
             let exit = flow.exit.or(Status::OTHER);
             return Flow { end: Status { other: false, ..flow.end }, exit, ..flow };
         }
@@ -234,10 +232,13 @@ impl<'p> Evaluator<'p> {
             Repeat::While => asked.end.other,
             Repeat::Until => asked.end.zero,
         };
-        let mut end = Status { zero: ends_by_itself || round.breaks, other: ends_by_itself && round.end.other };
-        // `break` behind a failure: the status is that of `break`, which is 0.
-        end.zero |= round.breaks;
-        Flow { end, exit: asked.exit.or(round.exit), returned: asked.returned.or(round.returned), breaks: false }
+        let end = Status { zero: ends_by_itself || round.breaks, other: ends_by_itself && round.end.other };
+        let mut exit = asked.exit.or(round.exit);
+        // What waits for something without counting its rounds is ended by the step's time limit, which is no success.
+        let mut sleeps = false;
+        body.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
+        exit.other |= sleeps && repeat != Repeat::For;
+        Flow { end, exit, returned: asked.returned.or(round.returned), breaks: false }
     }
 
     fn command(&self, s: &Statement, before: Status, tested: bool, depth: usize) -> Flow {
@@ -249,7 +250,9 @@ impl<'p> Evaluator<'p> {
             Some(_) => Status::OTHER,
         };
         if let Some(body) = self.function(s.name()) {
-            let Some(depth) = depth.checked_sub(1) else { return Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) } };
+            let Some(depth) = depth.checked_sub(1) else {
+                return Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) };
+            };
             let flow = self.list(body, Status::ZERO, tested, depth);
             return Flow { end: flow.end.or(flow.returned), exit: flow.exit, ..Flow::default() };
         }
@@ -257,9 +260,8 @@ impl<'p> Evaluator<'p> {
             "exit" => Flow { exit: given(before), ..Flow::default() },
             "return" => Flow { returned: given(before), ..Flow::default() },
             "break" => Flow { breaks: true, ..Flow::default() },
-            "true" | ":" | "echo" | "printf" | "sleep" | "set" | "shopt" | "continue" | "wait" | "pwd" | "date" | "clear" => {
-                Flow::ends(Status::ZERO)
-            }
+            "true" | ":" | "echo" | "printf" | "sleep" | "set" | "shopt" | "continue" | "wait" | "pwd" | "date"
+            | "clear" => Flow::ends(Status::ZERO),
             "false" => Flow::ends(Status::OTHER),
             "trap" if words.iter().any(|w| w.text.contains("exit") || w.text == "ERR") => {
                 Flow { exit: Status::ANY, ..Flow::ends(Status::ZERO) }

@@ -189,7 +189,7 @@ impl Checker<'_> {
             Place::Phase(PhaseKind::Cleanup) => Missing::AtRunTime,
             place => {
                 self.error(
-                    Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("the agent has not run yet {}", place.describe()))
+                    Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("the agent has given no answer yet {}", place.describe()))
                         .help("`{agent.output}` can be used in verify, and in cleanup"),
                 );
                 return None;
@@ -270,7 +270,7 @@ impl Checker<'_> {
         if let Some((at, place)) = self.ids.get(id).copied() {
             let why = match (place, scope.place) {
                 (Place::Phase(a), Place::Phase(b)) if a == b => "runs later, or inside a loop or branch that ends before",
-                (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt) => "is inside a loop, or in only one branch of an `anyOf`",
+                (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt | Place::Oracle) => "is inside a loop, or in only one branch of an `anyOf`",
                 (Place::Phase(PhaseKind::Verify), _) => "stands in verify: its outputs stay there",
                 (Place::Phase(PhaseKind::Cleanup), _) => "stands in cleanup: it runs at the end",
                 _ => "is not in scope",

@@ -14,6 +14,8 @@ use crate::{
 pub(super) enum Place {
     Env,
     Prompt,
+    /// What a scripted agent does, while it runs.
+    Oracle,
     Phase(PhaseKind),
 }
 
@@ -22,6 +24,7 @@ impl Place {
         match self {
             Self::Env => "in `env`",
             Self::Prompt => "in the prompt",
+            Self::Oracle => "in an oracle",
             Self::Phase(PhaseKind::Setup) => "in setup",
             Self::Phase(PhaseKind::Verify) => "in verify",
             Self::Phase(PhaseKind::Cleanup) => "in cleanup",

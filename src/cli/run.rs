@@ -1,6 +1,6 @@
 //! `gevals run`: does what the plan says.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use regex::Regex;
 
@@ -14,6 +14,7 @@ use crate::{
     report::{self, REPORTS, ReportInput},
     run::{RunOptions, interrupts},
     source::Sources,
+    ty::duration,
 };
 
 const EXAMPLES: &str = "\
@@ -49,6 +50,9 @@ pub struct Args {
     /// What is printed.
     #[arg(long, default_value = "text", value_parser = clap::builder::PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)))]
     format: String,
+    /// How long a server may take to start.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit)]
+    server_timeout: Duration,
     /// Refuse findings that may fool the author in every dialect, not only the portable one.
     #[arg(long)]
     strict: bool,
@@ -94,6 +98,15 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let findings = diagnostic::report(&tolerated, &sources, compiled.project.files());
     let findings = findings.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect();
     execute(args, global, plan, sources, findings)
+}
+
+/// A time that something may take.
+fn limit(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than that".to_owned()),
+        Ok(limit) => Ok(limit),
+        Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
+    }
 }
 
 fn selects(args: &Args, plan: &EvalPlan) -> bool {
@@ -149,6 +162,7 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),
+        server_timeout: args.server_timeout,
     };
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
@@ -165,8 +179,10 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     match summary {
         Ok(summary) => {
-            for fault in &summary.faults {
-                complain(fault);
+            // The text report has told already what kept every task from running.
+            let told = |fault: &&String| args.format == "text" && summary.tasks.iter().any(|t| t.reason == **fault);
+            for fault in summary.faults.iter().filter(|fault| !told(fault)) {
+                complain(&fault.trim_end().replace('\n', "\n  "));
             }
             summary.exit
         }

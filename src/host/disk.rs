@@ -29,6 +29,8 @@ impl Files for Disk {
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
+        // No path at all is this folder, which the operating system does not know.
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         names.sort();

@@ -2,6 +2,7 @@
 
 use super::EvalView;
 use crate::{
+    decode::MISSING_FIELD,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     rule,
 };
@@ -44,7 +45,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
 fn model(agent: &crate::hir::AgentRef, out: &mut Diagnostics) {
     if agent.model.is_none() {
         out.push(
-            Diagnostic::new(&UNKNOWN_AGENT, agent.span, format!("an agent of type `{}` needs a `model`", agent.kind.value))
+            Diagnostic::new(&MISSING_FIELD, agent.span, format!("an agent of type `{}` needs a `model`", agent.kind.value))
                 .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),
         );
     }

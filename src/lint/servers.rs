@@ -3,7 +3,7 @@
 use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    hir::{AssertionKind, CallMatcher, Name, RequirementKind},
+    hir::{AssertionKind, CallKind, CallMatcher, Name, RequirementKind},
     rule,
 };
 
@@ -63,10 +63,8 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
                     .help("write `enableAllTools: true`, or list tools under `alwaysAllow`; agents that ask are refused every call"),
             );
         }
-        if let Some(tools) = view.unit.lock.tools(&server.name.value) {
-            for tool in server.always_allow.iter().filter(|t| !tools.contains_key(&t.value)) {
-                out.push(crate::check::unknown_tool(&server.name.value, &tool.value, tool.span, tools.keys().map(String::as_str)));
-            }
+        for tool in &server.always_allow {
+            locked(view, &server.name, tool, out);
         }
     }
     for set in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()) {
@@ -74,7 +72,12 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
             let matchers: &[CallMatcher] = match &item.kind {
                 AssertionKind::AllUsed(_, m) | AssertionKind::AnyUsed(_, m) | AssertionKind::NoneUsed(_, m) => m,
                 AssertionKind::CallOrder(calls) => {
-                    calls.iter().for_each(|c| known(view, &c.server, out));
+                    for call in calls {
+                        known(view, &call.server, out);
+                        if call.kind == CallKind::Tool {
+                            locked(view, &call.server, &call.name, out);
+                        }
+                    }
                     &[]
                 }
                 _ => &[],
@@ -82,12 +85,19 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
             for matcher in matchers {
                 known(view, &matcher.server, out);
                 let tool = matcher.name.as_ref().filter(|_| item.key.value.contains("ools") || item.key.value == "requireAny");
-                if let (Some(tool), Some(tools)) = (tool, view.unit.lock.tools(&matcher.server.value))
-                    && !tools.contains_key(&tool.value)
-                {
-                    out.push(crate::check::unknown_tool(&matcher.server.value, &tool.value, tool.span, tools.keys().map(String::as_str)));
+                if let Some(tool) = tool {
+                    locked(view, &matcher.server, tool, out);
                 }
             }
         }
+    }
+}
+
+/// Whether a server has a tool, as far as the lock knows.
+fn locked(view: &EvalView<'_>, server: &Name, tool: &Name, out: &mut Diagnostics) {
+    if let Some(tools) = view.unit.lock.tools(&server.value)
+        && !tools.contains_key(&tool.value)
+    {
+        out.push(crate::check::unknown_tool(&server.value, &tool.value, tool.span, tools.keys().map(String::as_str)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{ReportFormat, ReportInput};
 use crate::{
@@ -124,20 +124,14 @@ impl Text {
             let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
             writeln!(out, "{severity}: {what}{times}").ok();
         }
-        // Runs that fail alike are explained once.
-        let mut failures: IndexMap<(usize, Verdict, String), Vec<&TaskRun>> = IndexMap::new();
+        // What fails alike is explained once: runs of a task, or all tasks where a server does not start.
+        let mut failures: IndexMap<(Verdict, String), Vec<&TaskRun>> = IndexMap::new();
         for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed) {
-            let key = (done.task.index, done.verdict, self.failure(done));
-            failures.entry(key).or_default().push(&done.task);
+            failures.entry((done.verdict, self.failure(done))).or_default().push(&done.task);
         }
-        for ((_, verdict, why), tasks) in failures {
-            let numbers: Vec<_> = tasks.iter().map(|t| (t.run + 1).to_string()).collect();
-            let runs = match (self.runs(tasks[0]), numbers.as_slice()) {
-                (1, _) => String::new(),
-                (all, [one]) => format!("  run {one}/{all}"),
-                (all, several) => format!("  runs {} of {all}", several.join(", ")),
-            };
-            write!(out, "\n{}  {}{runs}\n{why}", self.word(verdict), tasks[0].name).ok();
+        for ((verdict, why), runs) in failures {
+            write!(out, "\n{}  {}\n{why}", self.word(verdict), self.whose(&runs)).ok();
+            writeln!(out, "  rerun: {}", self.rerun(&runs)).ok();
         }
         writeln!(out, "\nresults: {}", self.input.results.display()).ok();
         out
@@ -199,7 +193,36 @@ impl Text {
         remarks
     }
 
-    /// Every step and assertion that did not pass, and how to run just this task again.
+    /// `NAME`, `NAME  runs 1, 3 of 5` or `2 tasks: NAME, NAME`.
+    fn whose(&self, runs: &[&TaskRun]) -> String {
+        let names: IndexSet<&str> = runs.iter().map(|t| t.name.as_str()).collect();
+        let numbers: Vec<_> = runs.iter().map(|t| (t.run + 1).to_string()).collect();
+        match (names.len(), self.runs(runs[0]), numbers.as_slice()) {
+            (1, 1, _) => runs[0].name.clone(),
+            (1, all, [one]) => format!("{}  run {one}/{all}", runs[0].name),
+            (1, all, several) => format!("{}  runs {} of {all}", runs[0].name, several.join(", ")),
+            (several, ..) => {
+                let first: Vec<_> = names.iter().take(LINES).copied().collect();
+                let more = if several > LINES { format!(", and {} more", several - LINES) } else { String::new() };
+                format!("{several} tasks: {}{more}", first.join(", "))
+            }
+        }
+    }
+
+    /// The command that runs these tasks again, and no others.
+    fn rerun(&self, runs: &[&TaskRun]) -> String {
+        let names: IndexSet<_> = runs.iter().map(|t| literal(&t.name)).collect();
+        let all: IndexSet<_> = self.done.iter().map(|d| d.task.name.as_str()).collect();
+        let eval = quoted(&self.input.eval);
+        let names: Vec<_> = names.into_iter().collect();
+        match names.as_slice() {
+            [one] => format!("gevals run {eval} --run {}", quoted(&format!("^{one}$"))),
+            several if several.len() == all.len() => format!("gevals run {eval}"),
+            several => format!("gevals run {eval} --run {}", quoted(&format!("^({})$", several.join("|")))),
+        }
+    }
+
+    /// Every step and assertion that did not pass.
     fn failure(&self, done: &Finished) -> String {
         let mut out = String::new();
         let worth = |action: &Action, report: &ActionReport| {
@@ -229,11 +252,14 @@ impl Text {
             writeln!(out, "  {} not run", plural(skipped, "step")).ok();
         }
         if shown.is_empty() {
-            writeln!(out, "  {}", done.reason).ok();
+            // What a program printed stands below the line that says so: its end tells most.
+            let mut lines = done.reason.trim_end().lines();
+            writeln!(out, "  {}", cut(lines.next().unwrap_or_default())).ok();
+            let lines: Vec<_> = lines.collect();
+            for line in &lines[lines.len().saturating_sub(LINES)..] {
+                writeln!(out, "    {}", cut(line)).ok();
+            }
         }
-        let eval = quoted(&self.input.eval);
-        let filter = quoted(&format!("^{}$", literal(&done.task.name)));
-        writeln!(out, "  rerun: gevals run {eval} --run {filter}").ok();
         out
     }
 

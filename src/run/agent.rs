@@ -49,9 +49,19 @@ impl Ended {
 
 /// Lets the agent work. All its sessions are over afterwards.
 pub(super) async fn run(turn: &Turn<'_>) -> Ended {
-    let (servers, _fronts) = match fronts(turn).await {
-        Ok(fronts) => fronts,
-        Err(why) => return Ended::broken(why),
+    let started = turn.host.elapsed();
+    let (servers, _fronts) = tokio::select! {
+        fronts = fronts(turn) => match fronts {
+            Ok(fronts) => fronts,
+            Err(why) => return Ended::broken(why),
+        },
+        () = turn.cancel.cancelled() => {
+            let report = ActionReport::new(Outcome::Cancelled, "the agent was cancelled");
+            return Ended { report, ..Ended::broken("") };
+        }
+        () = turn.host.sleep(turn.timeout) => {
+            return Ended::broken("the servers did not list their tools for the agent in time");
+        }
     };
     let calls = Recorded { turn, clients: Mutex::default() };
     let fill = |arg: &Arg<Def>, calls: &Value| {
@@ -64,7 +74,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         task: turn.task,
         dir: turn.dir,
         servers: &servers,
-        timeout: turn.timeout,
+        timeout: turn.timeout.saturating_sub(turn.host.elapsed().saturating_sub(started)),
         cancel: turn.cancel,
         fill: &fill,
         calls: &calls,
@@ -92,10 +102,12 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
     for running in turn.servers {
         let session = SessionKind::Agent(turn.recorder.clone());
         let front = running.hub.serve_http(session).await.map_err(|e| format!("no port to serve MCP on: {e}"))?;
+        let allowed = running.allowed().await;
+        let allowed = allowed.map_err(|e| format!("`{}` does not list its tools: {e}", running.hub.name()))?;
         servers.push(AgentServer {
             name: running.hub.name().to_owned(),
             url: front.url.clone(),
-            allowed: running.allowed().await,
+            allowed,
             enable_all_tools: running.enables_all(),
         });
         fronts.push(front);

@@ -1,6 +1,6 @@
 //! The MCP servers of an eval: one hub a server, shared by all tasks, started anew for the next task when it died.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
@@ -32,10 +32,10 @@ impl Running {
     }
 
     /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
-    pub async fn allowed(&self) -> Vec<String> {
-        let tools = self.own.list_tools().await.unwrap_or_default();
+    pub async fn allowed(&self) -> Result<Vec<String>, CallError> {
+        let tools = self.own.list_tools().await?;
         let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
-        names.filter(|name| self.config.allows(name)).map(str::to_owned).collect()
+        Ok(names.filter(|name| self.config.allows(name)).map(str::to_owned).collect())
     }
 }
 
@@ -43,6 +43,8 @@ pub(super) struct Servers<'a> {
     specs: Specs,
     running: IndexMap<String, Mutex<Option<Arc<Running>>>>,
     emitter: &'a Emitter<'a>,
+    /// For `initialize`.
+    timeout: Duration,
 }
 
 /// How to reach each server, and what its agents may do.
@@ -119,9 +121,9 @@ fn transport(
 }
 
 impl<'a> Servers<'a> {
-    pub fn new(specs: Specs, emitter: &'a Emitter<'a>) -> Self {
+    pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
-        Self { specs, running, emitter }
+        Self { specs, running, emitter, timeout }
     }
 
     /// All servers, started if need be.
@@ -147,7 +149,11 @@ impl<'a> Servers<'a> {
                 }
             }
         }
-        let options = HubOptions { secrets: self.emitter.vault.secrets(), ..HubOptions::default() };
+        let options = HubOptions {
+            secrets: self.emitter.vault.secrets(),
+            initialize_timeout: self.timeout,
+            ..HubOptions::default()
+        };
         let hub = Hub::start(spec.clone(), options).await.map_err(|e| e.to_string())?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
         let running = Arc::new(Running { hub, own, config: config.clone() });

@@ -1,6 +1,7 @@
 //! One run of one task, from its set-up to its verdict (`decisions.md` §5).
 
 use std::{
+    path::Path,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -64,6 +65,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     } else {
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
         match ready(world, plan).await {
+            Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some("the run was cancelled".to_owned()),
             Err(why) => facts.hindered = Some(why),
             Ok(servers) => cleanup_failed = phases(world, plan, &events, &servers, &mut facts).await,
         }
@@ -74,6 +76,11 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
 }
 
+/// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
+pub(super) fn folder(plan: &Plan) -> &Path {
+    if plan.task.dir.as_os_str().is_empty() { Path::new(".") } else { &plan.task.dir }
+}
+
 /// What must be there before anything runs.
 async fn ready(world: &World<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
     if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
@@ -81,7 +88,10 @@ async fn ready(world: &World<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, Stri
     }
     match world.unstarted.get() {
         Some(why) => Err(why.clone()),
-        None => world.servers.all().await,
+        None => tokio::select! {
+            servers = world.servers.all() => servers,
+            () = world.cancel.cancelled() => Err("the run was cancelled".to_owned()),
+        },
     }
 }
 
@@ -214,7 +224,7 @@ async fn agent_turn<'a>(
                 kind,
                 task: &unit.plan.task.name.value,
                 prompt: &prompt,
-                dir: &unit.plan.task.dir,
+                dir: folder(unit.plan),
                 servers,
                 recorder: &recorder,
                 scope,

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     emit::TaskEvents,
     fill::{Fault, Scope, how},
+    task::folder,
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome},
@@ -224,7 +225,7 @@ impl<'a> Unit<'a> {
             host: self.host,
             step,
             dialect: self.plan.task.dialect,
-            dir: &self.plan.task.dir,
+            dir: folder(self.plan),
             env: &self.env,
             args,
             expect: &expect,

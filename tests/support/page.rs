@@ -1,6 +1,11 @@
 //! Pages of Markdown whose fenced blocks are tests: finding the blocks, and writing what they should say back.
 
-use std::{collections::BTreeMap, fs, ops::Range, path::{Path, PathBuf}};
+use std::{
+    collections::BTreeMap,
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use gevals::source::MemoryFiles;
 
@@ -131,7 +136,8 @@ fn blocks(text: &str) -> Vec<Block> {
             Some(_) => {}
             None if ticks >= 3 => {
                 let info = line[ticks..].split_whitespace().map(str::to_owned).collect();
-                let block = Block { info, body: String::new(), range: at..at, line: index + 1, heading: heading.clone() };
+                let block =
+                    Block { info, body: String::new(), range: at..at, line: index + 1, heading: heading.clone() };
                 open = Some((ticks, block));
             }
             None if line.starts_with('#') => heading = (heading.0 + 1, line.trim_start_matches('#').trim().to_owned()),

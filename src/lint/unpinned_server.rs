@@ -1,0 +1,98 @@
+//! A server that is fetched anew for each run, in whatever version there is by then.
+
+use super::EvalView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Expand, Server, Transport},
+    rule,
+};
+
+rule! {
+    pub static UNPINNED_SERVER = "unpinned-server", Warning;
+}
+
+pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled) {
+        let Some((package, example)) = unpinned(server) else { continue };
+        out.push(
+            Diagnostic::new(
+                &UNPINNED_SERVER,
+                package.span,
+                format!("`{}` may be another version tomorrow", package.display()),
+            )
+            .help(format!("pin it, as in `{example}`")),
+        );
+    }
+}
+
+/// The package that the server's command fetches, where no version is named, and how to name one.
+fn unpinned(server: &Server) -> Option<(&Expand, String)> {
+    let Transport::Stdio { command, args, .. } = &server.transport else { return None };
+    let command = command.display();
+    let npm = match command.rsplit('/').next()? {
+        "npx" | "bunx" => true,
+        "uvx" => false,
+        _ => return None,
+    };
+    // What a package is taken from stands behind an option; otherwise the first word that is none is the package.
+    let (from, with_value): (&[&str], &[&str]) = match npm {
+        true => (&["-p", "--package"], &["-c", "--call", "--registry"]),
+        false => (&["--from"], &["-p", "--python", "--with", "--index-url", "--index"]),
+    };
+    let mut words = args.iter();
+    let package = loop {
+        let word = words.next()?;
+        match word.display().as_str() {
+            option if from.contains(&option) => break words.next()?,
+            option if with_value.contains(&option) => {
+                words.next();
+            }
+            option if option.starts_with('-') => {}
+            _ => break word,
+        }
+    };
+    let name = package.display();
+    let elsewhere = name.starts_with(['.', '/']) || name.contains(':') || package.has_variables();
+    let example = if npm { pin_npm(&name) } else { pin_python(&name) };
+    example.filter(|_| !elsewhere).map(|example| (package, example))
+}
+
+/// How to name a version, where none is named. A scope begins with `@` too.
+fn pin_npm(package: &str) -> Option<String> {
+    let (name, version) = package.rsplit_once('@').filter(|(name, _)| !name.is_empty()).unwrap_or((package, ""));
+    (!exact(version)).then(|| format!("{name}@1.2.3"))
+}
+
+fn pin_python(package: &str) -> Option<String> {
+    let (name, version) = package.split_at(package.find(['=', '@', '<', '>', '~', '!']).unwrap_or(package.len()));
+    let version = version.strip_prefix("==").or_else(|| version.strip_prefix('@')).unwrap_or_default();
+    let pinned = version.starts_with(|c: char| c.is_ascii_digit()) && !version.contains('*');
+    (!pinned).then(|| format!("{name}==1.2.3"))
+}
+
+/// Whether a version is one version: to npm, `1.2` is a range.
+fn exact(version: &str) -> bool {
+    let core = version.split(['-', '+']).next().unwrap_or_default();
+    core.split('.').count() == 3 && core.split('.').all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_version_is_a_pin() {
+        for pinned in ["a@1.2.3", "@s/a@2026.8.31", "a@1.0.0-beta.2"] {
+            assert_eq!(pin_npm(pinned), None, "{pinned}");
+        }
+        for loose in ["@s/a", "@s/a@latest", "@s/a@1", "@s/a@^1.2.3", "@s/a@1.x.0"] {
+            assert_eq!(pin_npm(loose).as_deref(), Some("@s/a@1.2.3"), "{loose}");
+        }
+        for pinned in ["a==1", "a@1.2", "a==2026.8.18"] {
+            assert_eq!(pin_python(pinned), None, "{pinned}");
+        }
+        for loose in ["a", "a@latest", "a>=1", "a~=1.2", "a==1.*"] {
+            assert_eq!(pin_python(loose).as_deref(), Some("a==1.2.3"), "{loose}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Plans as a Markdown table, a row a task: for a pull request, or a page about a suite.
+
+use std::fmt::Write;
+
+use super::{PlanFormat, View, line, worst_case};
+use crate::{builtin::count, plan::Plan, ty::duration};
+
+pub const FORMAT: PlanFormat = PlanFormat { name: "markdown", summary: "a table, a row a task", render };
+
+fn render(view: &View<'_>) -> String {
+    let mut out = String::from("| task | dialect | difficulty | decided by | at most |\n|---|---|---|---|---|\n");
+    for plan in view.plans {
+        let task = &plan.task;
+        let cells = [
+            task.name.value.as_str(),
+            task.dialect.name(),
+            task.difficulty.as_deref().unwrap_or_default(),
+            &decided_by(plan),
+            &duration::format(worst_case(plan)),
+        ];
+        let _ = writeln!(out, "| {} |", cells.map(|cell| escaped(&line(cell, view.unicode))).join(" | "));
+    }
+    out
+}
+
+fn decided_by(plan: &Plan) -> String {
+    let steps = count(plan.verify.len(), "step", "steps");
+    let assertions = count(plan.assertions.len(), "assertion", "assertions");
+    match (plan.verify.is_empty(), plan.assertions.is_empty()) {
+        (true, true) => "nothing".to_owned(),
+        (false, true) => steps,
+        (true, false) => assertions,
+        (false, false) => format!("{steps}, {assertions}"),
+    }
+}
+
+/// Nothing in a cell is Markdown. What stands within a word, as in `create-pod`, is left as it is.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii_punctuation() && !matches!(c, '-' | '.' | ',' | '/') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

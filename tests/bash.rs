@@ -1,0 +1,202 @@
+//! Scripts as statements, the statuses they can end with, and what rules say of scripts that authors write.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use gevals::{
+    bash::{
+        self,
+        flow::{self, Status},
+        program::Program,
+    },
+    compile,
+    source::{MemoryFiles, Sources},
+};
+use proptest::prelude::*;
+
+fn program(text: &str) -> Program {
+    bash::parse(text).unwrap().program()
+}
+
+fn outcome(text: &str) -> &'static str {
+    let program = program(text);
+    assert!(program.sound, "not understood: {text}");
+    match flow::outcome(&program) {
+        Status { zero: true, other: true } => "either",
+        Status { zero: true, other: false } => "success",
+        Status { zero: false, other: true } => "failure",
+        Status { zero: false, other: false } => "never",
+    }
+}
+
+#[test]
+fn a_script_ends_with_the_statuses_it_can_end_with() {
+    let cases = [
+        ("echo a", "success"),
+        ("x", "either"),
+        ("x; exit 0", "success"),
+        ("x; exit $?", "either"),
+        ("x || true", "success"),
+        ("x || exit 1", "either"),
+        ("x && exit 1", "failure"),
+        ("set -e; x; exit 0", "either"),
+        ("set -e; x || true; exit 0", "success"),
+        ("if x; then echo a; else echo b; fi", "success"),
+        ("if x; then exit 0; else exit 1; fi", "either"),
+        ("if ! x; then echo no; exit 1; fi", "either"),
+        ("x | true", "success"),
+        ("set -o pipefail; x | true", "either"),
+        ("A=b", "success"),
+        ("A=$(x)", "either"),
+        ("A=$(x); echo $A", "success"),
+        ("[ a = b ]", "either"),
+        ("(exit 1)", "failure"),
+        ("(exit 1); true", "success"),
+        ("false", "failure"),
+        ("! false", "success"),
+        ("x &", "success"),
+        ("while true; do if x; then exit 0; fi; sleep 1; done", "either"),
+        ("while true; do if x; then break; fi; sleep 1; done; exit 1", "failure"),
+        ("while true; do sleep 1; done", "failure"),
+        ("while true; do x; done", "never"),
+        ("until x; do sleep 1; done", "either"),
+        ("set -e; x && exit 0; true", "success"),
+        ("set -e; x && y; exit 0", "either"),
+        ("for i in 1 2; do x; done", "either"),
+        ("for i in 1 2; do x && exit 0; sleep 1; done; exit 1", "either"),
+        ("f() { return 1; }; f", "failure"),
+        ("f() { x || return 1; }; f; echo a", "success"),
+        ("f() { x || exit 1; }; f; echo a", "either"),
+        ("f() { f; }; f", "either"),
+        ("case $x in a) exit 1;; *) ;; esac", "either"),
+        ("cat <<EOF | kubectl apply -f -\na\nEOF", "either"),
+        ("cat <<EOF | kubectl apply -f - || true\na\nEOF", "success"),
+        ("exec x", "either"),
+        ("source x; exit 0", "either"),
+        ("trap 'exit 1' ERR; x; exit 0", "either"),
+        ("((i < 3))", "either"),
+        ("", "success"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(outcome(text), expected, "{text}");
+    }
+}
+
+/// What gevals finds in a task whose verify runs this file.
+fn findings(phase: &str, script: &str) -> Vec<String> {
+    let mut files = MemoryFiles::default();
+    let verify = if phase == "verify" { "" } else { "  verify: []\n" };
+    let task = format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: a}}\nspec:\n  prompt: Do it.\n{verify}  {phase}:\n    - script: {{file: a.sh}}\n"
+    );
+    files.add("t/a.yaml", task, false);
+    files.add("t/a.sh", format!("#!/usr/bin/env bash\n{script}"), true);
+    let sources = Sources::default();
+    let compiled = compile(&["t/a.yaml".into()], &sources, &files);
+    let found = compiled.diagnostics.iter().map(|d| d.rule.name).filter(|n| !["no-verdict", "no-verify"].contains(n));
+    found.map(str::to_owned).collect()
+}
+
+/// Idioms of public suites that do what they should.
+#[test]
+fn sane_scripts_have_no_findings() {
+    let verify = [
+        "kubectl get pod web",
+        "set -euo pipefail\nkubectl get pod web\necho ok\n",
+        "if ! kubectl wait --for=condition=Ready pod/x -n ns --timeout=120s; then\n  echo no\n  exit 1\nfi\necho ok\nexit 0\n",
+        "NAMESPACE=\"${NS:-web}\"\nif kubectl get pod x -n \"$NAMESPACE\" &>/dev/null; then\n  echo ok\n  exit 0\nelse\n  exit 1\nfi\n",
+        "kubectl get crd X >/dev/null 2>&1; exit $?",
+        "V=$(kubectl get x -o jsonpath='{.spec.x}')\nif [[ \"$V\" != \"blue\" ]]; then echo no; exit 1; fi\n",
+        "for i in {1..30}; do\n  if kubectl get deploy | grep -q 1; then exit 0; fi\n  sleep 2\ndone\nexit 1\n",
+        "for i in $(seq 1 30); do\n  kubectl get deploy && break\n  sleep 2\ndone\nkubectl get deploy web\n",
+        "ok=0\nfor i in 1 2 3; do\n  if check; then ok=1; break; fi\n  sleep 1\ndone\n[ \"$ok\" = 1 ]\n",
+        "for i in {1..30}; do\n  if check; then exit 0; fi\n  if [ $i -eq 30 ]; then echo late; exit 1; fi\n  sleep 2\ndone\n",
+        "until kubectl get pod web; do sleep 1; done\n",
+        "while true; do\n  if kubectl get pod web; then break; fi\n  sleep 1\ndone\n",
+        "n=0\nwhile [ $n -lt 30 ]; do\n  check && exit 0\n  n=$((n+1))\n  sleep 1\ndone\necho late\nexit 1\n",
+        "wait_for() {\n  for i in {1..3}; do\n    check \"$1\" && return 0\n    sleep 1\n  done\n  return 1\n}\nwait_for web || exit 1\n",
+        "kubectl run probe --image=busybox --restart=Never -- true || exit 1\nkubectl delete pod probe\n",
+        "if kubectl auth can-i delete pods --as=\"$SA\" -n ns; then\n  exit 1\nfi\n",
+        "while read -r line; do\n  [ -n \"$line\" ] || exit 1\ndone < out.txt\n",
+        "kubectl exec -i web -- cat /etc/hosts | grep -q web || exit 1\n",
+        "jq -e '.a' <<< \"$OUT\"",
+        "test -f a \\\n  && grep -q b a\n",
+        "server &\nPID=$!\ntrap 'kill $PID' EXIT\nset -e\ncurl -fsS localhost\n",
+        "[ -f lib/x.sh ] && source lib/x.sh\ncheck || exit 1\n",
+        "source \"$(dirname \"$0\")/x.sh\"\nverify_vm || exit 1\n",
+        "echo \"checking\"\nkubectl get pod web\n",
+    ];
+    for script in verify {
+        assert_eq!(findings("verify", script), Vec::<String>::new(), "{script}");
+    }
+    let setup = [
+        "kubectl delete namespace web --ignore-not-found\nkubectl create namespace web\n",
+        "set -e\ncat <<EOF | kubectl apply -f -\na: b\nEOF\nkubectl wait --for=condition=Ready pod/web\n",
+        "mkdir -p out\nrm -f out/*\ncat > out/a <<'EOF'\nx\nEOF\n",
+        "cat > env.sh <<'EOF'\nA=b\nEOF\nset -e\nsource ./env.sh\necho $A\n",
+        "echo nothing to do",
+    ];
+    for script in setup {
+        assert_eq!(findings("setup", script), Vec::<String>::new(), "{script}");
+    }
+    let cleanup = [
+        "kubectl delete pod a --ignore-not-found\nkubectl delete pod b || true\n",
+        "rm -rf out\nkubectl delete -f a/*.yaml\nexit 0\n",
+    ];
+    for script in cleanup {
+        assert_eq!(findings("cleanup", script), Vec::<String>::new(), "{script}");
+    }
+}
+
+#[test]
+fn faulty_scripts_have_their_finding() {
+    let cases = [
+        ("verify", "grep -q ok /tmp/out\necho checked\n", "last-command-decides"),
+        ("verify", "kubectl get pod a | grep -q Running\nkubectl get pod b\n", "last-command-decides"),
+        ("setup", "kubectl create namespace a\nkubectl apply -f a.yaml\n", "last-command-decides"),
+        ("verify", "kubectl get pod a || true\n", "script-cannot-fail"),
+        ("verify", "echo ok\n", "script-cannot-fail"),
+        ("verify", "check\nexit 0\n", "script-cannot-fail"),
+        ("verify", "for i in {1..3}; do\n  if check; then exit 0; fi\n  sleep 1\ndone\n", "poll-ends-in-success"),
+        (
+            "verify",
+            "for i in {1..3}; do\n  if check; then break; fi\n  sleep 1\ndone\necho done\n",
+            "poll-ends-in-success",
+        ),
+        ("verify", "set -e\nfor i in {1..3}; do\n  check && exit 0\n  sleep 1\ndone\n", "poll-ends-in-success"),
+        (
+            "verify",
+            "w() {\n  for i in {1..3}; do\n    check && return 0\n    sleep 1\n  done\n}\nw\n",
+            "poll-ends-in-success",
+        ),
+        ("setup", "for i in $(seq 3); do\n  kubectl get x && break\n  sleep 1\ndone\n", "poll-ends-in-success"),
+        ("verify", "set -e\nsource ../nothing/x.sh\nverify x\n", "unresolved-source"),
+        ("verify", "set -e\nkubectl get pod web\nkubectl delete pod web\n", "verify-deletes"),
+        ("cleanup", "kubectl delete clusterrole dev-* --ignore-not-found\n", "glob-in-delete"),
+    ];
+    for (phase, script, rule) in cases {
+        assert_eq!(findings(phase, script), [rule], "{script}");
+    }
+}
+
+proptest! {
+    /// Nothing is too odd to be read.
+    #[test]
+    fn any_text_is_read(text in r#"([a-z ;&|<>(){}$"'`!\\\n=\[\]-]|if |then |fi|do |done|while |for |exit 0|<<E\n|é){0,60}"#) {
+        let program = program(&text);
+        flow::outcome(&program);
+        let mut ranges = Vec::new();
+        program.walk(&mut |s| ranges.push(s.range.clone()));
+        for range in ranges {
+            prop_assert!(text.get(range.clone()).is_some());
+            flow::outcome_after(&program, &range);
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_is_no_danger() {
+    for text in
+        ["(".repeat(20_000), "a && ".repeat(20_000), "$(".repeat(20_000), "! ".repeat(20_000), "if ".repeat(20_000)]
+    {
+        flow::outcome(&program(&text));
+    }
+}

@@ -1,0 +1,349 @@
+//! The command line from end to end: real processes, and nothing but sh and gevals itself.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+mod world;
+
+use std::{io::BufRead, os::unix::fs::PermissionsExt, process::Stdio};
+
+use gevals::event::{Event, EventKind};
+use rustix::process::Signal;
+use serde_json::Value;
+use world::World;
+
+/// One portable task with no agent to speak of; `SETUP`, `VERIFY` and `CLEANUP` are command lines.
+fn small(setup: &str, verify: &str, cleanup: &str) -> World {
+    let agent = "type: builtin.noop";
+    with_agent(agent, setup, verify, cleanup)
+}
+
+fn with_agent(agent: &str, setup: &str, verify: &str, cleanup: &str) -> World {
+    let world = World::new(&[]);
+    world.write(
+        "eval.yaml",
+        &format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{{agent}}}\n  taskSets: [{{path: task.yaml}}]\n"),
+    );
+    let step = |line: &str| if line.is_empty() { "[]".to_owned() } else { format!("\n  - command:\n      timeout: 60s\n      run: |\n        {line}") };
+    world.write(
+        "task.yaml",
+        &format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  prompt: Do it.\n  setup: {}\n  verify: {}\n  cleanup: {}\n",
+            step(setup),
+            step(verify),
+            step(cleanup)
+        ),
+    );
+    world
+}
+
+/// The quickstart on this server.
+fn served(mcp: &str) -> World {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    world.write("q/mcp.yaml", &format!("mcpServers:\n  notes: {mcp}\n"));
+    world
+}
+
+#[test]
+fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    world.run(&["check", "q"]).expect(0, &["no findings"]);
+    let ran = world.run(&["run", "q/eval.yaml"]).expect(0, &["4 of 4 tasks passed", "results: ./gevals-quickstart-out.json"]);
+    assert!(ran.err.is_empty(), "{}", ran.err);
+    let results = world.results("quickstart");
+    assert!(results["results"].as_array().unwrap().iter().all(|r| r["taskPassed"] == true && r["allAssertionsPassed"] == true));
+    assert_eq!(results["summary"]["exit"], 0);
+
+    let task = world.read("q/tasks/write-note.yaml");
+    let line = task.lines().position(|line| line.contains("contains: Bread")).unwrap() + 1;
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
+    let place = format!("at q/tasks/write-note.yaml:{line}: content");
+    world.run(&["run", "q"]).expect(
+        1,
+        &["3 of 4 tasks passed, 1 failed", &place, "expected  contains `Cake`", "actual    Bread, milk", "rerun: gevals run q --run '^write-note$'"],
+    );
+    world.run(&["run", "q", "--run", "^write-note$", "--exit-zero"]).expect(0, &["0 of 1 task passed"]);
+    assert!(world.survivors().is_empty());
+}
+
+#[test]
+fn an_eval_is_there_for_its_assertions_too() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    let eval = world.read("q/eval.yaml");
+    world.write("q/eval.yaml", &eval.replace("maxToolCalls: 3", "maxToolCalls: 0"));
+    world.run(&["run", "q"]).expect(1, &["at q/eval.yaml:", "at most 0 tool calls", "1 tool call"]);
+}
+
+/// Files that nobody meant: each gets an error with its place, and the exit status that says whose fault it is.
+#[test]
+fn bad_files_are_refused_with_their_place() {
+    let world = World::new(&[("empty.yaml", ""), ("folder/readme.txt", "nothing here"), ("other/mcp.yaml", "mcpServers: {}\n")]);
+    std::fs::write(world.path("binary.yaml"), (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect::<Vec<_>>()).unwrap();
+    world.write("brackets.yaml", &format!("kind: Eval\nmetadata: {{name: x}}\nconfig: {}", "[".repeat(100_000)));
+    let item = format!("  - {}\n", "x".repeat(80));
+    world.write("large.yaml", &format!("kind: Eval\nmetadata: {{name: x}}\njunk:\n{}", item.repeat((10 << 20) / item.len())));
+    let mut laughs = "kind: Eval\nmetadata: {name: x}\na0: &a0 [lol, lol]\n".to_owned();
+    for i in 1..10 {
+        laughs += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(", "));
+    }
+    world.write("laughs.yaml", &format!("{laughs}config: *a9\n"));
+
+    let located = [
+        ("empty.yaml", "empty.yaml:1:1"),
+        ("binary.yaml", "binary.yaml:1:"),
+        ("brackets.yaml", "brackets.yaml:3:"),
+        ("large.yaml", "large.yaml:3:1"),
+        ("laughs.yaml", "laughs.yaml:9:"),
+    ];
+    for (file, place) in located {
+        world.run(&["check", file]).expect(1, &["error[", place]);
+        world.run(&["run", file]).expect(2, &["error[", "run"]);
+        world.run(&["plan", file]).expect(2, &["error["]);
+        let json = world.run(&["check", "--format", "json", file]).expect(1, &[]);
+        let document: Value = serde_json::from_str(&json.out).unwrap();
+        assert_eq!(document["diagnostics"][0]["path"], file);
+        assert!(json.err.is_empty(), "{}", json.err);
+        assert!(json.peak < 400 << 10, "{file}: {} KiB", json.peak);
+    }
+    let ran = world.run(&["check", "folder"]).expect(2, &["no task and no eval was found"]);
+    assert!(ran.out.is_empty(), "{}", ran.out);
+    world.run(&["run", "folder"]).expect(2, &["there is no eval in `folder`"]);
+    world.run(&["run", "other"]).expect(2, &["there is no eval"]);
+    for command in ["check", "run", "plan"] {
+        let ran = world.run(&[command, "missing.yaml"]).expect(2, &["cannot read `missing.yaml`: no such file"]);
+        assert!(ran.out.is_empty(), "{}", ran.out);
+    }
+    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule is called `no-such-rule`"]);
+    world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
+}
+
+#[test]
+fn wrong_usage_is_said_before_anything_runs() {
+    let world = small("touch WORLD/ran", "true", "");
+    world.run(&["run", "eval.yaml", "--run", "("]).expect(2, &["--run"]);
+    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task is selected"]);
+    world.run(&["run", "eval.yaml", "--runs", "0"]).expect(2, &["--runs"]);
+    world.run(&["run", "eval.yaml", "--server-timeout", "30"]).expect(2, &["the unit is missing"]);
+    world.run(&["run", "eval.yaml", "--format", "xml"]).expect(2, &["xml"]);
+    world.run(&["run", "task.yaml"]).expect(2, &["is a task"]);
+    world.run(&["run"]).expect(2, &["EVAL"]);
+    world.run(&["frobnicate"]).expect(2, &["frobnicate"]);
+    // Results that have no place would be lost.
+    world.write("file", "");
+    world.run(&["run", "eval.yaml", "-o", "file"]).expect(3, &["file/gevals-e-out.json` cannot be written"]);
+    world.run(&["run", "eval.yaml", "-o", "/proc/none"]).expect(3, &["cannot be written"]);
+    world.write("taken/gevals-e-out.json/file", "");
+    world.run(&["run", "eval.yaml", "-o", "taken"]).expect(3, &["cannot be written", "directory"]);
+    assert!(!world.path("ran").exists());
+    world.run(&["run", "eval.yaml", "-o", "new/folder"]).expect(0, &[]);
+    assert!(world.path("new/folder/gevals-e-out.json").exists());
+}
+
+/// Results are put in the place of the old ones whole, whoever may write to those.
+#[test]
+fn read_only_results_are_replaced() {
+    let world = small("", "true", "");
+    world.write("gevals-e-out.json", "old");
+    let path = world.path("gevals-e-out.json");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
+    world.run(&["run", "eval.yaml"]).expect(0, &[]);
+    assert_eq!(world.results("e")["results"][0]["outcome"], "passed");
+    let names: Vec<_> = std::fs::read_dir(world.path(".")).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(!names.iter().any(|n| n.to_string_lossy().starts_with('.')), "{names:?}");
+}
+
+/// Servers that do not start: nothing could run, and one explanation will do for all tasks.
+#[test]
+fn servers_that_do_not_start_are_explained_once() {
+    let sh = |script: &str| format!("{{command: sh, args: [-c, \"{script}\"], enableAllTools: true}}");
+    let cases = [
+        (sh("echo no config >&2; echo in sight >&2; exit 7"), vec!["`notes` exited with status 7", "    no config\n    in sight\n"]),
+        (sh("exit 0"), vec!["`notes` exited with status 0"]),
+        (sh("sleep 300 & setsid sleep 300 & exec cat > /dev/null"), vec!["`notes` did not answer `initialize` within 1 s"]),
+        (sh("echo warming up; sleep 300"), vec!["`notes` did not answer `initialize` within 1 s"]),
+        (sh("exec yes rubbish"), vec!["`notes` does not speak MCP: it printed `rubbish`"]),
+        (sh("exec tr '\\\\0' x < /dev/zero"), vec!["`notes` "]),
+        (sh("echo '[]'; echo '{}'; echo '{\\\"jsonrpc\\\":\\\"2.0\\\"}'; kill -9 $$"), vec!["`notes` was killed by signal 9"]),
+        (sh("read l; echo '{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":0,\\\"error\\\":{\\\"code\\\":-1,\\\"message\\\":\\\"go away\\\"}}'; sleep 300"), vec!["`notes` refused `initialize`: go away (-1)"]),
+        ("{command: no-such-server-anywhere, enableAllTools: true}".to_owned(), vec!["no such command `no-such-server-anywhere`"]),
+        ("{command: ./q/eval.yaml, enableAllTools: true}".to_owned(), vec!["could not start `notes`"]),
+        ("{url: \"http://127.0.0.1:9/mcp\", enableAllTools: true}".to_owned(), vec!["could not reach `notes`", "connection refused"]),
+        ("{url: \"http://${NO_SUCH_VARIABLE}/mcp\", enableAllTools: true}".to_owned(), vec!["`${NO_SUCH_VARIABLE}`, which is not set"]),
+    ];
+    for (mcp, said) in cases {
+        let world = served(&mcp);
+        let ran = world.run(&["run", "q", "--server-timeout", "1s"]).expect(3, &said);
+        let told = ran.out.matches(said[0]).count() + ran.err.matches(said[0]).count();
+        assert_eq!(told, 1, "{mcp}: {}{}", ran.out, ran.err);
+        assert!(ran.peak < 500 << 10, "{mcp}: {} KiB", ran.peak);
+        let survivors = world.survivors();
+        assert!(survivors.is_empty(), "{mcp}: {survivors:?}");
+    }
+}
+
+/// What hangs, and how it is stopped: with processes in the background, one of them in a session of its own.
+const HANG: &str = "touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait";
+
+#[test]
+fn signals_stop_any_phase_and_clean_up() {
+    let agent = "type: file, path: agent.yaml";
+    for (phase, signal) in
+        [("setup", Signal::INT), ("agent", Signal::TERM), ("verify", Signal::INT), ("verify", Signal::TERM)]
+    {
+        let at = |name: &str| if phase == name { HANG } else { "true" };
+        let world = with_agent(agent, at("setup"), at("verify"), "echo cleaned >> WORLD/log");
+        world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: |\n    echo '{{{{ .Prompt }}}}'\n    {}\n", at("agent")));
+        let running = world.start(world.command(&["run", "eval.yaml"]));
+        world.wait_for("hanging");
+        running.signal(signal);
+        let (code, name) = if signal == Signal::INT { (130, "SIGINT") } else { (143, "SIGTERM") };
+        running.end().expect(code, &[name, "CANCELLED"]);
+        assert_eq!(world.read("log"), "cleaned\n", "{phase}");
+        let results = world.results("e");
+        assert_eq!(results["results"][0]["outcome"], "cancelled", "{phase}");
+        assert_eq!(results["summary"]["exit"], code);
+        let survivors = world.survivors();
+        assert!(survivors.is_empty(), "{phase}: {survivors:?}");
+    }
+}
+
+#[test]
+fn a_signal_during_cleanup_lets_it_end() {
+    let world = small("", "true", "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; echo cleaned >> WORLD/log");
+    let running = world.start(world.command(&["run", "eval.yaml"]));
+    world.wait_for("hanging");
+    running.signal(Signal::INT);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    world.write("go", "");
+    running.end().expect(130, &["SIGINT"]);
+    assert_eq!(world.read("log"), "cleaned\n");
+}
+
+#[test]
+fn a_second_signal_kills() {
+    let deaf = "trap '' TERM INT; touch WORLD/hanging; while true; do sleep 1; done";
+    let world = small("", "true", deaf);
+    let running = world.start(world.command(&["run", "eval.yaml"]));
+    world.wait_for("hanging");
+    running.signal(Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    running.signal(Signal::INT);
+    running.end().expect(143, &["SIGTERM", "cleanup"]);
+    assert_eq!(world.results("e")["results"][0]["cleanupFailed"], true);
+    assert!(world.survivors().is_empty());
+}
+
+#[test]
+fn signals_while_servers_start_leave_nothing() {
+    let world = served("{command: sh, args: [-c, \"touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait\"], enableAllTools: true}");
+    let running = world.start(world.command(&["run", "q"]));
+    world.wait_for("hanging");
+    running.signal(Signal::INT);
+    running.end().expect(130, &["4 cancelled"]);
+    let survivors = world.survivors();
+    assert!(survivors.is_empty(), "{survivors:?}");
+}
+
+/// `gevals run … | head -1`.
+#[test]
+fn a_reader_that_leaves_keeps_nothing_from_running() {
+    for format in ["json", "text"] {
+        let world = small("", "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done", "echo cleaned > WORLD/log");
+        let mut command = world.command(&["run", "eval.yaml", "--format", format, "--runs", "2"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+        drop(child.stderr.take());
+        world.wait_for("hanging");
+        if format == "json" {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            assert!(line.contains("runStarted"), "{line}");
+        }
+        drop(reader);
+        world.write("go", "");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{format}");
+        assert_eq!(world.read("log"), "cleaned\n");
+        assert_eq!(world.results("e")["results"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn colours_are_for_who_wants_them() {
+    let world = small("", "false", "");
+    let coloured = |args: &[&str], env: &[(&str, &str)]| {
+        let mut command = world.command(args);
+        command.envs(env.iter().copied());
+        let ran = world.start(command).end();
+        ran.out.contains('\u{1b}') || ran.err.contains('\u{1b}')
+    };
+    let run = ["run", "eval.yaml"];
+    assert!(!coloured(&run, &[]));
+    assert!(coloured(&run, &[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&run, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    assert!(coloured(&["run", "eval.yaml", "--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(!coloured(&["run", "eval.yaml", "--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    world.write("bad.yaml", "kind: Task\nmetadata: {}\n");
+    assert!(coloured(&["check", "bad.yaml", "--color", "always"], &[]));
+    assert!(!coloured(&["check", "bad.yaml"], &[]));
+}
+
+/// What a step printed cannot take over the terminal.
+#[test]
+fn output_of_steps_is_harmless() {
+    let world = small("", "printf '\\033]0;title\\007\\033[2Jgone' >&2; exit 1", "");
+    let ran = world.run(&["run", "eval.yaml"]).expect(1, &["gone"]);
+    assert!(!ran.out.contains('\u{1b}') && !ran.out.contains('\u{7}'), "{}", ran.out);
+}
+
+#[test]
+fn events_are_lines_of_json_and_nothing_else() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    let ran = world.run(&["run", "q", "--format", "json", "--runs", "2"]).expect(0, &[]);
+    let events: Vec<Event> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
+    assert!(events.iter().zip(0..).all(|(event, seq)| event.seq == seq), "numbered without gaps");
+    assert!(matches!(events.first().unwrap().kind, EventKind::RunStarted { version: 1, tasks: 4, runs: 8, .. }));
+    assert!(matches!(events.last().unwrap().kind, EventKind::RunFinished { exit: 0, .. }));
+    let mut open = Vec::new();
+    for event in &events {
+        match &event.kind {
+            EventKind::ActionStarted { action } => open.push((event.task.clone(), action.clone())),
+            EventKind::ActionFinished { action, .. } => {
+                let key = (event.task.clone(), action.clone());
+                open.retain(|started| *started != key);
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    let count = |wanted: fn(&EventKind) -> bool| events.iter().filter(|e| wanted(&e.kind)).count();
+    assert_eq!(count(|k| matches!(k, EventKind::TaskFinished { .. })), 8);
+    assert!(count(|k| matches!(k, EventKind::CleanupOwed { .. })) >= 8);
+    assert!(count(|k| matches!(k, EventKind::CleanupPaid { .. })) >= 8);
+    // Also where it goes wrong, standard output is for programs.
+    let world = served("{command: sh, args: [-c, exit 1], enableAllTools: true}");
+    let ran = world.run(&["run", "q", "--format", "json"]).expect(3, &["exited with status 1"]);
+    for line in ran.out.lines() {
+        let _: Event = serde_json::from_str(line).unwrap();
+    }
+    assert!(ran.err.contains("exited with status 1"), "{}", ran.err);
+}
+
+/// A cleanup that fails shows in the exit status, after all else.
+#[test]
+fn exit_statuses_have_their_order() {
+    small("", "true", "false").run(&["run", "eval.yaml"]).expect(4, &["cleanup failed"]);
+    small("", "true", "false").run(&["run", "eval.yaml", "--exit-zero"]).expect(0, &["cleanup failed"]);
+    small("", "false", "false").run(&["run", "eval.yaml"]).expect(1, &["FAIL"]);
+    small("false", "true", "").run(&["run", "eval.yaml"]).expect(1, &["BROKEN"]);
+    let unchecked = small("", "", "");
+    unchecked.run(&["run", "eval.yaml"]).expect(2, &["no-verdict"]);
+    unchecked.run(&["run", "eval.yaml", "--allow-unchecked"]).expect(0, &["UNCHECKED"]);
+    let misspelt = small("", "true", "");
+    misspelt.write("task.yaml", &misspelt.read("task.yaml").replace("verify:", "verifi: []\n  verify:"));
+    misspelt.run(&["check", "task.yaml"]).expect(1, &["task.yaml:", "verifi"]);
+    misspelt.run(&["run", "eval.yaml"]).expect(2, &["verifi"]);
+}

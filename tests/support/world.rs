@@ -1,0 +1,183 @@
+//! gevals as users run it: a process in a folder of its own, with a limit on its time and a mark on all it starts.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Far more than anything here takes; what exceeds it hangs.
+const LIMIT: Duration = Duration::from_secs(30);
+const MARK: &str = "GEVALS_TEST_WORLD";
+
+pub struct World {
+    dir: TempDir,
+}
+
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+    /// The most memory that gevals itself ever held, in KiB.
+    pub peak: u64,
+}
+
+pub struct Running {
+    child: Child,
+    dir: PathBuf,
+    peak: u64,
+}
+
+impl World {
+    /// A folder with these files; `WORLD` in their texts is its path.
+    pub fn new(files: &[(&str, &str)]) -> World {
+        let world = World { dir: tempfile::tempdir().unwrap() };
+        fs::create_dir(world.path("tmp")).unwrap();
+        for (path, text) in files {
+            world.write(path, text);
+        }
+        world
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let target = self.path(path);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::write(target, text.replace("WORLD", self.dir.path().to_str().unwrap())).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    /// Copies a folder of this repository.
+    pub fn copy(&self, from: &str, to: &str) {
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(from)).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            let (from, to) = (format!("{from}/{name}"), format!("{to}/{name}"));
+            if entry.path().is_dir() {
+                self.copy(&from, &to);
+            } else {
+                fs::create_dir_all(self.path(&to).parent().unwrap()).unwrap();
+                fs::copy(entry.path(), self.path(&to)).unwrap();
+            }
+        }
+    }
+
+    /// gevals in this folder, with little of the environment.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
+        command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("GEVALS", env!("CARGO_BIN_EXE_gevals")).env("HOME", self.dir.path()).env("TMPDIR", self.path("tmp")).env(MARK, self.dir.path());
+        command
+    }
+
+    pub fn start(&self, mut command: Command) -> Running {
+        for (name, set) in [("stdout", 1), ("stderr", 2)] {
+            let file = File::create(self.path(name)).unwrap();
+            if set == 1 { command.stdout(file) } else { command.stderr(file) };
+        }
+        Running { child: command.spawn().unwrap(), dir: self.dir.path().to_path_buf(), peak: 0 }
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        self.start(self.command(args)).end()
+    }
+
+    pub fn results(&self, eval: &str) -> Value {
+        let text = self.read(&format!("gevals-{eval}-out.json"));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// Processes of this world that live on; some need a moment to go.
+    pub fn survivors(&self) -> Vec<String> {
+        let started = Instant::now();
+        loop {
+            let found = self.living();
+            if found.is_empty() || started.elapsed() > Duration::from_secs(3) {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn living(&self) -> Vec<String> {
+        let wanted = format!("{MARK}={}", self.dir.path().display());
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let marked = processes.filter(|process| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+        });
+        let command = |process: PathBuf| fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+        marked.map(command).map(|line| line.replace('\0', " ")).filter(|line| !line.is_empty()).collect()
+    }
+
+    /// Waits for a file that a step makes.
+    pub fn wait_for(&self, path: &str) {
+        let started = Instant::now();
+        while !self.path(path).exists() {
+            assert!(started.elapsed() < LIMIT, "no `{path}`: {}{}", self.read("stdout"), self.read("stderr"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Running {
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(id.unwrap(), signal).unwrap();
+    }
+
+    pub fn end(mut self) -> Ran {
+        let started = Instant::now();
+        let status = loop {
+            self.peak = self.peak.max(peak_of(self.child.id()));
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if started.elapsed() > LIMIT {
+                let _ = self.child.kill();
+                panic!("gevals does not end: {}{}", self.text("stdout"), self.text("stderr"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Ran { code: status.code(), out: self.text("stdout"), err: self.text("stderr"), peak: self.peak }
+    }
+
+    fn text(&self, name: &str) -> String {
+        let mut bytes = Vec::new();
+        File::open(self.dir.join(name)).unwrap().read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Ran {
+    /// Fails the test unless it ended so, and said all of this.
+    #[track_caller]
+    pub fn expect(self, code: i32, said: &[&str]) -> Ran {
+        let Ran { out, err, .. } = &self;
+        assert_eq!(self.code, Some(code), "{out}{err}");
+        for text in said {
+            assert!(out.contains(text) || err.contains(text), "not said: `{text}`\n{out}{err}");
+        }
+        for crash in ["panicked", "RUST_BACKTRACE", "overflowed its stack"] {
+            assert!(!err.contains(crash), "{err}");
+        }
+        self
+    }
+}
+
+fn peak_of(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
+}
