@@ -189,7 +189,7 @@ fn servers_that_do_not_start_are_explained_once() {
 }
 
 /// What hangs, and how it is stopped: with processes in the background, one of them in a session of its own.
-const HANG: &str = "touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait";
+const HANG: &str = "set -e; touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait; test -d WORLD";
 
 #[test]
 fn signals_stop_any_phase_and_clean_up() {
@@ -255,7 +255,7 @@ fn signals_while_servers_start_leave_nothing() {
 #[test]
 fn a_reader_that_leaves_keeps_nothing_from_running() {
     for format in ["json", "text"] {
-        let world = small("", "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done", "echo cleaned > WORLD/log");
+        let world = small("", "set -e; touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; test -d WORLD", "echo cleaned > WORLD/log");
         let mut command = world.command(&["run", "eval.yaml", "--format", format, "--runs", "2"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
 use std::{
@@ -58,7 +59,7 @@ fn at_the_start() {
 #[test]
 fn in_a_call_of_the_agent() {
     each("tools/call", |_, said, world| {
-        let ran = world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", if said == "within" { "2s" } else { said }]);
+        let ran = world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", if said == "within" { "task exceeded timeout of 2s" } else { said }]);
         assert_eq!(world.results("e")["results"][0]["outcome"], "broken");
         assert!(world.path("cleaned").exists(), "{}", ran.out);
         ran
@@ -69,10 +70,11 @@ fn in_a_call_of_the_agent() {
 fn in_a_step() {
     each("tools/call", |name, said, world| {
         // Whoever demands an error of the tool does not mean this one.
-        let step = "notes.x: {args: {}, timeout: 2s, expect: {isError: true}}";
-        world.write("task.yaml", &world.read("task.yaml").replace("command: {run: test -d WORLD}", step));
+        let step = "notes.x: {args: {}, timeout: 20s, expect: {isError: true}}";
+        let task = world.read("task.yaml").replace("command: {run: test -e eval.yaml}", step);
+        world.write("task.yaml", &task.replace("  prompt", "  requires: [{mcpServer: notes}]\n  prompt"));
         world.write("oracle.yaml", "kind: Oracle\ntasks: {t: {output: Done.}}\n");
-        let ran = world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", if said == "within" { "2s" } else { said }]);
+        let ran = world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", if said == "within" { "task exceeded timeout of 2s" } else { said }]);
         assert_eq!(world.results("e")["results"][0]["outcome"], "broken", "{name}");
         ran
     });
@@ -121,7 +123,7 @@ fn world_of(method: &'static str, deed: Deed) -> World {
         ("eval.yaml", "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{path: task.yaml}]\n"),
         ("mcp.yaml", &format!("mcpServers:\n  notes: {{url: \"http://{address}/mcp\", enableAllTools: true}}\n")),
         ("oracle.yaml", "kind: Oracle\ntasks: {t: {calls: [{server: notes, tool: x}], output: Done.}}\n"),
-        ("task.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t, timeout: 2s}\nspec:\n  requires: [{mcpServer: notes}]\n  prompt: Go.\n  verify: [{command: {run: test -d WORLD}}]\n  cleanup: [{command: {run: touch WORLD/cleaned}}]\n"),
+        ("task.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t, timeout: 2s}\nspec:\n  prompt: Go.\n  verify: [{command: {run: test -e eval.yaml}}]\n  cleanup: [{command: {run: touch WORLD/cleaned}}]\n"),
     ])
 }
 

@@ -1,5 +1,4 @@
 //! gevals as users run it: a process in a folder of its own, with a limit on its time and a mark on all it starts.
-#![expect(dead_code, reason = "each test file uses its own part")]
 
 use std::{
     fs::{self, File},
