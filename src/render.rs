@@ -5,6 +5,8 @@ mod json;
 mod markdown;
 mod mermaid;
 pub mod picture;
+pub mod results;
+mod svg;
 mod tree;
 
 use std::{borrow::Cow, fmt, time::Duration};
@@ -14,9 +16,11 @@ use petgraph::{Direction, visit::EdgeRef};
 use crate::{
     diagnostic::visible,
     event::Outcome,
-    hir::{ArgKind, BlockRole},
+    hir::{Arg, ArgKind, BlockRole, Def},
     plan::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan},
     signature::{Control, Format, Shape},
+    source::{Files, Sources},
+    template,
     ty::duration,
 };
 
@@ -30,10 +34,18 @@ pub struct PlanFormat {
 }
 
 /// All of them; the first is the default.
-pub const FORMATS: &[PlanFormat] = &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, markdown::FORMAT];
+pub const FORMATS: &[PlanFormat] =
+    &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, svg::FORMAT, markdown::FORMAT];
 
-/// How an action of a task, by their names, went in a run.
-pub type Outcomes<'a> = &'a dyn Fn(&str, &str) -> Option<Outcome>;
+/// How something went in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    pub outcome: Outcome,
+    pub duration: Option<Duration>,
+}
+
+/// How an action of a task, by their names, went in a run; with an empty name of an action, how the task went.
+pub type Outcomes<'a> = &'a dyn Fn(&str, &str) -> Option<Done>;
 
 /// What is shown, and how.
 #[derive(Clone, Copy)]
@@ -43,18 +55,35 @@ pub struct View<'a> {
     pub colour: bool,
     /// Draw with characters beyond ASCII.
     pub unicode: bool,
-    /// Show every task whole, however many there are.
+    /// Show every task whole, however many there are, and every round of a loop over a literal list.
     pub expand: bool,
     pub outcomes: Option<Outcomes<'a>>,
+    /// Where the texts of spans are found, for excerpts.
+    pub sources: Option<&'a Sources>,
+    /// Where the scripts that tasks refer to are found, for what they touch.
+    pub files: Option<&'a dyn Files>,
 }
 
 impl<'a> View<'a> {
     pub fn new(plans: &'a [Plan]) -> Self {
-        Self { eval: None, plans, colour: false, unicode: true, expand: false, outcomes: None }
+        Self { eval: None, plans, colour: false, unicode: true, expand: false, outcomes: None, sources: None, files: None }
     }
 
-    fn outcome(&self, plan: &Plan, action: &Action) -> Option<Outcome> {
-        self.outcomes.and_then(|outcome| outcome(&plan.task.name.value, &action.id))
+    fn done(&self, plan: &Plan, action: &Action) -> Option<Done> {
+        self.outcomes.and_then(|done| done(&plan.task.name.value, &action.id))
+    }
+
+    fn task_done(&self, plan: &Plan) -> Option<Done> {
+        self.outcomes.and_then(|done| done(&plan.task.name.value, ""))
+    }
+
+    /// The worst outcome of some actions, and their time together.
+    fn phase_done(&self, plan: &Plan, actions: &[ActionIx]) -> Option<Done> {
+        let done = actions.iter().filter_map(|&ix| self.done(plan, plan.action(ix)));
+        done.reduce(|a, b| Done {
+            outcome: results::worse(a.outcome, b.outcome),
+            duration: a.duration.zip(b.duration).map(|(a, b)| a.saturating_add(b)),
+        })
     }
 }
 
@@ -173,4 +202,23 @@ fn cut(text: &str, most: usize) -> String {
     let head: String = text.chars().take(most).collect();
     let more = head.len() < text.len();
     line(&head, true) + if more { "…" } else { "" }
+}
+
+/// Rounds of one loop that are shown; more make no better picture.
+const ROUNDS: usize = 100;
+
+/// The loop variable and its values, where a loop goes over a literal list and is to be shown round by round.
+fn rounds(view: &View<'_>, action: &Action) -> Option<(String, Vec<String>)> {
+    let ActionKind::Step(step) = &action.kind else { return None };
+    let ArgKind::List(items) = &step.args.iter().find(|(name, _)| name.value == "in")?.1.kind else { return None };
+    if !view.expand || step.op.signature.control != Control::Each || items.is_empty() || items.len() > ROUNDS {
+        return None;
+    }
+    let value = |arg: &Arg<Def>| arg.as_value().map(|value| template::render(&value));
+    Some((step.var.clone()?, items.iter().map(value).collect::<Option<_>>()?))
+}
+
+/// A meaning with the values of loop variables in the place of their holes.
+fn substituted(meaning: &str, values: &[(String, String)]) -> String {
+    values.iter().rev().fold(meaning.to_owned(), |text, (var, value)| text.replace(&format!("{{{var}}}"), value))
 }

@@ -2,7 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use gevals::{
-    bash::{self, flow::{self, Status}, program::Program},
+    bash::{
+        self,
+        flow::{self, Status},
+        program::Program,
+    },
     compile,
     source::{MemoryFiles, Sources},
 };
@@ -133,7 +137,10 @@ fn sane_scripts_have_no_findings() {
     for script in setup {
         assert_eq!(findings("setup", script), Vec::<String>::new(), "{script}");
     }
-    let cleanup = ["kubectl delete pod a --ignore-not-found\nkubectl delete pod b || true\n", "rm -rf out\nkubectl delete -f a/*.yaml\nexit 0\n"];
+    let cleanup = [
+        "kubectl delete pod a --ignore-not-found\nkubectl delete pod b || true\n",
+        "rm -rf out\nkubectl delete -f a/*.yaml\nexit 0\n",
+    ];
     for script in cleanup {
         assert_eq!(findings("cleanup", script), Vec::<String>::new(), "{script}");
     }
@@ -149,9 +156,17 @@ fn faulty_scripts_have_their_finding() {
         ("verify", "echo ok\n", "script-cannot-fail"),
         ("verify", "check\nexit 0\n", "script-cannot-fail"),
         ("verify", "for i in {1..3}; do\n  if check; then exit 0; fi\n  sleep 1\ndone\n", "poll-ends-in-success"),
-        ("verify", "for i in {1..3}; do\n  if check; then break; fi\n  sleep 1\ndone\necho done\n", "poll-ends-in-success"),
+        (
+            "verify",
+            "for i in {1..3}; do\n  if check; then break; fi\n  sleep 1\ndone\necho done\n",
+            "poll-ends-in-success",
+        ),
         ("verify", "set -e\nfor i in {1..3}; do\n  check && exit 0\n  sleep 1\ndone\n", "poll-ends-in-success"),
-        ("verify", "w() {\n  for i in {1..3}; do\n    check && return 0\n    sleep 1\n  done\n}\nw\n", "poll-ends-in-success"),
+        (
+            "verify",
+            "w() {\n  for i in {1..3}; do\n    check && return 0\n    sleep 1\n  done\n}\nw\n",
+            "poll-ends-in-success",
+        ),
         ("setup", "for i in $(seq 3); do\n  kubectl get x && break\n  sleep 1\ndone\n", "poll-ends-in-success"),
         ("verify", "set -e\nsource ../nothing/x.sh\nverify x\n", "unresolved-source"),
         ("verify", "set -e\nkubectl get pod web\nkubectl delete pod web\n", "verify-deletes"),
@@ -179,7 +194,9 @@ proptest! {
 
 #[test]
 fn deep_nesting_is_no_danger() {
-    for text in ["(".repeat(20_000), "a && ".repeat(20_000), "$(".repeat(20_000), "! ".repeat(20_000), "if ".repeat(20_000)] {
+    for text in
+        ["(".repeat(20_000), "a && ".repeat(20_000), "$(".repeat(20_000), "! ".repeat(20_000), "if ".repeat(20_000)]
+    {
         flow::outcome(&program(&text));
     }
 }

@@ -1,7 +1,10 @@
 //! Plans: what lowering gives, its wire form and digest, and its pictures.
 #![expect(clippy::unwrap_used, reason = "a panic is the message of a test")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use gevals::{
     builtin,
@@ -14,7 +17,7 @@ use gevals::{
     },
     lock::Lock,
     plan::{AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT, lower, wire},
-    render::{FORMATS, View, worst_case},
+    render::{Done, FORMATS, View, worst_case},
     source::{MemoryFiles, Sources, Span, Spanned},
     yaml,
 };
@@ -439,7 +442,8 @@ fn outcomes_are_painted_on_every_picture() {
     let plans = [plan(RICH)];
     let outcome = |task: &str, action: &str| {
         assert_eq!(task, "rich");
-        Some(if action == "verify/1" { Outcome::Failed } else { Outcome::Passed })
+        let outcome = if action == "verify/1" { Outcome::Failed } else { Outcome::Passed };
+        Some(Done { outcome, duration: Some(Duration::from_millis(1500)) })
     };
     let view = View { outcomes: Some(&outcome), ..View::new(&plans) };
     let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&view);
@@ -706,4 +710,56 @@ fn spans_point_at_the_steps() {
     let plan = plan(RICH);
     let Span { start, end, .. } = plan.action(plan.verify[1]).span;
     assert_eq!(&RICH[start as usize..end as usize], "command: {run: \"echo {steps.got.outputs.body}\"}");
+}
+
+/// Boxes of a picture: x, y, width, height, in its own coordinates.
+fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64)> {
+    let group = regex::Regex::new(r"translate\(([-0-9.]+) ([-0-9.]+)\)").unwrap();
+    let rect = regex::Regex::new(r#"class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([-0-9.]+)" height="([-0-9.]+)""#).unwrap();
+    let number = |c: &regex::Captures<'_>, i: usize| c[i].parse::<f64>().unwrap();
+    let mut found = Vec::new();
+    let mut at = (0.0, 0.0);
+    for line in svg.lines() {
+        if let Some(c) = group.captures(line) {
+            at = (number(&c, 1), number(&c, 2));
+        }
+        found.extend(rect.captures(line).map(|c| (at.0 + number(&c, 1), at.1 + number(&c, 2), number(&c, 3), number(&c, 4))));
+    }
+    found
+}
+
+fn assert_apart(svg: &str) {
+    let boxes = boxes(svg);
+    for (i, a) in boxes.iter().enumerate() {
+        for b in &boxes[i + 1..] {
+            let apart = a.0 + a.2 <= b.0 || b.0 + b.2 <= a.0 || a.1 + a.3 <= b.1 || b.1 + b.3 <= a.1;
+            assert!(apart, "{a:?} and {b:?} overlap");
+        }
+    }
+}
+
+fn shown(format: &str, view: &View<'_>) -> String {
+    (FORMATS.iter().find(|f| f.name == format).unwrap().render)(view)
+}
+
+#[test]
+fn boxes_of_an_svg_do_not_overlap() {
+    let rich = plan(RICH);
+    let count = rich.graph.node_count();
+    let svg = shown("svg", &View::new(std::slice::from_ref(&rich)));
+    assert_eq!(boxes(&svg).len(), count);
+    assert_apart(&svg);
+    // Two rounds more of a loop with two steps.
+    let svg = shown("svg", &View { expand: true, ..View::new(std::slice::from_ref(&rich)) });
+    assert_eq!(boxes(&svg).len(), count + 4);
+    assert!(svg.contains(">x = 2<") && svg.contains("run `echo 3`"), "{svg}");
+    assert_apart(&svg);
+    let plans: Vec<_> = (0..11).map(|_| rich.clone()).collect();
+    let svg = shown("svg", &View::new(&plans));
+    assert_eq!(boxes(&svg).len(), 11 * count);
+    assert_apart(&svg);
+    let plans: Vec<_> = (0..200).map(|_| rich.clone()).collect();
+    let svg = shown("svg", &View::new(&plans));
+    assert_eq!(boxes(&svg).len(), 200);
+    assert_apart(&svg);
 }

@@ -20,7 +20,7 @@ use std::{
 };
 
 use gevals::{
-    Compiled, Options, compile_with,
+    Compiled, Options, compile, compile_with,
     diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
     lint,
     plan::wire,

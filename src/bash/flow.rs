@@ -100,13 +100,7 @@ impl<'p> Evaluator<'p> {
                 functions.push((name.as_str(), body.as_slice()));
             }
         });
-        Self {
-            program,
-            functions,
-            errexit: program.stops_at_errors(),
-            pipefail: program.sets('\0', "pipefail"),
-            focus,
-        }
+        Self { program, functions, errexit: program.stops_at_errors(), pipefail: program.sets('\0', "pipefail"), focus }
     }
 
     fn run(&self) -> Status {
@@ -176,7 +170,9 @@ impl<'p> Evaluator<'p> {
                     flow = flow.or(Flow { end: Status::NEVER, ..condition }).or(body);
                 }
                 match otherwise {
-                    Some(body) if body.iter().any(|s| self.holds(s)) => return self.list(body, Status::ZERO, tested, depth),
+                    Some(body) if body.iter().any(|s| self.holds(s)) => {
+                        return self.list(body, Status::ZERO, tested, depth);
+                    }
                     Some(body) => flow.or(self.list(body, Status::ZERO, tested, depth)),
                     None => flow.or(Flow::ends(Status::ZERO)),
                 }
@@ -254,7 +250,9 @@ impl<'p> Evaluator<'p> {
             Some(_) => Status::OTHER,
         };
         if let Some(body) = self.function(s.name()) {
-            let Some(depth) = depth.checked_sub(1) else { return Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) } };
+            let Some(depth) = depth.checked_sub(1) else {
+                return Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) };
+            };
             let flow = self.list(body, Status::ZERO, tested, depth);
             return Flow { end: flow.end.or(flow.returned), exit: flow.exit, ..Flow::default() };
         }
@@ -262,9 +260,8 @@ impl<'p> Evaluator<'p> {
             "exit" => Flow { exit: given(before), ..Flow::default() },
             "return" => Flow { returned: given(before), ..Flow::default() },
             "break" => Flow { breaks: true, ..Flow::default() },
-            "true" | ":" | "echo" | "printf" | "sleep" | "set" | "shopt" | "continue" | "wait" | "pwd" | "date" | "clear" => {
-                Flow::ends(Status::ZERO)
-            }
+            "true" | ":" | "echo" | "printf" | "sleep" | "set" | "shopt" | "continue" | "wait" | "pwd" | "date"
+            | "clear" => Flow::ends(Status::ZERO),
             "false" => Flow::ends(Status::OTHER),
             "trap" if words.iter().any(|w| w.text.contains("exit") || w.text == "ERR") => {
                 Flow { exit: Status::ANY, ..Flow::ends(Status::ZERO) }

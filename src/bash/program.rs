@@ -39,12 +39,22 @@ pub enum Kind {
     And(Box<[Statement; 2]>),
     Or(Box<[Statement; 2]>),
     Not(Box<Statement>),
-    If { branches: Vec<Branch>, otherwise: Option<Vec<Statement>> },
-    Loop { repeat: Repeat, condition: Vec<Statement>, body: Vec<Statement> },
+    If {
+        branches: Vec<Branch>,
+        otherwise: Option<Vec<Statement>>,
+    },
+    Loop {
+        repeat: Repeat,
+        condition: Vec<Statement>,
+        body: Vec<Statement>,
+    },
     Case(Vec<Vec<Statement>>),
     Group(Vec<Statement>),
     Subshell(Vec<Statement>),
-    Function { name: String, body: Vec<Statement> },
+    Function {
+        name: String,
+        body: Vec<Statement>,
+    },
     Unknown,
 }
 
@@ -303,7 +313,8 @@ impl<'s> Reader<'s> {
                 let pair = Box::new([first, right]);
                 inner.kind = if operator == "&&" { Kind::And(pair) } else { Kind::Or(pair) };
             }
-            if let Some(arguments) = Some(redirect.children_by_field_name("argument", &mut redirect.walk()).collect::<Vec<_>>())
+            if let Some(arguments) =
+                Some(redirect.children_by_field_name("argument", &mut redirect.walk()).collect::<Vec<_>>())
                 && let Kind::Command(words) = &mut inner.kind
             {
                 words.extend(arguments.into_iter().map(|a| self.script.word(a)));

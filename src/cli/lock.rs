@@ -1,6 +1,9 @@
 //! `gevals lock`: asks the servers of an eval what tools they have, and writes it down for `check`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use indexmap::IndexMap;
 
@@ -51,9 +54,11 @@ pub fn main(args: &Args, global: Global) -> u8 {
             return status::BROKEN;
         }
     };
+    // Where `run` starts them, too.
+    let dir = unit.eval.as_ref().map_or_else(PathBuf::new, |eval| eval.dir.clone());
     let mut lock = Lock { version: 1, servers: IndexMap::new() };
     for server in config.servers.iter().filter(|s| !s.disabled) {
-        match runtime.block_on(ask(server)) {
+        match runtime.block_on(ask(server, &dir)) {
             Ok(locked) => {
                 lock.servers.insert(server.name.value.clone(), locked);
             }
@@ -76,9 +81,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
     status::OK
 }
 
-async fn ask(server: &Server) -> Result<LockedServer, String> {
+async fn ask(server: &Server, dir: &Path) -> Result<LockedServer, String> {
     let name = &server.name.value;
-    let spec = spec(server)?;
+    let spec = spec(server, dir)?;
     let hub = Hub::start(spec, HubOptions::default()).await.map_err(|e| e.to_string())?;
     let hub = Arc::new(hub);
     let client = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
@@ -95,7 +100,7 @@ async fn ask(server: &Server) -> Result<LockedServer, String> {
     Ok(LockedServer { version: version.unwrap_or_default(), tools: tools.collect() })
 }
 
-fn spec(server: &Server) -> Result<ServerSpec, String> {
+fn spec(server: &Server, dir: &Path) -> Result<ServerSpec, String> {
     let name = server.name.value.clone();
     let fill = |text: &crate::hir::Expand| {
         text.fill(|v| std::env::var(v).ok())
@@ -117,7 +122,7 @@ fn spec(server: &Server) -> Result<ServerSpec, String> {
                 command,
                 args: args.iter().map(fill).collect::<Result<_, _>>()?,
                 env: env.iter().map(|(k, v)| Ok((k.value.clone(), fill(v)?))).collect::<Result<_, String>>()?,
-                cwd: None,
+                cwd: Some(dir.to_owned()),
             }
         }
     };

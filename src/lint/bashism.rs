@@ -2,7 +2,10 @@
 
 use tree_sitter::Node;
 
-use super::{TaskView, script::{self, Form, Reader}};
+use super::{
+    TaskView,
+    script::{self, Form, Reader},
+};
 use crate::{
     bash::Script,
     diagnostic::{Diagnostic, Diagnostics},
@@ -25,14 +28,17 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ => "`sh`, which the first line asks for,",
         };
         let mut diagnostic =
-            Diagnostic::new(&BASHISM, content.span(first.clone()), format!("{reader} may not know {what}")).here("bash does");
+            Diagnostic::new(&BASHISM, content.span(first.clone()), format!("{reader} may not know {what}"))
+                .here("bash does");
         for (range, what) in others.iter().take(3) {
             diagnostic = diagnostic.label(content.span(range.clone()), format!("nor {what}"));
         }
         out.push(match shebang(&content.text) {
-            Some(range) => diagnostic
-                .help("ask for bash in the first line")
-                .fix("write `#!/usr/bin/env bash`", content.span(range), "#!/usr/bin/env bash"),
+            Some(range) => diagnostic.help("ask for bash in the first line").fix(
+                "write `#!/usr/bin/env bash`",
+                content.span(range),
+                "#!/usr/bin/env bash",
+            ),
             None => {
                 let diagnostic = diagnostic.help("write `shell: bash` beside it");
                 let fix = match text.step.arg("shell") {
@@ -87,7 +93,9 @@ fn bash_only(script: &Script, node: Node<'_>) -> Option<Found> {
         "process_substitution" => (whole(), "`<(…)`"),
         "file_redirect" => (token(&["&>", "&>>"]), "`&>`"),
         "pipeline" => (token(&["|&"]), "`|&`"),
-        "expansion" => (token(&[",", ",,", "^", "^^", "/", "//", "/#", "/%", ":", "@", "!"]).and_then(|_| whole()), "this `${…}`"),
+        "expansion" => {
+            (token(&[",", ",,", "^", "^^", "/", "//", "/#", "/%", ":", "@", "!"]).and_then(|_| whole()), "this `${…}`")
+        }
         "ansi_c_string" => (whole(), "`$'…'`"),
         "brace_expression" => (whole(), "`{a..b}`"),
         "c_style_for_statement" => (token(&["(("]), "`for ((…))`"),
@@ -102,7 +110,10 @@ fn bash_only(script: &Script, node: Node<'_>) -> Option<Found> {
             _ => return None,
         },
         "word" if script.text(node) == "pipefail" => (whole(), "`pipefail`"),
-        "variable_name" if ["BASH_SOURCE", "RANDOM"].contains(&script.text(node)) && node.parent().is_some_and(|p| p.kind().ends_with("expansion")) => {
+        "variable_name"
+            if ["BASH_SOURCE", "RANDOM"].contains(&script.text(node))
+                && node.parent().is_some_and(|p| p.kind().ends_with("expansion")) =>
+        {
             (node.parent().map(|p| p.byte_range()), "this variable")
         }
         _ => return None,

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{TaskView, script::{Form, Reader}};
+use super::{
+    TaskView,
+    script::{Form, Reader},
+};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::Dialect,
@@ -24,21 +27,29 @@ pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
         let executable = matches!(view.files.stat(path), Some(Stat::File { executable: true }));
         if script.reader == Reader::Nothing {
             let head = script.content.span(0..0);
-            let mut diagnostic =
-                Diagnostic::new(&SCRIPT_WITHOUT_SHEBANG, script.value.span, format!("`{name}` does not say what runs it"))
-                    .label(first_line(&script.content.text, head), "the first line")
-                    .help("begin the script with a line such as `#!/usr/bin/env bash`");
+            let mut diagnostic = Diagnostic::new(
+                &SCRIPT_WITHOUT_SHEBANG,
+                script.value.span,
+                format!("`{name}` does not say what runs it"),
+            )
+            .label(first_line(&script.content.text, head), "the first line")
+            .help("begin the script with a line such as `#!/usr/bin/env bash`");
             if let Some(interpreter) = interpreter(path) {
                 diagnostic = diagnostic.fix("add the line", head, format!("#!/usr/bin/env {interpreter}\n"));
             }
             out.push(diagnostic);
         } else if !executable {
-            let diagnostic =
-                Diagnostic::new(&SCRIPT_NOT_EXECUTABLE, script.value.span, format!("`{name}` is not executable"))
-                    .help(format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` where git does not see it"));
+            let diagnostic = Diagnostic::new(
+                &SCRIPT_NOT_EXECUTABLE,
+                script.value.span,
+                format!("`{name}` is not executable"),
+            )
+            .help(format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` where git does not see it"));
             out.push(match view.task.dialect {
                 Dialect::Portable => diagnostic,
-                _ => diagnostic.strength(Strength::Warning).here("gevals runs it by its first line; other tools change the file"),
+                _ => diagnostic
+                    .strength(Strength::Warning)
+                    .here("gevals runs it by its first line; other tools change the file"),
             });
         }
     }

@@ -1,6 +1,9 @@
 //! Scripts whose exit status does not say what their author thinks.
 
-use super::{TaskView, script::{Content, ScriptView}};
+use super::{
+    TaskView,
+    script::{Content, ScriptView},
+};
 use crate::{
     bash::{
         flow::{self, Status},
@@ -48,7 +51,10 @@ fn understood(script: &ScriptView<'_>) -> bool {
 /// The first command whose failure goes unseen, in a script that looks at no failure anywhere.
 fn ignored(content: &Content) -> Option<&Statement> {
     let program = &content.program;
-    if program.stops_at_errors() || content.text.contains("$?") || content.text.starts_with("#!") && errexit_line(&content.text) {
+    if program.stops_at_errors()
+        || content.text.contains("$?")
+        || content.text.starts_with("#!") && errexit_line(&content.text)
+    {
         return None;
     }
     let careful = program.commands().iter().any(|c| match c.name() {
@@ -84,12 +90,16 @@ fn matters(statement: &Statement) -> bool {
             let tolerant = words.iter().any(|w| w.text.starts_with("--ignore-not-found") || w.text == "--wait=false");
             let removes = words.iter().take(4).any(|w| matches!(w.text.as_str(), "delete" | "uninstall"));
             !statement.background
-                && !matches!(statement.name(), "rm" | "mkdir" | "cd" | "pushd" | "popd" | "kill" | "pkill" | "read" | "let" | "cat" | "ls")
+                && !matches!(
+                    statement.name(),
+                    "rm" | "mkdir" | "cd" | "pushd" | "popd" | "kill" | "pkill" | "read" | "let" | "cat" | "ls"
+                )
                 && !tolerant
                 && !removes
         }
         Kind::Pipeline(parts) => {
-            parts.iter().all(|p| matters(p) || p.name() == "cat") && parts.last().is_some_and(|p| !matches!(p.name(), "tee" | "head" | "tail" | "sort" | "cat"))
+            parts.iter().all(|p| matters(p) || p.name() == "cat")
+                && parts.last().is_some_and(|p| !matches!(p.name(), "tee" | "head" | "tail" | "sort" | "cat"))
         }
         Kind::Test => true,
         Kind::Not(inner) => matters(inner),
@@ -101,7 +111,10 @@ fn matters(statement: &Statement) -> bool {
 pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let program = &script.content.program;
-        if flow::outcome(program) != (Status { zero: true, other: false }) || ignored(&script.content).is_some() || is_used(view.task, script) {
+        if flow::outcome(program) != (Status { zero: true, other: false })
+            || ignored(&script.content).is_some()
+            || is_used(view.task, script)
+        {
             continue;
         }
         let Some(last) = program.body.last() else { continue };
@@ -110,7 +123,9 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let content = &script.content;
         let (message, label) = match &last.kind {
-            Kind::Command(_) if last.name() == "exit" => ("this script cannot fail", "it ends here, whatever came before"),
+            Kind::Command(_) if last.name() == "exit" => {
+                ("this script cannot fail", "it ends here, whatever came before")
+            }
             Kind::Or(_) => ("this script cannot fail", "a failure of the first part becomes a success"),
             _ => ("this script cannot fail", "nothing before this can end the script with a failure"),
         };
@@ -143,11 +158,15 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
             if !ends_in_success(program, poll) {
                 continue;
             }
-            let header = poll.range.start..poll.range.start + content.text[poll.range.clone()].find('\n').unwrap_or(poll.range.len());
-            let mut diagnostic =
-                Diagnostic::new(&POLL_ENDS_IN_SUCCESS, content.span(header), "when the time is up, this loop ends with success")
-                    .here("what it waits for may never have come")
-                    .help("write `exit 1` behind the loop, and leave it with `exit 0` where the wait is over");
+            let header = poll.range.start
+                ..poll.range.start + content.text[poll.range.clone()].find('\n').unwrap_or(poll.range.len());
+            let mut diagnostic = Diagnostic::new(
+                &POLL_ENDS_IN_SUCCESS,
+                content.span(header),
+                "when the time is up, this loop ends with success",
+            )
+            .here("what it waits for may never have come")
+            .help("write `exit 1` behind the loop, and leave it with `exit 0` where the wait is over");
             if script.phase != PhaseKind::Verify {
                 diagnostic = diagnostic.strength(Strength::Warning);
             }
@@ -205,7 +224,9 @@ fn ends_in_success(program: &Program, poll: &Statement) -> bool {
     let Kind::Loop { body, .. } = &poll.kind else { return false };
     let mut fails = false;
     for statement in body {
-        statement.walk(&mut |s| fails |= matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|w| w.text != "0"));
+        statement.walk(&mut |s| {
+            fails |= matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|w| w.text != "0")
+        });
     }
     !fails && flow::outcome_after(program, &poll.range) == Some(Status { zero: true, other: false })
 }

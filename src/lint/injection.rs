@@ -1,8 +1,11 @@
 //! What somebody else wrote, read as code.
 
-use super::{TaskView, script::{self, Content, ScriptView}};
+use super::{
+    TaskView,
+    script::{self, Content, ScriptView},
+};
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics, Strength},
+    diagnostic::{Diagnostic, Diagnostics},
     hir::{ArgKind, Def, Hole, OperationKind, Target, Task},
     rule,
     ty::Type,
@@ -19,7 +22,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         in_script(view, text, out);
     }
     view.task.walk(&mut |_, step| {
-        let Some(url) = matches!(step.op.kind, OperationKind::Builtin("http")).then(|| step.arg("url")).flatten() else { return };
+        let Some(url) = matches!(step.op.kind, OperationKind::Builtin("http")).then(|| step.arg("url")).flatten()
+        else {
+            return;
+        };
         url.templates(&mut |template| {
             for hole in template.holes().filter(|h| h.reference.target == Target::AgentOutput && is_text(h)) {
                 out.push(
@@ -34,16 +40,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 fn in_script(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
     let ArgKind::Text(template) = &text.value.kind else { return };
-    let mut foreign: Vec<_> = template
-        .holes()
-        .zip(&text.content.holes)
-        .filter_map(|(hole, range)| Some((hole, range, origin(view.task, hole)?)))
-        .collect();
-    foreign.sort_by_key(|(.., (_, strength))| *strength);
-    let [(first, _, (origin, strength)), others @ ..] = foreign.as_slice() else { return };
-    let mut diagnostic = Diagnostic::new(&SHELL_INJECTION, first.span, format!("{origin} becomes a part of the shell's text"))
-        .strength(*strength)
-        .here("a quote, a `$` or a line break in it changes the commands");
+    let holes = template.holes().zip(&text.content.holes);
+    let foreign: Vec<_> = holes.filter_map(|(hole, range)| Some((hole, range, origin(view.task, hole)?))).collect();
+    let [(first, _, origin), others @ ..] = foreign.as_slice() else { return };
+    let mut diagnostic =
+        Diagnostic::new(&SHELL_INJECTION, first.span, format!("{origin} becomes a part of the shell's text"))
+            .here("a quote, a `$` or a line break in it changes the commands");
     for (hole, ..) in others {
         diagnostic = diagnostic.label(hole.span, "and here");
     }
@@ -55,21 +57,20 @@ fn in_script(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) 
     out.push(diagnostic);
 }
 
-/// Whose words a hole brings, and how much that matters.
-fn origin(task: &Task<Def>, hole: &Hole<Def>) -> Option<(&'static str, Strength)> {
+/// Whose words a hole brings, where they are not the author's: what his own commands print is his.
+fn origin(task: &Task<Def>, hole: &Hole<Def>) -> Option<&'static str> {
     if !is_text(hole) {
         return None;
     }
     match &hole.reference.target {
-        Target::AgentOutput => Some(("what the agent said", Strength::Warning)),
+        Target::AgentOutput => Some("what the agent said"),
         Target::Output { step: id, .. } => {
             let mut found = None;
             task.walk(&mut |_, step| {
                 if step.id.as_ref().is_some_and(|i| i.value == *id) {
                     found = match step.op.kind {
-                        OperationKind::Tool { .. } => Some(("what a tool answered", Strength::Warning)),
-                        OperationKind::Builtin("http") => Some(("what a server answered", Strength::Warning)),
-                        OperationKind::Builtin("command" | "script") => Some(("what a command printed", Strength::Note)),
+                        OperationKind::Tool { .. } => Some("what a tool answered"),
+                        OperationKind::Builtin("http") => Some("what a server answered"),
                         _ => None,
                     };
                 }
@@ -87,7 +88,11 @@ fn is_text(hole: &Hole<Def>) -> bool {
 type Edit = (crate::source::Span, String);
 
 /// The edits that pass every one of these by `env`; none where one of them cannot be moved.
-fn edits(view: &TaskView<'_>, text: &ScriptView<'_>, holes: &[(&Hole<Def>, std::ops::Range<usize>)]) -> Option<Vec<Edit>> {
+fn edits(
+    view: &TaskView<'_>,
+    text: &ScriptView<'_>,
+    holes: &[(&Hole<Def>, std::ops::Range<usize>)],
+) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut entries: Vec<(String, String)> = Vec::new();
     for (hole, range) in holes {
@@ -144,7 +149,12 @@ fn reference(content: &Content, range: &std::ops::Range<usize>, name: &str) -> O
     let node = script.root().descendant_for_byte_range(range.start, range.end)?;
     let within = |kind: &str| {
         let mut at = Some(node);
-        std::iter::from_fn(|| { let n = at?; at = n.parent(); Some(n) }).any(|n| n.kind() == kind)
+        std::iter::from_fn(|| {
+            let n = at?;
+            at = n.parent();
+            Some(n)
+        })
+        .any(|n| n.kind() == kind)
     };
     if within("arithmetic_expansion") || within("expansion") || within("comment") {
         return None;

@@ -46,7 +46,9 @@ pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
         let commands = content.program.commands();
         let made: Vec<&str> = commands
             .iter()
-            .filter(|c| c.words().iter().any(|w| matches!(w.text.as_str(), "create" | "run" | "apply" | "install" | "expose")))
+            .filter(|c| {
+                c.words().iter().any(|w| matches!(w.text.as_str(), "create" | "run" | "apply" | "install" | "expose"))
+            })
             .flat_map(|c| c.words().iter().map(|w| w.text.as_str()))
             .collect();
         let makes_unnamed = made.contains(&"-f");
@@ -68,9 +70,14 @@ pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
             let Some(at) = delete(command) else { continue };
             // `pod NAME`, `pod/NAME`
             let words = &command.words()[at + 1..];
-            let named = words.iter().enumerate().filter(|(i, w)| *i > 0 && !w.text.starts_with('-') || w.text.contains('/'));
+            let named =
+                words.iter().enumerate().filter(|(i, w)| *i > 0 && !w.text.starts_with('-') || w.text.contains('/'));
             let names: Vec<&str> = named.map(|(_, w)| w.text.rsplit('/').next().unwrap_or_default()).collect();
-            if names.is_empty() || makes_unnamed || names.iter().any(|n| is_own(n)) || command.words().iter().any(|w| w.text.starts_with("--dry-run")) {
+            if names.is_empty()
+                || makes_unnamed
+                || names.iter().any(|n| is_own(n))
+                || command.words().iter().any(|w| w.text.starts_with("--dry-run"))
+            {
                 continue;
             }
             report(command.range.clone());

@@ -2,7 +2,10 @@
 
 use super::EvalView;
 use crate::{
-    bash::{gotext, prompt::{self, Context, Fault}},
+    bash::{
+        gotext,
+        prompt::{self, Context, Fault},
+    },
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::{Agent, Name},
     rule,
@@ -38,7 +41,11 @@ pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
             && let Some(near) = nearest(name, known.iter().copied())
         {
             let at = range.start + from..range.start + from + name.len();
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), place(&tree, template, at), near);
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
+                format!("write `{near}`"),
+                place(&tree, template, at),
+                near,
+            );
         }
         out.push(diagnostic);
     }
@@ -61,10 +68,14 @@ pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
             let pasted = places.into_iter().find(|(_, context)| *context != Context::QuotedHeredoc);
             if let Some((range, _)) = pasted {
                 out.push(
-                    Diagnostic::new(&PROMPT_IN_SHELL_TEXT, place(&tree, template, range), "other tools paste the prompt into this line")
-                        .strength(Strength::Note)
-                        .here("gevals hands it on as data; elsewhere a quote or `$` in it is read as code")
-                        .help("a here-document with a quoted delimiter (`<<'PROMPT'`) is safe in every tool"),
+                    Diagnostic::new(
+                        &PROMPT_IN_SHELL_TEXT,
+                        place(&tree, template, range),
+                        "other tools paste the prompt into this line",
+                    )
+                    .strength(Strength::Note)
+                    .here("gevals hands it on as data; elsewhere a quote or `$` in it is read as code")
+                    .help("a here-document with a quoted delimiter (`<<'PROMPT'`) is safe in every tool"),
                 );
             }
         }

@@ -17,9 +17,8 @@ rule! {
 }
 
 #[expect(clippy::unwrap_used, reason = "a pattern of our own")]
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)").unwrap()
-});
+static VARIABLE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)").unwrap());
 
 /// A prompt goes to the agent as it stands: no shell ever reads it (author mistake 13).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -42,12 +41,20 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let name = name.as_str();
-        let diagnostic = Diagnostic::new(&SHELL_VARIABLE_IN_PROMPT, place, format!("the agent reads `{}` as it stands", whole.as_str()))
-            .here("no shell reads a prompt");
+        let diagnostic = Diagnostic::new(
+            &SHELL_VARIABLE_IN_PROMPT,
+            place,
+            format!("the agent reads `{}` as it stands", whole.as_str()),
+        )
+        .here("no shell reads a prompt");
         let declared = view.task.env.iter().any(|(n, _)| n.value == name);
         out.push(match (view.task.dialect, declared) {
-            (Dialect::Portable, true) => diagnostic.fix(format!("write `{{env.{name}}}`"), place, format!("{{env.{name}}}")),
-            (Dialect::Portable, false) => diagnostic.help(format!("give it a value under `spec.env`, and write `{{env.{name}}}`")),
+            (Dialect::Portable, true) => {
+                diagnostic.fix(format!("write `{{env.{name}}}`"), place, format!("{{env.{name}}}"))
+            }
+            (Dialect::Portable, false) => {
+                diagnostic.help(format!("give it a value under `spec.env`, and write `{{env.{name}}}`"))
+            }
             _ => diagnostic.help("write the value itself; the portable dialect fills `{env.NAME}` in prompts"),
         });
     }

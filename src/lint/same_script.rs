@@ -14,13 +14,19 @@ rule! {
 /// Verify does what setup or cleanup does (author mistake 1). That setup and cleanup both clear away is common and right.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let pairs = [
-        (PhaseKind::Setup, PhaseKind::Verify, "what succeeds before the agent has done anything says nothing about the agent"),
+        (
+            PhaseKind::Setup,
+            PhaseKind::Verify,
+            "what succeeds before the agent has done anything says nothing about the agent",
+        ),
         (PhaseKind::Verify, PhaseKind::Cleanup, "what checks clears nothing away, or what clears away checks nothing"),
     ];
     for (first, second, why) in pairs {
         for later in view.scripts.iter().filter(|s| s.phase == second) {
             let same = |s: &&super::script::ScriptView<'_>| {
-                s.phase == first && effect(&s.content.text) == effect(&later.content.text) && given(s.step) == given(later.step)
+                s.phase == first
+                    && effect(&s.content.text) == effect(&later.content.text)
+                    && given(s.step) == given(later.step)
             };
             let Some(earlier) = view.scripts.iter().find(same) else { continue };
             if effect(&later.content.text).is_empty() {
@@ -42,7 +48,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// The lines that do something.
 fn effect(text: &str) -> Vec<&str> {
     let lines = text.lines().map(str::trim);
-    lines.filter(|l| !l.is_empty() && !l.starts_with('#') && !l.starts_with("set ") && !l.starts_with("echo ")).collect()
+    lines
+        .filter(|l| !l.is_empty() && !l.starts_with('#') && !l.starts_with("set ") && !l.starts_with("echo "))
+        .collect()
 }
 
 /// What else tells two runs of one script apart.

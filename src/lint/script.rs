@@ -41,7 +41,9 @@ pub enum Form {
     /// `command`: the text is an argument of the shell.
     Line,
     Inline,
-    File { path: PathBuf },
+    File {
+        path: PathBuf,
+    },
 }
 
 /// What reads a text.
@@ -158,7 +160,14 @@ pub fn files<'t>(tasks: impl Iterator<Item = &'t Task<Def>>, sources: &Sources, 
         };
         let reader = shebang(&text).unwrap_or(Reader::Nothing);
         let place = Place::File(sources.add(&path, text.as_str()));
-        Some((path, ScriptFile { content: Arc::new(Content::new(text, reader, place, Some(String::new()))), reader, executable }))
+        Some((
+            path,
+            ScriptFile {
+                content: Arc::new(Content::new(text, reader, place, Some(String::new()))),
+                reader,
+                executable,
+            },
+        ))
     };
     let paths: Vec<_> = paths.into_iter().collect();
     let read: Vec<_> = paths.into_par_iter().filter_map(read).collect();
@@ -174,7 +183,9 @@ fn path_of(task: &Task<Def>, step: &Step<Def>) -> Option<PathBuf> {
 pub fn views<'a>(unit: &TaskUnit, task: &'a Task<Def>, files: &ScriptFiles, sources: &Sources) -> Vec<ScriptView<'a>> {
     let mut views = Vec::new();
     for phase in PhaseKind::ALL {
-        task.phase(phase).steps.iter().for_each(|s| walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources))));
+        task.phase(phase).steps.iter().for_each(|s| {
+            walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources)))
+        });
     }
     views
 }
@@ -212,7 +223,15 @@ fn view<'a>(
         None => Some(task.dir.clone()),
     };
     let view = |form, dir, reader, on_stdin, content| ScriptView {
-        phase, step, form, key: key.span, value, reader, on_stdin, dir, content,
+        phase,
+        step,
+        form,
+        key: key.span,
+        value,
+        reader,
+        on_stdin,
+        dir,
+        content,
     };
     if key.value == "file" {
         let path = path_of(task, step)?;
@@ -242,8 +261,11 @@ fn view<'a>(
     let form = if key.value == "run" { Form::Line } else { Form::Inline };
     let map = node.source_map();
     let first = text.len() - text.trim_start_matches('\n').len();
-    let indent = margin(&sources.get(unit.file), map.span(first..first)).filter(|_| node.style() == Style::Literal).map(str::to_owned);
-    let content = Content { holes, style: Some(node.style()), ..Content::new(text, reader, Place::Scalar(map), indent) };
+    let indent = margin(&sources.get(unit.file), map.span(first..first))
+        .filter(|_| node.style() == Style::Literal)
+        .map(str::to_owned);
+    let content =
+        Content { holes, style: Some(node.style()), ..Content::new(text, reader, Place::Scalar(map), indent) };
     Some(view(form, dir, reader, on_stdin, Arc::new(content)))
 }
 

@@ -62,12 +62,14 @@ fn reads(statement: &Statement) -> bool {
     let operands = || words[1..].iter().filter(|w| !w.starts_with('-')).count();
     match statement.name() {
         "read" => !words.iter().any(|w| w.starts_with("-u")),
-        "ssh" => !words[1..].iter().any(|w| w.starts_with('-') && !w.starts_with("--") && (w.contains('n') || w.contains('f'))),
+        "ssh" => !words[1..]
+            .iter()
+            .any(|w| w.starts_with('-') && !w.starts_with("--") && (w.contains('n') || w.contains('f'))),
         "cat" => operands() == 0 || words[1..].contains(&"-"),
         "sh" | "bash" | "python3" | "python" => words.len() == 1,
         "kubectl" | "oc" | "docker" | "podman" => {
-            let interactive = |w: &&str| matches!(*w, "-i" | "-it" | "-ti" | "--stdin" | "--interactive");
-            words.iter().any(|w| matches!(*w, "exec" | "run")) && words.iter().any(|w| interactive(&w))
+            let interactive = |w: &str| matches!(w, "-i" | "-it" | "-ti" | "--stdin" | "--interactive");
+            words.iter().any(|w| matches!(*w, "exec" | "run")) && words.iter().any(|w| interactive(w))
         }
         _ => false,
     }

@@ -32,13 +32,18 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if view.files.stat(&path).is_some() || mentions > times_sourced(view, &file) {
                 continue;
             }
-            let mut diagnostic =
-                Diagnostic::new(&UNRESOLVED_SOURCE, content.span(word.range.clone()), format!("there is no file `{}`", word.text))
-                    .help(format!("the script runs in `{}`", shown(dir)));
+            let mut diagnostic = Diagnostic::new(
+                &UNRESOLVED_SOURCE,
+                content.span(word.range.clone()),
+                format!("there is no file `{}`", word.text),
+            )
+            .help(format!("the script runs in `{}`", shown(dir)));
             if let Some(found) = upwards(dir, &word.text, view.files) {
-                diagnostic = diagnostic
-                    .here("it is there, seen from a folder above")
-                    .fix(format!("write `{found}`"), content.span(word.range.clone()), found);
+                diagnostic = diagnostic.here("it is there, seen from a folder above").fix(
+                    format!("write `{found}`"),
+                    content.span(word.range.clone()),
+                    found,
+                );
             } else {
                 let siblings = path.parent().map(|p| view.files.list(p)).unwrap_or_default();
                 if let Some(near) = nearest(&file, siblings.iter().map(String::as_str)) {

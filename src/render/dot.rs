@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use super::{
     PlanFormat, View,
-    picture::{Frame, Item, LinkKind, Node, NodeKind, Picture, picture},
+    picture::{Frame, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
 };
 use crate::event::Outcome;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "dot", summary: "a graph for Graphviz", render };
 
 fn render(view: &View<'_>) -> String {
-    let picture = picture(view);
+    let picture = picture(view, Most { nodes: 150, links: 400 });
     let mut out = String::new();
     let _ = write(&picture, &mut out);
     out
@@ -50,7 +50,7 @@ fn items(items: &[Item], depth: usize, out: &mut String) -> std::fmt::Result {
     for item in items {
         match item {
             Item::Node(node) => writeln!(out, "{indent}n{} [{}];", node.key, attributes(node))?,
-            Item::Frame(Frame { key, title, items: inner }) => {
+            Item::Frame(Frame { key, title, items: inner, .. }) => {
                 writeln!(out, "{indent}subgraph cluster_{key} {{")?;
                 writeln!(
                     out,

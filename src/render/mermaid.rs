@@ -7,14 +7,14 @@ use std::fmt::Write;
 
 use super::{
     PlanFormat, View,
-    picture::{Frame, Item, LinkKind, Node, NodeKind, Picture, picture},
+    picture::{Frame, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
 };
 use crate::event::Outcome;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "mermaid", summary: "a graph that GitHub draws", render };
 
 fn render(view: &View<'_>) -> String {
-    let picture = picture(view);
+    let picture = picture(view, Most { nodes: 150, links: 400 });
     let mut out = String::new();
     let _ = write(&picture, &mut out);
     out
@@ -57,7 +57,7 @@ fn items(items: &[Item], depth: usize, out: &mut String) -> std::fmt::Result {
     for item in items {
         match item {
             Item::Node(node) => writeln!(out, "{indent}{}", written(node))?,
-            Item::Frame(Frame { key, title, items: inner }) => {
+            Item::Frame(Frame { key, title, items: inner, .. }) => {
                 writeln!(out, "{indent}subgraph f{key}[\"{}\"]", escaped(title))?;
                 self::items(inner, depth + 1, out)?;
                 writeln!(out, "{indent}end")?;

@@ -5,12 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{View, cut, label, role_name};
+use super::{Done, View, cut, label, role_name, rounds, substituted};
 use crate::{
     builtin::count,
     event::Outcome,
     plan::{ActionIx, ActionKind, Edge, Plan, PlanPhase},
     signature::Control,
+    ty::duration,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -18,7 +19,7 @@ pub struct Picture {
     pub title: String,
     pub items: Vec<Item>,
     pub links: Vec<Link>,
-    nodes: usize,
+    pub nodes: usize,
     frames: usize,
 }
 
@@ -37,6 +38,8 @@ pub struct Node {
     pub text: String,
     pub kind: NodeKind,
     pub outcome: Option<Outcome>,
+    /// What it stands for: the place of the plan in the view, and the action where it is one.
+    pub stands_for: Option<(usize, Option<ActionIx>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +59,22 @@ pub enum NodeKind {
 pub struct Frame {
     pub key: usize,
     pub title: String,
+    pub kind: FrameKind,
     pub items: Vec<Item>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameKind {
+    Task,
+    Phase,
+    /// A step that holds others.
+    Step,
+    /// `setup`, `steps`, `cleanup`; a round of a loop.
+    Block,
+    /// One of several that are tried in turn.
+    Branch,
+    /// Tasks in rows and columns; neither follows from another.
+    Grid,
 }
 
 #[derive(Clone, Debug)]
@@ -79,13 +97,17 @@ pub enum LinkKind {
 
 const TITLE: usize = 60;
 const TEXT: usize = 80;
-/// What still makes a readable picture.
-const MOST_NODES: usize = 150;
-const MOST_LINKS: usize = 400;
 const MOST_TASKS: usize = 20;
 
+/// What still makes a readable picture.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub nodes: usize,
+    pub links: usize,
+}
+
 /// What to draw of a view.
-pub fn picture(view: &View<'_>) -> Picture {
+pub fn picture(view: &View<'_>, most: Most) -> Picture {
     let title = match (view.eval, view.plans) {
         (Some(eval), _) => eval.name.as_str(),
         (None, [one]) => one.task.name.value.as_str(),
@@ -94,57 +116,70 @@ pub fn picture(view: &View<'_>) -> Picture {
     let mut picture = Picture { title: cut(title, TITLE), ..Picture::default() };
     let nodes: usize = view.plans.iter().map(|p| p.graph.node_count()).sum();
     let links: usize = view.plans.iter().map(|p| p.graph.edge_count()).sum();
-    if nodes <= MOST_NODES && links <= MOST_LINKS {
-        view.plans.iter().for_each(|plan| picture.whole(view, plan));
+    let plans = view.plans.iter().enumerate();
+    if nodes <= most.nodes && links <= most.links {
+        plans.for_each(|(i, plan)| picture.whole(view, i, plan));
     } else if view.plans.len() <= MOST_TASKS {
-        view.plans.iter().for_each(|plan| picture.phases(plan));
+        plans.for_each(|(i, plan)| picture.phases(view, i, plan));
     } else {
-        picture.tasks(view.plans);
+        picture.tasks(view);
     }
     picture
 }
 
+/// A plan while its actions become boxes.
+struct Drawing<'a> {
+    view: &'a View<'a>,
+    index: usize,
+    plan: &'a Plan,
+    /// Several where a loop is unrolled, in the order of its rounds.
+    keys: HashMap<ActionIx, Vec<usize>>,
+    /// The values of the loops around, where they are unrolled.
+    values: Vec<(String, String)>,
+}
+
 impl Picture {
-    fn node(&mut self, title: &str, text: &str, kind: NodeKind, outcome: Option<Outcome>) -> Node {
+    fn node(&mut self, title: &str, text: &str, kind: NodeKind, done: Option<Done>) -> Node {
         self.nodes += 1;
-        Node { key: self.nodes - 1, title: cut(title, TITLE), text: cut(text, TEXT), kind, outcome }
+        let mut title = cut(title, TITLE);
+        if let Some(Done { outcome, duration: took }) = done {
+            title += &format!(" · {}", outcome.name());
+            if let Some(took) = took {
+                title += &format!(", {}", duration::format(took));
+            }
+        }
+        let outcome = done.map(|d| d.outcome);
+        Node { key: self.nodes - 1, title, text: cut(text, TEXT), kind, outcome, stands_for: None }
     }
 
-    fn frame(&mut self, title: &str, items: Vec<Item>) -> Option<Item> {
+    fn frame(&mut self, title: &str, kind: FrameKind, items: Vec<Item>) -> Option<Item> {
         if items.is_empty() {
             return None;
         }
         self.frames += 1;
-        Some(Item::Frame(Frame { key: self.frames - 1, title: cut(title, TITLE), items }))
+        Some(Item::Frame(Frame { key: self.frames - 1, title: cut(title, TITLE), kind, items }))
     }
 
-    fn whole(&mut self, view: &View<'_>, plan: &Plan) {
-        let mut keys = HashMap::new();
+    fn whole(&mut self, view: &View<'_>, index: usize, plan: &Plan) {
+        let mut drawing = Drawing { view, index, plan, keys: HashMap::new(), values: Vec::new() };
         let mut phases = Vec::new();
         for (phase, actions) in in_order(plan) {
-            let items = self.actions(view, plan, actions, phase.name(), &mut keys);
+            let items = self.actions(&mut drawing, actions, phase.name());
             if phase == PlanPhase::Agent {
                 phases.extend(items);
             } else {
-                phases.extend(self.frame(phase.name(), items));
+                phases.extend(self.frame(phase.name(), FrameKind::Phase, items));
             }
         }
-        let task = self.frame(&plan.task.name.value, phases);
+        let task = self.frame(&plan.task.name.value, FrameKind::Task, phases);
         self.items.extend(task);
-        self.edges(plan, &keys);
+        self.edges(plan, &drawing.keys);
     }
 
-    fn actions(
-        &mut self,
-        view: &View<'_>,
-        plan: &Plan,
-        actions: &[ActionIx],
-        above: &str,
-        keys: &mut HashMap<ActionIx, usize>,
-    ) -> Vec<Item> {
+    fn actions(&mut self, drawing: &mut Drawing<'_>, actions: &[ActionIx], above: &str) -> Vec<Item> {
         let mut items = Vec::new();
         for &ix in actions {
-            let action = plan.action(ix);
+            let action = drawing.plan.action(ix);
             let kind = match &action.kind {
                 ActionKind::Agent(_) => NodeKind::Agent,
                 ActionKind::Assertion(_) => NodeKind::Assertion,
@@ -155,47 +190,70 @@ impl Picture {
                 ActionKind::Step(_) => NodeKind::Step,
             };
             let name = label(action, above);
-            let node = self.node(name, &action.meaning, kind, view.outcome(plan, action));
-            keys.insert(ix, node.key);
+            let text = substituted(&action.meaning, &drawing.values);
+            let mut node = self.node(name, &text, kind, drawing.view.done(drawing.plan, action));
+            node.stands_for = Some((drawing.index, Some(ix)));
+            drawing.keys.entry(ix).or_default().push(node.key);
             let mut inner = vec![Item::Node(node)];
-            for (i, block) in action.blocks.iter().enumerate() {
-                let branches = matches!(&action.kind, ActionKind::Step(s) if s.op.signature.control == Control::Any);
-                let above = match branches {
-                    true => format!("{}/{i}", action.id),
-                    false => format!("{}/{}", action.id, role_name(block.role)),
-                };
-                let nested = block.actions.first().is_some_and(|&ix| plan.action(ix).id.starts_with(&above));
-                let above = if nested { &above } else { &action.id };
-                let items = self.actions(view, plan, &block.actions, above, keys);
-                let title = match branches {
-                    true => format!("branch {i}"),
-                    false => role_name(block.role).to_owned(),
-                };
-                if nested {
-                    inner.extend(self.frame(&title, items));
-                } else {
-                    inner.extend(items);
+            match rounds(drawing.view, action) {
+                Some((var, values)) => {
+                    for value in values {
+                        drawing.values.push((var.clone(), value.clone()));
+                        let items = self.blocks(drawing, ix);
+                        drawing.values.pop();
+                        inner.extend(self.frame(&format!("{var} = {value}"), FrameKind::Block, items));
+                    }
                 }
+                None => inner.extend(self.blocks(drawing, ix)),
             }
             match inner.len() {
                 1 => items.append(&mut inner),
-                _ => items.extend(self.frame(name, inner)),
+                _ => items.extend(self.frame(name, FrameKind::Step, inner)),
             }
         }
         items
     }
 
-    fn edges(&mut self, plan: &Plan, keys: &HashMap<ActionIx, usize>) {
+    /// What is nested in an action.
+    fn blocks(&mut self, drawing: &mut Drawing<'_>, ix: ActionIx) -> Vec<Item> {
+        let action = drawing.plan.action(ix);
+        let branches = matches!(&action.kind, ActionKind::Step(s) if s.op.signature.control == Control::Any);
+        let mut inner = Vec::new();
+        for (i, block) in action.blocks.iter().enumerate() {
+            let above = match branches {
+                true => format!("{}/{i}", action.id),
+                false => format!("{}/{}", action.id, role_name(block.role)),
+            };
+            let first = block.actions.first().map(|&ix| drawing.plan.action(ix).id.as_str());
+            let nested = first.and_then(|id| id.strip_prefix(&*above)).is_some_and(|rest| rest.starts_with('/'));
+            let items = self.actions(drawing, &block.actions, if nested { &above } else { &action.id });
+            match (nested, branches) {
+                (true, true) => inner.extend(self.frame(&format!("branch {i}"), FrameKind::Branch, items)),
+                (true, false) => inner.extend(self.frame(role_name(block.role), FrameKind::Block, items)),
+                (false, _) => inner.extend(items),
+            }
+        }
+        inner
+    }
+
+    fn edges(&mut self, plan: &Plan, keys: &HashMap<ActionIx, Vec<usize>>) {
         let mut data: indexmap::IndexMap<(usize, usize), Vec<&str>> = indexmap::IndexMap::new();
         let mut others = Vec::new();
         for edge in plan.graph.edge_indices() {
             let Some((from, to)) = plan.graph.edge_endpoints(edge) else { continue };
-            let (Some(&from), Some(&to)) = (keys.get(&from), keys.get(&to)) else { continue };
-            match &plan.graph[edge] {
-                Edge::Data(name) => data.entry((from, to)).or_default().push(name),
-                Edge::Order => others.push((from, to, LinkKind::Order)),
-                Edge::Finally => others.push((from, to, LinkKind::Finally)),
-                Edge::Branch => others.push((from, to, LinkKind::Branch)),
+            let (Some(from), Some(to)) = (keys.get(&from), keys.get(&to)) else { continue };
+            // A round's own, where both stand in a loop.
+            let pairs = match from.len() <= to.len() {
+                true => to.iter().enumerate().map(|(i, &to_key)| (from[i * from.len() / to.len()], to_key)).collect(),
+                false => from.iter().map(|&from| (from, to[0])).collect::<Vec<_>>(),
+            };
+            for (from, to) in pairs {
+                match &plan.graph[edge] {
+                    Edge::Data(name) => data.entry((from, to)).or_default().push(name),
+                    Edge::Order => others.push((from, to, LinkKind::Order)),
+                    Edge::Finally => others.push((from, to, LinkKind::Finally)),
+                    Edge::Branch => others.push((from, to, LinkKind::Branch)),
+                }
             }
         }
         // An arrow for a value already says what runs first.
@@ -215,7 +273,7 @@ impl Picture {
         }
     }
 
-    fn phases(&mut self, plan: &Plan) {
+    fn phases(&mut self, view: &View<'_>, index: usize, plan: &Plan) {
         let mut items = Vec::new();
         let mut keys: Vec<(PlanPhase, usize)> = Vec::new();
         for (phase, actions) in in_order(plan) {
@@ -227,7 +285,8 @@ impl Picture {
                 PlanPhase::Assert => (count(actions.len(), "assertion", "assertions"), NodeKind::Assertion),
                 _ => (count(actions.len(), "step", "steps"), NodeKind::Summary),
             };
-            let node = self.node(phase.name(), &text, kind, None);
+            let mut node = self.node(phase.name(), &text, kind, view.phase_done(plan, actions));
+            node.stands_for = Some((index, (phase == PlanPhase::Agent).then_some(plan.agent)));
             keys.push((phase, node.key));
             items.push(Item::Node(node));
         }
@@ -239,22 +298,23 @@ impl Picture {
         {
             self.links.push(Link { from: first.1, to: last.1, kind: LinkKind::Finally, label: "owed".to_owned() });
         }
-        let task = self.frame(&plan.task.name.value, items);
+        let task = self.frame(&plan.task.name.value, FrameKind::Task, items);
         self.items.extend(task);
     }
 
-    fn tasks(&mut self, plans: &[Plan]) {
+    fn tasks(&mut self, view: &View<'_>) {
         for (title, parallel) in [("one by one", false), ("side by side", true)] {
             let mut items = Vec::new();
             let mut keys = Vec::new();
-            for plan in plans.iter().filter(|p| p.task.parallel == parallel) {
+            for (i, plan) in view.plans.iter().enumerate().filter(|(_, p)| p.task.parallel == parallel) {
                 let text = format!(
                     "{} setup, {} verify, {} cleanup",
                     plan.setup.len(),
                     plan.verify.len() + plan.assertions.len(),
                     plan.cleanup.len()
                 );
-                let node = self.node(&plan.task.name.value, &text, NodeKind::Summary, None);
+                let mut node = self.node(&plan.task.name.value, &text, NodeKind::Summary, view.task_done(plan));
+                node.stands_for = Some((i, None));
                 keys.push(node.key);
                 items.push(Item::Node(node));
             }
@@ -262,7 +322,7 @@ impl Picture {
             for (above, below) in keys.iter().zip(keys.iter().skip(columns)) {
                 self.links.push(Link { from: *above, to: *below, kind: LinkKind::Layout, label: String::new() });
             }
-            let frame = self.frame(title, items);
+            let frame = self.frame(title, FrameKind::Grid, items);
             self.items.extend(frame);
         }
     }

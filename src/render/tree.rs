@@ -231,7 +231,8 @@ impl Tree<'_> {
     }
 
     fn mark(&self, plan: &Plan, action: &Action) -> String {
-        let Some(outcome) = self.view.outcome(plan, action) else { return String::new() };
+        let Some(done) = self.view.done(plan, action) else { return String::new() };
+        let outcome = done.outcome;
         let (unicode, ascii, style) = match outcome {
             Outcome::Passed => ("✓", "+", Style::new().green()),
             Outcome::Failed => ("✗", "x", Style::new().red()),

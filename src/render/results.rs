@@ -1,0 +1,131 @@
+//! Outcomes and durations out of a results file, to be painted on plans. Reads our own results and upstream's, of which
+//! the latter know tasks only.
+
+use std::{collections::HashMap, time::Duration};
+
+use serde_json::Value;
+
+use super::Done;
+use crate::event::Outcome;
+
+/// How tasks and their actions went; an empty name stands for the task itself.
+#[derive(Clone, Debug, Default)]
+pub struct Painted(HashMap<String, HashMap<String, Done>>);
+
+impl Painted {
+    pub fn get(&self, task: &str, action: &str) -> Option<Done> {
+        let task = self.0.get(task)?;
+        // Assertions are reported by their kind.
+        let kind = || task.get(&format!("assert/{}", action.strip_prefix("assert/")?.rsplit('/').next()?));
+        task.get(action).or_else(kind).copied()
+    }
+
+    /// The names of the tasks there are results of.
+    pub fn tasks(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+/// Reads a results file: of several runs of a task the worst outcome and the longest time. `None` where it is none.
+pub fn read(file: &Value) -> Option<Painted> {
+    let results = file.as_array().or_else(|| file.get("results")?.as_array())?;
+    let mut painted = Painted::default();
+    for result in results {
+        let Some(name) = result.get("taskName").and_then(Value::as_str) else { continue };
+        let task = painted.0.entry(name.to_owned()).or_default();
+        for (action, done) in run(result) {
+            task.entry(action)
+                .and_modify(|known| {
+                    known.outcome = worse(known.outcome, done.outcome);
+                    known.duration = known.duration.max(done.duration);
+                })
+                .or_insert(done);
+        }
+    }
+    Some(painted)
+}
+
+/// The worse of two.
+pub(super) fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |outcome| match outcome {
+        Outcome::Skipped => 0,
+        Outcome::Passed => 1,
+        Outcome::Cancelled => 2,
+        Outcome::Failed => 3,
+        Outcome::Broken => 4,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+/// What one run of a task did, by the planned action.
+fn run(result: &Value) -> HashMap<String, Done> {
+    let mut done = HashMap::new();
+    let passed = result.get("taskPassed").and_then(Value::as_bool) == Some(true);
+    let asserted = result.get("allAssertionsPassed").and_then(Value::as_bool) != Some(false);
+    let outcome = match result.get("outcome").and_then(Value::as_str) {
+        Some("unchecked") => Some(Outcome::Skipped),
+        Some(name) => named(name),
+        None if passed && asserted => Some(Outcome::Passed),
+        None => Some(Outcome::Failed),
+    };
+    if let Some(outcome) = outcome {
+        done.insert(String::new(), Done { outcome, duration: seconds(result.get("durationSeconds")) });
+    }
+    let assertions = result.get("assertionResults").and_then(Value::as_object);
+    for (kind, assertion) in assertions.into_iter().flatten() {
+        let passed = assertion.get("passed").and_then(Value::as_bool) == Some(true);
+        let outcome = if passed { Outcome::Passed } else { Outcome::Failed };
+        done.insert(format!("assert/{kind}"), Done { outcome, duration: None });
+    }
+    // Attempts by their round: the last one counts, their times add up.
+    let mut rounds: indexmap::IndexMap<String, Done> = indexmap::IndexMap::new();
+    for phase in ["setupOutput", "agentOutput", "verifyOutput", "cleanupOutput"] {
+        let mut open: Vec<&Value> = steps(result.get(phase), "Steps").rev().collect();
+        while let Some(step) = open.pop() {
+            open.extend(steps(Some(step), "steps").rev());
+            let (Some(id), Some(report)) = (step.get("id").and_then(Value::as_str), step.get("report")) else { continue };
+            let Some(outcome) = report.get("outcome").and_then(Value::as_str).and_then(named) else { continue };
+            let duration = seconds(report.get("duration"));
+            let round = rounds.entry(without(id, '#')).or_insert(Done { outcome, duration: None });
+            round.outcome = outcome;
+            round.duration = added(round.duration, duration);
+        }
+    }
+    for (id, round) in rounds {
+        done.entry(without(&id, '['))
+            .and_modify(|known: &mut Done| {
+                known.outcome = worse(known.outcome, round.outcome);
+                known.duration = added(known.duration, round.duration);
+            })
+            .or_insert(round);
+    }
+    done
+}
+
+fn steps<'a>(value: Option<&'a Value>, key: &str) -> std::slice::Iter<'a, Value> {
+    value.and_then(|v| v.get(key)).and_then(Value::as_array).map_or([].iter(), |steps| steps.iter())
+}
+
+fn named(outcome: &str) -> Option<Outcome> {
+    use Outcome::{Broken, Cancelled, Failed, Passed, Skipped};
+    [Passed, Failed, Broken, Skipped, Cancelled].into_iter().find(|o| o.name() == outcome)
+}
+
+fn seconds(value: Option<&Value>) -> Option<Duration> {
+    // More than a millisecond is more than anyone reads.
+    let millis = (value?.as_f64()? * 1e3).round();
+    (0.0..1e15).contains(&millis).then(|| Duration::from_millis(millis as u64))
+}
+
+fn added(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        _ => a.or(b),
+    }
+}
+
+/// An id without what follows a mark, up to the next part: `loop[1]/x#2` without `#2`.
+fn without(id: &str, mark: char) -> String {
+    let part = |part: &str| part.split(mark).next().unwrap_or_default().to_owned();
+    id.split('/').map(part).collect::<Vec<_>>().join("/")
+}
