@@ -12,6 +12,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use world::World;
 
+/// A check that passes, and could fail.
+const OK: &str = "test -d WORLD";
+
 /// One portable task with no agent to speak of; `SETUP`, `VERIFY` and `CLEANUP` are command lines.
 fn small(setup: &str, verify: &str, cleanup: &str) -> World {
     let agent = "type: builtin.noop";
@@ -49,7 +52,8 @@ fn served(mcp: &str) -> World {
 fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
-    world.run(&["check", "q"]).expect(0, &["no findings"]);
+    let checked = world.run(&["check", "q"]).expect(0, &[]);
+    assert!(!checked.out.contains("error[") && !checked.out.contains("warning["), "{}", checked.out);
     let ran = world.run(&["run", "q/eval.yaml"]).expect(0, &["4 of 4 tasks passed", "results: ./gevals-quickstart-out.json"]);
     assert!(ran.err.is_empty(), "{}", ran.err);
     let results = world.results("quickstart");
@@ -122,7 +126,7 @@ fn bad_files_are_refused_with_their_place() {
 
 #[test]
 fn wrong_usage_is_said_before_anything_runs() {
-    let world = small("touch WORLD/ran", "true", "");
+    let world = small("touch WORLD/ran", OK, "");
     world.run(&["run", "eval.yaml", "--run", "("]).expect(2, &["--run"]);
     world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task is selected"]);
     world.run(&["run", "eval.yaml", "--runs", "0"]).expect(2, &["--runs"]);
@@ -145,7 +149,7 @@ fn wrong_usage_is_said_before_anything_runs() {
 /// Results are put in the place of the old ones whole, whoever may write to those.
 #[test]
 fn read_only_results_are_replaced() {
-    let world = small("", "true", "");
+    let world = small("", OK, "");
     world.write("gevals-e-out.json", "old");
     let path = world.path("gevals-e-out.json");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
@@ -185,7 +189,7 @@ fn servers_that_do_not_start_are_explained_once() {
 }
 
 /// What hangs, and how it is stopped: with processes in the background, one of them in a session of its own.
-const HANG: &str = "touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait";
+const HANG: &str = "set -e; touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait; test -d WORLD";
 
 #[test]
 fn signals_stop_any_phase_and_clean_up() {
@@ -193,7 +197,7 @@ fn signals_stop_any_phase_and_clean_up() {
     for (phase, signal) in
         [("setup", Signal::INT), ("agent", Signal::TERM), ("verify", Signal::INT), ("verify", Signal::TERM)]
     {
-        let at = |name: &str| if phase == name { HANG } else { "true" };
+        let at = |name: &str| if phase == name { HANG } else { OK };
         let world = with_agent(agent, at("setup"), at("verify"), "echo cleaned >> WORLD/log");
         world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: |\n    echo '{{{{ .Prompt }}}}'\n    {}\n", at("agent")));
         let running = world.start(world.command(&["run", "eval.yaml"]));
@@ -212,7 +216,7 @@ fn signals_stop_any_phase_and_clean_up() {
 
 #[test]
 fn a_signal_during_cleanup_lets_it_end() {
-    let world = small("", "true", "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; echo cleaned >> WORLD/log");
+    let world = small("", OK, "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; echo cleaned >> WORLD/log");
     let running = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("hanging");
     running.signal(Signal::INT);
@@ -225,7 +229,7 @@ fn a_signal_during_cleanup_lets_it_end() {
 #[test]
 fn a_second_signal_kills() {
     let deaf = "trap '' TERM INT; touch WORLD/hanging; while true; do sleep 1; done";
-    let world = small("", "true", deaf);
+    let world = small("", OK, deaf);
     let running = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("hanging");
     running.signal(Signal::TERM);
@@ -251,7 +255,7 @@ fn signals_while_servers_start_leave_nothing() {
 #[test]
 fn a_reader_that_leaves_keeps_nothing_from_running() {
     for format in ["json", "text"] {
-        let world = small("", "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done", "echo cleaned > WORLD/log");
+        let world = small("", "set -e; touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; test -d WORLD", "echo cleaned > WORLD/log");
         let mut command = world.command(&["run", "eval.yaml", "--format", format, "--runs", "2"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -335,14 +339,14 @@ fn events_are_lines_of_json_and_nothing_else() {
 /// A cleanup that fails shows in the exit status, after all else.
 #[test]
 fn exit_statuses_have_their_order() {
-    small("", "true", "false").run(&["run", "eval.yaml"]).expect(4, &["cleanup failed"]);
-    small("", "true", "false").run(&["run", "eval.yaml", "--exit-zero"]).expect(0, &["cleanup failed"]);
+    small("", OK, "false").run(&["run", "eval.yaml"]).expect(4, &["cleanup failed"]);
+    small("", OK, "false").run(&["run", "eval.yaml", "--exit-zero"]).expect(0, &["cleanup failed"]);
     small("", "false", "false").run(&["run", "eval.yaml"]).expect(1, &["FAIL"]);
-    small("false", "true", "").run(&["run", "eval.yaml"]).expect(1, &["BROKEN"]);
+    small("false", OK, "").run(&["run", "eval.yaml"]).expect(1, &["BROKEN"]);
     let unchecked = small("", "", "");
     unchecked.run(&["run", "eval.yaml"]).expect(2, &["no-verdict"]);
     unchecked.run(&["run", "eval.yaml", "--allow-unchecked"]).expect(0, &["UNCHECKED"]);
-    let misspelt = small("", "true", "");
+    let misspelt = small("", OK, "");
     misspelt.write("task.yaml", &misspelt.read("task.yaml").replace("verify:", "verifi: []\n  verify:"));
     misspelt.run(&["check", "task.yaml"]).expect(1, &["task.yaml:", "verifi"]);
     misspelt.run(&["run", "eval.yaml"]).expect(2, &["verifi"]);

@@ -384,7 +384,7 @@ mod process {
         let recorder = Recorder::default();
         let client = hub.client(SessionKind::Agent(recorder.clone()), ClientOptions::default()).await.unwrap();
         let error = client.call_tool("t", json!({})).await.unwrap_err();
-        assert_eq!(error.to_string(), "`srv` was killed by signal 9 (SIGKILL) (-32000)");
+        assert_eq!(error.to_string(), "`srv` was killed by signal 9 (SIGKILL)");
         assert_eq!(recorder.records()[0].outcome, CallOutcome::Lost);
         // And so is whatever comes later.
         assert_eq!(client.call_tool("t", json!({})).await.unwrap_err(), error);

@@ -86,15 +86,15 @@ pub fn main(args: &Args, global: Global) -> u8 {
         complain("the eval is not run: green would mean nothing");
         return status::USAGE;
     }
-    let Some(plan) = plan.filter(|p| selects(args, p)) else {
-        complain("no task is selected");
-        return status::USAGE;
-    };
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
     if !tolerated.is_empty() {
         print_findings(&tolerated, &sources, compiled.project.files(), global);
     }
+    let Some(plan) = plan.filter(|p| selects(args, p)) else {
+        complain("no task is selected");
+        return status::USAGE;
+    };
     let findings = diagnostic::report(&tolerated, &sources, compiled.project.files());
     let findings = findings.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect();
     execute(args, global, plan, sources, findings)

@@ -64,6 +64,9 @@ pub enum CallError {
     TimedOut(Duration),
     #[error("the connection is closed")]
     Closed,
+    /// The server is gone, or did not take the request; the text says why.
+    #[error("{0}")]
+    Lost(String),
     #[error("the server's answer to `{method}` is malformed: {problem}")]
     Malformed { method: String, problem: String },
 }
@@ -74,7 +77,7 @@ impl CallError {
         match self {
             CallError::Protocol { code, message, .. } => ServerError::Refused { server, code, message },
             CallError::TimedOut(within) => ServerError::NoAnswer { server, within, stderr: String::new() },
-            CallError::Closed => ServerError::Closed { server },
+            CallError::Closed | CallError::Lost(_) => ServerError::Closed { server },
             CallError::Malformed { .. } => ServerError::NotMcp { server, excerpt: self.to_string() },
         }
     }
@@ -356,6 +359,10 @@ fn answer_of(message: &Message) -> Answer {
     match (message.error(), message.result()) {
         (Some(error), _) => {
             let error = decode(error)?;
+            if message::is_lost(&error) {
+                let why = error.get("message").and_then(Value::as_str).unwrap_or_default();
+                return Err(CallError::Lost(why.to_owned()));
+            }
             Err(CallError::Protocol {
                 code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
                 message: error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),

@@ -558,7 +558,7 @@ impl Inner {
                 call.ended(CallOutcome::Lost);
             }
             let text = state.failure.as_ref().map_or_else(String::new, ServerError::brief);
-            self.deliver(state, session, message::refusal(&id, -32000, &text));
+            self.deliver(state, session, message::lost(&id, &text));
             return;
         }
         if initialize && space == 0 {
@@ -866,7 +866,7 @@ impl Inner {
         }
         let text = error.brief();
         let text = self.options.secrets.mask(&text);
-        self.deliver(state, pending.session, message::refusal(&pending.id, -32000, &text));
+        self.deliver(state, pending.session, message::lost(&pending.id, &text));
     }
 
     /// The server is of no use any more: whoever waits for it is told, and so is whoever asks later.
@@ -883,7 +883,7 @@ impl Inner {
         }
         if let Handshake::Running { waiting, .. } = std::mem::take(&mut state.handshake) {
             for (session, message) in waiting {
-                let answer = message::refusal(message.id().unwrap_or("null"), -32000, &error.brief());
+                let answer = message::lost(message.id().unwrap_or("null"), &error.brief());
                 self.deliver(state, session, answer);
             }
         }

@@ -156,6 +156,17 @@ pub(super) fn refusal(id: &str, code: i64, message: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into()
 }
 
+/// An error in the place of an answer that will not come: the server is gone, or did not take the request.
+pub(super) fn lost(id: &str, why: &str) -> Bytes {
+    let why = Value::from(why);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":{why},"data":{{"gevals":"lost"}}}}}}"#).into()
+}
+
+/// Whether an error is such a one, and not the server's own.
+pub(super) fn is_lost(error: &Value) -> bool {
+    error.pointer("/data/gevals").is_some_and(|lost| lost == "lost")
+}
+
 /// A notification that a request is no longer wanted; the id is given as JSON text.
 pub(super) fn cancelled(id: &str, reason: &str) -> Bytes {
     let reason = Value::from(reason);

@@ -225,6 +225,10 @@ impl Text {
     /// Every step and assertion that did not pass.
     fn failure(&self, done: &Finished) -> String {
         let mut out = String::new();
+        // What did not come to its end for want of time did not fail by itself.
+        if let Some((late, _)) = done.reason.split_once(": ").filter(|(late, _)| late.starts_with("task exceeded")) {
+            writeln!(out, "  {late}").ok();
+        }
         let worth = |action: &Action, report: &ActionReport| {
             let said =
                 matches!(report.outcome, Outcome::Failed | Outcome::Broken) && done.verdict != Verdict::Cancelled;

@@ -154,7 +154,7 @@ impl AgentCalls for Recorded<'_> {
             };
             match result {
                 Ok(result) => Ok(result),
-                Err(error @ CallError::Closed) => Err(format!("`{server}`: {error}")),
+                Err(error @ (CallError::Closed | CallError::Lost(_))) => Err(format!("`{server}`: {error}")),
                 Err(error) => {
                     Ok(json!({ "content": [{ "type": "text", "text": error.to_string() }], "isError": true }))
                 }
