@@ -16,8 +16,8 @@ use indexmap::{IndexMap, IndexSet};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
     hir::{
-        ArgKind, Block, BlockRole, Def, Dialect, Name, Oracle, OracleCall, OracleTask, Phase, PhaseKind, Prompt, Step, Task,
-        Template,
+        ArgKind, Block, BlockRole, Def, Dialect, Name, Oracle, OracleCall, OracleTask, Phase, PhaseKind, Prompt, Step,
+        Task, Template,
     },
     lock::Lock,
     rule,
@@ -132,8 +132,12 @@ pub fn oracle_task(
         };
         let shape = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
         let args = match shape {
-            Some(shape) => checker.record(&call.args, &shape, &format!("the call of `{}`", call.name.display()), call.span, &scope),
-            None => call.args.iter().map(|(k, a)| (k.clone(), checker.arg(a, &Shape::Any, "an argument", &scope))).collect(),
+            Some(shape) => {
+                checker.record(&call.args, &shape, &format!("the call of `{}`", call.name.display()), call.span, &scope)
+            }
+            None => {
+                call.args.iter().map(|(k, a)| (k.clone(), checker.arg(a, &Shape::Any, "an argument", &scope))).collect()
+            }
         };
         let name = checker.template(&call.name, &scope);
         calls.push(OracleCall { span: call.span, kind: call.kind, server: call.server.clone(), name, args });
@@ -164,7 +168,8 @@ impl<'a> Checker<'a> {
     fn new(task: &'a Task<Path>, cx: Context<'a>, out: &'a mut Diagnostics) -> Self {
         let mut ids = IndexMap::new();
         collect_ids(task, &mut ids);
-        let mut checker = Self { task, cx, out, failed: None, aliases: Aliases::default(), ids, files: IndexSet::new() };
+        let mut checker =
+            Self { task, cx, out, failed: None, aliases: Aliases::default(), ids, files: IndexSet::new() };
         checker.aliases = checker.read_aliases();
         checker
     }
@@ -222,7 +227,11 @@ impl<'a> Checker<'a> {
                         path.push((to, uses(to).collect()));
                     }
                     1 => {
-                        let names: Vec<_> = path.iter().skip_while(|(i, _)| *i != to).map(|(i, _)| format!("`{}`", env[*i].0.value)).collect();
+                        let names: Vec<_> = path
+                            .iter()
+                            .skip_while(|(i, _)| *i != to)
+                            .map(|(i, _)| format!("`{}`", env[*i].0.value))
+                            .collect();
                         let message = match names.split_last() {
                             Some((last, first)) if !first.is_empty() => {
                                 format!("{} and {last} use each other in a circle", first.join(", "))
@@ -249,7 +258,10 @@ impl<'a> Checker<'a> {
             self.files.insert(file.value.clone());
         }
         if prompt.text.as_literal().is_some_and(|t| t.trim().is_empty()) {
-            self.error(Diagnostic::new(&EMPTY_PROMPT, prompt.text.span, "the prompt is empty").help("say what the agent is to do"));
+            self.error(
+                Diagnostic::new(&EMPTY_PROMPT, prompt.text.span, "the prompt is empty")
+                    .help("say what the agent is to do"),
+            );
         }
         Some(Prompt { text: self.template(&prompt.text, &scope), file: prompt.file.clone() })
     }
@@ -343,7 +355,8 @@ impl<'a> Checker<'a> {
         }
         let mut named: Option<IndexMap<String, Type>> = None;
         if let Some(outputs) = &step.outputs {
-            let list: Vec<_> = outputs.iter().map(|(n, a)| (n.clone(), self.arg(a, &Shape::Any, "an output", scope))).collect();
+            let list: Vec<_> =
+                outputs.iter().map(|(n, a)| (n.clone(), self.arg(a, &Shape::Any, "an output", scope))).collect();
             named = Some(list.iter().map(|(n, a)| (n.value.clone(), shape::type_of(a))).collect());
             checked.outputs = Some(list);
         }
@@ -405,16 +418,39 @@ impl<'a> Checker<'a> {
     }
 
     fn loop_variable(&mut self, var: &Name, scope: &Scope) {
-        let roots = ["env", "random", "task", "steps", "agent", "stdout", "stderr", "exitCode", "response", "content", "structuredContent", "isError", "result", "rounds"];
+        let roots = [
+            "env",
+            "random",
+            "task",
+            "steps",
+            "agent",
+            "stdout",
+            "stderr",
+            "exitCode",
+            "response",
+            "content",
+            "structuredContent",
+            "isError",
+            "result",
+            "rounds",
+        ];
         if roots.contains(&var.value.as_str()) {
             self.error(
-                Diagnostic::new(&SHADOWED_NAME, var.span, format!("the variable `{}` hides a name that holes already have", var.value))
-                    .help("choose another name"),
+                Diagnostic::new(
+                    &SHADOWED_NAME,
+                    var.span,
+                    format!("the variable `{}` hides a name that holes already have", var.value),
+                )
+                .help("choose another name"),
             );
         } else if scope.loops.iter().any(|(name, _)| *name == var.value) {
             self.error(
-                Diagnostic::new(&SHADOWED_NAME, var.span, format!("the variable `{}` hides that of an enclosing `foreach`", var.value))
-                    .help("choose another name"),
+                Diagnostic::new(
+                    &SHADOWED_NAME,
+                    var.span,
+                    format!("the variable `{}` hides that of an enclosing `foreach`", var.value),
+                )
+                .help("choose another name"),
             );
         }
     }
@@ -426,8 +462,12 @@ impl<'a> Checker<'a> {
             let allowed = step.arg("allowEmpty").is_some_and(|a| matches!(a.kind, ArgKind::Bool(true)));
             if items.is_empty() && !allowed {
                 self.out.push(
-                    Diagnostic::new(&EMPTY_LOOP, name.span, "the list is empty: no round is run, and nothing is checked")
-                        .help("list values, or write `allowEmpty: true`"),
+                    Diagnostic::new(
+                        &EMPTY_LOOP,
+                        name.span,
+                        "the list is empty: no round is run, and nothing is checked",
+                    )
+                    .help("list values, or write `allowEmpty: true`"),
                 );
             }
             return items.iter().map(shape::type_of).reduce(|a, b| a.join(&b)).unwrap_or_default();
@@ -496,9 +536,13 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
     }
     // The steps dialect has no use for ids, but their author thinks so (§11 B35).
     let portable = task.dialect == Dialect::Portable;
-    out.extend(found.into_iter().map(|d| match portable {
-        true => d,
-        false => d.strength(crate::diagnostic::Strength::Warning).help("in the steps dialect nothing goes by the id; the portable dialect finds outputs by it"),
+    out.extend(found.into_iter().map(|d| {
+        match portable {
+            true => d,
+            false => d
+                .strength(crate::diagnostic::Strength::Warning)
+                .help("in the steps dialect nothing goes by the id; the portable dialect finds outputs by it"),
+        }
     }));
 }
 
@@ -515,5 +559,4 @@ impl Checker<'_> {
             }
         }
     }
-
 }

@@ -11,7 +11,10 @@ use crate::{
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Assertions, Limits},
-    lint::{self, EvalView, ProjectView, TaskView, script::{self, ScriptView}},
+    lint::{
+        self, EvalView, ProjectView, TaskView,
+        script::{self, ScriptView},
+    },
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan},
     policy::{Level, Policy},
@@ -96,7 +99,8 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
                 .collect()
         })
         .collect();
-    let shared = script::files(results.iter().flatten().filter_map(|(_, c, _)| Some(&c.as_ref()?.task)), sources, files);
+    let shared =
+        script::files(results.iter().flatten().filter_map(|(_, c, _)| Some(&c.as_ref()?.task)), sources, files);
     let scripts: Vec<Vec<Vec<ScriptView<'_>>>> = results
         .par_iter()
         .zip(&project.tasks)
@@ -126,7 +130,10 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     for (index, unit) in project.tasks.iter().enumerate() {
         if let (Some((_, Some(checked), _)), false) = (results[index].first(), selected.contains(&index)) {
             let scripts = scripts[index].first().map_or(&[][..], Vec::as_slice);
-            lint::in_task(&TaskView { unit, task: &checked.task, scripts, eval: None, asserted: false, sources, files }, &mut out);
+            lint::in_task(
+                &TaskView { unit, task: &checked.task, scripts, eval: None, asserted: false, sources, files },
+                &mut out,
+            );
         }
     }
     lint::in_project(&ProjectView { project: &project, scripts: &shared, sources, files }, &mut out);
@@ -183,7 +190,18 @@ fn eval_plan<'a>(
         let assertions: Vec<&Assertions> =
             selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
         let asserted = assertions.iter().any(|a| !a.items.is_empty());
-        lint::in_task(&TaskView { unit: task_unit, task: &checked.task, scripts, eval: Some(view), asserted, sources: cx.sources, files: cx.files }, out);
+        lint::in_task(
+            &TaskView {
+                unit: task_unit,
+                task: &checked.task,
+                scripts,
+                eval: Some(view),
+                asserted,
+                sources: cx.sources,
+                files: cx.files,
+            },
+            out,
+        );
         match agent_kind(unit, task_unit, checked, cx, out) {
             Some(agent) => {
                 let context = plan::Context {

@@ -95,12 +95,14 @@ impl<'d> Reader<'d> {
 
     pub fn wrong_type(&mut self, node: Node<'_>, wanted: &str, what: &str) {
         let message = format!("{what} must be {wanted}, not {}", node.describe());
-        let mut diagnostic = Diagnostic::new(&WRONG_TYPE, place(node), message).here(format!("{} here", node.describe()));
+        let mut diagnostic =
+            Diagnostic::new(&WRONG_TYPE, place(node), message).here(format!("{} here", node.describe()));
         if wanted.contains("a string")
             && let (true, Some(text)) = (node.is_plain(), node.text())
             && !text.is_empty()
         {
-            diagnostic = diagnostic.help(format!("quote it: `\"{text}\"`")).fix("quote the value", node.span(), quote(text));
+            diagnostic =
+                diagnostic.help(format!("quote it: `\"{text}\"`")).fix("quote the value", node.span(), quote(text));
         } else if wanted == "a list" && matches!(node.data(), Data::Map) {
             diagnostic = diagnostic.help("start each item with `- `");
         }
@@ -123,10 +125,14 @@ impl<'d> Reader<'d> {
                 },
             };
             self.out.push(
-                Diagnostic::new(&COERCED_SCALAR, node.span(), format!("{what} is a string, but this is {}", node.describe()))
-                    .here(format!("read as the text `{read}`"))
-                    .help("quote it, so that every tool reads the same text")
-                    .fix("quote the value", node.span(), quote(&read)),
+                Diagnostic::new(
+                    &COERCED_SCALAR,
+                    node.span(),
+                    format!("{what} is a string, but this is {}", node.describe()),
+                )
+                .here(format!("read as the text `{read}`"))
+                .help("quote it, so that every tool reads the same text")
+                .fix("quote the value", node.span(), quote(&read)),
             );
             return Some(Spanned::new(read, node.span()));
         }
@@ -171,10 +177,14 @@ impl<'d> Reader<'d> {
                     && let Some(Yaml11::Octal(octal)) = node.text().and_then(yaml11)
                 {
                     self.out.push(
-                        Diagnostic::new(&COERCED_SCALAR, node.span(), format!("{what} is written as a YAML 1.1 octal number"))
-                            .here(format!("read as {octal}"))
-                            .help(format!("write `{octal}`"))
-                            .fix(format!("write `{octal}`"), node.span(), octal.to_string()),
+                        Diagnostic::new(
+                            &COERCED_SCALAR,
+                            node.span(),
+                            format!("{what} is written as a YAML 1.1 octal number"),
+                        )
+                        .here(format!("read as {octal}"))
+                        .help(format!("write `{octal}`"))
+                        .fix(format!("write `{octal}`"), node.span(), octal.to_string()),
                     );
                     return Some(Spanned::new(octal, node.span()));
                 }
@@ -219,7 +229,8 @@ impl<'d> Reader<'d> {
             self.wrong_type(node, "a mapping", what);
             return IndexMap::new();
         }
-        let entries = node.entries().filter_map(|e| Some((e.name.to_owned(), self.string(e.value, &format!("`{}`", e.name))?)));
+        let entries =
+            node.entries().filter_map(|e| Some((e.name.to_owned(), self.string(e.value, &format!("`{}`", e.name))?)));
         entries.collect()
     }
 

@@ -168,7 +168,12 @@ fn plain_version(root: Node<'_>, version: Option<Node<'_>>, kind: &str, out: &mu
     }
 }
 
-fn dialect_of(root: Node<'_>, version: Option<Node<'_>>, kind: Span, out: &mut Diagnostics) -> Result<Dialect, Reported> {
+fn dialect_of(
+    root: Node<'_>,
+    version: Option<Node<'_>>,
+    kind: Span,
+    out: &mut Diagnostics,
+) -> Result<Dialect, Reported> {
     let Some(node) = version else { return Ok(Dialect::Legacy) };
     let Some(text) = node.as_str() else {
         if node.text() == Some("") {
@@ -200,17 +205,22 @@ fn old_version(span: Span, old: &str, new: &str) -> Diagnostic {
 fn unknown_version(root: Node<'_>, node: Node<'_>, kind: &str) -> Diagnostic {
     let text = node.text().unwrap_or_default();
     let versions = DIALECTS.iter().flat_map(|d| d.versions).copied();
-    let diagnostic = Diagnostic::new(&UNKNOWN_VERSION, node.span(), format!("unknown apiVersion `{text}` of kind `{kind}`"));
+    let diagnostic =
+        Diagnostic::new(&UNKNOWN_VERSION, node.span(), format!("unknown apiVersion `{text}` of kind `{kind}`"));
     let words: Vec<_> = versions.clone().map(|v| format!("`{v}`")).collect();
     let known = format!("known are {}", words.join(", "));
     let near = versions
         .filter(|v| text.split('/').next() == v.split('/').next() || strsim::osa_distance(text, v) < 5)
         // `mcpchecker/v1` with a `spec` is no legacy task.
-        .min_by_key(|v| (strsim::osa_distance(text, v), root.get("spec").is_some() && *v == legacy::DIALECT.versions[0]));
+        .min_by_key(|v| {
+            (strsim::osa_distance(text, v), root.get("spec").is_some() && *v == legacy::DIALECT.versions[0])
+        });
     match near {
-        Some(near) => {
-            diagnostic.here(format!("did you mean `{near}`?")).help(known).fix(format!("write `{near}`"), node.span(), near)
-        }
+        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).help(known).fix(
+            format!("write `{near}`"),
+            node.span(),
+            near,
+        ),
         None => diagnostic.help(known),
     }
 }
@@ -235,12 +245,7 @@ fn envelope(fields: &mut Fields<'_>, reader: &mut Reader<'_>) {
 }
 
 /// The metadata all dialects share. The portable dialect adds tags and time limits.
-fn metadata(
-    reader: &mut Reader<'_>,
-    node: Option<Node<'_>>,
-    parent: Span,
-    dialect: Dialect,
-) -> (Name, Meta) {
+fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, dialect: Dialect) -> (Name, Meta) {
     let nameless = Spanned::new(String::new(), parent);
     let Some(node) = node else { return (nameless, Meta::default()) };
     let Some(mut fields) = reader.fields(node, "a task's metadata") else { return (nameless, Meta::default()) };
@@ -307,8 +312,17 @@ fn difficulty(reader: &mut Reader<'_>, word: &Name) {
 }
 
 /// `{inline, file}`, or (portable dialect) a text.
-fn prompt(reader: &mut Reader<'_>, node: Node<'_>, file: &TaskFile<'_>, scan: crate::decode::Scan, bare: bool) -> Option<crate::hir::Prompt<Path>> {
-    use crate::{hir::{Prompt, Template}, yaml::Data};
+fn prompt(
+    reader: &mut Reader<'_>,
+    node: Node<'_>,
+    file: &TaskFile<'_>,
+    scan: crate::decode::Scan,
+    bare: bool,
+) -> Option<crate::hir::Prompt<Path>> {
+    use crate::{
+        hir::{Prompt, Template},
+        yaml::Data,
+    };
     match node.data() {
         Data::Str(_) if bare => Some(Prompt { text: scan(node), file: None }),
         Data::Str(text) => {
@@ -336,8 +350,12 @@ fn prompt(reader: &mut Reader<'_>, node: Node<'_>, file: &TaskFile<'_>, scan: cr
                 }
                 (Some(_), Some(path)) => {
                     reader.error(
-                        Diagnostic::new(&PROMPT_SHAPE, path.span(), "a prompt is either `inline` or a `file`, not both")
-                            .help("remove one of them; other tools silently take `inline`"),
+                        Diagnostic::new(
+                            &PROMPT_SHAPE,
+                            path.span(),
+                            "a prompt is either `inline` or a `file`, not both",
+                        )
+                        .help("remove one of them; other tools silently take `inline`"),
                     );
                     None
                 }

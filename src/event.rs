@@ -87,27 +87,69 @@ impl Verdict {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
 pub enum EventKind {
-    RunStarted { version: u32, run_id: String, eval: String, plan_digest: String, tasks: usize, runs: usize },
-    ServerStarted { server: String },
+    RunStarted {
+        version: u32,
+        run_id: String,
+        eval: String,
+        plan_digest: String,
+        tasks: usize,
+        runs: usize,
+    },
+    ServerStarted {
+        server: String,
+    },
     /// Something about a server that no call shows: rubbish on its output, a capability it was not told of.
-    ServerNotice { server: String, message: String },
-    TaskStarted { plan_digest: String },
-    PhaseStarted { phase: String },
+    ServerNotice {
+        server: String,
+        message: String,
+    },
+    TaskStarted {
+        plan_digest: String,
+    },
+    PhaseStarted {
+        phase: String,
+    },
     /// The world is about to change; these planned cleanups must run, whatever happens.
-    CleanupOwed { action: String, cleanups: Vec<String> },
+    CleanupOwed {
+        action: String,
+        cleanups: Vec<String>,
+    },
     /// One of them is done with (passed, failed, skipped: it was attempted, or nothing was made).
-    CleanupPaid { cleanup: String },
+    CleanupPaid {
+        cleanup: String,
+    },
     ActionStarted {
         /// A planned action's id, with `[round]` and `#attempt` added.
         action: String,
     },
-    ActionFinished { action: String, report: ActionReport },
-    AgentSpoke { text: String },
-    CallRecorded { call: CallReport },
-    TaskFinished { verdict: Verdict, reason: String, #[schemars(with = "f64")] #[serde(with = "seconds")] duration: Duration, cleanup_failed: bool },
+    ActionFinished {
+        action: String,
+        report: ActionReport,
+    },
+    AgentSpoke {
+        text: String,
+    },
+    CallRecorded {
+        call: CallReport,
+    },
+    TaskFinished {
+        verdict: Verdict,
+        reason: String,
+        #[schemars(with = "f64")]
+        #[serde(with = "seconds")]
+        duration: Duration,
+        cleanup_failed: bool,
+    },
     /// A signal arrived, or a limit was hit; what runs is stopped and cleaned up.
-    Cancelled { reason: String },
-    RunFinished { #[schemars(with = "f64")] #[serde(with = "seconds")] duration: Duration, exit: u8 },
+    Cancelled {
+        reason: String,
+    },
+    RunFinished {
+        #[schemars(with = "f64")]
+        #[serde(with = "seconds")]
+        duration: Duration,
+        exit: u8,
+    },
 }
 
 /// What an action did.

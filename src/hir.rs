@@ -321,9 +321,9 @@ impl<H> Arg<H> {
             ArgKind::Float(x) => Value::from(*x),
             ArgKind::Text(t) => Value::String(t.as_literal()?.to_owned()),
             ArgKind::List(items) => Value::Array(items.iter().map(Arg::as_value).collect::<Option<_>>()?),
-            ArgKind::Record(fields) => {
-                Value::Object(fields.iter().map(|(k, v)| Some((k.value.clone(), v.as_value()?))).collect::<Option<_>>()?)
-            }
+            ArgKind::Record(fields) => Value::Object(
+                fields.iter().map(|(k, v)| Some((k.value.clone(), v.as_value()?))).collect::<Option<_>>()?,
+            ),
         })
     }
 
@@ -408,7 +408,10 @@ pub enum Target {
     /// The prompt as sent (steps dialect).
     AgentPrompt,
     /// An output of a step, by the step's id (portable) or its type (steps dialect).
-    Output { step: String, name: String },
+    Output {
+        step: String,
+        name: String,
+    },
     /// A variable of an enclosing `foreach`.
     Loop(String),
     /// A value of the step itself: `stdout`, `response`, `content`, …

@@ -111,7 +111,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     for path in paths {
         match cx.files.stat(path) {
             Some(Stat::Dir) => {
-                wanted.extend(glob::yaml_files(path, cx.exclude, cx.files).into_iter().map(|p| (p, false)))
+                wanted.extend(glob::yaml_files(path, cx.exclude, cx.files).into_iter().map(|p| (p, false)));
             }
             _ => wanted.push((normalize(path), true)),
         }
@@ -255,8 +255,15 @@ fn task_unit(
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
     }
-    let mut unit =
-        TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, comments: tree.comments().to_vec(), tree };
+    let mut unit = TaskUnit {
+        path: path.to_owned(),
+        file,
+        dialect,
+        task: value,
+        reported,
+        comments: tree.comments().to_vec(),
+        tree,
+    };
     if let Some(task) = &mut unit.task
         && let Err(reported) = prompt_file(task, cx, out)
     {
@@ -305,7 +312,8 @@ fn read(
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
             let shown = path.display();
-            let mut diagnostic = Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
+            let mut diagnostic =
+                Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
             if error == ReadError::IsDir && what == "task" {
                 diagnostic = diagnostic.help(format!("write `glob: {written}/*.yaml` for the files of a folder"));
             }
@@ -355,7 +363,7 @@ impl Loader<'_> {
     fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
         let dir = dir_of(path);
         let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
-        yaml11_words(&tree, out);
+        yaml11_words(tree, out);
         let mut unit = EvalUnit {
             path: path.to_owned(),
             file,

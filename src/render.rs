@@ -66,7 +66,16 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     pub fn new(plans: &'a [Plan]) -> Self {
-        Self { eval: None, plans, colour: false, unicode: true, expand: false, outcomes: None, sources: None, files: None }
+        Self {
+            eval: None,
+            plans,
+            colour: false,
+            unicode: true,
+            expand: false,
+            outcomes: None,
+            sources: None,
+            files: None,
+        }
     }
 
     fn done(&self, plan: &Plan, action: &Action) -> Option<Done> {

@@ -78,7 +78,8 @@ fn every_known_mistake_is_reported() {
         let (files, named) = load(&root().join("tests/fixtures/coverage").join(fixture));
         let compiled = compile(&[named], &Sources::default(), &files);
         if !compiled.diagnostics.iter().any(|d| d.rule.name == rule) {
-            let found: Vec<_> = compiled.diagnostics.iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect();
+            let found: Vec<_> =
+                compiled.diagnostics.iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect();
             faults.push(format!("{}: `{rule}` does not fire; found: {found:#?}", row.id));
         }
     }

@@ -25,7 +25,8 @@ fn single_faults_are_seen_and_placed() {
     let mut table: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     let mut missed = String::new();
     for valid in corpus() {
-        let before: BTreeSet<_> = valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
+        let before: BTreeSet<_> =
+            valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
         for mutant in mutants(&valid.text) {
             let text = mutant.text(&valid.text);
             let found = valid.findings(&text).unwrap_or_default();
@@ -233,7 +234,8 @@ impl Maker<'_> {
             self.key(*entry, path);
             self.value(*entry, path);
             self.doubled(map, *entry);
-            if REQUIRED.contains(&(entry.name, parent)) || (self.portable && (entry.name, parent) == ("verify", "spec")) {
+            if REQUIRED.contains(&(entry.name, parent)) || (self.portable && (entry.name, parent) == ("verify", "spec"))
+            {
                 self.missing(map, &entries, index, above);
             }
             let mut below: Vec<&str> = path.to_vec();
@@ -267,7 +269,8 @@ impl Maker<'_> {
         let at = entry.key.span().range();
         let name = entry.name;
         let parent = path.last().copied().unwrap_or_default();
-        let is_step = ["setup", "verify", "cleanup", "steps", "anyOf"].contains(&parent) && name != "id" && path.len() > 1;
+        let is_step =
+            ["setup", "verify", "cleanup", "steps", "anyOf"].contains(&parent) && name != "id" && path.len() > 1;
         if let Some((prefix, _)) = name.split_once('.') {
             let range = at.start..at.start + prefix.len();
             self.add("alias", range, format!("{prefix}x"), at.start);
@@ -311,7 +314,9 @@ impl Maker<'_> {
             "protocol" | "type" => words.extend(["jsn", "String"].map(|w| ("enum", w.to_owned()))),
             "status" => words.extend(["20x", "\"200\"", "2000"].map(|w| ("enum", w.to_owned()))),
             "kind" => words.extend(["task", "Taks", "Tasks"].map(|w| ("kind", w.to_owned()))),
-            "apiVersion" => words.extend(["mcp-eval/v2", "mcpchecker/v1", "gevals/v1alpha2"].map(|w| ("version", w.to_owned()))),
+            "apiVersion" => {
+                words.extend(["mcp-eval/v2", "mcpchecker/v1", "gevals/v1alpha2"].map(|w| ("version", w.to_owned())))
+            }
             "file" => words.push(("missing file", "nowhere.sh".to_owned())),
             _ => {}
         }

@@ -715,7 +715,8 @@ fn spans_point_at_the_steps() {
 /// Boxes of a picture: x, y, width, height, in its own coordinates.
 fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64)> {
     let group = regex::Regex::new(r"translate\(([-0-9.]+) ([-0-9.]+)\)").unwrap();
-    let rect = regex::Regex::new(r#"class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([-0-9.]+)" height="([-0-9.]+)""#).unwrap();
+    let rect = regex::Regex::new(r#"class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([-0-9.]+)" height="([-0-9.]+)""#)
+        .unwrap();
     let number = |c: &regex::Captures<'_>, i: usize| c[i].parse::<f64>().unwrap();
     let mut found = Vec::new();
     let mut at = (0.0, 0.0);
@@ -723,7 +724,9 @@ fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64)> {
         if let Some(c) = group.captures(line) {
             at = (number(&c, 1), number(&c, 2));
         }
-        found.extend(rect.captures(line).map(|c| (at.0 + number(&c, 1), at.1 + number(&c, 2), number(&c, 3), number(&c, 4))));
+        found.extend(
+            rect.captures(line).map(|c| (at.0 + number(&c, 1), at.1 + number(&c, 2), number(&c, 3), number(&c, 4))),
+        );
     }
     found
 }

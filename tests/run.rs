@@ -1,6 +1,6 @@
 //! The interpreter: what runs, in which order, what a run comes to, and that cleanup survives everything.
+#![expect(clippy::disallowed_methods, reason = "a test reads and writes files")]
 #![cfg(feature = "run")]
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     collections::HashSet,

@@ -1,6 +1,5 @@
 //! The hole language: the scanner against its grammar, the vectors, the table of filters and its page.
-
-#![expect(clippy::unwrap_used, reason = "a test that fails should panic")]
+#![expect(clippy::disallowed_methods, reason = "a test reads and writes files")]
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf, sync::LazyLock};
 

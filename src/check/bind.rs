@@ -60,7 +60,10 @@ impl Checker<'_> {
             let what = Prefix::Extension(i.package.value.clone());
             match &i.alias {
                 Some(alias) => (alias.value.clone(), Alias { what, span: alias.span, used: Cell::new(false) }),
-                None => (package_name(&i.package.value).to_owned(), Alias { what, span: i.package.span, used: Cell::new(false) }),
+                None => (
+                    package_name(&i.package.value).to_owned(),
+                    Alias { what, span: i.package.span, used: Cell::new(false) },
+                ),
             }
         });
         let mut doubles = Vec::new();
@@ -86,7 +89,8 @@ impl Checker<'_> {
 
     /// Reports requirements that no step uses.
     pub(super) fn aliases_used(&mut self) {
-        let unused: Vec<_> = self.aliases.0.iter().filter(|(_, a)| !a.used.get()).map(|(n, a)| (n.clone(), a.span)).collect();
+        let unused: Vec<_> =
+            self.aliases.0.iter().filter(|(_, a)| !a.used.get()).map(|(n, a)| (n.clone(), a.span)).collect();
         for (name, span) in unused {
             self.out.push(
                 Diagnostic::new(&UNUSED_REQUIREMENT, span, format!("no step uses `{name}`"))
@@ -127,7 +131,12 @@ impl Checker<'_> {
         );
     }
 
-    fn prefixed(&mut self, step: &Step<Path>, prefix: &str, operation: &str) -> Option<(OperationKind, Arc<Signature>)> {
+    fn prefixed(
+        &mut self,
+        step: &Step<Path>,
+        prefix: &str,
+        operation: &str,
+    ) -> Option<(OperationKind, Arc<Signature>)> {
         let dialect = self.task.dialect;
         let Some(alias) = self.aliases.0.get(prefix) else {
             self.unknown_prefix(step, prefix);
@@ -157,14 +166,19 @@ impl Checker<'_> {
 
     fn unknown_prefix(&mut self, step: &Step<Path>, prefix: &str) {
         let span = Span { end: step.key.start + prefix.len() as u32, ..step.key };
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, span, format!("no requirement has the alias `{prefix}`"));
+        let mut diagnostic =
+            Diagnostic::new(&UNKNOWN_OPERATION, span, format!("no requirement has the alias `{prefix}`"));
         let known: Vec<_> = self.aliases.0.keys().map(String::as_str).collect();
         if let Some(near) = nearest(prefix, known.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
         }
         let help = match self.task.dialect {
-            Dialect::Portable => format!("declare it under `spec`: `requires: [{{mcpServer: NAME, as: {prefix}}}]` for a server, `imports: [{{package: …, as: {prefix}}}]` for an extension"),
-            _ => format!("declare it under `spec`: `requires: [{{mcpServer: NAME, as: {prefix}}}]` or `requires: [{{extension: NAME, as: {prefix}}}]`"),
+            Dialect::Portable => format!(
+                "declare it under `spec`: `requires: [{{mcpServer: NAME, as: {prefix}}}]` for a server, `imports: [{{package: …, as: {prefix}}}]` for an extension"
+            ),
+            _ => format!(
+                "declare it under `spec`: `requires: [{{mcpServer: NAME, as: {prefix}}}]` or `requires: [{{extension: NAME, as: {prefix}}}]`"
+            ),
         };
         self.error(diagnostic.help(help));
     }
@@ -172,13 +186,23 @@ impl Checker<'_> {
     fn unknown_operation(&mut self, step: &Step<Path>) {
         let name = &step.op.value;
         let (near, known) = crate::dialect::unknown_operation_help(name, self.cx.vocabularies.of(self.task.dialect));
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, step.key, format!("unknown step `{name}`")).help(known);
-        if let Some((_, right)) = SYNONYMS.iter().find(|(wrong, right)| wrong == name && self.cx.vocabularies.of(self.task.dialect).get(right).is_some()) {
-            diagnostic = diagnostic.here(format!("it is called `{right}` here")).fix(format!("write `{right}`"), step.key, *right);
+        let mut diagnostic =
+            Diagnostic::new(&UNKNOWN_OPERATION, step.key, format!("unknown step `{name}`")).help(known);
+        if let Some((_, right)) = SYNONYMS
+            .iter()
+            .find(|(wrong, right)| wrong == name && self.cx.vocabularies.of(self.task.dialect).get(right).is_some())
+        {
+            diagnostic = diagnostic.here(format!("it is called `{right}` here")).fix(
+                format!("write `{right}`"),
+                step.key,
+                *right,
+            );
         } else if let Some(near) = near {
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), step.key, near);
+            diagnostic =
+                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), step.key, near);
         } else if self.task.dialect != Dialect::Portable && self.cx.vocabularies.portable.get(name).is_some() {
-            diagnostic = diagnostic.help(format!("`{name}` is a step of the portable dialect, `apiVersion: mcp-eval/v1`"));
+            diagnostic =
+                diagnostic.help(format!("`{name}` is a step of the portable dialect, `apiVersion: mcp-eval/v1`"));
         }
         self.error(diagnostic);
     }
@@ -204,7 +228,12 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// A tool that the locked server does not have.
-pub fn unknown_tool<'a>(server: &str, tool: &str, span: Span, known: impl Iterator<Item = &'a str> + Clone) -> Diagnostic {
+pub fn unknown_tool<'a>(
+    server: &str,
+    tool: &str,
+    span: Span,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Diagnostic {
     let diagnostic = Diagnostic::new(&UNKNOWN_TOOL, span, format!("the server `{server}` has no tool `{tool}`"));
     match nearest(tool, known.clone()) {
         Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
@@ -235,7 +264,9 @@ pub(super) fn steps_outputs(op: &Operation) -> Option<(String, IndexMap<String, 
         OperationKind::Tool { server, tool } => {
             Some((format!("{server}.{tool}"), [("content".to_owned(), Type::String)].into(), false))
         }
-        OperationKind::Extension { package, operation } => Some((format!("{package}.{operation}"), IndexMap::new(), true)),
+        OperationKind::Extension { package, operation } => {
+            Some((format!("{package}.{operation}"), IndexMap::new(), true))
+        }
     }
 }
 
@@ -249,8 +280,11 @@ impl Checker<'_> {
     /// Parameters of which exactly one must be given.
     pub(super) fn exactly_one(&mut self, step: &Step<Path>, args: &Args, signature: &Signature) {
         for set in signature.exactly_one {
-            let mut given: Vec<(Span, &str)> =
-                args.iter().filter(|(k, _)| set.contains(&k.value.as_str())).map(|(k, _)| (k.span, k.value.as_str())).collect();
+            let mut given: Vec<(Span, &str)> = args
+                .iter()
+                .filter(|(k, _)| set.contains(&k.value.as_str()))
+                .map(|(k, _)| (k.span, k.value.as_str()))
+                .collect();
             if set.contains(&"expect")
                 && let Some((span, _)) = &step.expect
             {
@@ -264,16 +298,24 @@ impl Checker<'_> {
             match given.as_slice() {
                 [_] => {}
                 [] => self.error(
-                    Diagnostic::new(&super::EXACTLY_ONE, step.key, format!("`{}` needs {}", step.op.value, words("or")))
-                        .help("give exactly one of them"),
+                    Diagnostic::new(
+                        &super::EXACTLY_ONE,
+                        step.key,
+                        format!("`{}` needs {}", step.op.value, words("or")),
+                    )
+                    .help("give exactly one of them"),
                 ),
                 [(first, _), rest @ ..] => {
                     for (span, name) in rest {
                         self.error(
-                            Diagnostic::new(&super::EXACTLY_ONE, *span, format!("`{}` takes only one of {}", step.op.value, words("and")))
-                                .label(*first, "given first")
-                                .here(format!("`{name}` too"))
-                                .help("keep one of them; write a second step for the other"),
+                            Diagnostic::new(
+                                &super::EXACTLY_ONE,
+                                *span,
+                                format!("`{}` takes only one of {}", step.op.value, words("and")),
+                            )
+                            .label(*first, "given first")
+                            .here(format!("`{name}` too"))
+                            .help("keep one of them; write a second step for the other"),
                         );
                     }
                 }
@@ -283,8 +325,12 @@ impl Checker<'_> {
             && let Some(flag) = &step.continue_on_error
         {
             self.out.push(
-                Diagnostic::new(&crate::decode::UNKNOWN_FIELD, flag.span, format!("`continueOnError` has no effect on `{}`", step.op.value))
-                    .strength(Strength::Verdict),
+                Diagnostic::new(
+                    &crate::decode::UNKNOWN_FIELD,
+                    flag.span,
+                    format!("`continueOnError` has no effect on `{}`", step.op.value),
+                )
+                .strength(Strength::Verdict),
             );
         }
     }

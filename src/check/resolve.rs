@@ -1,6 +1,9 @@
 //! Resolving holes: what a name stands for at the place where it is written, and the type of its value.
 
-use super::{Checker, scope::{Place, Scope}};
+use super::{
+    Checker,
+    scope::{Place, Scope},
+};
 use crate::{
     diagnostic::{Diagnostic, nearest},
     hir::{Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
@@ -64,7 +67,11 @@ impl Checker<'_> {
             Ok(ty) => ty,
             Err((index, message)) => {
                 let span = hole.spans.get(1 + found.taken + index).copied().unwrap_or(hole.span);
-                self.error(Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!("`{}` is {}", written(path, found.taken + index), found.ty)));
+                self.error(Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!(
+                    "`{}` is {}",
+                    written(path, found.taken + index),
+                    found.ty
+                )));
                 return None;
             }
         };
@@ -118,7 +125,12 @@ impl Checker<'_> {
             _ => None,
         };
         if let Some((_, ty)) = scope.loops.iter().rev().find(|(var, _)| var == root) {
-            return Some(Found { target: Target::Loop(root.to_owned()), taken: 0, ty: ty.clone(), missing: Missing::No });
+            return Some(Found {
+                target: Target::Loop(root.to_owned()),
+                taken: 0,
+                ty: ty.clone(),
+                missing: Missing::No,
+            });
         }
         if let Some((locals, open)) = &scope.locals
             && (locals.contains_key(root) || (*open && LOCALS.contains(&root)))
@@ -141,15 +153,21 @@ impl Checker<'_> {
                 Some(Found { target, taken: 1, ty: Type::String, missing })
             }
             "random" => match name(0) {
-                Some("id") => Some(Found { target: Target::RandomId, taken: 1, ty: Type::String, missing: Missing::No }),
-                Some("port") => Some(Found { target: Target::RandomPort, taken: 1, ty: Type::Number, missing: Missing::No }),
+                Some("id") => {
+                    Some(Found { target: Target::RandomId, taken: 1, ty: Type::String, missing: Missing::No })
+                }
+                Some("port") => {
+                    Some(Found { target: Target::RandomPort, taken: 1, ty: Type::Number, missing: Missing::No })
+                }
                 other => {
                     self.no_field(hole, "random", other, &["id", "port"]);
                     None
                 }
             },
             "task" => match name(0) {
-                Some("name") => Some(Found { target: Target::TaskName, taken: 1, ty: Type::String, missing: Missing::No }),
+                Some("name") => {
+                    Some(Found { target: Target::TaskName, taken: 1, ty: Type::String, missing: Missing::No })
+                }
                 other => {
                     self.no_field(hole, "task", other, &["name"]);
                     None
@@ -189,8 +207,12 @@ impl Checker<'_> {
             Place::Phase(PhaseKind::Cleanup) => Missing::AtRunTime,
             place => {
                 self.error(
-                    Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("the agent has given no answer yet {}", place.describe()))
-                        .help("`{agent.output}` can be used in verify, and in cleanup"),
+                    Diagnostic::new(
+                        &OUT_OF_SCOPE,
+                        hole.span,
+                        format!("the agent has given no answer yet {}", place.describe()),
+                    )
+                    .help("`{agent.output}` can be used in verify, and in cleanup"),
                 );
                 return None;
             }
@@ -223,7 +245,11 @@ impl Checker<'_> {
         let binding = binding.clone();
         if name(1) != Some("outputs") {
             let known = list(binding.outputs.keys().map(String::as_str));
-            let mut diagnostic = Diagnostic::new(&UNKNOWN_OUTPUT, hole.span, format!("what a step gives is found under `outputs`: `steps.{id}.outputs.NAME`"));
+            let mut diagnostic = Diagnostic::new(
+                &UNKNOWN_OUTPUT,
+                hole.span,
+                format!("what a step gives is found under `outputs`: `steps.{id}.outputs.NAME`"),
+            );
             if let Some(given) = name(1)
                 && (binding.outputs.contains_key(given) || binding.open)
             {
@@ -245,14 +271,17 @@ impl Checker<'_> {
             None if binding.open => Type::Any,
             None => {
                 let span = hole.spans.get(3).copied().unwrap_or(hole.span);
-                let mut diagnostic = Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("no output `{output}` in step `{id}`"))
-                    .label(binding.span, "the step");
+                let mut diagnostic =
+                    Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("no output `{output}` in step `{id}`"))
+                        .label(binding.span, "the step");
                 if let Some(near) = nearest(output, binding.outputs.keys().map(String::as_str)) {
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+                    diagnostic =
+                        diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 } else if binding.outputs.is_empty() {
                     diagnostic = diagnostic.help("this step gives nothing");
                 } else {
-                    diagnostic = diagnostic.help(format!("it gives {}", list(binding.outputs.keys().map(String::as_str))));
+                    diagnostic =
+                        diagnostic.help(format!("it gives {}", list(binding.outputs.keys().map(String::as_str))));
                 }
                 self.error(diagnostic);
                 return None;
@@ -269,8 +298,12 @@ impl Checker<'_> {
     fn no_step(&mut self, id: &str, span: Span, scope: &Scope) {
         if let Some((at, place)) = self.ids.get(id).copied() {
             let why = match (place, scope.place) {
-                (Place::Phase(a), Place::Phase(b)) if a == b => "runs later, or inside a loop or branch that ends before",
-                (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt | Place::Oracle) => "is inside a loop, or in only one branch of an `anyOf`",
+                (Place::Phase(a), Place::Phase(b)) if a == b => {
+                    "runs later, or inside a loop or branch that ends before"
+                }
+                (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt | Place::Oracle) => {
+                    "is inside a loop, or in only one branch of an `anyOf`"
+                }
                 (Place::Phase(PhaseKind::Verify), _) => "stands in verify: its outputs stay there",
                 (Place::Phase(PhaseKind::Cleanup), _) => "stands in cleanup: it runs at the end",
                 _ => "is not in scope",
@@ -302,7 +335,8 @@ impl Checker<'_> {
             Some(field) => format!("`{root}` has no `{field}`"),
             None => format!("`{root}` alone is no value"),
         };
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_NAME, span, message).help(format!("there is {}", words.join(" and ")));
+        let mut diagnostic =
+            Diagnostic::new(&UNKNOWN_NAME, span, message).help(format!("there is {}", words.join(" and ")));
         if let Some(near) = field.and_then(|f| nearest(f, known.iter().copied())) {
             diagnostic = diagnostic.fix(format!("write `{near}`"), span, near);
         }
@@ -310,13 +344,16 @@ impl Checker<'_> {
     }
 
     fn incomplete(&mut self, hole: &Hole<Path>, help: &str) {
-        self.error(Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` alone is no value", hole.reference)).help(help));
+        self.error(
+            Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` alone is no value", hole.reference)).help(help),
+        );
     }
 
     fn unknown_root(&mut self, hole: &Hole<Path>, template: &Template<Path>, scope: &Scope) {
         let root = &hole.reference.root.text;
         let span = hole.spans.first().copied().unwrap_or(hole.span);
-        let diagnostic = Diagnostic::new(&UNKNOWN_NAME, span, format!("nothing is called `{root}` {}", scope.place.describe()));
+        let diagnostic =
+            Diagnostic::new(&UNKNOWN_NAME, span, format!("nothing is called `{root}` {}", scope.place.describe()));
         let roots = roots(scope);
         let source = self.cx.sources.get(template.span.file);
         let escape = match source.slice(template.span).starts_with('"') {
@@ -327,7 +364,9 @@ impl Checker<'_> {
             diagnostic.here("a value of the step itself").help(format!(
                 "`{{{root}}}` can be used in the `outputs` and `expect` of the step that gives it; elsewhere write `{{steps.ID.outputs.{root}}}`"
             ))
-        } else if let Some((variable, _)) = self.task.env.iter().find(|(n, _)| n.value == *root && hole.reference.segments.is_empty()) {
+        } else if let Some((variable, _)) =
+            self.task.env.iter().find(|(n, _)| n.value == *root && hole.reference.segments.is_empty())
+        {
             let written = format!("env.{}", variable.value);
             diagnostic.here(format!("did you mean `{written}`?")).fix(format!("write `{written}`"), span, written)
         } else if self.ids.contains_key(root) {
@@ -339,10 +378,15 @@ impl Checker<'_> {
         } else if let Some(near) = nearest(root, roots.iter().map(String::as_str)) {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near)
         } else {
-            diagnostic.help(format!("write `\\{{{root}…}}` to keep it as text")).fix("keep it as text", hole.span.head(), escape)
+            diagnostic.help(format!("write `\\{{{root}…}}` to keep it as text")).fix(
+                "keep it as text",
+                hole.span.head(),
+                escape,
+            )
         };
         let diagnostic = match diagnostic.help {
-            None => diagnostic.help(format!("in scope here: {}; write `\\{{…}}` for text", list(roots.iter().map(String::as_str)))),
+            None => diagnostic
+                .help(format!("in scope here: {}; write `\\{{…}}` for text", list(roots.iter().map(String::as_str)))),
             Some(_) => diagnostic,
         };
         self.error(diagnostic);
@@ -363,15 +407,24 @@ impl Checker<'_> {
         let in_scope = roots.contains(&suspect.root);
         match &suspect.kind {
             SuspectKind::Malformed if in_scope => {
-                let detail = if suspect.detail.is_empty() { "this is no hole".to_owned() } else { suspect.detail.clone() };
+                let detail =
+                    if suspect.detail.is_empty() { "this is no hole".to_owned() } else { suspect.detail.clone() };
                 self.error(
-                    Diagnostic::new(&MALFORMED_HOLE, suspect.span, format!("this begins like a hole and is none: {detail}"))
-                        .help("a hole is `{root.name | filter}`; write `\\{` for a brace that is text"),
+                    Diagnostic::new(
+                        &MALFORMED_HOLE,
+                        suspect.span,
+                        format!("this begins like a hole and is none: {detail}"),
+                    )
+                    .help("a hole is `{root.name | filter}`; write `\\{` for a brace that is text"),
                 );
             }
             SuspectKind::DoubleBrace(path) if in_scope => self.out.push(
-                Diagnostic::new(&DOUBLE_BRACE, suspect.span, format!("double braces are never filled: `{{{{ {path} }}}}` stays as it is"))
-                    .help(format!("write `{{{path}}}` if it is to be filled")),
+                Diagnostic::new(
+                    &DOUBLE_BRACE,
+                    suspect.span,
+                    format!("double braces are never filled: `{{{{ {path} }}}}` stays as it is"),
+                )
+                .help(format!("write `{{{path}}}` if it is to be filled")),
             ),
             SuspectKind::DollarBrace => self.out.push(
                 Diagnostic::new(&DOLLAR_BRACE, suspect.span, "`${{ }}` belongs to GitHub Actions: it stays as it is")
@@ -405,7 +458,9 @@ impl Checker<'_> {
         };
         let found = |target, taken, ty, missing| Some(Found { target, taken, ty, missing });
         match (path.root.text.as_str(), name(0)) {
-            ("env", Some(variable)) => found(Target::ProcessEnv(variable.to_owned()), 1, Type::String, Missing::AtRunTime),
+            ("env", Some(variable)) => {
+                found(Target::ProcessEnv(variable.to_owned()), 1, Type::String, Missing::AtRunTime)
+            }
             ("random", Some("id")) => found(Target::RandomId, 1, Type::String, Missing::No),
             ("random", Some("port")) => found(Target::RandomPort, 1, Type::Number, Missing::No),
             ("random", other) => {
@@ -413,12 +468,16 @@ impl Checker<'_> {
                 None
             }
             ("agent", Some(field @ ("output" | "prompt"))) => match scope.place {
-                Place::Phase(PhaseKind::Verify) if field == "output" => found(Target::AgentOutput, 1, Type::String, Missing::No),
+                Place::Phase(PhaseKind::Verify) if field == "output" => {
+                    found(Target::AgentOutput, 1, Type::String, Missing::No)
+                }
                 Place::Phase(PhaseKind::Verify) => found(Target::AgentPrompt, 1, Type::String, Missing::No),
                 place => {
                     self.error(
                         Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("there is no `agent` {}", place.describe()))
-                            .help("in the steps dialect `{agent.output}` and `{agent.prompt}` can be used in verify only"),
+                            .help(
+                                "in the steps dialect `{agent.output}` and `{agent.prompt}` can be used in verify only",
+                            ),
                     );
                     None
                 }
@@ -430,7 +489,9 @@ impl Checker<'_> {
             ("steps", Some(ty)) => self.output_by_type(hole, ty, name(1), scope),
             (root, _) => {
                 let mut diagnostic = Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("there is no source `{root}`"))
-                    .help("sources are `env`, `random`, `steps` and `agent`; the steps dialect has no escape for braces");
+                    .help(
+                        "sources are `env`, `random`, `steps` and `agent`; the steps dialect has no escape for braces",
+                    );
                 if let Some(near) = nearest(root, ["env", "random", "steps", "agent"]) {
                     diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
                 }
@@ -442,7 +503,10 @@ impl Checker<'_> {
 
     fn output_by_type(&mut self, hole: &Hole<Path>, ty: &str, key: Option<&str>, scope: &Scope) -> Option<Found> {
         let Some(key) = key else {
-            self.incomplete(hole, "write `{steps.TYPE.KEY}`, with the type of an earlier step and the name of an output");
+            self.incomplete(
+                hole,
+                "write `{steps.TYPE.KEY}`, with the type of an earlier step and the name of an output",
+            );
             return None;
         };
         let span = hole.spans.get(1).copied().unwrap_or(hole.span);
@@ -465,18 +529,27 @@ impl Checker<'_> {
             let target = Target::Output { step: ty.to_owned(), name: key.to_owned() };
             return Some(Found { target, taken: 2, ty: value, missing: Missing::AtRunTime });
         }
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_STEP, span, format!("no earlier step of the type `{ty}` gives outputs {}", scope.place.describe()));
+        let mut diagnostic = Diagnostic::new(
+            &UNKNOWN_STEP,
+            span,
+            format!("no earlier step of the type `{ty}` gives outputs {}", scope.place.describe()),
+        );
         let known: Vec<_> = scope.ids().collect();
         if ["script", "http", "llmJudge"].contains(&ty) {
-            diagnostic = diagnostic.help(format!("a step `{ty}` never gives outputs in this dialect; the portable dialect has them"));
+            diagnostic = diagnostic
+                .help(format!("a step `{ty}` never gives outputs in this dialect; the portable dialect has them"));
         } else if self.ids.contains_key(ty) {
             diagnostic = diagnostic.help("outputs are found by the type of their step in this dialect, not by its id");
         } else if let Some(near) = nearest(ty, known.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
         } else if scope.place == Place::Phase(PhaseKind::Verify) {
-            diagnostic = diagnostic.help("setup's outputs cannot be seen in verify in this dialect; the portable dialect shows them");
+            diagnostic = diagnostic
+                .help("setup's outputs cannot be seen in verify in this dialect; the portable dialect shows them");
         } else if !known.is_empty() {
-            diagnostic = diagnostic.help(format!("outputs are found under the server's or extension's own name: {}", list(known.into_iter())));
+            diagnostic = diagnostic.help(format!(
+                "outputs are found under the server's or extension's own name: {}",
+                list(known.into_iter())
+            ));
         }
         self.error(diagnostic);
         None
@@ -517,4 +590,3 @@ pub(super) fn template_type(template: &Template<Def>) -> Type {
         None => Type::String,
     }
 }
-

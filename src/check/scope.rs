@@ -114,9 +114,11 @@ impl Scope {
 
     /// What came into scope since, as the type of one round of a loop.
     pub(super) fn record_since(&self, mark: usize) -> Type {
-        let fields = self.outputs.iter().skip(mark).map(|(id, b)| {
-            (id.clone(), Type::Record { fields: b.outputs.clone(), open: b.open })
-        });
+        let fields = self
+            .outputs
+            .iter()
+            .skip(mark)
+            .map(|(id, b)| (id.clone(), Type::Record { fields: b.outputs.clone(), open: b.open }));
         Type::Record { fields: fields.collect(), open: false }
     }
 
@@ -144,7 +146,9 @@ pub(super) fn join(branches: Vec<Vec<(String, Binding)>>) -> Vec<(String, Bindin
                 };
             }
             if binding.open {
-                outputs.extend(other.outputs.keys().filter(|k| !binding.outputs.contains_key(*k)).map(|k| (k.clone(), Type::Any)));
+                outputs.extend(
+                    other.outputs.keys().filter(|k| !binding.outputs.contains_key(*k)).map(|k| (k.clone(), Type::Any)),
+                );
             }
             binding.outputs = outputs;
             binding.open &= other.open;

@@ -1,6 +1,10 @@
 //! Holding arguments against shapes.
 
-use super::{Checker, resolve::{EMPTY_DEFAULT, WRONG_HOLE_TYPE, template_type}, scope::Scope};
+use super::{
+    Checker,
+    resolve::{EMPTY_DEFAULT, WRONG_HOLE_TYPE, template_type},
+    scope::Scope,
+};
 use crate::{
     decode::{MISSING_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field},
     diagnostic::{Diagnostic, nearest},
@@ -39,7 +43,9 @@ impl Checker<'_> {
                 (Some(Field { shape, .. }), _) => {
                     checked.push((key.clone(), self.arg(arg, shape, &format!("`{}`", key.value), scope)));
                 }
-                (None, Some(rest)) => checked.push((key.clone(), self.arg(arg, rest, &format!("`{}`", key.value), scope))),
+                (None, Some(rest)) => {
+                    checked.push((key.clone(), self.arg(arg, rest, &format!("`{}`", key.value), scope)))
+                }
                 (None, None) => {
                     let mut known: Vec<&str> = fields.keys().map(String::as_str).collect();
                     if what.starts_with('`') {
@@ -53,7 +59,8 @@ impl Checker<'_> {
         }
         for (name, _) in fields.iter().filter(|(_, f)| f.required && f.default.is_none()) {
             if !args.iter().any(|(k, _)| k.value == *name) {
-                let near = nearest(name, args.iter().map(|(k, _)| k.value.as_str()).filter(|k| !fields.contains_key(*k)));
+                let near =
+                    nearest(name, args.iter().map(|(k, _)| k.value.as_str()).filter(|k| !fields.contains_key(*k)));
                 let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{what} has no `{name}`"));
                 let doc = &fields[name].doc;
                 if !doc.is_empty() {
@@ -81,7 +88,11 @@ impl Checker<'_> {
                 let item = match inner {
                     Some(Shape::List { items: item, min }) => {
                         if items.len() < *min {
-                            self.error(Diagnostic::new(&INVALID_VALUE, arg.span, format!("{what} needs at least {min} value{}", if *min == 1 { "" } else { "s" })));
+                            self.error(Diagnostic::new(
+                                &INVALID_VALUE,
+                                arg.span,
+                                format!("{what} needs at least {min} value{}", if *min == 1 { "" } else { "s" }),
+                            ));
                         }
                         item
                     }
@@ -90,10 +101,16 @@ impl Checker<'_> {
                 ArgKind::List(items.iter().map(|i| self.arg(i, item, &format!("an item of {what}"), scope)).collect())
             }
             ArgKind::Record(fields) => match select(shape, &arg.kind) {
-                Some(record @ Shape::Record { .. }) => {
-                    ArgKind::Record(self.record(fields, record, &format!("{} of {what}", "the mapping").replace("the mapping of `", "`"), arg.span, scope))
-                }
-                _ => ArgKind::Record(fields.iter().map(|(k, a)| (k.clone(), self.arg(a, &Shape::Any, "a value", scope))).collect()),
+                Some(record @ Shape::Record { .. }) => ArgKind::Record(self.record(
+                    fields,
+                    record,
+                    &format!("{} of {what}", "the mapping").replace("the mapping of `", "`"),
+                    arg.span,
+                    scope,
+                )),
+                _ => ArgKind::Record(
+                    fields.iter().map(|(k, a)| (k.clone(), self.arg(a, &Shape::Any, "a value", scope))).collect(),
+                ),
             },
         };
         if !matches!(arg.kind, ArgKind::Text(_)) {
@@ -106,14 +123,26 @@ impl Checker<'_> {
     fn literal(&mut self, arg: &Arg<Path>, shape: &Shape, what: &str) {
         let Some(inner) = select(shape, &arg.kind) else {
             let found = describe(&arg.kind);
-            let mut diagnostic = Diagnostic::new(&WRONG_TYPE, arg.span, format!("{what} must be {}, not {found}", shape.describe()));
+            let mut diagnostic =
+                Diagnostic::new(&WRONG_TYPE, arg.span, format!("{what} must be {}, not {found}", shape.describe()));
             let source = self.cx.sources.get(arg.span.file);
             let written = source.slice(arg.span);
             let duration = matches!(shape, Shape::String { format: Some(Format::Duration), .. });
             if let (true, ArgKind::Int(n)) = (duration, &arg.kind) {
-                diagnostic = diagnostic.help(format!("write `{n}s` for {n} seconds")).fix("add the unit", arg.span, format!("{n}s"));
-            } else if admits_text(shape) && !written.is_empty() && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_)) {
-                diagnostic = diagnostic.help(format!("quote it: `{}`", quote(written))).fix("quote the value", arg.span, quote(written));
+                diagnostic = diagnostic.help(format!("write `{n}s` for {n} seconds")).fix(
+                    "add the unit",
+                    arg.span,
+                    format!("{n}s"),
+                );
+            } else if admits_text(shape)
+                && !written.is_empty()
+                && matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Int(_) | ArgKind::Float(_))
+            {
+                diagnostic = diagnostic.help(format!("quote it: `{}`", quote(written))).fix(
+                    "quote the value",
+                    arg.span,
+                    quote(written),
+                );
             }
             self.error(diagnostic);
             return;
@@ -145,7 +174,11 @@ impl Checker<'_> {
         let ty = template_type(&checked);
         if !fits(&ty, shape, checked.single_hole().is_some()) {
             let span = template.single_hole().map_or(template.span, |h| h.span);
-            let mut diagnostic = Diagnostic::new(&WRONG_HOLE_TYPE, span, format!("{what} must be {}, and this is {ty}", shape.describe()));
+            let mut diagnostic = Diagnostic::new(
+                &WRONG_HOLE_TYPE,
+                span,
+                format!("{what} must be {}, and this is {ty}", shape.describe()),
+            );
             if admits_text(shape) && matches!(ty, Type::List(_) | Type::Record { .. }) {
                 diagnostic = diagnostic.help("write `| tojson` for the value as JSON, or `| join(', ')` for a list");
             } else if matches!(shape, Shape::Integer { .. } | Shape::Number) && ty == Type::String {
@@ -162,7 +195,10 @@ impl Checker<'_> {
 
     /// `default('')` turns a missing value into `rm -rf /*` (`decisions.md` §5).
     fn empty_defaults(&mut self, template: &Template<Path>, shape: &Shape, what: &str) {
-        let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape else { return };
+        let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape
+        else {
+            return;
+        };
         for hole in template.holes() {
             for (filter, span) in hole.filters.iter().zip(&hole.filter_spans) {
                 let empty = filter.args.first().is_some_and(|a| a.value.as_str().is_some_and(str::is_empty));
@@ -184,8 +220,13 @@ impl Checker<'_> {
                     [] => self.no_text(text, span, shape, what),
                     [one] => self.literal_text(text, span, one, what),
                     many => {
-                        let plain = many.iter().any(|s| matches!(s, Shape::Any | Shape::String { format: None, .. }) && matches!(s, Shape::Any) || matches!(s, Shape::String { format: None, one_of } if one_of.is_empty()));
-                        let listed = many.iter().any(|s| matches!(s, Shape::String { one_of, .. } if one_of.iter().any(|w| w == text)));
+                        let plain = many.iter().any(|s| {
+                            matches!(s, Shape::Any | Shape::String { format: None, .. }) && matches!(s, Shape::Any)
+                                || matches!(s, Shape::String { format: None, one_of } if one_of.is_empty())
+                        });
+                        let listed = many
+                            .iter()
+                            .any(|s| matches!(s, Shape::String { one_of, .. } if one_of.iter().any(|w| w == text)));
                         if !plain && !listed {
                             self.literal_text(text, span, many[0], what);
                         }
@@ -196,7 +237,11 @@ impl Checker<'_> {
                 if !one_of.iter().any(|w| w == text) {
                     let mut diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("{what} cannot be `{text}`"));
                     if let Some(near) = nearest(text, one_of.iter().map(String::as_str)) {
-                        diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+                        diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
+                            format!("write `{near}`"),
+                            span,
+                            near,
+                        );
                     }
                     let words: Vec<_> = one_of.iter().map(|w| format!("`{w}`")).collect();
                     self.error(diagnostic.help(format!("it is one of {}", words.join(", "))));
@@ -209,7 +254,8 @@ impl Checker<'_> {
     }
 
     fn no_text(&mut self, text: &str, span: Span, shape: &Shape, what: &str) {
-        let mut diagnostic = Diagnostic::new(&WRONG_TYPE, span, format!("{what} must be {}, not a string", shape.describe()));
+        let mut diagnostic =
+            Diagnostic::new(&WRONG_TYPE, span, format!("{what} must be {}, not a string", shape.describe()));
         let number = matches!(shape, Shape::Integer { .. } | Shape::Number) && text.parse::<f64>().is_ok();
         let word = matches!(shape, Shape::Bool) && matches!(text, "true" | "false");
         if number || word {
@@ -225,19 +271,26 @@ impl Checker<'_> {
             Format::Duration => parse_duration(text, span, what).err(),
             Format::Regex => check_pattern(text, span).err(),
             Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
-                let fault = |why: &str| Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {why}"));
+                let fault =
+                    |why: &str| Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {why}"));
                 let rooted = format!("$.{}", text.trim_start_matches('.'));
                 Box::new(match text.starts_with('$') {
-                    true => fault(&e.to_string()).help("JSONPath is that of RFC 9535: `$.items[0].name`, `$..name`, `$.items[?@.ready]`"),
-                    false if serde_json_path::JsonPath::parse(&rooted).is_ok() => {
-                        fault("it does not begin with `$`").help(format!("write `{rooted}`")).fix(format!("write `{rooted}`"), span, rooted)
-                    }
+                    true => fault(&e.to_string())
+                        .help("JSONPath is that of RFC 9535: `$.items[0].name`, `$..name`, `$.items[?@.ready]`"),
+                    false if serde_json_path::JsonPath::parse(&rooted).is_ok() => fault("it does not begin with `$`")
+                        .help(format!("write `{rooted}`"))
+                        .fix(format!("write `{rooted}`"), span, rooted),
                     false => fault("it does not begin with `$`"),
                 })
             }),
             Format::Mode => {
                 let octal = u32::from_str_radix(text, 8).is_ok_and(|m| m <= 0o7777) && text.len() >= 3;
-                (!octal).then(|| Box::new(Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no file mode")).help("write octal digits, like \"0644\"")))
+                (!octal).then(|| {
+                    Box::new(
+                        Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no file mode"))
+                            .help("write octal digits, like \"0644\""),
+                    )
+                })
             }
             Format::StatusClass => crate::builtin::http::Status::parse(text).is_none().then(|| {
                 let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no status"));
@@ -259,9 +312,9 @@ impl Checker<'_> {
                 self.referenced_file(text, span);
                 None
             }
-            Format::FieldPath | Format::Path | Format::Script => text.is_empty().then(|| {
-                Box::new(Diagnostic::new(&INVALID_VALUE, span, format!("{what} is empty")))
-            }),
+            Format::FieldPath | Format::Path | Format::Script => {
+                text.is_empty().then(|| Box::new(Diagnostic::new(&INVALID_VALUE, span, format!("{what} is empty"))))
+            }
         };
         // An empty dotted path is the root.
         if let Some(fault) = fault
@@ -278,7 +331,9 @@ impl Checker<'_> {
             Some(Stat::File { .. }) => {
                 self.files.insert(path);
             }
-            Some(Stat::Dir) => self.error(Diagnostic::new(&MISSING_FILE, span, format!("`{text}` is a folder, not a file"))),
+            Some(Stat::Dir) => {
+                self.error(Diagnostic::new(&MISSING_FILE, span, format!("`{text}` is a folder, not a file")))
+            }
             None => {
                 let siblings = path.parent().map(|dir| self.cx.files.list(dir)).unwrap_or_default();
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -286,7 +341,8 @@ impl Checker<'_> {
                     .help("paths start from the task's folder");
                 if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
                     let near = format!("{}{near}", text.strip_suffix(&name).unwrap_or_default());
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+                    diagnostic =
+                        diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 }
                 self.error(diagnostic);
             }
@@ -297,9 +353,14 @@ impl Checker<'_> {
 /// The part of a shape that a value of this kind is held against.
 fn select<'s>(shape: &'s Shape, kind: &ArgKind<Path>) -> Option<&'s Shape> {
     let fits = |s: &Shape| match (s, kind) {
-        (Shape::Any, _) | (Shape::Null, ArgKind::Null) | (Shape::Bool, ArgKind::Bool(_)) | (Shape::Integer { .. }, ArgKind::Int(_)) => true,
+        (Shape::Any, _)
+        | (Shape::Null, ArgKind::Null)
+        | (Shape::Bool, ArgKind::Bool(_))
+        | (Shape::Integer { .. }, ArgKind::Int(_)) => true,
         (Shape::Number, ArgKind::Int(_) | ArgKind::Float(_)) => true,
-        (Shape::List { .. }, ArgKind::List(_)) | (Shape::Record { .. }, ArgKind::Record(_)) | (Shape::String { .. }, ArgKind::Text(_)) => true,
+        (Shape::List { .. }, ArgKind::List(_))
+        | (Shape::Record { .. }, ArgKind::Record(_))
+        | (Shape::String { .. }, ArgKind::Text(_)) => true,
         (Shape::Integer { .. }, ArgKind::Float(x)) => x.fract() == 0.0,
         _ => false,
     };

@@ -57,7 +57,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     // A task that was asked for by name is shown whole.
     let expand = args.expand || args.task.is_some();
     let mut shown = 0;
-    let selected: std::collections::HashSet<usize> = compiled.project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
+    let selected: std::collections::HashSet<usize> =
+        compiled.project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
     for plan in compiled.evals.iter().flatten() {
         let plan = EvalPlan { tasks: plan.tasks.iter().filter(|p| wanted(p)).cloned().collect(), ..plan.clone() };
         if plan.tasks.is_empty() {

@@ -6,8 +6,8 @@ use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, key},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
-        AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher, CallStatus, Eval, ExtensionRef, JudgeEnv,
-        JudgeRef, Limits, Name, OrderedCall, SkillMatcher, Skills, SourceRef, TaskSet,
+        AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher, CallStatus, Eval, ExtensionRef,
+        JudgeEnv, JudgeRef, Limits, Name, OrderedCall, SkillMatcher, Skills, SourceRef, TaskSet,
     },
     rule,
     source::{FileId, Spanned},
@@ -36,7 +36,10 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     super::envelope(&mut fields, reader);
     let mut name = Spanned::new(String::new(), head);
     match fields.take_entry(reader, "metadata") {
-        None => reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "an eval has no `metadata`").help("write `metadata: {name: …}`: results are named after it")),
+        None => reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "an eval has no `metadata`")
+                .help("write `metadata: {name: …}`: results are named after it"),
+        ),
         Some(entry) => {
             if let Some(mut meta) = reader.fields(entry.value, "an eval's metadata") {
                 if let Some(node) = meta.require(reader, "name", entry.key.span())
@@ -84,8 +87,9 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
             reader.error(match old {
                 Some(old) => {
                     let key = old.key.span();
-                    let diagnostic = Diagnostic::new(&NO_AGENT, key, "the eval names no agent: `agentFile` was removed")
-                        .help("write `agent: {type: file, path: FILE}`");
+                    let diagnostic =
+                        Diagnostic::new(&NO_AGENT, key, "the eval names no agent: `agentFile` was removed")
+                            .help("write `agent: {type: file, path: FILE}`");
                     match old.value.as_str() {
                         Some(path) if old.value.style() != crate::yaml::Style::Block => {
                             let path = if old.value.is_plain() { path.to_owned() } else { decode::quote(path) };
@@ -133,7 +137,10 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         Some(entry) => {
             let items = reader.items(entry.value, "`taskSets`");
             if items.is_empty() && matches!(entry.value.data(), Data::Seq) {
-                reader.error(Diagnostic::new(&TASK_SET_SHAPE, entry.key.span(), "the eval has no tasks").help("list at least one task set"));
+                reader.error(
+                    Diagnostic::new(&TASK_SET_SHAPE, entry.key.span(), "the eval has no tasks")
+                        .help("list at least one task set"),
+                );
             }
             eval.task_sets = items.into_iter().filter_map(|item| task_set(reader, item)).collect();
         }
@@ -149,8 +156,12 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
 fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
     if let Some(bad) = name.value.chars().find(|c| matches!(c, '/' | '\\') || c.is_control()) {
         reader.error(
-            Diagnostic::new(&INVALID_EVAL_NAME, name.span, format!("the name of an eval cannot contain `{}`", bad.escape_default()))
-                .help("the results file is named after the eval"),
+            Diagnostic::new(
+                &INVALID_EVAL_NAME,
+                name.span,
+                format!("the name of an eval cannot contain `{}`", bad.escape_default()),
+            )
+            .help("the results file is named after the eval"),
         );
     }
     name
@@ -265,9 +276,13 @@ fn skills(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Skills> {
                 && kind.value != "path"
             {
                 reader.error(
-                    Diagnostic::new(&decode::WRONG_TYPE, kind.span, format!("unknown source of skills `{}`", kind.value))
-                        .help("known is `path`")
-                        .fix("write `path`", kind.span, "path"),
+                    Diagnostic::new(
+                        &decode::WRONG_TYPE,
+                        kind.span,
+                        format!("unknown source of skills `{}`", kind.value),
+                    )
+                    .help("known is `path`")
+                    .fix("write `path`", kind.span, "path"),
                 );
             }
             sources.extend(path.and_then(|n| reader.name(n, "the path of a source of skills")));
@@ -292,8 +307,12 @@ fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
                 .help("write two task sets"),
         ),
         (None, None) => reader.error(
-            Diagnostic::new(&TASK_SET_SHAPE, node.span(), "this task set selects nothing: it has neither `path` nor `glob`")
-                .help("write `path: FILE` or `glob: PATTERN`"),
+            Diagnostic::new(
+                &TASK_SET_SHAPE,
+                node.span(),
+                "this task set selects nothing: it has neither `path` nor `glob`",
+            )
+            .help("write `path: FILE` or `glob: PATTERN`"),
         ),
         _ => {}
     }
@@ -382,8 +401,12 @@ fn push_list<T>(
 ) {
     if matches!(entry.value.data(), Data::Seq) && entry.value.items().next().is_none() {
         reader.out.push(
-            Diagnostic::new(&decode::UNKNOWN_FIELD, entry.key.span(), format!("`{}` is empty: it asserts nothing", entry.name))
-                .help("list what is meant, or remove the key"),
+            Diagnostic::new(
+                &decode::UNKNOWN_FIELD,
+                entry.key.span(),
+                format!("`{}` is empty: it asserts nothing", entry.name),
+            )
+            .help("list what is meant, or remove the key"),
         );
         return;
     }
@@ -397,8 +420,12 @@ fn server(reader: &mut Reader<'_>, fields: &mut Fields<'_>, node: Node<'_>) -> O
         Some(n) => reader.name(n, "the server of an assertion"),
         None => {
             reader.error(
-                Diagnostic::new(&INVALID_ASSERTION, node.span(), "no `server` is named, so this can never match a call")
-                    .help("write `server:` with a name from the MCP config"),
+                Diagnostic::new(
+                    &INVALID_ASSERTION,
+                    node.span(),
+                    "no `server` is named, so this can never match a call",
+                )
+                .help("write `server:` with a name from the MCP config"),
             );
             None
         }
@@ -467,10 +494,15 @@ fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
         "resource" => CallKind::Resource,
         "prompt" => CallKind::Prompt,
         other => {
-            let mut diagnostic = Diagnostic::new(&INVALID_ASSERTION, kind.span, format!("unknown type `{other}` of a call: it would never match"))
-                .help("known are `tool`, `resource` and `prompt`");
+            let mut diagnostic = Diagnostic::new(
+                &INVALID_ASSERTION,
+                kind.span,
+                format!("unknown type `{other}` of a call: it would never match"),
+            )
+            .help("known are `tool`, `resource` and `prompt`");
             if let Some(near) = crate::diagnostic::nearest(other, ["tool", "resource", "prompt"]) {
-                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
+                diagnostic =
+                    diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
             }
             reader.error(diagnostic);
             return None;
@@ -486,8 +518,12 @@ fn skill(reader: &mut Reader<'_>, node: Node<'_>) -> Option<SkillMatcher> {
     fields.finish(reader);
     if skill.is_none() && pattern.is_none() {
         reader.error(
-            Diagnostic::new(&INVALID_ASSERTION, node.span(), "neither `skill` nor `skillPattern` is given, so this can never match")
-                .help("write `skill:` with the name of one"),
+            Diagnostic::new(
+                &INVALID_ASSERTION,
+                node.span(),
+                "neither `skill` nor `skillPattern` is given, so this can never match",
+            )
+            .help("write `skill:` with the name of one"),
         );
         return None;
     }

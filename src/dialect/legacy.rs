@@ -32,7 +32,10 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let meta_entry = fields.take_entry(reader, "metadata");
     let meta_span = meta_entry.map_or(head, |e| e.key.span());
     if meta_entry.is_none() {
-        reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`").help("write `metadata: {name: …}`; other tools never select a task without a name"));
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`")
+                .help("write `metadata: {name: …}`; other tools never select a task without a name"),
+        );
     }
     let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Legacy);
     let steps = fields.take_entry(reader, "steps");
@@ -98,20 +101,29 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     let text = |reader: &mut Reader<'_>, e: Option<Entry<'_>>, key: &'static str| {
         let e = e?;
         let name = reader.string(e.value, &format!("`{key}`"))?;
-        (!name.value.is_empty()).then_some((Spanned::new(key.to_owned(), e.key.span()), Arg::text(name.value, name.span)))
+        (!name.value.is_empty())
+            .then_some((Spanned::new(key.to_owned(), e.key.span()), Arg::text(name.value, name.span)))
     };
     let args: Vec<_> = [text(reader, inline, "inline"), text(reader, file, "file")].into_iter().flatten().collect();
     if let [(first, _), (second, _)] = args.as_slice() {
         reader.error(
-            Diagnostic::new(&LEGACY_PHASE, second.span, format!("`{}` is either `inline` or a `file`, not both", entry.name))
-                .label(first.span, "the other"),
+            Diagnostic::new(
+                &LEGACY_PHASE,
+                second.span,
+                format!("`{}` is either `inline` or a `file`, not both", entry.name),
+            )
+            .label(first.span, "the other"),
         );
     }
     if args.is_empty() {
         if inline.is_some() || file.is_some() {
             reader.out.push(
-                Diagnostic::new(&EMPTY_PHASE, entry.key.span(), format!("the script of `{}` is empty: nothing is run", entry.name))
-                    .help("write the script, or remove the phase"),
+                Diagnostic::new(
+                    &EMPTY_PHASE,
+                    entry.key.span(),
+                    format!("the script of `{}` is empty: nothing is run", entry.name),
+                )
+                .help("write the script, or remove the phase"),
             );
         }
         return phase;

@@ -24,7 +24,10 @@ pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Dia
             Some(node) if matches!(node.data(), Data::Map) => {
                 config.servers = node.entries().filter_map(|e| server(&mut reader, e)).collect();
                 if node.entries().next().is_none() {
-                    reader.error(Diagnostic::new(&INVALID_SERVER, node.span(), "no server is configured").help("write `NAME: {command: …}` or `NAME: {url: …}`"));
+                    reader.error(
+                        Diagnostic::new(&INVALID_SERVER, node.span(), "no server is configured")
+                            .help("write `NAME: {command: …}` or `NAME: {url: …}`"),
+                    );
                 }
             }
             Some(node) => reader.wrong_type(node, "a mapping from a name to a server", "`mcpServers`"),
@@ -38,8 +41,12 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     let node = entry.value;
     if matches!(node.data(), Data::Null) {
         reader.error(
-            Diagnostic::new(&INVALID_SERVER, entry.key.span(), format!("the server `{}` says nothing of itself", entry.name))
-                .help("write `command:` for a program, or `url:` for a streamable HTTP server"),
+            Diagnostic::new(
+                &INVALID_SERVER,
+                entry.key.span(),
+                format!("the server `{}` says nothing of itself", entry.name),
+            )
+            .help("write `command:` for a program, or `url:` for a streamable HTTP server"),
         );
         return None;
     }
@@ -60,8 +67,10 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
             "http" | "streamable-http" | "streamableHttp" => true,
             "stdio" => false,
             other => {
-                let mut diagnostic = Diagnostic::new(&INVALID_SERVER, n.span(), format!("unknown type `{other}` of a server"))
-                    .help("known are `stdio` and `http` (streamable HTTP; the older `sse` transport is not spoken)");
+                let mut diagnostic =
+                    Diagnostic::new(&INVALID_SERVER, n.span(), format!("unknown type `{other}` of a server")).help(
+                        "known are `stdio` and `http` (streamable HTTP; the older `sse` transport is not spoken)",
+                    );
                 if let Some(near) = nearest(other, ["stdio", "http"]) {
                     diagnostic = diagnostic.fix(format!("write `{near}`"), n.span(), near);
                 }
@@ -90,8 +99,12 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     };
     let unused = |reader: &mut Reader<'_>, span, what: &str, other: &str| {
         reader.out.push(
-            Diagnostic::new(&crate::decode::UNKNOWN_FIELD, span, format!("`{what}` has no effect on a server with `{other}`"))
-                .help("remove it"),
+            Diagnostic::new(
+                &crate::decode::UNKNOWN_FIELD,
+                span,
+                format!("`{what}` has no effect on a server with `{other}`"),
+            )
+            .help("remove it"),
         );
     };
     let transport = if http {
@@ -162,8 +175,12 @@ fn expand(reader: &mut Reader<'_>, node: Node<'_>, text: &str) -> Expand {
                     continue;
                 }
                 None => reader.error(
-                    Diagnostic::new(&INVALID_SERVER, node.cooked(at..at + 2), "`${` begins the name of a variable, and this is none")
-                        .help("write `${NAME}` or `${NAME:-default}`"),
+                    Diagnostic::new(
+                        &INVALID_SERVER,
+                        node.cooked(at..at + 2),
+                        "`${` begins the name of a variable, and this is none",
+                    )
+                    .help("write `${NAME}` or `${NAME:-default}`"),
                 ),
             }
         }

@@ -34,7 +34,9 @@ pub fn decode(root: Node<'_>, file: FileId, out: &mut Diagnostics) -> Partial<Or
             Some(node) if matches!(node.data(), Data::Map) => {
                 oracle.tasks = node.entries().filter_map(|e| task(&mut reader, e)).collect();
             }
-            Some(node) => reader.wrong_type(node, "a mapping from the name of a task to what the agent does", "`tasks`"),
+            Some(node) => {
+                reader.wrong_type(node, "a mapping from the name of a task to what the agent does", "`tasks`")
+            }
             None => {}
         }
     }

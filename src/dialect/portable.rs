@@ -24,18 +24,30 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let meta_entry = fields.take_entry(reader, "metadata");
     let meta_span = meta_entry.map_or(head, |e| e.key.span());
     if meta_entry.is_none() {
-        reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`").help("write `metadata: {name: …}`"));
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`")
+                .help("write `metadata: {name: …}`"),
+        );
     }
     let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Portable);
     let spec_entry = fields.take_entry(reader, "spec");
     if spec_entry.is_none() && fields.remaining().iter().any(|e| e.name == "steps") {
-        reader.out.push(Diagnostic::new(&decode::UNKNOWN_FIELD, fields.remaining().iter().find(|e| e.name == "steps").map_or(head, |e| e.key.span()), "`steps` belongs to the legacy dialect")
-            .help("remove `apiVersion` to keep the legacy dialect, or write the phases under `spec`"));
+        reader.out.push(
+            Diagnostic::new(
+                &decode::UNKNOWN_FIELD,
+                fields.remaining().iter().find(|e| e.name == "steps").map_or(head, |e| e.key.span()),
+                "`steps` belongs to the legacy dialect",
+            )
+            .help("remove `apiVersion` to keep the legacy dialect, or write the phases under `spec`"),
+        );
         fields.take(reader, "steps");
     }
     fields.finish(reader);
     let Some(spec) = spec_entry else {
-        reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `spec`").help("the prompt and the steps stand under `spec`"));
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `spec`")
+                .help("the prompt and the steps stand under `spec`"),
+        );
         return None;
     };
     let mut fields = reader.fields(spec.value, "a task's spec")?;
@@ -57,7 +69,11 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
         task.imports = reader.items(node, "`imports`").into_iter().filter_map(|item| import(reader, item)).collect();
     }
     if let Some(node) = fields.take(reader, "requires") {
-        task.requires = reader.items(node, "`requires`").into_iter().filter_map(|item| requirement(reader, item, Dialect::Portable)).collect();
+        task.requires = reader
+            .items(node, "`requires`")
+            .into_iter()
+            .filter_map(|item| requirement(reader, item, Dialect::Portable))
+            .collect();
     }
     if let Some(node) = fields.take(reader, "env") {
         task.env = env(reader, node);
@@ -122,12 +138,14 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
     match <[_; 1]>::try_from(kinds) {
         Ok([kind]) => Some(Requirement { kind, alias, span: node.span() }),
         Err(kinds) => {
-            let message = if kinds.is_empty() { "this requirement requires nothing" } else { "a requirement names one thing" };
+            let message =
+                if kinds.is_empty() { "this requirement requires nothing" } else { "a requirement names one thing" };
             let known = match dialect {
                 Dialect::Steps => "`mcpServer`, `extension`, `command` or `judge`",
                 _ => "`mcpServer`, `command` or `judge` (extensions are imported: `imports`)",
             };
-            reader.error(Diagnostic::new(&step::STEP_SHAPE, node.span(), message).help(format!("write one of {known}")));
+            reader
+                .error(Diagnostic::new(&step::STEP_SHAPE, node.span(), message).help(format!("write one of {known}")));
             None
         }
     }

@@ -58,7 +58,11 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
     let operations: Vec<_> = candidates.iter().copied().filter(is_operation).copied().collect();
     let operation = match (operations.as_slice(), candidates.as_slice()) {
         ([one], _) => *one,
-        ([], _) if let Some(typed) = candidates.iter().find(|e| matches!(e.name, "type" | "kind" | "action" | "uses") && e.value.as_str().is_some()) => {
+        ([], _)
+            if let Some(typed) = candidates
+                .iter()
+                .find(|e| matches!(e.name, "type" | "kind" | "action" | "uses") && e.value.as_str().is_some()) =>
+        {
             reader.error(typed_step(**typed, style));
             return None;
         }
@@ -73,16 +77,25 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
         ([], [first, ..]) => **first,
         ([first, second, ..], _) => {
             reader.error(
-                Diagnostic::new(&STEP_SHAPE, second.key.span(), format!("a step has one operation, this one has `{}` and `{}`", first.name, second.name))
-                    .label(first.key.span(), "the first")
-                    .help("write a second step, with its own `- `"),
+                Diagnostic::new(
+                    &STEP_SHAPE,
+                    second.key.span(),
+                    format!("a step has one operation, this one has `{}` and `{}`", first.name, second.name),
+                )
+                .label(first.key.span(), "the first")
+                .help("write a second step, with its own `- `"),
             );
             *first
         }
     };
     for other in candidates {
         if other.key.span() != operation.key.span() && !operations.iter().any(|o| o.key.span() == other.key.span()) {
-            reader.out.push(unknown_field(other.name, other.key.span(), "a step, beside its operation", ["id"].into_iter().take(usize::from(style.id_beside))));
+            reader.out.push(unknown_field(
+                other.name,
+                other.key.span(),
+                "a step, beside its operation",
+                ["id"].into_iter().take(usize::from(style.id_beside)),
+            ));
         }
     }
     let mut step = body(reader, operation, style)?;
@@ -96,9 +109,14 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
 fn typed_step(entry: Entry<'_>, style: Style<'_>) -> Diagnostic {
     let word = entry.value.as_str().unwrap_or_default();
     let bare = |text: &str| text.replace(['_', '-'], "").to_lowercase();
-    let known = style.vocabulary.names().find(|n| bare(n) == bare(word)).or_else(|| nearest(word, style.vocabulary.names()));
-    Diagnostic::new(&STEP_SHAPE, entry.key.span(), format!("a step begins with its operation, not with `{}`", entry.name))
-        .help(format!("write `- {}: {{…}}`, with everything else inside", known.unwrap_or("OPERATION")))
+    let known =
+        style.vocabulary.names().find(|n| bare(n) == bare(word)).or_else(|| nearest(word, style.vocabulary.names()));
+    Diagnostic::new(
+        &STEP_SHAPE,
+        entry.key.span(),
+        format!("a step begins with its operation, not with `{}`", entry.name),
+    )
+    .help(format!("write `- {}: {{…}}`, with everything else inside", known.unwrap_or("OPERATION")))
 }
 
 fn words<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -193,7 +211,14 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
     Some(step)
 }
 
-fn blocks(reader: &mut Reader<'_>, node: Node<'_>, role: BlockRole, key: &str, style: Style<'_>, step: &mut Step<Path>) {
+fn blocks(
+    reader: &mut Reader<'_>,
+    node: Node<'_>,
+    role: BlockRole,
+    key: &str,
+    style: Style<'_>,
+    step: &mut Step<Path>,
+) {
     let steps = list(reader, node, key, style);
     match role {
         BlockRole::Branch => {

@@ -27,7 +27,10 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let meta_entry = fields.take_entry(reader, "metadata");
     let meta_span = meta_entry.map_or(head, |e| e.key.span());
     if meta_entry.is_none() {
-        reader.error(Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`").help("write `metadata: {name: …}`; other tools never select a task without a name"));
+        reader.error(
+            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`")
+                .help("write `metadata: {name: …}`; other tools never select a task without a name"),
+        );
     }
     let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Steps);
     let spec = fields.take_entry(reader, "spec");
@@ -131,7 +134,12 @@ pub fn prompt_holes(node: Node<'_>) -> Template<Path> {
 pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span) -> Template<Path> {
     let suspects = |why: &str| {
         looks_like_holes(text)
-            .map(|(range, root)| Suspect { kind: SuspectKind::Malformed, root, span: place(range), detail: why.to_owned() })
+            .map(|(range, root)| Suspect {
+                kind: SuspectKind::Malformed,
+                root,
+                span: place(range),
+                detail: why.to_owned(),
+            })
             .collect::<Vec<_>>()
     };
     if !text.contains("{steps.") {
@@ -181,11 +189,13 @@ fn parse(text: &str, place: &dyn Fn(Range<usize>) -> Span) -> Result<Vec<Part<Pa
         let dollar = bytes[at] == b'$' && bytes.get(at + 1) == Some(&b'{');
         if dollar || bytes[at] == b'{' {
             let open = at + usize::from(dollar);
-            let close = text[open..].find('}').map(|i| open + i).ok_or((at..text.len(), "the brace is never closed"))?;
+            let close =
+                text[open..].find('}').map(|i| open + i).ok_or((at..text.len(), "the brace is never closed"))?;
             let inner = &text[open + 1..close];
             let path = match dollar {
                 true => env_path(inner, open + 1).ok_or((at..close + 1, "this is no variable name"))?,
-                false => dotted_path(inner, open + 1).ok_or((at..close + 1, "this is no `{source.field}`, and there is no escape"))?,
+                false => dotted_path(inner, open + 1)
+                    .ok_or((at..close + 1, "this is no `{source.field}`, and there is no escape"))?,
             };
             if !literal.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut literal)));
@@ -249,7 +259,11 @@ fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> 
     text.match_indices('{').filter_map(move |(at, _)| {
         let close = at + text[at..].find('}')?;
         let inner = &text[at + 1..close];
-        let root = SOURCES.iter().find(|s| inner.strip_prefix(**s).is_some_and(|r| r.starts_with('.') && r.len() > 1))?;
-        inner.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')).then(|| (at..close + 1, (*root).to_owned()))
+        let root =
+            SOURCES.iter().find(|s| inner.strip_prefix(**s).is_some_and(|r| r.starts_with('.') && r.len() > 1))?;
+        inner
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+            .then(|| (at..close + 1, (*root).to_owned()))
     })
 }

@@ -236,12 +236,17 @@ mod platform {
         let state = fields.next()?;
         Some(Proc {
             pid,
-            parent: Pid::from_raw(fields.next()?.parse().ok()?),
-            group: Pid::from_raw(fields.next()?.parse().ok()?)?,
-            session: Pid::from_raw(fields.next()?.parse().ok()?),
+            parent: known(fields.next()?),
+            group: known(fields.next()?)?,
+            session: known(fields.next()?),
             start: fields.nth(15)?.parse().ok()?,
             zombie: matches!(state, "Z" | "X"),
         })
+    }
+
+    /// A process that is going away has no group or session any more: the kernel writes -1.
+    fn known(field: &str) -> Option<Pid> {
+        field.parse().ok().filter(|raw| *raw > 0).and_then(Pid::from_raw)
     }
 
     /// The marks in the environment the process was started with.

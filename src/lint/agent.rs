@@ -33,9 +33,11 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             }
             continue;
         }
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown type `{}` of an agent", kind.value));
+        let mut diagnostic =
+            Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown type `{}` of an agent", kind.value));
         if let Some(near) = nearest(&kind.value, TYPES) {
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
+            diagnostic =
+                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
         }
         let words: Vec<_> = TYPES.iter().map(|t| format!("`{t}`")).collect();
         out.push(diagnostic.help(format!("known are {}", words.join(", "))));
@@ -45,8 +47,12 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
 fn model(agent: &crate::hir::AgentRef, out: &mut Diagnostics) {
     if agent.model.is_none() {
         out.push(
-            Diagnostic::new(&MISSING_FIELD, agent.span, format!("an agent of type `{}` needs a `model`", agent.kind.value))
-                .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),
+            Diagnostic::new(
+                &MISSING_FIELD,
+                agent.span,
+                format!("an agent of type `{}` needs a `model`", agent.kind.value),
+            )
+            .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),
         );
     }
 }

@@ -30,14 +30,19 @@ pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
         }
     }
     if let Some(commands) = &agent.commands {
-        let winner = agent.acp.as_ref().map(|a| ("acp", a.span)).or(agent.builtin.as_ref().map(|b| ("builtin", b.span)));
+        let winner =
+            agent.acp.as_ref().map(|a| ("acp", a.span)).or(agent.builtin.as_ref().map(|b| ("builtin", b.span)));
         if let Some((winner, by)) = winner {
             drop(commands.span, "commands", winner, by);
         }
         if let Some(home) = commands.use_virtual_home.filter(|h| h.value) {
             out.push(
-                Diagnostic::new(&IGNORED_AGENT_PART, home.span, "`useVirtualHome` has no effect: nothing makes such a home")
-                    .help("remove it; set HOME in `runPrompt` where the agent needs a folder of its own"),
+                Diagnostic::new(
+                    &IGNORED_AGENT_PART,
+                    home.span,
+                    "`useVirtualHome` has no effect: nothing makes such a home",
+                )
+                .help("remove it; set HOME in `runPrompt` where the agent needs a folder of its own"),
             );
         }
     }
@@ -57,8 +62,12 @@ pub fn empty(view: &EvalView<'_>, out: &mut Diagnostics) {
                 .help("write `commands: {runPrompt: …}`, `acp: {cmd: …}` or `builtin: {type: …}` in it"),
         ),
         Some(commands) if commands.run_prompt.as_ref().is_none_or(|r| r.value.trim().is_empty()) => out.push(
-            Diagnostic::new(&EMPTY_COMMANDS, commands.run_prompt.as_ref().map_or(commands.span, |r| r.span), "these commands run no agent: there is no `runPrompt`")
-                .help("write `runPrompt:` with the command line that answers a prompt"),
+            Diagnostic::new(
+                &EMPTY_COMMANDS,
+                commands.run_prompt.as_ref().map_or(commands.span, |r| r.span),
+                "these commands run no agent: there is no `runPrompt`",
+            )
+            .help("write `runPrompt:` with the command line that answers a prompt"),
         ),
         Some(_) => {}
     }

@@ -26,7 +26,9 @@ fn sets<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a Assertions> {
 
 fn matchers(item: &Assertion) -> Option<(CallKind, &[CallMatcher])> {
     match &item.kind {
-        AssertionKind::AllUsed(kind, m) | AssertionKind::AnyUsed(kind, m) | AssertionKind::NoneUsed(kind, m) => Some((*kind, m)),
+        AssertionKind::AllUsed(kind, m) | AssertionKind::AnyUsed(kind, m) | AssertionKind::NoneUsed(kind, m) => {
+            Some((*kind, m))
+        }
         _ => None,
     }
 }
@@ -36,8 +38,12 @@ pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
     for item in sets(view).flat_map(|s| &s.items) {
         if matches!(item.kind, AssertionKind::MinToolCalls(0)) {
             out.push(
-                Diagnostic::new(&ALWAYS_TRUE_ASSERTION, item.span, "every run makes at least 0 calls: this asserts nothing")
-                    .help("write 1 or more, or remove the assertion"),
+                Diagnostic::new(
+                    &ALWAYS_TRUE_ASSERTION,
+                    item.span,
+                    "every run makes at least 0 calls: this asserts nothing",
+                )
+                .help("write 1 or more, or remove the assertion"),
             );
         }
     }
@@ -123,9 +129,13 @@ fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
             };
             if least > most {
                 out.push(
-                    Diagnostic::new(&CONTRADICTORY_ASSERTIONS, max.span, format!("at most {most} calls, and at least {least} are demanded"))
-                        .label(item.key.span, "demanded here")
-                        .help("allow more calls, or demand fewer"),
+                    Diagnostic::new(
+                        &CONTRADICTORY_ASSERTIONS,
+                        max.span,
+                        format!("at most {most} calls, and at least {least} are demanded"),
+                    )
+                    .label(item.key.span, "demanded here")
+                    .help("allow more calls, or demand fewer"),
                 );
             }
         }
@@ -140,8 +150,12 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
             let Some(pattern) = &matcher.pattern else { continue };
             if matches_all(&pattern.value, Texts::Names) {
                 out.push(
-                    Diagnostic::new(&UNANCHORED_TOOL_PATTERN, pattern.span, format!("this pattern matches every {}", kind.name()))
-                        .help("say which are meant; if all of them are, leave the pattern out"),
+                    Diagnostic::new(
+                        &UNANCHORED_TOOL_PATTERN,
+                        pattern.span,
+                        format!("this pattern matches every {}", kind.name()),
+                    )
+                    .help("say which are meant; if all of them are, leave the pattern out"),
                 );
                 continue;
             }
@@ -175,7 +189,9 @@ fn strangers<'t>(pattern: &str, tools: impl Iterator<Item = &'t str> + Clone) ->
     let begins_word = |tool: &str, at: usize| {
         let before = tool[..at].chars().next_back();
         let first = tool[at..].chars().next();
-        before.is_none_or(|b| !b.is_ascii_alphanumeric() || (b.is_ascii_lowercase() && first.is_some_and(|f| f.is_ascii_uppercase())))
+        before.is_none_or(|b| {
+            !b.is_ascii_alphanumeric() || (b.is_ascii_lowercase() && first.is_some_and(|f| f.is_ascii_uppercase()))
+        })
     };
     let inside = |tool: &&str| {
         let mut at = part.find_iter(tool).map(|m| m.start()).peekable();
@@ -189,9 +205,13 @@ pub fn both(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut report = |name: &Option<Name>, pattern: &Option<Name>| {
         if let (Some(name), Some(pattern)) = (name, pattern) {
             out.push(
-                Diagnostic::new(&REDUNDANT_NAME_AND_PATTERN, pattern.span, "either the name or the pattern may match, not both at once")
-                    .label(name.span, "the name")
-                    .help("keep one of them, or write two items"),
+                Diagnostic::new(
+                    &REDUNDANT_NAME_AND_PATTERN,
+                    pattern.span,
+                    "either the name or the pattern may match, not both at once",
+                )
+                .label(name.span, "the name")
+                .help("keep one of them, or write two items"),
             );
         }
     };

@@ -25,10 +25,14 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             && min > max
         {
             out.push(
-                Diagnostic::new(&IMPOSSIBLE_COUNT, min_at, format!("no run makes at least {min} and at most {max} calls"))
-                    .here("at least this many")
-                    .label(max_at, "at most this many")
-                    .help("raise `maxToolCalls`, or lower `minToolCalls`"),
+                Diagnostic::new(
+                    &IMPOSSIBLE_COUNT,
+                    min_at,
+                    format!("no run makes at least {min} and at most {max} calls"),
+                )
+                .here("at least this many")
+                .label(max_at, "at most this many")
+                .help("raise `maxToolCalls`, or lower `minToolCalls`"),
             );
         }
     }

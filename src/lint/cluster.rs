@@ -1,8 +1,15 @@
 //! What a task makes in a cluster and where it looks for it: namespaces nobody makes, things nobody deletes, races.
 
-use super::{TaskView, script::{Reader, ScriptView}, texts};
+use super::{
+    TaskView,
+    script::{Reader, ScriptView},
+    texts,
+};
 use crate::{
-    bash::{Word, program::{Kind, Statement}},
+    bash::{
+        Word,
+        program::{Kind, Statement},
+    },
     diagnostic::{Diagnostic, Diagnostics},
     hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
     rule,
@@ -43,7 +50,9 @@ impl<'s> Call<'s> {
             if !flag && !skip {
                 named.push(word);
             }
-            skip = flag && !word.text.contains('=') && matches!(word.text.as_str(), "-n" | "--namespace" | "-f" | "-l" | "-o" | "--context");
+            skip = flag
+                && !word.text.contains('=')
+                && matches!(word.text.as_str(), "-n" | "--namespace" | "-f" | "-l" | "-o" | "--context");
         }
         named
     }
@@ -72,7 +81,9 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.cleanup.steps.iter().for_each(|s| s.walk(&mut |s| opaque |= !is_plain(s)));
     opaque |= in_phase(view, PhaseKind::Cleanup).any(|s| {
         let vague = |c: &&Statement| {
-            Call::of(c, "delete").is_some_and(|d| d.has(&["-l", "--selector", "--all", "-f", "--filename"]) || d.words.iter().any(|w| !w.literal))
+            Call::of(c, "delete").is_some_and(|d| {
+                d.has(&["-l", "--selector", "--all", "-f", "--filename"]) || d.words.iter().any(|w| !w.literal)
+            })
         };
         s.reader == Reader::Foreign || !s.content.program.sound || s.content.program.commands().iter().any(vague)
     });
@@ -86,8 +97,12 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
             let [kind, name, ..] = call.named()[..] else { continue };
             if is_namespace(&kind.text) && name.literal && !mentioned(&name.text) {
                 out.push(
-                    Diagnostic::new(&RESOURCE_NOT_RELEASED, script.content.span(command.range.clone()), format!("nothing deletes the namespace `{}`", name.text))
-                        .help(format!("add to cleanup: `kubectl delete namespace {} --ignore-not-found`", name.text)),
+                    Diagnostic::new(
+                        &RESOURCE_NOT_RELEASED,
+                        script.content.span(command.range.clone()),
+                        format!("nothing deletes the namespace `{}`", name.text),
+                    )
+                    .help(format!("add to cleanup: `kubectl delete namespace {} --ignore-not-found`", name.text)),
                 );
             }
         }
@@ -95,7 +110,10 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn is_plain(step: &Step<Def>) -> bool {
-    !matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Tool { .. } | OperationKind::Builtin("extension" | "http"))
+    !matches!(
+        step.op.kind,
+        OperationKind::Extension { .. } | OperationKind::Tool { .. } | OperationKind::Builtin("extension" | "http")
+    )
 }
 
 /// Verify looks into a namespace that neither setup nor the prompt names (author mistake 2).
@@ -116,14 +134,22 @@ pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let said = texts::written(&prompt.text);
     let known = |name: &str| {
-        matches!(name, "default") || name.starts_with("kube-") || texts::has_word(&said, name)
+        matches!(name, "default")
+            || name.starts_with("kube-")
+            || texts::has_word(&said, name)
             || in_phase(view, PhaseKind::Setup).any(|s| whole(&s.content.text, name))
     };
     for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Setup) {
-        for command in script.content.program.commands().into_iter().filter(|c| matches!(c.name(), "kubectl" | "oc" | "helm")) {
+        for command in
+            script.content.program.commands().into_iter().filter(|c| matches!(c.name(), "kubectl" | "oc" | "helm"))
+        {
             let call = Call { words: command.words(), verb: 0 };
             let Some(used) = call.namespace().filter(|w| w.literal && !known(&w.text)) else { continue };
-            let mut diagnostic = Diagnostic::new(&UNKNOWN_NAMESPACE, script.content.span(used.range.clone()), format!("neither setup nor the prompt names the namespace `{}`", used.text));
+            let mut diagnostic = Diagnostic::new(
+                &UNKNOWN_NAMESPACE,
+                script.content.span(used.range.clone()),
+                format!("neither setup nor the prompt names the namespace `{}`", used.text),
+            );
             if let Some(near) = crate::diagnostic::nearest(&used.text, made.iter().map(|w| w.text.as_str())) {
                 diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
             }
@@ -148,7 +174,10 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut guarded: Vec<&Statement> = Vec::new();
         content.program.walk(&mut |s| match &s.kind {
             Kind::Or(pair) => pair[0].walk(&mut |s| guarded.push(s)),
-            Kind::If { branches, .. } => branches.iter().flat_map(|b| b.condition.iter().chain(&b.body)).for_each(|s| s.walk(&mut |s| guarded.push(s))),
+            Kind::If { branches, .. } => branches
+                .iter()
+                .flat_map(|b| b.condition.iter().chain(&b.body))
+                .for_each(|s| s.walk(&mut |s| guarded.push(s))),
             Kind::And(pair) => pair[1].walk(&mut |s| guarded.push(s)),
             _ => {}
         });
@@ -177,9 +206,13 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut report = |name: &str, at: Span, gone: &[(String, Span)]| {
         if let Some((_, deleted)) = gone.iter().find(|(n, _)| n == name) {
             out.push(
-                Diagnostic::new(&DELETE_THEN_CREATE, at, format!("`{name}` may still be there: its deletion does not wait"))
-                    .label(*deleted, "deleted here")
-                    .help("wait until it is gone, or make one of a name of its own: put `{random.id}` into it"),
+                Diagnostic::new(
+                    &DELETE_THEN_CREATE,
+                    at,
+                    format!("`{name}` may still be there: its deletion does not wait"),
+                )
+                .label(*deleted, "deleted here")
+                .help("wait until it is gone, or make one of a name of its own: put `{random.id}` into it"),
             );
         }
     };
@@ -205,7 +238,9 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
                     [kind, name, ..] if is_namespace(&kind.text) => Some(name.text.clone()),
                     _ => None,
                 };
-                if let Some(call) = Call::of(command, "delete").filter(|c| c.words.iter().any(|w| w.text == "--wait=false")) {
+                if let Some(call) =
+                    Call::of(command, "delete").filter(|c| c.words.iter().any(|w| w.text == "--wait=false"))
+                {
                     gone.extend(name(&call).map(|n| (n, at)));
                 } else if let Some(name) = Call::of(command, "create").as_ref().and_then(name) {
                     report(&name, at, &gone);

@@ -22,8 +22,12 @@ rule! {
 pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut report = |span: Span, name: &str, help: &str| {
         out.push(
-            Diagnostic::new(&SECRET_IN_CLEAR, span, format!("the value of `{name}` looks like a secret, written in clear"))
-                .help(help.to_owned()),
+            Diagnostic::new(
+                &SECRET_IN_CLEAR,
+                span,
+                format!("the value of `{name}` looks like a secret, written in clear"),
+            )
+            .help(help.to_owned()),
         );
     };
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
@@ -53,7 +57,18 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 fn tells_secret(name: &str) -> bool {
     const TELLING: [&str; 12] = [
-        "TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTH", "AUTHORIZATION", "COOKIE",
+        "TOKEN",
+        "KEY",
+        "APIKEY",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "AUTH",
+        "AUTHORIZATION",
+        "COOKIE",
     ];
     name.to_ascii_uppercase().split(['_', '-', '.']).any(|part| TELLING.contains(&part))
 }
@@ -61,11 +76,27 @@ fn tells_secret(name: &str) -> bool {
 /// Long enough, and neither a placeholder nor the path of a file.
 fn is_secret(value: &str) -> bool {
     let bare = value.trim();
-    let bare = ["Bearer ", "Basic ", "Token ", "token "].iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
+    let bare =
+        ["Bearer ", "Basic ", "Token ", "token "].iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
     let lower = bare.to_ascii_lowercase();
-    let placeholder = ["test", "dummy", "fake", "example", "changeme", "change-me", "placeholder", "your", "xxx", "none", "null", "anonymous", "not-needed", "unused"]
-        .iter()
-        .any(|p| lower.contains(p));
+    let placeholder = [
+        "test",
+        "dummy",
+        "fake",
+        "example",
+        "changeme",
+        "change-me",
+        "placeholder",
+        "your",
+        "xxx",
+        "none",
+        "null",
+        "anonymous",
+        "not-needed",
+        "unused",
+    ]
+    .iter()
+    .any(|p| lower.contains(p));
     let path = bare.starts_with(['/', '~', '.', '<', '$', '{']) || bare.contains("://");
     bare.len() >= 8 && !placeholder && !path && !bare.contains(' ')
 }
@@ -77,10 +108,18 @@ pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Transport::Stdio { command, args, .. } = &server.transport else { continue };
         let text = command.display();
         let relative = text.contains('/') && !text.starts_with(['/', '~', '$']);
-        for (part, text) in relative.then_some((command, text)).into_iter().chain(args.iter().filter(|a| begins(a)).map(|a| (a, a.display()))) {
+        for (part, text) in relative
+            .then_some((command, text))
+            .into_iter()
+            .chain(args.iter().filter(|a| begins(a)).map(|a| (a, a.display())))
+        {
             out.push(
-                Diagnostic::new(&RELATIVE_SERVER_COMMAND, part.span, format!("`{text}` is looked for in the eval's folder, and by other tools in the current one"))
-                    .help("name a program on PATH, or begin the path with a variable: `${ROOT}/bin/server`"),
+                Diagnostic::new(
+                    &RELATIVE_SERVER_COMMAND,
+                    part.span,
+                    format!("`{text}` is looked for in the eval's folder, and by other tools in the current one"),
+                )
+                .help("name a program on PATH, or begin the path with a variable: `${ROOT}/bin/server`"),
             );
         }
     }
@@ -94,9 +133,13 @@ pub fn skills(view: &EvalView<'_>, out: &mut Diagnostics) {
     for item in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()).flat_map(|a| &a.items) {
         if matches!(item.kind, AssertionKind::SkillsLoaded(_) | AssertionKind::SkillsNotLoaded(_)) {
             out.push(
-                Diagnostic::new(&SKILLS_WITHOUT_SOURCES, item.key.span, format!("`{}` without skills: none is ever loaded", item.key.value))
-                    .label(view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span), "no source of skills here")
-                    .help("write `skills: {sources: [{type: path, path: FOLDER}]}` in the eval's config"),
+                Diagnostic::new(
+                    &SKILLS_WITHOUT_SOURCES,
+                    item.key.span,
+                    format!("`{}` without skills: none is ever loaded", item.key.value),
+                )
+                .label(view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span), "no source of skills here")
+                .help("write `skills: {sources: [{type: path, path: FOLDER}]}` in the eval's config"),
             );
         }
     }
@@ -110,12 +153,16 @@ pub fn unknown_extension(view: &TaskView<'_>, out: &mut Diagnostics) {
         if eval.extensions.iter().any(|e| e.alias.value == name.value) {
             continue;
         }
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_EXTENSION, name.span, format!("the eval declares no extension `{}`", name.value))
-            .label(eval.config, "this eval");
+        let mut diagnostic =
+            Diagnostic::new(&UNKNOWN_EXTENSION, name.span, format!("the eval declares no extension `{}`", name.value))
+                .label(eval.config, "this eval");
         if let Some(near) = nearest(&name.value, eval.extensions.iter().map(|e| e.alias.value.as_str())) {
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
+            diagnostic =
+                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
         }
-        out.push(diagnostic.help(format!("write `extensions: {{{}: {{package: …}}}}` in the eval's config", name.value)));
+        out.push(
+            diagnostic.help(format!("write `extensions: {{{}: {{package: …}}}}` in the eval's config", name.value)),
+        );
     }
 }
 
@@ -128,13 +175,19 @@ pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
     for extension in &view.eval.extensions {
         let asked = tasks().any(|t| {
-            t.requires.iter().any(|r| matches!(&r.kind, RequirementKind::Extension(n) if n.value == extension.alias.value))
+            t.requires
+                .iter()
+                .any(|r| matches!(&r.kind, RequirementKind::Extension(n) if n.value == extension.alias.value))
                 || t.imports.iter().any(|i| extension.package.as_ref().is_some_and(|p| p.value == i.package.value))
         });
         if !asked {
             out.push(
-                Diagnostic::new(&UNUSED_EXTENSION, extension.span, format!("no task of the eval uses the extension `{}`", extension.alias.value))
-                    .help("remove it, or require it in the tasks that need it"),
+                Diagnostic::new(
+                    &UNUSED_EXTENSION,
+                    extension.span,
+                    format!("no task of the eval uses the extension `{}`", extension.alias.value),
+                )
+                .help("remove it, or require it in the tasks that need it"),
             );
         }
     }
@@ -144,8 +197,12 @@ pub fn unused_source(view: &EvalView<'_>, out: &mut Diagnostics) {
     for source in &view.eval.sources {
         if !view.eval.task_sets.iter().any(|s| s.source.as_ref().is_some_and(|n| n.value == source.name.value)) {
             out.push(
-                Diagnostic::new(&UNUSED_SOURCE, source.span, format!("no task set uses the source `{}`", source.name.value))
-                    .help(format!("write `source: {}` in a task set, or remove it", source.name.value)),
+                Diagnostic::new(
+                    &UNUSED_SOURCE,
+                    source.span,
+                    format!("no task set uses the source `{}`", source.name.value),
+                )
+                .help(format!("write `source: {}` in a task set, or remove it", source.name.value)),
             );
         }
     }
@@ -160,8 +217,12 @@ pub fn difficulty(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
     for task in without {
         out.push(
-            Diagnostic::new(&MISSING_DIFFICULTY, task.name.span, format!("`{}` has no difficulty, and the other tasks of the eval have one", task.name.value))
-                .help("write `difficulty: easy`, `medium` or `hard`"),
+            Diagnostic::new(
+                &MISSING_DIFFICULTY,
+                task.name.span,
+                format!("`{}` has no difficulty, and the other tasks of the eval have one", task.name.value),
+            )
+            .help("write `difficulty: easy`, `medium` or `hard`"),
         );
     }
 }

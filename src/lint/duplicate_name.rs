@@ -25,9 +25,13 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 seen.insert(&name.value, name.span);
             }
             Some(&first) => out.push(
-                Diagnostic::new(&DUPLICATE_TASK_NAME, name.span, format!("another task of the eval is called `{}`", name.value))
-                    .label(first, "the first")
-                    .help("results, reports and scripted agents know tasks by name: give each its own"),
+                Diagnostic::new(
+                    &DUPLICATE_TASK_NAME,
+                    name.span,
+                    format!("another task of the eval is called `{}`", name.value),
+                )
+                .label(first, "the first")
+                .help("results, reports and scripted agents know tasks by name: give each its own"),
             ),
         }
     }

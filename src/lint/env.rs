@@ -17,21 +17,77 @@ rule! {
 
 /// Variables that every machine of a team has; who reads them knows what for.
 const COMMON: [&str; 16] = [
-    "HOME", "PATH", "TMPDIR", "TEMP", "TMP", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TZ", "HOSTNAME", "CI", "KUBECONFIG",
+    "HOME",
+    "PATH",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "PWD",
+    "LANG",
+    "TERM",
+    "TZ",
+    "HOSTNAME",
+    "CI",
+    "KUBECONFIG",
     "XDG_RUNTIME_DIR",
 ];
 
 /// Beginnings and ends of names that programs read without being told.
 const READ_BY_PROGRAMS: [&str; 30] = [
-    "AWS_", "AZURE_", "GOOGLE_", "GCLOUD_", "CLOUDSDK_", "GITHUB_", "GH_", "GITLAB_", "GIT_", "DOCKER_", "KUBE", "HELM_", "ARGOCD_", "VAULT_",
-    "TF_", "PG", "MYSQL_", "REDIS", "NODE_", "NPM_", "PYTHON", "PIP_", "SSH_", "SSL_", "LC_", "XDG_", "OPENAI_", "ANTHROPIC_", "CARGO_", "GO",
+    "AWS_",
+    "AZURE_",
+    "GOOGLE_",
+    "GCLOUD_",
+    "CLOUDSDK_",
+    "GITHUB_",
+    "GH_",
+    "GITLAB_",
+    "GIT_",
+    "DOCKER_",
+    "KUBE",
+    "HELM_",
+    "ARGOCD_",
+    "VAULT_",
+    "TF_",
+    "PG",
+    "MYSQL_",
+    "REDIS",
+    "NODE_",
+    "NPM_",
+    "PYTHON",
+    "PIP_",
+    "SSH_",
+    "SSL_",
+    "LC_",
+    "XDG_",
+    "OPENAI_",
+    "ANTHROPIC_",
+    "CARGO_",
+    "GO",
 ];
 
 fn read_by_programs(name: &str) -> bool {
     COMMON.contains(&name)
         || READ_BY_PROGRAMS.iter().any(|p| name.starts_with(p))
         || name.to_ascii_uppercase().ends_with("_PROXY")
-        || matches!(name, "NO_COLOR" | "DEBUG" | "EDITOR" | "PAGER" | "CLICOLOR" | "COLUMNS" | "LINES" | "BASH_ENV" | "ENV" | "IFS" | "LD_LIBRARY_PATH" | "JAVA_HOME")
+        || matches!(
+            name,
+            "NO_COLOR"
+                | "DEBUG"
+                | "EDITOR"
+                | "PAGER"
+                | "CLICOLOR"
+                | "COLUMNS"
+                | "LINES"
+                | "BASH_ENV"
+                | "ENV"
+                | "IFS"
+                | "LD_LIBRARY_PATH"
+                | "JAVA_HOME"
+        )
 }
 
 /// Entries of `spec.env` that neither a hole nor a script's text names.
@@ -52,7 +108,10 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
             scripts.extend(env.iter().filter_map(|(_, v)| Some(v.as_literal()?.to_owned())));
         }
     });
-    let oracle = view.eval.and_then(|e| e.unit.oracle.as_ref()).and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
+    let oracle = view
+        .eval
+        .and_then(|e| e.unit.oracle.as_ref())
+        .and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
     let mut said = Vec::new();
     if let Some(entry) = oracle {
         let mut say = |t: &crate::hir::Template<crate::template::Path>| said.extend(t.holes().map(|h| h.text.clone()));
@@ -79,7 +138,8 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// Steps that run a text which is not in the task: it may read any variable.
 fn is_opaque(step: &Step<Def>) -> bool {
-    step.arg("file").is_some() && step.op.name == "script" || matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Builtin("extension"))
+    step.arg("file").is_some() && step.op.name == "script"
+        || matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Builtin("extension"))
 }
 
 /// `{env.NAME}` that `spec.env` does not have is read from whatever environment gevals runs in.
@@ -112,8 +172,12 @@ pub fn hides(view: &TaskView<'_>, out: &mut Diagnostics) {
     for (name, _) in &view.task.env {
         if matches!(name.value.as_str(), "PATH" | "HOME") {
             out.push(
-                Diagnostic::new(&HIDES_SYSTEM_VARIABLE, name.span, format!("this hides the system's `{}` from every command of the task", name.value))
-                    .help("give the variable another name, or set it in the `env` of the step that needs it"),
+                Diagnostic::new(
+                    &HIDES_SYSTEM_VARIABLE,
+                    name.span,
+                    format!("this hides the system's `{}` from every command of the task", name.value),
+                )
+                .help("give the variable another name, or set it in the `env` of the step that needs it"),
             );
         }
     }

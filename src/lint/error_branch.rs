@@ -23,8 +23,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     && body.iter().any(says_failure)
                 {
                     out.push(
-                        Diagnostic::new(&ERROR_BRANCH_CONTINUES, script.content.span(last.range.clone()), "this says that something is wrong, and the script goes on")
-                            .help("write `exit 1` behind it"),
+                        Diagnostic::new(
+                            &ERROR_BRANCH_CONTINUES,
+                            script.content.span(last.range.clone()),
+                            "this says that something is wrong, and the script goes on",
+                        )
+                        .help("write `exit 1` behind it"),
                     );
                 }
             }
@@ -39,5 +43,8 @@ fn says(statement: &Statement) -> bool {
 fn says_failure(statement: &Statement) -> bool {
     let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
     let text = text.join(" ");
-    ["fail", "error:", "❌", "✗"].iter().any(|w| text.contains(w)) && !text.contains("no error") && !text.contains("0 fail") && !text.contains("expected fail")
+    ["fail", "error:", "❌", "✗"].iter().any(|w| text.contains(w))
+        && !text.contains("no error")
+        && !text.contains("0 fail")
+        && !text.contains("expected fail")
 }

@@ -16,7 +16,7 @@ use crate::{
 
 rule! {
     pub static LAST_COMMAND_DECIDES = "last-command-decides", Verdict;
-    pub static SCRIPT_CANNOT_FAIL = "script-cannot-fail", Warning;
+    pub static SCRIPT_CANNOT_FAIL = "script-cannot-fail", Verdict;
     pub static POLL_ENDS_IN_SUCCESS = "poll-ends-in-success", Verdict;
 }
 
@@ -230,7 +230,7 @@ fn ends_in_success(program: &Program, poll: &Statement) -> bool {
     let mut fails = false;
     for statement in body {
         statement.walk(&mut |s| {
-            fails |= matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|w| w.text != "0")
+            fails |= matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|w| w.text != "0");
         });
     }
     !fails && flow::outcome_after(program, &poll.range) == Some(Status { zero: true, other: false })

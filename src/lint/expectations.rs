@@ -1,6 +1,9 @@
 //! Expectations that nothing can disappoint.
 
-use super::{TaskView, pattern::{Texts, matches_all}};
+use super::{
+    TaskView,
+    pattern::{Texts, matches_all},
+};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{Arg, ArgKind, Def, Dialect, Name, Step},
@@ -36,18 +39,16 @@ fn empty(step: &Step<Def>, key: crate::source::Span, dialect: Dialect, out: &mut
     if step.op.name == "file" {
         return;
     }
-    let diagnostic = Diagnostic::new(&VACUOUS_EXPECTATION, key, "this expectation is empty: it asks for nothing").help("say what is expected, or remove the key");
+    let diagnostic = Diagnostic::new(&VACUOUS_EXPECTATION, key, "this expectation is empty: it asks for nothing")
+        .help("say what is expected, or remove the key");
     out.push(if dialect == Dialect::Portable { diagnostic.strength(Strength::Warning) } else { diagnostic });
 }
 
 fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
     match &arg.kind {
         ArgKind::List(items) => items.iter().for_each(|i| value(i, dialect, out)),
-        ArgKind::Record(fields) if arg.get("path").is_some() => {
-            if dialect != Dialect::Portable {
-                field(fields, out);
-            }
-        }
+        ArgKind::Record(_) if arg.get("path").is_some() && dialect == Dialect::Portable => {}
+        ArgKind::Record(fields) if arg.get("path").is_some() => field(fields, out),
         ArgKind::Record(fields) => {
             for (name, inner) in fields {
                 match (name.value.as_str(), inner.as_literal(), &inner.kind) {
@@ -55,8 +56,12 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
                     ("matches" | "match", Some(pattern), _) if matches_all(pattern, Texts::Lines) => {
                         out.push(nothing(name, "this pattern matches every text"));
                     }
-                    (_, _, ArgKind::Record(fields)) if fields.is_empty() => out.push(nothing(name, "this expectation is empty: it asks for nothing")),
-                    (_, _, ArgKind::List(items)) if items.is_empty() => out.push(nothing(name, "this list of expectations is empty: it asks for nothing")),
+                    (_, _, ArgKind::Record(fields)) if fields.is_empty() => {
+                        out.push(nothing(name, "this expectation is empty: it asks for nothing"))
+                    }
+                    (_, _, ArgKind::List(items)) if items.is_empty() => {
+                        out.push(nothing(name, "this list of expectations is empty: it asks for nothing"))
+                    }
                     _ => value(inner, dialect, out),
                 }
             }
@@ -67,19 +72,28 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
 
 /// In the steps dialect a path alone asks for nothing, and `equals: null` is not compared.
 fn field(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
-    let asks = |(name, arg): &&(Name, Arg<Def>)| name.value != "path" && !(name.value == "equals" && matches!(arg.kind, ArgKind::Null));
+    let asks = |(name, arg): &&(Name, Arg<Def>)| {
+        name.value != "path" && !(name.value == "equals" && matches!(arg.kind, ArgKind::Null))
+    };
     if fields.iter().any(|f| asks(&f)) {
         return;
     }
     let null = fields.iter().find(|(name, _)| name.value == "equals");
     let path = fields.iter().find(|(name, _)| name.value == "path");
     if let Some((name, _)) = null {
-        out.push(nothing(name, "`equals: null` is not compared in this dialect").help("write `type: null`, or `exists: false` where there is to be no such field"));
+        out.push(
+            nothing(name, "`equals: null` is not compared in this dialect")
+                .help("write `type: null`, or `exists: false` where there is to be no such field"),
+        );
     } else if let Some((name, _)) = path {
-        out.push(nothing(name, "a path alone asks for nothing in this dialect").help("add `equals`, `match` or `type`, or `exists: true`"));
+        out.push(
+            nothing(name, "a path alone asks for nothing in this dialect")
+                .help("add `equals`, `match` or `type`, or `exists: true`"),
+        );
     }
 }
 
 fn nothing(name: &Name, message: &str) -> Diagnostic {
-    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message).help("say what is expected: as it stands, this cannot fail")
+    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message)
+        .help("say what is expected: as it stands, this cannot fail")
 }

@@ -28,7 +28,10 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
             used.insert((step.clone(), name.clone()));
         }
     });
-    let oracle = view.eval.and_then(|e| e.unit.oracle.as_ref()).and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
+    let oracle = view
+        .eval
+        .and_then(|e| e.unit.oracle.as_ref())
+        .and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
     if let Some(entry) = oracle {
         named_by_agent(entry, &mut used);
     }
@@ -46,10 +49,15 @@ fn walk(step: &Step<Def>, all: bool, used: &IndexSet<(String, String)>, out: &mu
         let diagnostic = match &id {
             _ if all && id.is_some() => continue,
             Some(id) if used.contains(&(id.clone(), name.value.clone())) => continue,
-            Some(_) => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("nobody uses the output `{}`", name.value)).help("remove it, or use it"),
-            None => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("nobody can use the output `{}`: the step has no `id`", name.value))
-                .label(step.key, "this step")
-                .help("write `id: …` in the step's body, or remove the output"),
+            Some(_) => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("nobody uses the output `{}`", name.value))
+                .help("remove it, or use it"),
+            None => Diagnostic::new(
+                &UNUSED_OUTPUT,
+                name.span,
+                format!("nobody can use the output `{}`: the step has no `id`", name.value),
+            )
+            .label(step.key, "this step")
+            .help("write `id: …` in the step's body, or remove the output"),
         };
         out.push(diagnostic);
     }

@@ -28,10 +28,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
     for (span, message) in places {
-        let diagnostic = Diagnostic::new(&NO_JUDGE, span, match view.eval {
-            Some(_) => format!("{message}, and the eval configures none"),
-            None => format!("{message}: the eval that runs this task must configure one"),
-        });
+        let diagnostic = Diagnostic::new(
+            &NO_JUDGE,
+            span,
+            match view.eval {
+                Some(_) => format!("{message}, and the eval configures none"),
+                None => format!("{message}: the eval that runs this task must configure one"),
+            },
+        );
         out.push(match view.eval {
             Some(eval) => diagnostic
                 .label(eval.eval.config, "the eval")

@@ -39,14 +39,21 @@ pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
         if word != "llm-agent" && !is_old(word) {
             continue;
         }
-        let diagnostic = Diagnostic::new(&MODEL_WITHOUT_PROVIDER, model.span, format!("the model `{}` names no provider", model.value));
+        let diagnostic = Diagnostic::new(
+            &MODEL_WITHOUT_PROVIDER,
+            model.span,
+            format!("the model `{}` names no provider", model.value),
+        );
         out.push(match guess(&model.value).or(is_old(word).then_some("openai")) {
             Some(provider) => {
                 let written = format!("{provider}:{}", model.value);
-                let diagnostic = diagnostic.help(format!("write `{written}`")).fix("name the provider", model.span, written);
+                let diagnostic =
+                    diagnostic.help(format!("write `{written}`")).fix("name the provider", model.span, written);
                 if is_old(word) { diagnostic.strength(Strength::Warning) } else { diagnostic }
             }
-            None => diagnostic.help("write `PROVIDER:MODEL`, for instance `openai:gpt-4o` or `anthropic:claude-sonnet-4-5`"),
+            None => {
+                diagnostic.help("write `PROVIDER:MODEL`, for instance `openai:gpt-4o` or `anthropic:claude-sonnet-4-5`")
+            }
         });
     }
 }
@@ -72,9 +79,10 @@ pub fn deprecated(view: &EvalView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let new = if kind.value.starts_with("builtin.") { "builtin.llm-agent" } else { "llm-agent" };
-        let mut diagnostic = Diagnostic::new(&DEPRECATED_AGENT, kind.span, format!("`{}` is an old name of `{new}`", kind.value))
-            .help(format!("write `{new}`; its model names the provider, too: `openai:…`"))
-            .fix(format!("write `{new}`"), kind.span, new);
+        let mut diagnostic =
+            Diagnostic::new(&DEPRECATED_AGENT, kind.span, format!("`{}` is an old name of `{new}`", kind.value))
+                .help(format!("write `{new}`; its model names the provider, too: `openai:…`"))
+                .fix(format!("write `{new}`"), kind.span, new);
         if let Some(model) = model.filter(|m| !m.value.contains(':')) {
             diagnostic = diagnostic.fix("", model.span, format!("openai:{}", model.value));
         }

@@ -16,7 +16,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let place = view.task.verify.key.unwrap_or(view.task.name.span);
-    let diagnostic = Diagnostic::new(&NO_VERDICT, place, format!("nothing decides whether `{}` passes", view.task.name.value));
+    let diagnostic =
+        Diagnostic::new(&NO_VERDICT, place, format!("nothing decides whether `{}` passes", view.task.name.value));
     out.push(match view.eval {
         Some(eval) => diagnostic
             .label(eval.eval.name.span, "this eval asserts nothing of it either")

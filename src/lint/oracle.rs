@@ -20,8 +20,12 @@ pub fn missing(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);
-    let mut diagnostic = Diagnostic::new(&NO_ORACLE_ENTRY, name.span, format!("the scripted agent does not know the task `{}`", name.value))
-        .label(agent, "this agent");
+    let mut diagnostic = Diagnostic::new(
+        &NO_ORACLE_ENTRY,
+        name.span,
+        format!("the scripted agent does not know the task `{}`", name.value),
+    )
+    .label(agent, "this agent");
     if let Some(near) = nearest(&name.value, oracle.tasks.iter().map(|t| t.task.value.as_str()))
         && let Some(entry) = oracle.tasks.iter().find(|t| t.task.value == near)
     {
@@ -41,7 +45,8 @@ pub fn unused(view: &EvalView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let names = view.tasks.iter().filter_map(|u| u.task.as_ref()).map(|t| t.name.value.as_str());
-        let mut diagnostic = Diagnostic::new(&UNUSED_ORACLE_ENTRY, name.span, format!("the eval selects no task `{}`", name.value));
+        let mut diagnostic =
+            Diagnostic::new(&UNUSED_ORACLE_ENTRY, name.span, format!("the eval selects no task `{}`", name.value));
         if let Some(near) = nearest(&name.value, names) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
         }

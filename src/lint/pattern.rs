@@ -63,7 +63,9 @@ pub fn exactly(text: &str) -> String {
 fn automaton(pattern: &str) -> Option<dense::DFA<Vec<u32>>> {
     let limit = Some(1 << 20);
     dense::Builder::new()
-        .configure(dense::Config::new().start_kind(StartKind::Unanchored).dfa_size_limit(limit).determinize_size_limit(limit))
+        .configure(
+            dense::Config::new().start_kind(StartKind::Unanchored).dfa_size_limit(limit).determinize_size_limit(limit),
+        )
         .syntax(syntax::Config::new().unicode(false).utf8(false))
         .thompson(thompson::Config::new().utf8(false))
         .build(pattern)
@@ -82,9 +84,15 @@ mod tests {
     fn what_covers_what() {
         let covers = |outer, inner| covers(outer, inner, Texts::Names);
         assert!(covers("delete", "pods_delete") && covers("^pods_", r"\Apods_delete\z") && covers("", "x"));
-        assert!(covers("a|b", "a") && !covers("a", "a|b") && !covers("^delete", "delete") && !covers("delete$", "delete"));
+        assert!(
+            covers("a|b", "a") && !covers("a", "a|b") && !covers("^delete", "delete") && !covers("delete$", "delete")
+        );
         assert!(covers(".*", "") && covers("^", "") && covers("x*", "") && !covers("x+", "") && !covers(".", ""));
         assert!(!covers("[", "x"), "nobody can tell");
-        assert!(matches_all("^.*$", Texts::Names) && !matches_all("^.*$", Texts::Lines) && matches_all("(?s)^.*$", Texts::Lines));
+        assert!(
+            matches_all("^.*$", Texts::Names)
+                && !matches_all("^.*$", Texts::Lines)
+                && matches_all("(?s)^.*$", Texts::Lines)
+        );
     }
 }

@@ -42,7 +42,11 @@ pub fn eval_paths(view: &EvalView<'_>, out: &mut Diagnostics) {
 pub fn task_paths(view: &TaskView<'_>, out: &mut Diagnostics) {
     let dir = &view.task.dir;
     view.task.walk(&mut |_, step| {
-        let Some(arg) = step.arg("file").filter(|_| step.op.name == "script" || view.task.dialect != crate::hir::Dialect::Portable) else { return };
+        let Some(arg) =
+            step.arg("file").filter(|_| step.op.name == "script" || view.task.dialect != crate::hir::Dialect::Portable)
+        else {
+            return;
+        };
         let Some(text) = arg.as_literal() else { return };
         if Path::new(text).is_absolute() {
             out.push(absolute(text, arg.span));
@@ -64,13 +68,20 @@ pub fn task_paths(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A file neither below the task's folder nor below the eval's is lost when the suite is copied or fetched.
 fn leaves(view: &TaskView<'_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
     let eval = view.eval?;
-    let below = |dir: &Path| path.starts_with(dir) && (!dir.as_os_str().is_empty() || !matches!(path.components().next(), Some(Component::ParentDir)));
+    let below = |dir: &Path| {
+        path.starts_with(dir)
+            && (!dir.as_os_str().is_empty() || !matches!(path.components().next(), Some(Component::ParentDir)))
+    };
     if below(&view.task.dir) || below(&eval.eval.dir) {
         return None;
     }
     Some(
-        Diagnostic::new(&PATH_LEAVES_TASK, span, format!("`{text}` lies outside the folder of the task and that of the eval"))
-            .help("keep what a task needs below its eval: who copies or fetches the suite gets no more than that"),
+        Diagnostic::new(
+            &PATH_LEAVES_TASK,
+            span,
+            format!("`{text}` lies outside the folder of the task and that of the eval"),
+        )
+        .help("keep what a task needs below its eval: who copies or fetches the suite gets no more than that"),
     )
 }
 
@@ -85,9 +96,13 @@ pub fn collisions(view: &EvalView<'_>, out: &mut Diagnostics) {
                     match makers.get(&thing) {
                         Some((first, _)) if *first == index => {}
                         Some((_, place)) => out.push(
-                            Diagnostic::new(&SAME_RESOURCE_IN_PARALLEL_TASKS, step.key, format!("another task that may run at the same time makes {thing}, too"))
-                                .label(*place, "there")
-                                .help("put `{random.id}` into the name, or take `parallel: true` from one of the tasks"),
+                            Diagnostic::new(
+                                &SAME_RESOURCE_IN_PARALLEL_TASKS,
+                                step.key,
+                                format!("another task that may run at the same time makes {thing}, too"),
+                            )
+                            .label(*place, "there")
+                            .help("put `{random.id}` into the name, or take `parallel: true` from one of the tasks"),
                         ),
                         None => {
                             makers.insert(thing, (index, step.key));
@@ -110,13 +125,20 @@ fn made(step: &Raw) -> Vec<String> {
             _ => Vec::new(),
         },
         "command" | "script" => {
-            let Some(ArgKind::Text(text)) = step.arg("run").or_else(|| step.arg("inline")).map(|a| &a.kind) else { return Vec::new() };
+            let Some(ArgKind::Text(text)) = step.arg("run").or_else(|| step.arg("inline")).map(|a| &a.kind) else {
+                return Vec::new();
+            };
             let parts = text.parts.iter().map(|p| match p {
                 crate::hir::Part::Text(text) => text.as_str(),
                 crate::hir::Part::Hole(_) => "{hole}",
             });
             let text: String = parts.collect();
-            MAKERS.iter().flat_map(|(what, re)| re.captures_iter(&text).map(move |c| format!("the {what} `{}`", &c[1])).collect::<Vec<_>>()).collect()
+            MAKERS
+                .iter()
+                .flat_map(|(what, re)| {
+                    re.captures_iter(&text).map(move |c| format!("the {what} `{}`", &c[1])).collect::<Vec<_>>()
+                })
+                .collect()
         }
         name if name.contains('.') => {
             let makes = ["create", "apply", "add", "new", "put", "write", "insert", "deploy", "install"];
@@ -124,7 +146,9 @@ fn made(step: &Raw) -> Vec<String> {
             let args = ArgKind::Record(step.args.clone());
             let value = Arg::new(args, step.span).as_value();
             match value {
-                Some(value) if !step.args.is_empty() && makes.iter().any(|m| verb.contains(m)) => vec![format!("the same by `{name}` ({})", crate::builtin::excerpt(&value.to_string()))],
+                Some(value) if !step.args.is_empty() && makes.iter().any(|m| verb.contains(m)) => {
+                    vec![format!("the same by `{name}` ({})", crate::builtin::excerpt(&value.to_string()))]
+                }
                 _ => Vec::new(),
             }
         }
@@ -150,6 +174,11 @@ mod tests {
     fn only_whole_names_count() {
         let found = |text: &str| MAKERS.iter().any(|(_, re)| re.is_match(text));
         assert!(found("kubectl create ns demo") && found("mkdir -p /tmp/x\n") && found("echo > /tmp/a"));
-        assert!(!found("kubectl create ns demo-{hole}") && !found("kubectl create ns $NS") && !found("mkdir /tmp/{hole}") && !found("x > /dev/null"));
+        assert!(
+            !found("kubectl create ns demo-{hole}")
+                && !found("kubectl create ns $NS")
+                && !found("mkdir /tmp/{hole}")
+                && !found("x > /dev/null")
+        );
     }
 }

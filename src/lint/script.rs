@@ -184,7 +184,7 @@ pub fn views<'a>(unit: &TaskUnit, task: &'a Task<Def>, files: &ScriptFiles, sour
     let mut views = Vec::new();
     for phase in PhaseKind::ALL {
         task.phase(phase).steps.iter().for_each(|s| {
-            walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources)))
+            walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources)));
         });
     }
     views

@@ -43,9 +43,11 @@ pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
         ),
         None => {
             let names: Vec<_> = mcp.servers.iter().map(|s| s.name.value.as_str()).collect();
-            let mut diagnostic = Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("no server is called `{}`", name.value));
+            let mut diagnostic =
+                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("no server is called `{}`", name.value));
             if let Some(near) = nearest(&name.value, names.iter().copied()) {
-                diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
+                diagnostic =
+                    diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
             }
             let words: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
             out.push(diagnostic.help(format!("the MCP config has {}", words.join(", "))));
@@ -84,7 +86,8 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
             };
             for matcher in matchers {
                 known(view, &matcher.server, out);
-                let tool = matcher.name.as_ref().filter(|_| item.key.value.contains("ools") || item.key.value == "requireAny");
+                let tool =
+                    matcher.name.as_ref().filter(|_| item.key.value.contains("ools") || item.key.value == "requireAny");
                 if let Some(tool) = tool {
                     locked(view, &matcher.server, tool, out);
                 }

@@ -54,7 +54,11 @@ pub fn timeouts(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut diagnostic = Diagnostic::new(
             &TIMEOUT_BEYOND_TASK,
             timeout.span,
-            format!("this step never gets {}: {what} ends after {}", duration::format(timeout.value), duration::format(limit)),
+            format!(
+                "this step never gets {}: {what} ends after {}",
+                duration::format(timeout.value),
+                duration::format(limit)
+            ),
         );
         if let Some(stated) = stated {
             diagnostic = diagnostic.label(stated.span, "the limit");
@@ -73,8 +77,12 @@ pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
         let asked = stated.is_some_and(|s| !matches!(s.kind, ArgKind::Int(0)));
         if matches!(step.op.kind, OperationKind::Builtin("http")) && !asked {
             out.push(
-                Diagnostic::new(&HTTP_WITHOUT_STATUS, stated.map_or(step.key, |s| s.span), "any answer passes here, a 500 too")
-                    .help("write `expect: {status: 200}`, or whatever is right"),
+                Diagnostic::new(
+                    &HTTP_WITHOUT_STATUS,
+                    stated.map_or(step.key, |s| s.span),
+                    "any answer passes here, a 500 too",
+                )
+                .help("write `expect: {status: 200}`, or whatever is right"),
             );
         }
     });
@@ -106,8 +114,15 @@ pub fn loose(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ => return,
         };
         out.push(
-            Diagnostic::new(&LOOSE_EQUALS, equals.span, format!("the {other} {text} equals this text, too: this dialect compares as text"))
-                .help(format!("add `type: string` if it is to be a text; remove the quotes and add `type: {}` if not", if other == "boolean" { "bool" } else { "number" })),
+            Diagnostic::new(
+                &LOOSE_EQUALS,
+                equals.span,
+                format!("the {other} {text} equals this text, too: this dialect compares as text"),
+            )
+            .help(format!(
+                "add `type: string` if it is to be a text; remove the quotes and add `type: {}` if not",
+                if other == "boolean" { "bool" } else { "number" }
+            )),
         );
     });
 }
@@ -131,9 +146,13 @@ pub fn dotted(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
         out.push(
-            Diagnostic::new(&DOTTED_INDEX, path.span, format!("`{text}` looks for a key that is a number: a list is not searched this way"))
-                .help(format!("an index stands in brackets: `{right}`"))
-                .fix("write brackets", path.span, format!("\"{right}\"")),
+            Diagnostic::new(
+                &DOTTED_INDEX,
+                path.span,
+                format!("`{text}` looks for a key that is a number: a list is not searched this way"),
+            )
+            .help(format!("an index stands in brackets: `{right}`"))
+            .fix("write brackets", path.span, format!("\"{right}\"")),
         );
     });
 }
@@ -178,8 +197,14 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             && time >= LONG
         {
             out.push(
-                Diagnostic::new(&FIXED_SLEEP, arg.span, format!("every run waits {}, and a slow one not long enough", duration::format(time)))
-                    .help("wait for what it is about: `eventually: {timeout: …, steps: […]}` ends as soon as its steps pass"),
+                Diagnostic::new(
+                    &FIXED_SLEEP,
+                    arg.span,
+                    format!("every run waits {}, and a slow one not long enough", duration::format(time)),
+                )
+                .help(
+                    "wait for what it is about: `eventually: {timeout: …, steps: […]}` ends as soon as its steps pass",
+                ),
             );
         }
     });

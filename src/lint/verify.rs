@@ -30,8 +30,12 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
     out.push(
-        Diagnostic::new(&UNFALSIFIABLE_VERIFY, first.key, format!("{what}: `{}` passes whatever the agent does", task.name.value))
-            .help("look at what the agent was to bring about, and say what it must be (`expect`)"),
+        Diagnostic::new(
+            &UNFALSIFIABLE_VERIFY,
+            first.key,
+            format!("{what}: `{}` passes whatever the agent does", task.name.value),
+        )
+        .help("look at what the agent was to bring about, and say what it must be (`expect`)"),
     );
 }
 
@@ -51,15 +55,18 @@ fn leaf_cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
     match &step.op.kind {
         OperationKind::Builtin("sleep") => true,
         OperationKind::Builtin("command" | "script") => {
-            let usual = expect.is_none_or(|e| e.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exitCode": 0})));
+            let usual = expect.is_none_or(|e| {
+                e.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exitCode": 0}))
+            });
             let plain = step.arg("protocol").is_none();
             usual && plain && texts::script(step).is_some_and(|t| is_idle(&t))
         }
-        OperationKind::Builtin("http") if task.dialect == Dialect::Portable => {
-            expect.is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any"))
-        }
+        OperationKind::Builtin("http") if task.dialect == Dialect::Portable => expect
+            .is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any")),
         OperationKind::Builtin("file") => made_by_setup(step, task),
-        OperationKind::Tool { tool, .. } => expect.is_none() && tool.split(['_', '-', '.']).any(|w| w.eq_ignore_ascii_case("list")),
+        OperationKind::Tool { tool, .. } => {
+            expect.is_none() && tool.split(['_', '-', '.']).any(|w| w.eq_ignore_ascii_case("list"))
+        }
         _ => false,
     }
 }
@@ -83,9 +90,12 @@ fn is_idle(text: &str) -> bool {
 /// A look at a file that setup wrote, asking only whether it is there.
 fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
     let Some((_, expect)) = &step.expect else { return step.arg("absent").is_none() && step.arg("content").is_some() };
-    let only_exists = expect.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exists": true}));
+    let only_exists =
+        expect.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exists": true}));
     let Some(path) = step.arg("path").and_then(|p| p.as_literal()).filter(|_| only_exists) else { return false };
-    task.setup.steps.iter().any(|s| s.op.name == "file" && s.arg("content").is_some() && s.arg("path").and_then(|p| p.as_literal()) == Some(path))
+    task.setup.steps.iter().any(|s| {
+        s.op.name == "file" && s.arg("content").is_some() && s.arg("path").and_then(|p| p.as_literal()) == Some(path)
+    })
 }
 
 /// What the judge or a `grep` looks for in the answer stands in the prompt: an agent that repeats the question passes.
@@ -100,17 +110,29 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
                         && !word.trim().is_empty()
                         && text.contains(&fold(word))
                     {
-                        out.push(answered(arg.span, "the judge looks for words that the prompt contains", prompt.text.span));
+                        out.push(answered(
+                            arg.span,
+                            "the judge looks for words that the prompt contains",
+                            prompt.text.span,
+                        ));
                     }
                 }
             }
             if texts::sees_answer(step)
                 && let Some(script) = texts::script(step)
             {
-                let words: Vec<&str> = GREP.captures_iter(&script).filter_map(|c| (1..4).find_map(|i| c.get(i))).map(|m| m.as_str()).collect();
+                let words: Vec<&str> = GREP
+                    .captures_iter(&script)
+                    .filter_map(|c| (1..4).find_map(|i| c.get(i)))
+                    .map(|m| m.as_str())
+                    .collect();
                 let given: Vec<_> = words.iter().filter(|w| w.len() > 2 && text.contains(&fold(w))).collect();
                 if let (Some(word), true) = (given.first(), given.len() == words.len() && !script.contains("grep -v")) {
-                    out.push(answered(step.key, &format!("`grep` looks in the answer for `{word}`, which the prompt contains"), prompt.text.span));
+                    out.push(answered(
+                        step.key,
+                        &format!("`grep` looks in the answer for `{word}`, which the prompt contains"),
+                        prompt.text.span,
+                    ));
                 }
             }
         });
@@ -142,8 +164,12 @@ pub fn exact_words(view: &TaskView<'_>, out: &mut Diagnostics) {
             let plain = |p: &str| p.split_whitespace().count() >= 4 && !p.contains(['|', '*', '[', '(']);
             if let Some(phrase) = phrases.map(|m| m.as_str()).find(|p| plain(p)) {
                 out.push(
-                    Diagnostic::new(&EXACT_WORDS_OF_ANSWER, step.key, format!("the agent must say “{}” in just these words", crate::builtin::excerpt(phrase)))
-                        .help("look for the word that matters, ask the judge, or look at the world itself"),
+                    Diagnostic::new(
+                        &EXACT_WORDS_OF_ANSWER,
+                        step.key,
+                        format!("the agent must say “{}” in just these words", crate::builtin::excerpt(phrase)),
+                    )
+                    .help("look for the word that matters, ask the judge, or look at the world itself"),
                 );
             }
         });
@@ -157,9 +183,8 @@ pub fn judge_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
         && !view.asserted
         && steps.iter().all(|s| s.op.signature.judges)
     {
-        out.push(
-            Diagnostic::new(&JUDGE_DECIDES_ALONE, first.key, "nothing but a judge decides this task")
-                .help("a judge reads what the agent says, not what it did: add a step that looks at the world, or an assertion"),
-        );
+        out.push(Diagnostic::new(&JUDGE_DECIDES_ALONE, first.key, "nothing but a judge decides this task").help(
+            "a judge reads what the agent says, not what it did: add a step that looks at the world, or an assertion",
+        ));
     }
 }

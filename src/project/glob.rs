@@ -58,12 +58,10 @@ fn search(dir: &Path, files: &dyn Files, depth: usize, ignores: &mut Vec<Gitigno
         match stat {
             Some(Stat::Dir) if SKIPPED.contains(&name.as_str()) => {}
             Some(Stat::Dir) => search(&path, files, depth + 1, ignores, found),
-            Some(Stat::File { .. }) => {
-                if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
-                    found.push(path);
-                }
+            Some(Stat::File { .. }) if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") => {
+                found.push(path);
             }
-            None => {}
+            _ => {}
         }
     }
     ignores.truncate(before);

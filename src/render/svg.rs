@@ -308,7 +308,8 @@ impl<'a> Layout<'a> {
                 FrameKind::Phase => "phase",
                 _ => "block",
             };
-            let title = if frame.kind == FrameKind::Step { String::new() } else { fitted(&frame.title, w - 2.0 * PAD, 7.0) };
+            let title =
+                if frame.kind == FrameKind::Step { String::new() } else { fitted(&frame.title, w - 2.0 * PAD, 7.0) };
             let _ = writeln!(
                 out,
                 "<rect class=\"frame {class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" rx=\"8\"/>\
@@ -319,10 +320,15 @@ impl<'a> Layout<'a> {
             );
         }
         for (x, from, to) in &self.arrows {
-            let _ = writeln!(out, "<path class=\"order\" d=\"M{x:.1} {from:.1}V{:.1}\" marker-end=\"url(#mn)\"/>", to - 5.0);
+            let _ = writeln!(
+                out,
+                "<path class=\"order\" d=\"M{x:.1} {from:.1}V{:.1}\" marker-end=\"url(#mn)\"/>",
+                to - 5.0
+            );
         }
         for (x, y, word) in &self.words {
-            let _ = writeln!(out, "<text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{word}</text>");
+            let _ =
+                writeln!(out, "<text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{word}</text>");
         }
         for Placed { node, x, y, w, h, title, lines, .. } in &self.boxes {
             let kind = match node.kind {

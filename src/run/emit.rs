@@ -13,8 +13,8 @@ use crate::{
     event::{ActionReport, Event, EventKind, ExitReport, TaskRun},
     host::Host,
     plan::wire::is_secret_header,
-    secrets::is_secret_name,
     secrets::Secrets,
+    secrets::is_secret_name,
 };
 
 /// The one place where events get their numbers.

@@ -363,7 +363,7 @@ impl<'a> Unit<'a> {
             let in_time = !self.left(&limits).is_zero();
             let (passed, skipped) = (end.outcome == Outcome::Passed, end.outcome == Outcome::Skipped);
             // Skipped for want of an output: nothing was made, nothing is owed.
-            if !passed && !(skipped && in_time) {
+            if !(passed || skipped && in_time) {
                 self.cleanup_failed.store(true, Ordering::Relaxed);
             }
             if end.outcome != Outcome::Cancelled && (!skipped || in_time) {

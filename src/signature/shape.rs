@@ -13,11 +13,23 @@ pub enum Shape {
     Any,
     Null,
     Bool,
-    Integer { min: Option<i64>, max: Option<i64> },
+    Integer {
+        min: Option<i64>,
+        max: Option<i64>,
+    },
     Number,
-    String { format: Option<Format>, one_of: Vec<String> },
-    List { items: Box<Shape>, min: usize },
-    Record { fields: IndexMap<String, Field>, rest: Option<Box<Shape>> },
+    String {
+        format: Option<Format>,
+        one_of: Vec<String>,
+    },
+    List {
+        items: Box<Shape>,
+        min: usize,
+    },
+    Record {
+        fields: IndexMap<String, Field>,
+        rest: Option<Box<Shape>>,
+    },
     /// One of several; which one is told by the kind of the value.
     OneOf(Vec<Shape>),
 }
