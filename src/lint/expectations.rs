@@ -43,11 +43,8 @@ fn empty(step: &Step<Def>, key: crate::source::Span, dialect: Dialect, out: &mut
 fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
     match &arg.kind {
         ArgKind::List(items) => items.iter().for_each(|i| value(i, dialect, out)),
-        ArgKind::Record(fields) if arg.get("path").is_some() => {
-            if dialect != Dialect::Portable {
-                field(fields, out);
-            }
-        }
+        ArgKind::Record(_) if arg.get("path").is_some() && dialect == Dialect::Portable => {}
+        ArgKind::Record(fields) if arg.get("path").is_some() => field(fields, out),
         ArgKind::Record(fields) => {
             for (name, inner) in fields {
                 match (name.value.as_str(), inner.as_literal(), &inner.kind) {
