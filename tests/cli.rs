@@ -25,9 +25,17 @@ fn with_agent(agent: &str, setup: &str, verify: &str, cleanup: &str) -> World {
     let world = World::new(&[]);
     world.write(
         "eval.yaml",
-        &format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{{agent}}}\n  taskSets: [{{path: task.yaml}}]\n"),
+        &format!(
+            "kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{{agent}}}\n  taskSets: [{{path: task.yaml}}]\n"
+        ),
     );
-    let step = |line: &str| if line.is_empty() { "[]".to_owned() } else { format!("\n  - command:\n      timeout: 60s\n      run: |\n        {line}") };
+    let step = |line: &str| {
+        if line.is_empty() {
+            "[]".to_owned()
+        } else {
+            format!("\n  - command:\n      timeout: 60s\n      run: |\n        {line}")
+        }
+    };
     world.write(
         "task.yaml",
         &format!(
@@ -54,10 +62,17 @@ fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     world.copy("examples/quickstart", "q");
     let checked = world.run(&["check", "q"]).expect(0, &[]);
     assert!(!checked.out.contains("error[") && !checked.out.contains("warning["), "{}", checked.out);
-    let ran = world.run(&["run", "q/eval.yaml"]).expect(0, &["4 of 4 tasks passed", "results: ./gevals-quickstart-out.json"]);
+    let ran =
+        world.run(&["run", "q/eval.yaml"]).expect(0, &["4 of 4 tasks passed", "results: ./gevals-quickstart-out.json"]);
     assert!(ran.err.is_empty(), "{}", ran.err);
     let results = world.results("quickstart");
-    assert!(results["results"].as_array().unwrap().iter().all(|r| r["taskPassed"] == true && r["allAssertionsPassed"] == true));
+    assert!(
+        results["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|r| r["taskPassed"] == true && r["allAssertionsPassed"] == true)
+    );
     assert_eq!(results["summary"]["exit"], 0);
 
     let task = world.read("q/tasks/write-note.yaml");
@@ -66,7 +81,13 @@ fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     let place = format!("at q/tasks/write-note.yaml:{line}: content");
     world.run(&["run", "q"]).expect(
         1,
-        &["3 of 4 tasks passed, 1 failed", &place, "expected  contains `Cake`", "actual    Bread, milk", "rerun: gevals run q --run '^write-note$'"],
+        &[
+            "3 of 4 tasks passed, 1 failed",
+            &place,
+            "expected  contains `Cake`",
+            "actual    Bread, milk",
+            "rerun: gevals run q --run '^write-note$'",
+        ],
     );
     world.run(&["run", "q", "--run", "^write-note$", "--exit-zero"]).expect(0, &["0 of 1 task passed"]);
     assert!(world.survivors().is_empty());
@@ -84,11 +105,22 @@ fn an_eval_is_there_for_its_assertions_too() {
 /// Files that nobody meant: each gets an error with its place, and the exit status that says whose fault it is.
 #[test]
 fn bad_files_are_refused_with_their_place() {
-    let world = World::new(&[("empty.yaml", ""), ("folder/readme.txt", "nothing here"), ("other/mcp.yaml", "mcpServers: {}\n")]);
-    std::fs::write(world.path("binary.yaml"), (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect::<Vec<_>>()).unwrap();
+    let world = World::new(&[
+        ("empty.yaml", ""),
+        ("folder/readme.txt", "nothing here"),
+        ("other/mcp.yaml", "mcpServers: {}\n"),
+    ]);
+    std::fs::write(
+        world.path("binary.yaml"),
+        (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect::<Vec<_>>(),
+    )
+    .unwrap();
     world.write("brackets.yaml", &format!("kind: Eval\nmetadata: {{name: x}}\nconfig: {}", "[".repeat(100_000)));
     let item = format!("  - {}\n", "x".repeat(80));
-    world.write("large.yaml", &format!("kind: Eval\nmetadata: {{name: x}}\njunk:\n{}", item.repeat((10 << 20) / item.len())));
+    world.write(
+        "large.yaml",
+        &format!("kind: Eval\nmetadata: {{name: x}}\njunk:\n{}", item.repeat((10 << 20) / item.len())),
+    );
     let mut laughs = "kind: Eval\nmetadata: {name: x}\na0: &a0 [lol, lol]\n".to_owned();
     for i in 1..10 {
         laughs += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(", "));
@@ -164,18 +196,41 @@ fn read_only_results_are_replaced() {
 fn servers_that_do_not_start_are_explained_once() {
     let sh = |script: &str| format!("{{command: sh, args: [-c, \"{script}\"], enableAllTools: true}}");
     let cases = [
-        (sh("echo no config >&2; echo in sight >&2; exit 7"), vec!["`notes` exited with status 7", "    no config\n    in sight\n"]),
+        (
+            sh("echo no config >&2; echo in sight >&2; exit 7"),
+            vec!["`notes` exited with status 7", "    no config\n    in sight\n"],
+        ),
         (sh("exit 0"), vec!["`notes` exited with status 0"]),
-        (sh("sleep 300 & setsid sleep 300 & exec cat > /dev/null"), vec!["`notes` did not answer `initialize` within 1 s"]),
+        (
+            sh("sleep 300 & setsid sleep 300 & exec cat > /dev/null"),
+            vec!["`notes` did not answer `initialize` within 1 s"],
+        ),
         (sh("echo warming up; sleep 300"), vec!["`notes` did not answer `initialize` within 1 s"]),
         (sh("exec yes rubbish"), vec!["`notes` does not speak MCP: it printed `rubbish`"]),
         (sh("exec tr '\\\\0' x < /dev/zero"), vec!["`notes` "]),
-        (sh("echo '[]'; echo '{}'; echo '{\\\"jsonrpc\\\":\\\"2.0\\\"}'; kill -9 $$"), vec!["`notes` was killed by signal 9"]),
-        (sh("read l; echo '{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":0,\\\"error\\\":{\\\"code\\\":-1,\\\"message\\\":\\\"go away\\\"}}'; sleep 300"), vec!["`notes` refused `initialize`: go away (-1)"]),
-        ("{command: no-such-server-anywhere, enableAllTools: true}".to_owned(), vec!["no such command `no-such-server-anywhere`"]),
+        (
+            sh("echo '[]'; echo '{}'; echo '{\\\"jsonrpc\\\":\\\"2.0\\\"}'; kill -9 $$"),
+            vec!["`notes` was killed by signal 9"],
+        ),
+        (
+            sh(
+                "read l; echo '{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":0,\\\"error\\\":{\\\"code\\\":-1,\\\"message\\\":\\\"go away\\\"}}'; sleep 300",
+            ),
+            vec!["`notes` refused `initialize`: go away (-1)"],
+        ),
+        (
+            "{command: no-such-server-anywhere, enableAllTools: true}".to_owned(),
+            vec!["no such command `no-such-server-anywhere`"],
+        ),
         ("{command: ./q/eval.yaml, enableAllTools: true}".to_owned(), vec!["could not start `notes`"]),
-        ("{url: \"http://127.0.0.1:9/mcp\", enableAllTools: true}".to_owned(), vec!["could not reach `notes`", "connection refused"]),
-        ("{url: \"http://${NO_SUCH_VARIABLE}/mcp\", enableAllTools: true}".to_owned(), vec!["`${NO_SUCH_VARIABLE}`, which is not set"]),
+        (
+            "{url: \"http://127.0.0.1:9/mcp\", enableAllTools: true}".to_owned(),
+            vec!["could not reach `notes`", "connection refused"],
+        ),
+        (
+            "{url: \"http://${NO_SUCH_VARIABLE}/mcp\", enableAllTools: true}".to_owned(),
+            vec!["`${NO_SUCH_VARIABLE}`, which is not set"],
+        ),
     ];
     for (mcp, said) in cases {
         let world = served(&mcp);
@@ -199,7 +254,13 @@ fn signals_stop_any_phase_and_clean_up() {
     {
         let at = |name: &str| if phase == name { HANG } else { OK };
         let world = with_agent(agent, at("setup"), at("verify"), "echo cleaned >> WORLD/log");
-        world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: |\n    echo '{{{{ .Prompt }}}}'\n    {}\n", at("agent")));
+        world.write(
+            "agent.yaml",
+            &format!(
+                "kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: |\n    echo '{{{{ .Prompt }}}}'\n    {}\n",
+                at("agent")
+            ),
+        );
         let running = world.start(world.command(&["run", "eval.yaml"]));
         world.wait_for("hanging");
         running.signal(signal);
@@ -216,7 +277,8 @@ fn signals_stop_any_phase_and_clean_up() {
 
 #[test]
 fn a_signal_during_cleanup_lets_it_end() {
-    let world = small("", OK, "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; echo cleaned >> WORLD/log");
+    let world =
+        small("", OK, "touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; echo cleaned >> WORLD/log");
     let running = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("hanging");
     running.signal(Signal::INT);
@@ -242,7 +304,9 @@ fn a_second_signal_kills() {
 
 #[test]
 fn signals_while_servers_start_leave_nothing() {
-    let world = served("{command: sh, args: [-c, \"touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait\"], enableAllTools: true}");
+    let world = served(
+        "{command: sh, args: [-c, \"touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait\"], enableAllTools: true}",
+    );
     let running = world.start(world.command(&["run", "q"]));
     world.wait_for("hanging");
     running.signal(Signal::INT);
@@ -255,7 +319,11 @@ fn signals_while_servers_start_leave_nothing() {
 #[test]
 fn a_reader_that_leaves_keeps_nothing_from_running() {
     for format in ["json", "text"] {
-        let world = small("", "set -e; touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; test -d WORLD", "echo cleaned > WORLD/log");
+        let world = small(
+            "",
+            "set -e; touch WORLD/hanging; while [ ! -e WORLD/go ]; do sleep 0.02; done; test -d WORLD",
+            "echo cleaned > WORLD/log",
+        );
         let mut command = world.command(&["run", "eval.yaml", "--format", format, "--runs", "2"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -307,7 +375,8 @@ fn events_are_lines_of_json_and_nothing_else() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     let ran = world.run(&["run", "q", "--format", "json", "--runs", "2"]).expect(0, &[]);
-    let events: Vec<Event> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
+    let events: Vec<Event> =
+        ran.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
     assert!(events.iter().zip(0..).all(|(event, seq)| event.seq == seq), "numbered without gaps");
     assert!(matches!(events.first().unwrap().kind, EventKind::RunStarted { version: 1, tasks: 4, runs: 8, .. }));
     assert!(matches!(events.last().unwrap().kind, EventKind::RunFinished { exit: 0, .. }));

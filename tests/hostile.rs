@@ -36,12 +36,28 @@ const DEEDS: &[(&str, Deed, &str)] = &[
     ("has nothing to say", |_, s| answer(s, "204 No Content", "text/plain", ""), "no message"),
     ("sends in circles", circle, "HTTP status 307"),
     ("sends elsewhere", |_, s| redirect(s, "http://127.0.0.2:9/mcp"), "HTTP status 307"),
-    ("closes in the midst of an event", |_, s| unfinished(s, "text/event-stream", "data: {\"jsonrpc\":"), "ended early"),
+    (
+        "closes in the midst of an event",
+        |_, s| unfinished(s, "text/event-stream", "data: {\"jsonrpc\":"),
+        "ended early",
+    ),
     ("closes in the midst of an answer", |_, s| unfinished(s, "application/json", "{\"jsonrpc\":"), "notes"),
     ("closes at once", |_, _| Ok(()), "notes"),
-    ("fails", |_, s| answer(s, "500 Internal Server Error", "text/plain", "out of \u{1b}[31mluck"), "HTTP status 500: out of"),
-    ("knows no session", |_, s| answer(s, "404 Not Found", "application/json", "{\"error\":\"no session\"}"), "HTTP status 404"),
-    ("wants a password", |_, s| answer(s, "401 Unauthorized", "text/plain", "who are you"), "HTTP status 401: who are you"),
+    (
+        "fails",
+        |_, s| answer(s, "500 Internal Server Error", "text/plain", "out of \u{1b}[31mluck"),
+        "HTTP status 500: out of",
+    ),
+    (
+        "knows no session",
+        |_, s| answer(s, "404 Not Found", "application/json", "{\"error\":\"no session\"}"),
+        "HTTP status 404",
+    ),
+    (
+        "wants a password",
+        |_, s| answer(s, "401 Unauthorized", "text/plain", "who are you"),
+        "HTTP status 401: who are you",
+    ),
     ("speaks no HTTP", |_, s| s.write_all(b"\x16\x03\x01\x00garbage\r\n\r\n"), "notes"),
     ("has headers without end", headers, "notes"),
     ("answers with nested brackets", nested, "notes"),
@@ -51,7 +67,13 @@ const DEEDS: &[(&str, Deed, &str)] = &[
 fn at_the_start() {
     each("initialize", |name, said, world| {
         let ran = world.run(&["run", "eval.yaml", "--server-timeout", "2s"]).expect(3, &["notes", said]);
-        assert_eq!(ran.out.matches("`notes`").count() + ran.err.matches("`notes`").count(), 1, "{name}: {}{}", ran.out, ran.err);
+        assert_eq!(
+            ran.out.matches("`notes`").count() + ran.err.matches("`notes`").count(),
+            1,
+            "{name}: {}{}",
+            ran.out,
+            ran.err
+        );
         ran
     });
 }
@@ -59,7 +81,9 @@ fn at_the_start() {
 #[test]
 fn in_a_call_of_the_agent() {
     each("tools/call", |_, said, world| {
-        let ran = world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", if said == "within" { "task exceeded timeout of 2s" } else { said }]);
+        let ran = world
+            .run(&["run", "eval.yaml"])
+            .expect(1, &["BROKEN", if said == "within" { "task exceeded timeout of 2s" } else { said }]);
         assert_eq!(world.results("e")["results"][0]["outcome"], "broken");
         assert!(world.path("cleaned").exists(), "{}", ran.out);
         ran
@@ -74,7 +98,9 @@ fn in_a_step() {
         let task = world.read("task.yaml").replace("command: {run: test -e eval.yaml}", step);
         world.write("task.yaml", &task.replace("  prompt", "  requires: [{mcpServer: notes}]\n  prompt"));
         world.write("oracle.yaml", "kind: Oracle\ntasks: {t: {output: Done.}}\n");
-        let ran = world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", if said == "within" { "task exceeded timeout of 2s" } else { said }]);
+        let ran = world
+            .run(&["run", "eval.yaml"])
+            .expect(1, &["BROKEN", if said == "within" { "task exceeded timeout of 2s" } else { said }]);
         assert_eq!(world.results("e")["results"][0]["outcome"], "broken", "{name}");
         ran
     });
@@ -84,7 +110,10 @@ fn in_a_step() {
 fn tools_that_are_never_listed_do_not_hold_an_agent_up_for_ever() {
     let world = world_of("tools/list", never);
     world.write("agent.yaml", "kind: Agent\nmetadata: {name: a}\ncommands: {runPrompt: 'echo {{ .Prompt }}'}\n");
-    world.write("eval.yaml", &world.read("eval.yaml").replace("type: builtin.script, path: oracle.yaml", "type: file, path: agent.yaml"));
+    world.write(
+        "eval.yaml",
+        &world.read("eval.yaml").replace("type: builtin.script, path: oracle.yaml", "type: file, path: agent.yaml"),
+    );
     world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN", "task exceeded timeout of 2s"]);
     assert!(world.path("cleaned").exists());
 }
@@ -120,10 +149,16 @@ fn each(method: &'static str, check: fn(&str, &str, &World) -> world::Ran) {
 fn world_of(method: &'static str, deed: Deed) -> World {
     let address = serve(method, deed);
     World::new(&[
-        ("eval.yaml", "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{path: task.yaml}]\n"),
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{path: task.yaml}]\n",
+        ),
         ("mcp.yaml", &format!("mcpServers:\n  notes: {{url: \"http://{address}/mcp\", enableAllTools: true}}\n")),
         ("oracle.yaml", "kind: Oracle\ntasks: {t: {calls: [{server: notes, tool: x}], output: Done.}}\n"),
-        ("task.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t, timeout: 2s}\nspec:\n  prompt: Go.\n  verify: [{command: {run: test -e eval.yaml}}]\n  cleanup: [{command: {run: touch WORLD/cleaned}}]\n"),
+        (
+            "task.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t, timeout: 2s}\nspec:\n  prompt: Go.\n  verify: [{command: {run: test -e eval.yaml}}]\n  cleanup: [{command: {run: touch WORLD/cleaned}}]\n",
+        ),
     ])
 }
 
@@ -184,7 +219,10 @@ fn answer(stream: &mut TcpStream, status: &str, kind: &str, body: &str) -> std::
 }
 
 fn redirect(stream: &mut TcpStream, to: &str) -> std::io::Result<()> {
-    write!(stream, "HTTP/1.1 307 Temporary Redirect\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    write!(
+        stream,
+        "HTTP/1.1 307 Temporary Redirect\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
 }
 
 fn circle(request: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
@@ -211,7 +249,10 @@ fn dribbles(_: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 fn gigabyte(request: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
-    let start = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"", request["id"]);
+    let start = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"",
+        request["id"]
+    );
     let (end, block) = ("\"}]}}", vec![b'x'; 1 << 20]);
     let length = start.len() + (1 << 30) + end.len();
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{start}")?;
@@ -265,5 +306,10 @@ fn headers(_: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
 
 fn nested(request: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
     let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-    answer(stream, "200 OK", "application/json", &format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{deep}}}", request["id"]))
+    answer(
+        stream,
+        "200 OK",
+        "application/json",
+        &format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{deep}}}", request["id"]),
+    )
 }

@@ -116,7 +116,8 @@ fn rows(section: &Scenario, table: &[Vec<String>]) -> Vec<Scenario> {
     rows.iter().map(row).collect()
 }
 
-const MCP: &str = "mcpServers:\n  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}\n";
+const MCP: &str =
+    "mcpServers:\n  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}\n";
 
 fn run(scenario: &Scenario) -> Result<(), String> {
     let world = World::new(&[("mcp.yaml", MCP)]);
@@ -135,7 +136,8 @@ fn run(scenario: &Scenario) -> Result<(), String> {
         return Err(fault("nothing is expected"));
     }
     for line in scenario.expect.iter().filter(|line| !line.is_empty()) {
-        let met = expectation(line, &world, &ran, &results).ok_or_else(|| fault(&format!("what does `{line}` mean?")))?;
+        let met =
+            expectation(line, &world, &ran, &results).ok_or_else(|| fault(&format!("what does `{line}` mean?")))?;
         if !met {
             return Err(fault(&format!("not so: {line}")));
         }
@@ -164,12 +166,10 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
             wanted.sort_unstable();
             there == wanted
         }
-        "passed" | "failed" | "broken" | "unchecked" => {
-            rest.split(", ").all(|task| {
-                let of: Vec<_> = runs.iter().filter(|run| run["taskName"] == task).collect();
-                !of.is_empty() && of.iter().all(|run| run["outcome"] == verb)
-            })
-        }
+        "passed" | "failed" | "broken" | "unchecked" => rest.split(", ").all(|task| {
+            let of: Vec<_> = runs.iter().filter(|run| run["taskName"] == task).collect();
+            !of.is_empty() && of.iter().all(|run| run["outcome"] == verb)
+        }),
         "reason" => runs
             .iter()
             .filter(|run| run["taskName"] == first)
@@ -183,10 +183,19 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
         }
         "step" => {
             let (id, outcome) = (first, then);
-            let phases = ["setupOutput", "verifyOutput", "cleanupOutput"].map(|phase| runs.iter().map(move |run| &run[phase]["Steps"]));
-            phases.into_iter().flatten().filter_map(Value::as_array).flatten().any(|s| s["id"] == id && s["report"]["outcome"] == outcome)
+            let phases = ["setupOutput", "verifyOutput", "cleanupOutput"]
+                .map(|phase| runs.iter().map(move |run| &run[phase]["Steps"]));
+            phases
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_array)
+                .flatten()
+                .any(|s| s["id"] == id && s["report"]["outcome"] == outcome)
         }
-        "file" => then.strip_prefix("holds ").map(|text| world.read(first).contains(text)).unwrap_or(world.path(first).exists()),
+        "file" => then
+            .strip_prefix("holds ")
+            .map(|text| world.read(first).contains(text))
+            .unwrap_or(world.path(first).exists()),
         "no" => !world.path(then).exists(),
         "json" => results.pointer(first) == serde_json::from_str(then).ok().as_ref(),
         _ => return None,

@@ -159,7 +159,8 @@ pub(super) fn refusal(id: &str, code: i64, message: &str) -> Bytes {
 /// An error in the place of an answer that will not come: the server is gone, or did not take the request.
 pub(super) fn lost(id: &str, why: &str) -> Bytes {
     let why = Value::from(why);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":{why},"data":{{"gevals":"lost"}}}}}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":{why},"data":{{"gevals":"lost"}}}}}}"#)
+        .into()
 }
 
 /// Whether an error is such a one, and not the server's own.

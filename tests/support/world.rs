@@ -77,14 +77,22 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("GEVALS", env!("CARGO_BIN_EXE_gevals")).env("HOME", self.dir.path()).env("TMPDIR", self.path("tmp")).env(MARK, self.dir.path());
+        command
+            .env("GEVALS", env!("CARGO_BIN_EXE_gevals"))
+            .env("HOME", self.dir.path())
+            .env("TMPDIR", self.path("tmp"))
+            .env(MARK, self.dir.path());
         command
     }
 
     pub fn start(&self, mut command: Command) -> Running {
         for (name, set) in [("stdout", 1), ("stderr", 2)] {
             let file = File::create(self.path(name)).unwrap();
-            if set == 1 { command.stdout(file) } else { command.stderr(file) };
+            if set == 1 {
+                command.stdout(file)
+            } else {
+                command.stderr(file)
+            };
         }
         Running { child: command.spawn().unwrap(), dir: self.dir.path().to_path_buf(), peak: 0 }
     }
