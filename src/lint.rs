@@ -9,9 +9,11 @@ mod assertion_sense;
 mod assertions;
 mod background;
 mod bashism;
+mod cluster;
 mod config;
 mod duplicate_name;
 mod env;
+mod error_branch;
 mod executable;
 mod exit_status;
 mod expectations;
@@ -236,6 +238,13 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
     Lint { rule: &place::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(place::collisions) },
+    // the world
+    Lint { rule: &cluster::RESOURCE_NOT_RELEASED, found: Found::InTask(cluster::released) },
+    Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
+    Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
+    Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
+    Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_branch::check) },
+    Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },

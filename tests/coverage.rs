@@ -37,7 +37,7 @@ fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// The files of a fixture, and what is named on the command line: its eval, else its task.
+/// The files of a fixture, and what is named on the command line: the folder, or the file.
 fn load(path: &Path) -> (MemoryFiles, PathBuf) {
     fn add(files: &mut MemoryFiles, base: &Path, path: &Path) {
         if path.is_dir() {
@@ -53,7 +53,7 @@ fn load(path: &Path) -> (MemoryFiles, PathBuf) {
     let base = if path.is_dir() { path } else { path.parent().unwrap() };
     add(&mut files, base, path);
     let named = match path.is_dir() {
-        true => ["eval.yaml", "task.yaml"].into_iter().find(|f| path.join(f).exists()).unwrap().into(),
+        true => PathBuf::from("."),
         false => path.strip_prefix(base).unwrap().to_owned(),
     };
     (files, named)

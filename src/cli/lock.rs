@@ -122,7 +122,7 @@ fn spec(server: &Server, dir: &Path) -> Result<ServerSpec, String> {
                 command,
                 args: args.iter().map(fill).collect::<Result<_, _>>()?,
                 env: env.iter().map(|(k, v)| Ok((k.value.clone(), fill(v)?))).collect::<Result<_, String>>()?,
-                cwd: Some(dir.to_owned()),
+                cwd: Some(dir.to_owned()).filter(|dir| !dir.as_os_str().is_empty()),
             }
         }
     };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::TaskView;
 use crate::{
+    bash::program::{Kind, Statement},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, ArgKind, Def, Dialect, OperationKind, PhaseKind},
     rule,
@@ -157,6 +158,19 @@ pub fn is_error(view: &TaskView<'_>, out: &mut Diagnostics) {
 const LONG: Duration = Duration::from_secs(10);
 
 pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts {
+        once(&script.content.program.body, &mut |command| {
+            let [name, time] = command.words() else { return };
+            let seconds = time.text.strip_suffix('s').unwrap_or(&time.text).parse().unwrap_or(0);
+            if name.text == "sleep" && Duration::from_secs(seconds) >= LONG {
+                let written = duration::format(Duration::from_secs(seconds));
+                out.push(
+                    Diagnostic::new(&FIXED_SLEEP, script.content.span(command.range.clone()), format!("every run waits {written}, and a slow one not long enough"))
+                        .help("wait for what it is about: `kubectl wait`, a loop that ends as soon as it is there, or `eventually`"),
+                );
+            }
+        });
+    }
     view.task.walk(&mut |_, step| {
         let OperationKind::Builtin("sleep") = step.op.kind else { return };
         let Some(arg) = step.arg("duration") else { return };
@@ -169,4 +183,15 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     });
+}
+
+/// Every command that runs once: none in a loop, which waits for something.
+fn once<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
+    for statement in list {
+        if matches!(statement.kind, Kind::Loop { .. } | Kind::Function { .. }) {
+            continue;
+        }
+        visit(statement);
+        statement.lists().into_iter().for_each(|l| once(l, visit));
+    }
 }

@@ -15,6 +15,7 @@ use crate::{
 rule! {
     pub static UNFALSIFIABLE_VERIFY = "unfalsifiable-verify", Warning;
     pub static PROMPT_CONTAINS_ANSWER = "prompt-contains-answer", Warning;
+    pub static EXACT_WORDS_OF_ANSWER = "exact-words-of-answer", Warning;
     pub static JUDGE_DECIDES_ALONE = "judge-decides-alone", Note;
 }
 
@@ -23,7 +24,8 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     let steps = &task.verify.steps;
     let (Some(first), false) = (steps.first(), view.asserted) else { return };
-    if !steps.iter().all(|s| cannot_fail(s, task)) {
+    // Scripts have a rule of their own, `script-cannot-fail`.
+    if steps.iter().all(|s| texts::script(s).is_some()) || !steps.iter().all(|s| cannot_fail(s, task)) {
         return;
     }
     let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
@@ -129,6 +131,23 @@ fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Spa
 /// Lower case, white space made one.
 fn fold(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A whole phrase that the agent must say in just these words (author mistake 14).
+pub fn exact_words(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for step in &view.task.verify.steps {
+        step.walk(&mut |step| {
+            let Some(script) = texts::script(step).filter(|_| texts::sees_answer(step)) else { return };
+            let phrases = GREP.captures_iter(&script).filter_map(|c| (1..3).find_map(|i| c.get(i)));
+            let plain = |p: &str| p.split_whitespace().count() >= 4 && !p.contains(['|', '*', '[', '(']);
+            if let Some(phrase) = phrases.map(|m| m.as_str()).find(|p| plain(p)) {
+                out.push(
+                    Diagnostic::new(&EXACT_WORDS_OF_ANSWER, step.key, format!("the agent must say “{}” in just these words", crate::builtin::excerpt(phrase)))
+                        .help("look for the word that matters, ask the judge, or look at the world itself"),
+                );
+            }
+        });
+    }
 }
 
 /// Nothing but a judge decides.

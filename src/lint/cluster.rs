@@ -1,0 +1,223 @@
+//! What a task makes in a cluster and where it looks for it: namespaces nobody makes, things nobody deletes, races.
+
+use super::{TaskView, script::{Reader, ScriptView}, texts};
+use crate::{
+    bash::{Word, program::{Kind, Statement}},
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static RESOURCE_NOT_RELEASED = "resource-not-released", Warning;
+    pub static UNKNOWN_NAMESPACE = "unknown-namespace", Warning;
+    pub static CLEANUP_NEEDS_IGNORE_NOT_FOUND = "cleanup-needs-ignore-not-found", Warning;
+    pub static DELETE_THEN_CREATE = "delete-then-create", Warning;
+}
+
+/// `kubectl create namespace NAME`, `kubectl create KIND NAME`: the verb, what is made, and its name.
+struct Call<'s> {
+    words: &'s [Word],
+    /// Where the verb stands.
+    verb: usize,
+}
+
+impl<'s> Call<'s> {
+    fn of(command: &'s Statement, verb: &str) -> Option<Self> {
+        if !matches!(command.name(), "kubectl" | "oc") {
+            return None;
+        }
+        let words = command.words();
+        let at = words.iter().position(|w| w.text == verb)?;
+        let dry = words.iter().any(|w| w.text.starts_with("--dry-run"));
+        (at <= 3 && !dry).then_some(Self { words, verb: at })
+    }
+
+    /// The words behind the verb that are no flags.
+    fn named(&self) -> Vec<&'s Word> {
+        let mut named = Vec::new();
+        let mut skip = false;
+        for word in &self.words[self.verb + 1..] {
+            let flag = word.text.starts_with('-');
+            if !flag && !skip {
+                named.push(word);
+            }
+            skip = flag && !word.text.contains('=') && matches!(word.text.as_str(), "-n" | "--namespace" | "-f" | "-l" | "-o" | "--context");
+        }
+        named
+    }
+
+    fn has(&self, flags: &[&str]) -> bool {
+        self.words.iter().any(|w| flags.iter().any(|f| w.text == *f || w.text.starts_with(&format!("{f}="))))
+    }
+
+    fn namespace(&self) -> Option<&'s Word> {
+        self.words.windows(2).find(|w| matches!(w[0].text.as_str(), "-n" | "--namespace")).map(|w| &w[1])
+    }
+}
+
+fn is_namespace(kind: &str) -> bool {
+    matches!(kind, "namespace" | "namespaces" | "ns")
+}
+
+fn in_phase<'v>(view: &TaskView<'v>, phase: PhaseKind) -> impl Iterator<Item = &'v ScriptView<'v>> {
+    view.scripts.iter().filter(move |s| s.phase == phase)
+}
+
+/// Namespaces that setup makes and cleanup does not name (author mistake 3).
+pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
+    // Anything may be deleted by a step that is no script, by a label, or by a name that is filled in.
+    let mut opaque = false;
+    view.task.cleanup.steps.iter().for_each(|s| s.walk(&mut |s| opaque |= !is_plain(s)));
+    opaque |= in_phase(view, PhaseKind::Cleanup).any(|s| {
+        let vague = |c: &&Statement| {
+            Call::of(c, "delete").is_some_and(|d| d.has(&["-l", "--selector", "--all", "-f", "--filename"]) || d.words.iter().any(|w| !w.literal))
+        };
+        s.reader == Reader::Foreign || !s.content.program.sound || s.content.program.commands().iter().any(vague)
+    });
+    if opaque {
+        return;
+    }
+    let mentioned = |name: &str| in_phase(view, PhaseKind::Cleanup).any(|s| texts::has_word(&s.content.text, name));
+    for script in in_phase(view, PhaseKind::Setup) {
+        for command in script.content.program.commands() {
+            let Some(call) = Call::of(command, "create") else { continue };
+            let [kind, name, ..] = call.named()[..] else { continue };
+            if is_namespace(&kind.text) && name.literal && !mentioned(&name.text) {
+                out.push(
+                    Diagnostic::new(&RESOURCE_NOT_RELEASED, script.content.span(command.range.clone()), format!("nothing deletes the namespace `{}`", name.text))
+                        .help(format!("add to cleanup: `kubectl delete namespace {} --ignore-not-found`", name.text)),
+                );
+            }
+        }
+    }
+}
+
+fn is_plain(step: &Step<Def>) -> bool {
+    !matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Tool { .. } | OperationKind::Builtin("extension" | "http"))
+}
+
+/// Verify looks into a namespace that neither setup nor the prompt names (author mistake 2).
+pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let made: Vec<&Word> = in_phase(view, PhaseKind::Setup)
+        .flat_map(|s| s.content.program.commands())
+        .filter_map(|c| match Call::of(c, "create")?.named()[..] {
+            [kind, name, ..] if is_namespace(&kind.text) && name.literal => Some(name),
+            _ => None,
+        })
+        .collect();
+    let plain = in_phase(view, PhaseKind::Setup).all(|s| s.reader != Reader::Foreign && s.content.program.sound);
+    let mut other = false;
+    view.task.setup.steps.iter().for_each(|s| s.walk(&mut |s| other |= !is_plain(s)));
+    let Some(prompt) = view.task.prompt.as_ref().filter(|p| p.text.holes().next().is_none()) else { return };
+    if made.is_empty() || !plain || other {
+        return;
+    }
+    let said = texts::written(&prompt.text);
+    let known = |name: &str| {
+        matches!(name, "default") || name.starts_with("kube-") || texts::has_word(&said, name)
+            || in_phase(view, PhaseKind::Setup).any(|s| whole(&s.content.text, name))
+    };
+    for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Setup) {
+        for command in script.content.program.commands().into_iter().filter(|c| matches!(c.name(), "kubectl" | "oc" | "helm")) {
+            let call = Call { words: command.words(), verb: 0 };
+            let Some(used) = call.namespace().filter(|w| w.literal && !known(&w.text)) else { continue };
+            let mut diagnostic = Diagnostic::new(&UNKNOWN_NAMESPACE, script.content.span(used.range.clone()), format!("neither setup nor the prompt names the namespace `{}`", used.text));
+            if let Some(near) = crate::diagnostic::nearest(&used.text, made.iter().map(|w| w.text.as_str())) {
+                diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+            }
+            let words: Vec<_> = made.iter().map(|w| format!("`{}`", w.text)).collect();
+            out.push(diagnostic.help(format!("setup makes {}", words.join(", "))));
+        }
+    }
+}
+
+/// Whether `name` stands in `text` with neither letters nor hyphens beside it.
+fn whole(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(part) && !text[at + name.len()..].chars().next().is_some_and(part)
+    })
+}
+
+/// Cleanup runs also where setup failed early: then there is nothing to delete, and the deletion fails (author mistake 11).
+pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in in_phase(view, PhaseKind::Cleanup).filter(|s| s.step.continue_on_error.is_none_or(|c| !c.value)) {
+        let content = &script.content;
+        let mut guarded: Vec<&Statement> = Vec::new();
+        content.program.walk(&mut |s| match &s.kind {
+            Kind::Or(pair) => pair[0].walk(&mut |s| guarded.push(s)),
+            Kind::If { branches, .. } => branches.iter().flat_map(|b| b.condition.iter().chain(&b.body)).for_each(|s| s.walk(&mut |s| guarded.push(s))),
+            Kind::And(pair) => pair[1].walk(&mut |s| guarded.push(s)),
+            _ => {}
+        });
+        for command in content.program.commands() {
+            let Some(call) = Call::of(command, "delete") else { continue };
+            let lenient = call.has(&["--ignore-not-found", "-l", "--selector", "--all"]);
+            if lenient || guarded.iter().any(|g| std::ptr::eq(*g, command)) {
+                continue;
+            }
+            let verb = content.span(call.words[call.verb].range.clone());
+            let behind = Span { start: verb.end, ..verb };
+            out.push(
+                Diagnostic::new(&CLEANUP_NEEDS_IGNORE_NOT_FOUND, verb, "this fails where there is nothing to delete")
+                    .help("cleanup runs also when setup failed early: write `--ignore-not-found`")
+                    .fix("add `--ignore-not-found`", behind, " --ignore-not-found"),
+            );
+        }
+    }
+}
+
+/// A namespace is deleted without waiting, and made again (author mistake 16).
+pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut gone: Vec<(String, Span)> = Vec::new();
+    let mut by_step: indexmap::IndexMap<Span, Vec<&ScriptView<'_>>> = indexmap::IndexMap::new();
+    in_phase(view, PhaseKind::Setup).for_each(|s| by_step.entry(s.step.key).or_default().push(s));
+    let mut report = |name: &str, at: Span, gone: &[(String, Span)]| {
+        if let Some((_, deleted)) = gone.iter().find(|(n, _)| n == name) {
+            out.push(
+                Diagnostic::new(&DELETE_THEN_CREATE, at, format!("`{name}` may still be there: its deletion does not wait"))
+                    .label(*deleted, "deleted here")
+                    .help("wait until it is gone, or make one of a name of its own: put `{random.id}` into it"),
+            );
+        }
+    };
+    for step in &view.task.setup.steps {
+        if let OperationKind::Extension { operation, .. } = &step.op.kind {
+            let namespace = text(step, "kind").is_some_and(|k| k == "Namespace");
+            let name = step.arg("metadata").and_then(|m| m.get("name")).and_then(|n| n.as_literal());
+            match (operation.as_str(), name.filter(|_| namespace)) {
+                ("delete", Some(name)) => gone.push((name.to_owned(), step.key)),
+                ("create", Some(name)) => report(name, step.key, &gone),
+                ("wait", _) => gone.clear(),
+                _ => {}
+            }
+            continue;
+        }
+        for script in by_step.get(&step.key).into_iter().flatten() {
+            for command in script.content.program.commands() {
+                let at = script.content.span(command.range.clone());
+                if matches!(command.name(), "sleep") || command.words().get(1).is_some_and(|w| w.text == "wait") {
+                    gone.clear();
+                }
+                let name = |call: &Call<'_>| match call.named()[..] {
+                    [kind, name, ..] if is_namespace(&kind.text) => Some(name.text.clone()),
+                    _ => None,
+                };
+                if let Some(call) = Call::of(command, "delete").filter(|c| c.words.iter().any(|w| w.text == "--wait=false")) {
+                    gone.extend(name(&call).map(|n| (n, at)));
+                } else if let Some(name) = Call::of(command, "create").as_ref().and_then(name) {
+                    report(&name, at, &gone);
+                }
+            }
+        }
+    }
+}
+
+fn text<'s>(step: &'s Step<Def>, key: &str) -> Option<&'s str> {
+    match &step.arg(key)?.kind {
+        ArgKind::Text(template) => template.as_literal(),
+        _ => None,
+    }
+}
