@@ -154,10 +154,10 @@ impl AgentCalls for Recorded<'_> {
             };
             match result {
                 Ok(result) => Ok(result),
-                Err(error @ (CallError::Closed | CallError::Lost(_))) => Err(format!("`{server}`: {error}")),
-                Err(error) => {
+                Err(error @ CallError::Protocol { .. }) => {
                     Ok(json!({ "content": [{ "type": "text", "text": error.to_string() }], "isError": true }))
                 }
+                Err(error) => Err(format!("`{server}`: {error}")),
             }
         })
     }
