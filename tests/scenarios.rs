@@ -192,10 +192,10 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
                 .flatten()
                 .any(|s| s["id"] == id && s["report"]["outcome"] == outcome)
         }
-        "file" => then
-            .strip_prefix("holds ")
-            .map(|text| world.read(first).contains(text))
-            .unwrap_or(world.path(first).exists()),
+        "file" => match then.strip_prefix("holds ") {
+            Some(text) => world.read(first).contains(text),
+            None => world.path(first).exists(),
+        },
         "no" => !world.path(then).exists(),
         "json" => results.pointer(first) == serde_json::from_str(then).ok().as_ref(),
         _ => return None,
