@@ -4,9 +4,13 @@
 //! Property: *the set of executed actions is a subset of the planned ones.* A plan serialises to a documented, versioned
 //! form ([`wire`]), has a digest, renders and diffs.
 
+mod bound;
+pub mod diff;
 mod lower;
+pub mod reach;
 pub mod wire;
 
+pub use bound::worst_case;
 pub use lower::{Context, lower};
 
 use std::{path::PathBuf, time::Duration};

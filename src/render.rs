@@ -1,6 +1,8 @@
 //! Plans as people and tools see them: text, JSON, pictures. Nothing here acts; outcomes of a run are an argument.
 
+pub mod diff;
 mod dot;
+mod html;
 mod json;
 mod markdown;
 mod mermaid;
@@ -9,20 +11,23 @@ pub mod results;
 mod svg;
 mod tree;
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, fmt, time::Duration};
 
 use petgraph::{Direction, visit::EdgeRef};
 
 use crate::{
+    builtin::{count, excerpt},
     diagnostic::visible,
     event::Outcome,
-    hir::{Arg, ArgKind, BlockRole, Def},
-    plan::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan},
-    signature::{Control, Format, Shape},
+    hir::{Arg, ArgKind, BlockRole, Def, Dialect},
+    plan::{Action, ActionIx, ActionKind, Edge, EvalPlan, Plan, ProcessVariable, UNSET_TIMEOUT, reach, wire},
+    signature::Control,
     source::{Files, Sources},
     template,
     ty::duration,
 };
+
+pub use crate::plan::worst_case;
 
 /// One way to show plans.
 #[derive(Debug)]
@@ -30,12 +35,13 @@ pub struct PlanFormat {
     /// As after `--format`.
     pub name: &'static str,
     pub summary: &'static str,
-    pub render: fn(&View<'_>) -> String,
+    /// One document, however many views.
+    pub render: fn(&[View<'_>]) -> String,
 }
 
 /// All of them; the first is the default.
 pub const FORMATS: &[PlanFormat] =
-    &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, svg::FORMAT, markdown::FORMAT];
+    &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, svg::FORMAT, html::FORMAT, markdown::FORMAT];
 
 /// How something went in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +108,17 @@ impl fmt::Debug for View<'_> {
     }
 }
 
+/// One view of everything, for pictures.
+fn together<'a>(views: &[View<'a>], plans: &'a mut Vec<Plan>) -> View<'a> {
+    match views {
+        [one] => *one,
+        _ => {
+            plans.extend(views.iter().flat_map(|view| view.plans).cloned());
+            View { eval: None, plans, ..views.first().copied().unwrap_or(View::new(&[])) }
+        }
+    }
+}
+
 /// The values of other actions that an action uses: `create.name`, `agent.output`; in the order written.
 fn uses(plan: &Plan, ix: ActionIx) -> Vec<String> {
     let mut uses: Vec<_> = plan
@@ -125,58 +142,54 @@ fn value_name(from: &Action, name: &str) -> String {
     }
 }
 
-/// The longest one run of the task can take; every part of it is bounded.
-pub fn worst_case(plan: &Plan) -> Duration {
-    let agent = match &plan.action(plan.agent).kind {
-        ActionKind::Agent(agent) => match agent.kind {
-            AgentKind::Noop => Some(Duration::ZERO),
-            _ => None,
-        },
-        _ => None,
+/// What a task reads, needs, touches, and how long it can take.
+fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
+    let reach = reach::of_task(plan, view.files);
+    let variable = |(name, v): (&String, &ProcessVariable)| match v.required {
+        true => format!("${name}"),
+        false => format!("${name} (if set)"),
     };
-    let work = sum(plan.setup.iter().chain(&plan.verify).map(|&ix| bound(plan, ix)).chain([agent]));
-    let cleanup = sum(plan.cleanup.iter().map(|&ix| bound(plan, ix)));
-    let limit = |time: Option<Duration>, limit: Duration| time.map_or(limit, |t| t.min(limit));
-    limit(work, plan.timeout).saturating_add(limit(cleanup, plan.cleanup_timeout))
-}
-
-/// The longest an action can take by itself; `None` where nothing bounds it.
-fn bound(plan: &Plan, ix: ActionIx) -> Option<Duration> {
-    let action = plan.action(ix);
-    let ActionKind::Step(step) = &action.kind else { return Some(Duration::ZERO) };
-    let blocks = || sum(action.blocks.iter().flat_map(|b| &b.actions).map(|&ix| bound(plan, ix)));
-    let own = match step.op.signature.control {
-        Control::Leaf => lasting(step),
-        Control::Scope | Control::Any => blocks(),
-        Control::Eventually => None,
-        Control::Consistently => sum([lasting(step), blocks()].into_iter()),
-        Control::Each => {
-            let values = step.args.iter().find(|(name, _)| name.value == "in").map(|(_, arg)| &arg.kind);
-            match values {
-                Some(ArgKind::List(items)) => {
-                    blocks().map(|round| round.saturating_mul(u32::try_from(items.len()).unwrap_or(u32::MAX)))
-                }
-                _ => None,
-            }
+    let mut reads: Vec<_> = plan.process_env.iter().map(variable).collect();
+    reads.extend(wire::files(plan).into_keys());
+    let mut needs: Vec<_> = plan.commands.iter().map(|c| format!("{} on PATH", c.value)).collect();
+    needs.extend(plan.step_servers.iter().map(|s| format!("the server {s}")));
+    let judge = match reach.judged {
+        0 => Vec::new(),
+        n => vec![format!("asked by {}", count(n, "step", "steps"))],
+    };
+    let unset = match plan.task.dialect != Dialect::Portable && plan.timeout == UNSET_TIMEOUT {
+        true => " (a bound of gevals' own where a task has none)",
+        false => "",
+    };
+    let cleanup = match plan.cleanup.is_empty() {
+        true => String::new(),
+        false => format!(", then {} for cleanup", duration::format(plan.cleanup_timeout)),
+    };
+    let worst = duration::format(worst_case(plan));
+    let time = vec![format!("at most {}{unset}{cleanup}; worst case {worst}", duration::format(plan.timeout))];
+    let listed = |set: BTreeSet<String>| {
+        let mut items: Vec<_> = set.iter().take(REACH_SHOWN).map(|item| excerpt(item)).collect();
+        if set.len() > REACH_SHOWN {
+            items.push(format!("{} more", set.len() - REACH_SHOWN));
         }
+        items
     };
-    match (own, action.timeout) {
-        (Some(own), Some(limit)) => Some(own.min(limit)),
-        (own, limit) => own.or(limit),
-    }
+    let all = [
+        ("reads", reads),
+        ("needs", needs),
+        ("runs", listed(reach.commands)),
+        ("calls", listed(reach.tools)),
+        ("hosts", listed(reach.hosts)),
+        ("paths", listed(reach.paths)),
+        ("ns", listed(reach.namespaces)),
+        ("judge", judge),
+        ("time", time),
+    ];
+    all.into_iter().filter(|(_, values)| !values.is_empty()).collect()
 }
 
-/// The duration that a step is told to last.
-fn lasting(step: &crate::plan::StepAction) -> Option<Duration> {
-    let duration = step.op.signature.params.fields()?.get("duration")?;
-    let Shape::String { format: Some(Format::Duration), .. } = duration.shape else { return None };
-    let (_, arg) = step.args.iter().find(|(name, _)| name.value == "duration")?;
-    duration::parse(arg.as_literal()?).ok()
-}
-
-fn sum(mut times: impl Iterator<Item = Option<Duration>>) -> Option<Duration> {
-    times.try_fold(Duration::ZERO, |sum, time| Some(sum.saturating_add(time?)))
-}
+/// Of each kind of thing a task touches.
+const REACH_SHOWN: usize = 12;
 
 /// The last part of a nested action's id, behind that of the action which holds it.
 fn label<'a>(action: &'a Action, above: &str) -> &'a str {

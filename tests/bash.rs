@@ -141,7 +141,7 @@ fn sane_scripts_have_no_findings() {
     }
     let cleanup = [
         "kubectl delete pod a --ignore-not-found\nkubectl delete pod b || true\n",
-        "rm -rf out\nkubectl delete -f a/*.yaml\nexit 0\n",
+        "rm -rf out\nkubectl delete --ignore-not-found -f a/*.yaml\nexit 0\n",
     ];
     for script in cleanup {
         assert_eq!(findings("cleanup", script), Vec::<String>::new(), "{script}");

@@ -192,7 +192,7 @@ proptest! {
             prop_assert_eq!(wire::digest(plan), wire::digest(first), "{}", text);
             // The JSON form says where things stand, the others do not.
             for format in FORMATS.iter().filter(|f| f.name != "json") {
-                let drawn = |plan: &Plan| (format.render)(&View::new(std::slice::from_ref(plan)));
+                let drawn = |plan: &Plan| (format.render)(&[View::new(std::slice::from_ref(plan))]);
                 prop_assert_eq!(drawn(plan), drawn(first), "{}\n{}", format.name, text);
             }
         }

@@ -16,8 +16,12 @@ use gevals::{
         AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher, Expand, ExpandPart, Server, Transport,
     },
     lock::Lock,
-    plan::{AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT, lower, wire},
-    render::{Done, FORMATS, View, worst_case},
+    plan::{
+        AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT,
+        diff::{Diff, Side, diff},
+        lower, wire,
+    },
+    render::{Done, FORMATS, View, diff::DIFF_FORMATS, results, worst_case},
     source::{MemoryFiles, Sources, Span, Spanned},
     yaml,
 };
@@ -301,7 +305,7 @@ fn the_digest_ignores_place_and_formatting_and_nothing_else() {
 fn templates_on_the_wire_are_unambiguous() {
     let text = |run: &str| {
         let plan = plan(&minimal(&format!("env: {{A: x}}\n  verify: [{{command: {{run: '{run}'}}}}]")));
-        serde_json::to_value(wire::document(None, &[plan])).unwrap()["tasks"][0]["plan"]["actions"][1]["step"]["args"]["run"].clone()
+        serde_json::to_value(wire::document([(None, &[plan][..])])).unwrap()["tasks"][0]["plan"]["actions"][1]["step"]["args"]["run"].clone()
     };
     assert_eq!(text("a {env.A}")["template"]["text"], "a {env.A}");
     assert_eq!(text("a {env.A}")["template"]["holes"][0]["from"], "taskEnv");
@@ -318,10 +322,10 @@ fn secrets_are_masked() {
     );
     let plans = [plan(&text)];
     for format in FORMATS {
-        let shown = (format.render)(&View::new(&plans));
+        let shown = (format.render)(&[View::new(&plans)]);
         assert!(!shown.contains("hunter2"), "{}: {shown}", format.name);
     }
-    let json = serde_json::to_string(&wire::document(None, &plans)).unwrap();
+    let json = serde_json::to_string(&wire::document([(None, &plans[..])])).unwrap();
     assert!(json.contains("text/plain") && json.contains("fast") && json.contains("***{env.NAME}"));
 }
 
@@ -360,11 +364,11 @@ fn servers_are_shown_without_their_secrets() {
         tasks: Vec::new(),
     };
     for format in FORMATS {
-        let shown = (format.render)(&View { eval: Some(&eval), ..View::new(&[]) });
+        let shown = (format.render)(&[View { eval: Some(&eval), ..View::new(&[]) }]);
         assert!(!shown.contains("hunter2"), "{shown}");
     }
-    let json = serde_json::to_value(wire::document(Some(&eval), &[])).unwrap();
-    let servers = &json["eval"]["plan"]["servers"];
+    let json = serde_json::to_value(wire::document([(Some(&eval), &[][..])])).unwrap();
+    let servers = &json["evals"][0]["plan"]["servers"];
     assert_eq!(servers[0]["headers"], serde_json::json!({ "Authorization": "***${VAR:-***}", "Accept": "text/plain" }));
     assert_eq!(servers[1]["env"], serde_json::json!({ "DB_PASSWORD": "***", "MODE": "${VAR}" }));
 }
@@ -373,7 +377,7 @@ fn servers_are_shown_without_their_secrets() {
 fn a_table_has_a_row_a_task() {
     let format = FORMATS.iter().find(|f| f.name == "markdown").unwrap();
     let plans = [plan(RICH), plan(&minimal("verify: []").replacen("name: t", "name: 'a | `b`'", 1))];
-    let shown = (format.render)(&View::new(&plans));
+    let shown = (format.render)(&[View::new(&plans)]);
     let rows: Vec<_> = shown.lines().skip(2).collect();
     assert_eq!(rows.len(), plans.len(), "{shown}");
     assert!(rows[0].starts_with(&format!("| rich | portable | easy | {} steps | ", plans[0].verify.len())), "{shown}");
@@ -382,7 +386,7 @@ fn a_table_has_a_row_a_task() {
 
 #[test]
 fn the_tree_is_calm() {
-    let shown = (FORMATS[0].render)(&View::new(&[plan(RICH)]));
+    let shown = (FORMATS[0].render)(&[View::new(&[plan(RICH)])]);
     let expected = "\
 rich  portable · easy · suite/task.yaml
   env      PORT = {random.port}
@@ -413,13 +417,17 @@ rich  portable · easy · suite/task.yaml
   ╰─ 0     run `kubectl delete ns {steps.create.outputs.ns}` · uses create.ns
   reads    $HOME (if set) · $USER
   needs    kubectl on PATH · the server notes
+  runs     kubectl
+  calls    notes.notes_create · notes.notes_delete
+  hosts    localhost:{random.port}
+  ns       {random.id} · {steps.create.outputs.ns}
   time     at most 2m, then 5m for cleanup; worst case 4m
 ";
     assert_eq!(shown, expected);
     let plans = [plan(RICH)];
-    let ascii = (FORMATS[0].render)(&View { unicode: false, ..View::new(&plans) });
+    let ascii = (FORMATS[0].render)(&[View { unicode: false, ..View::new(&plans) }]);
     assert!(ascii.is_ascii(), "{ascii}");
-    let coloured = (FORMATS[0].render)(&View { colour: true, ..View::new(&plans) });
+    let coloured = (FORMATS[0].render)(&[View { colour: true, ..View::new(&plans) }]);
     assert!(coloured.contains("\u{1b}[1mrich"));
 }
 
@@ -427,7 +435,7 @@ rich  portable · easy · suite/task.yaml
 fn the_wire_form_has_a_schema() {
     let schema = serde_json::to_value(schemars::schema_for!(wire::PlanDocument)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let document = |plans: &[Plan]| serde_json::to_value(wire::document(None, plans)).unwrap();
+    let document = |plans: &[Plan]| serde_json::to_value(wire::document([(None, plans)])).unwrap();
     for document in [document(&[plan(RICH)]), document(&[plan(&minimal("verify: []"))]), document(&[])] {
         let faults: Vec<_> = validator.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect();
         assert!(faults.is_empty(), "{faults:#?}");
@@ -446,7 +454,7 @@ fn outcomes_are_painted_on_every_picture() {
         Some(Done { outcome, duration: Some(Duration::from_millis(1500)) })
     };
     let view = View { outcomes: Some(&outcome), ..View::new(&plans) };
-    let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&view);
+    let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&[view]);
     assert!(shown("tree").contains("├─ ✗ 1"));
     assert_eq!(shown("mermaid").matches(":::failed").count(), 1);
     assert_eq!(shown("dot").matches("#fee2e2").count(), 1);
@@ -476,16 +484,22 @@ fn nothing_breaks_out_of_a_picture() {
         plan.graph[first].meaning = hostile.to_owned();
         let plans = [plan];
         for format in FORMATS {
-            let shown = (format.render)(&View::new(&plans));
+            let shown = (format.render)(&[View::new(&plans)]);
             let calm = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
             if format.name != "json" {
-                assert!(!shown.contains(calm), "{}: {shown}", format.name);
+                let found = shown.chars().find(|c| calm(*c));
+                assert!(found.is_none(), "{}: {found:?}", format.name);
             }
             match format.name {
                 "dot" => assert_dot(&shown),
                 "mermaid" => assert_mermaid(&shown),
                 "json" => drop(serde_json::from_str::<serde_json::Value>(&shown).unwrap()),
                 _ => {}
+            }
+            if matches!(format.name, "svg" | "html") {
+                assert!(!shown.contains("<script>alert") && !shown.contains("</script><s"), "{shown}");
+                assert_eq!(shown.matches("</script>").count(), if format.name == "html" { 2 } else { 0 });
+                assert_eq!(shown.matches("</svg>").count(), if format.name == "html" { 0 } else { 1 });
             }
             if matches!(format.name, "dot" | "mermaid") {
                 assert!(shown.lines().all(|l| l.chars().count() < 1200), "{}", format.name);
@@ -551,11 +565,11 @@ fn many_tasks_and_many_steps_stay_readable() {
         tasks: plans.clone(),
     };
     let view = View { eval: Some(&eval), ..View::new(&plans) };
-    let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&view);
+    let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&[view]);
     assert!(shown("tree").lines().count() < 220);
     assert!(shown("tree").contains("200: 100 one by one, then 100 side by side"));
     assert!(shown("mermaid").matches("-->").count() < 500 && shown("mermaid").matches("task").count() == 200);
-    assert_eq!(wire::eval_digest(&eval), wire::document(Some(&eval), &plans).digest);
+    assert_eq!(wire::eval_digest(&eval), wire::document([(Some(&eval), &plans[..])]).evals[0].digest);
 }
 
 #[test]
@@ -574,7 +588,7 @@ fn a_plan_of_many_steps_is_lowered_in_one_go() {
     assert_eq!(plan.graph.edge_count(), 20_000 + 19_999);
     let plans = [plan];
     for format in FORMATS {
-        assert!(!(format.render)(&View::new(&plans)).is_empty());
+        assert!(!(format.render)(&[View::new(&plans)]).is_empty());
     }
 }
 
@@ -689,7 +703,7 @@ proptest! {
         prop_assert_eq!(uses, data);
         let again = self::plan(&text);
         for format in FORMATS {
-            let render = |plan| (format.render)(&View::new(std::slice::from_ref(plan)));
+            let render = |plan| (format.render)(&[View::new(std::slice::from_ref(plan))]);
             prop_assert_eq!(render(&plan), render(&again));
         }
     }
@@ -742,7 +756,7 @@ fn assert_apart(svg: &str) {
 }
 
 fn shown(format: &str, view: &View<'_>) -> String {
-    (FORMATS.iter().find(|f| f.name == format).unwrap().render)(view)
+    (FORMATS.iter().find(|f| f.name == format).unwrap().render)(&[*view])
 }
 
 #[test]
@@ -765,4 +779,100 @@ fn boxes_of_an_svg_do_not_overlap() {
     let svg = shown("svg", &View::new(&plans));
     assert_eq!(boxes(&svg).len(), 200);
     assert_apart(&svg);
+}
+
+#[test]
+fn a_page_stands_alone_and_hides_secrets() {
+    let (checked, sources) = checked(
+        "suite/task.yaml",
+        &RICH.replace("url: \"{env.URL}/a\"", "url: \"{env.URL}/a\", headers: {Authorization: hunter3}"),
+    );
+    let plan = lower(&checked.task, Path::new("suite/task.yaml"), &Context::default());
+    let plans = [plan];
+    let page = shown("html", &View { sources: Some(&sources), ..View::new(&plans) });
+    assert!(page.contains("default-src 'none'") && !page.contains("unsafe-inline"));
+    assert!(
+        !page.contains(" src=") && !page.contains("href=") && !page.contains("@import") && !page.contains(" style=")
+    );
+    // The excerpt of a step is there, the secret in it is not.
+    assert!(page.contains("Authorization: ***") && !page.contains("hunter"), "{page}");
+    assert!(page.contains("suite/task.yaml:14"));
+    let count = plans[0].graph.node_count();
+    assert_eq!(page.matches("data-n=").count(), count);
+}
+
+fn diffed(old: &Plan, new: &Plan) -> Diff {
+    let side = |plan| Side { evals: &[], plans: std::slice::from_ref(plan), files: None };
+    diff(side(old), side(new))
+}
+
+fn told(format: &str, diff: &Diff) -> String {
+    (DIFF_FORMATS.iter().find(|f| f.name == format).unwrap().render)(diff)
+}
+
+#[test]
+fn a_diff_says_what_changed_and_whether_reach_grows() {
+    let old = plan(RICH);
+    let same = diffed(&old, &plan(&RICH.replace("difficulty: easy", "difficulty: hard")));
+    assert!(same.is_empty() && !same.grows(), "{same:?}");
+    assert_eq!(told("tree", &same), "no difference\n");
+
+    let changed = RICH
+        .replace("timeout: 2m", "timeout: 4m")
+        .replace("  verify:\n", "  verify:\n    - command: {run: \"curl https://example.com/x > /tmp/out\"}\n")
+        .replace("run: \"echo {x}\"", "run: \"echo {x} {steps.create.outputs.ns}\"")
+        .replace("    - n.notes_delete: {id: gone, args: {}}\n", "");
+    let diff = diffed(&old, &plan(&changed));
+    assert!(diff.grows());
+    let expected = "\
+reach grows
+  + commands: curl
+  + hosts: example.com
+  + paths: /tmp/out
+  - tools: notes.notes_delete
+rich  changed
+  ~ timeouts.task: 120.0 → 240.0
+  + verify/0           run `curl https://example.com/x > /tmp/out`
+  ~ verify/loop/inner  run `echo {x} {steps.create.outputs.ns}`
+      ~ args.run: echo {x} → echo {x} {steps.create.outputs.ns}
+  - cleanup/gone       call notes.notes_delete
+  + setup/create.ns → verify/loop/inner
+  + commands: curl
+  + hosts: example.com
+  + paths: /tmp/out
+  - tools: notes.notes_delete
+  ~ worst case 4m → 5m
+";
+    assert_eq!(told("tree", &diff), expected);
+    let back = diffed(&plan(&changed), &old);
+    assert!(back.grows(), "the tool is new again");
+    let markdown = told("markdown", &diff);
+    assert!(
+        markdown.contains("| hosts | `example.com` |  |") && markdown.contains("- added step `verify/0`: ``run `curl"),
+        "{markdown}"
+    );
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&told("json", &diff)).unwrap()["version"], 1);
+    let only_less = diffed(&old, &plan(&RICH.replace("    - n.notes_delete: {id: gone, args: {}}\n", "")));
+    assert!(!only_less.grows() && !only_less.is_empty());
+}
+
+#[test]
+fn results_are_read_back() {
+    let file = serde_json::json!({ "results": [
+        { "taskName": "rich", "outcome": "failed", "durationSeconds": 3.5, "verifyOutput": { "Steps": [
+            { "id": "verify/loop", "report": { "outcome": "failed", "duration": 2.0 }, "steps": [
+                { "id": "verify/loop[0]/inner#1", "report": { "outcome": "failed", "duration": 0.5 } },
+                { "id": "verify/loop[0]/inner#2", "report": { "outcome": "passed", "duration": 0.25 } },
+                { "id": "verify/loop[1]/inner", "report": { "outcome": "passed", "duration": 1.0 } } ] } ] } },
+        { "taskName": "rich", "outcome": "passed", "durationSeconds": 9.0 },
+        { "taskName": "theirs", "taskPassed": true, "allAssertionsPassed": true },
+        7
+    ] });
+    let painted = results::read(&file).unwrap();
+    let done = |outcome, millis| Some(Done { outcome, duration: Some(Duration::from_millis(millis)) });
+    assert_eq!(painted.get("rich", ""), done(Outcome::Failed, 9000));
+    assert_eq!(painted.get("rich", "verify/loop/inner"), done(Outcome::Passed, 1750));
+    assert_eq!(painted.get("theirs", ""), Some(Done { outcome: Outcome::Passed, duration: None }));
+    assert_eq!(painted.get("rich", "verify/1"), None);
+    assert!(results::read(&serde_json::json!({})).is_none());
 }

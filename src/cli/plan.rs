@@ -1,24 +1,40 @@
 //! `gevals plan`: what would happen.
 
-use std::path::PathBuf;
+mod rev;
 
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use regex::Regex;
 
 use super::{Global, compile_paths, complain, print, print_findings, status, unreadable};
 use crate::{
+    Compiled, compile,
     diagnostic::Strength,
-    plan::{EvalPlan, Plan},
-    render::{FORMATS, View},
-    source::Sources,
+    host::disk::Disk,
+    plan::{
+        EvalPlan, Plan,
+        diff::{self, Side},
+    },
+    render::{
+        Done, FORMATS, View,
+        diff::DIFF_FORMATS,
+        results::{self, Painted},
+    },
+    source::{Files, Sources},
 };
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals plan eval.yaml                       what an eval would do
-  gevals plan tasks/create-pod.yaml           what one task would do
-  gevals plan eval.yaml --format mermaid      a picture for a pull request
+  gevals plan eval.yaml                                  what an eval would do
+  gevals plan tasks/create-pod.yaml                      what one task would do
+  gevals plan eval.yaml --format mermaid                 a picture for a pull request
+  gevals plan eval.yaml --format html --open             a page to look around in
+  gevals plan eval.yaml --results gevals-web-out.json    how it went
+  gevals plan eval.yaml --diff-rev origin/main           what changed since
+  gevals plan eval.yaml --diff-rev origin/main --format markdown --deny-growth
 
-Exit status: 0 there is a plan, 2 there is none";
+Exit status: 0 there is a plan, 1 its reach grew and --deny-growth is given, 2 there is no plan";
 
 /// Show what a task or an eval would do, without doing it.
 #[derive(clap::Args, Debug)]
@@ -28,60 +44,205 @@ pub struct Args {
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// How the plan is drawn.
-    #[arg(long, default_value = "tree", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|f| f.name)))]
+    #[arg(long, default_value = "tree", value_parser = formats())]
     format: String,
-    /// Show every task whole, however many there are.
+    /// Show every task whole, however many there are, and every round of a loop over a literal list.
     #[arg(long)]
     expand: bool,
     /// Only tasks whose name matches this pattern.
     #[arg(long, value_name = "REGEX")]
     task: Option<Regex>,
+    /// Write the picture into a temporary file and open it; html, unless the format says svg.
+    #[arg(long, conflicts_with_all = ["diff", "diff_rev"])]
+    open: bool,
+    /// Paint the outcomes and durations of a results file on the plan.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev"])]
+    results: Option<PathBuf>,
+    /// Show what changed since this older task or eval file.
+    #[arg(long, value_name = "OTHER", conflicts_with = "diff_rev")]
+    diff: Option<PathBuf>,
+    /// Show what changed since this revision of the git repository.
+    #[arg(long, value_name = "REV")]
+    diff_rev: Option<String>,
+    /// With a diff: exit with 1 when the plan can touch what it could not before.
+    #[arg(long)]
+    deny_growth: bool,
+}
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(FORMATS.iter().map(|f| PossibleValue::new(f.name).help(f.summary)))
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
     let sources = Sources::default();
-    let compiled = compile_paths(&args.paths, &sources);
-    if unreadable(&compiled) {
+    let Some(planned) = planned(compile_paths(&args.paths, &sources), &sources, args, global) else {
         return status::USAGE;
+    };
+    if args.diff.is_some() || args.diff_rev.is_some() {
+        return changes(&planned, args, global);
+    }
+    if args.deny_growth {
+        complain("--deny-growth needs --diff or --diff-rev");
+        return status::USAGE;
+    }
+    let name = if args.open && args.format == "tree" { "html" } else { &args.format };
+    let Some(format) = FORMATS.iter().find(|f| f.name == name) else { return status::USAGE };
+    let painted = match args.results.as_deref().map(painted).transpose() {
+        Ok(painted) => painted,
+        Err(reason) => {
+            complain(&reason);
+            return status::USAGE;
+        }
+    };
+    let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
+    let colour = global.colour(&std::io::stdout());
+    let view = View {
+        colour,
+        // A task that was asked for by name is shown whole.
+        expand: args.expand || args.task.is_some(),
+        outcomes: painted.is_some().then_some(&outcome),
+        sources: Some(&sources),
+        files: Some(&Disk),
+        ..View::new(&[])
+    };
+    let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
+    let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
+    let views: Vec<_> = evals.chain(loose).collect();
+    let text = (format.render)(&views);
+    if args.open {
+        return open(format.name, &text);
+    }
+    print(&text);
+    status::OK
+}
+
+/// What is to be shown.
+struct Planned {
+    evals: Vec<EvalPlan>,
+    /// Tasks that no eval selects.
+    loose: Vec<Plan>,
+}
+
+fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
+    if unreadable(&compiled) {
+        return None;
     }
     if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
-        print_findings(&hard, &sources, compiled.project.files(), global);
+        print_findings(&hard, sources, compiled.project.files(), global);
         complain("there is no plan while something has no meaning");
-        return status::USAGE;
+        return None;
     }
+    let planned = select(compiled, args);
+    if planned.evals.is_empty() && planned.loose.is_empty() {
+        complain("no task is selected");
+        return None;
+    }
+    Some(planned)
+}
+
+fn select(compiled: Compiled, args: &Args) -> Planned {
     let wanted = |plan: &Plan| args.task.as_ref().is_none_or(|r| r.is_match(&plan.task.name.value));
-    let Some(format) = FORMATS.iter().find(|f| f.name == args.format) else { return status::USAGE };
-    let out = std::io::stdout();
-    let colour = global.colour(&out);
-    // A task that was asked for by name is shown whole.
-    let expand = args.expand || args.task.is_some();
-    let mut shown = 0;
     let selected: std::collections::HashSet<usize> =
         compiled.project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
-    for plan in compiled.evals.iter().flatten() {
-        let plan = EvalPlan { tasks: plan.tasks.iter().filter(|p| wanted(p)).cloned().collect(), ..plan.clone() };
-        if plan.tasks.is_empty() {
-            continue;
-        }
-        shown += 1;
-        print(&(format.render)(&View { eval: Some(&plan), colour, expand, ..View::new(&plan.tasks) }));
+    let mut evals: Vec<EvalPlan> = compiled.evals.into_iter().flatten().collect();
+    for eval in &mut evals {
+        eval.tasks.retain(wanted);
     }
-    let loose: Vec<Plan> = compiled
-        .tasks
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| !selected.contains(i))
-        .filter_map(|(_, p)| p.clone())
-        .filter(|p| wanted(p))
-        .collect();
-    if !loose.is_empty() {
-        shown += 1;
-        print(&(format.render)(&View { colour, expand, ..View::new(&loose) }));
-    }
-    if shown == 0 {
-        complain("no task is selected");
+    evals.retain(|eval| !eval.tasks.is_empty());
+    let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
+    Planned { evals, loose: loose.filter(wanted).collect() }
+}
+
+fn painted(path: &Path) -> Result<Painted, String> {
+    let shown = path.display();
+    let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
+    let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
+    results::read(&value).ok_or_else(|| format!("`{shown}` is no results file"))
+}
+
+/// Writes the picture where the system's viewer finds it.
+fn open(name: &str, text: &str) -> u8 {
+    if !matches!(name, "html" | "svg") {
+        complain("--open opens html and svg");
         return status::USAGE;
     }
-    status::OK
+    let path = std::env::temp_dir().join(format!("gevals-plan-{}.{name}", std::process::id()));
+    if let Err(error) = crate::host::disk::write_atomic(&path, text.as_bytes()) {
+        complain(&format!("cannot write `{}`: {error}", path.display()));
+        return status::USAGE;
+    }
+    print(&format!("{}\n", path.display()));
+    let (program, first): (&str, &[&str]) = match std::env::consts::OS {
+        "macos" => ("open", &[]),
+        "windows" => ("cmd", &["/c", "start", ""]),
+        _ => ("xdg-open", &[]),
+    };
+    match std::process::Command::new(program).args(first).arg(&path).status() {
+        Ok(status) if status.success() => status::OK,
+        Ok(_) | Err(_) => {
+            complain(&format!("`{program}` could not open it"));
+            status::USAGE
+        }
+    }
+}
+
+/// What changed since an older plan.
+fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
+    let Some(format) = DIFF_FORMATS.iter().find(|f| f.name == args.format) else {
+        let names: Vec<_> = DIFF_FORMATS.iter().map(|f| f.name).collect();
+        complain(&format!("what changed is shown as {}, not as `{}`", names.join(", "), args.format));
+        return status::USAGE;
+    };
+    let sources = Sources::default();
+    let past;
+    let (files, compiled): (&dyn Files, Compiled) = match (&args.diff, &args.diff_rev) {
+        (Some(other), _) => (&Disk, compile_paths(std::slice::from_ref(other), &sources)),
+        (None, Some(rev)) => match rev::Revision::open(rev) {
+            Ok(revision) => {
+                past = revision;
+                // What is new has no past.
+                let paths: Vec<_> = args.paths.iter().filter(|path| past.stat(path).is_some()).cloned().collect();
+                (&past, compile(&paths, &sources, &past))
+            }
+            Err(reason) => {
+                complain(&reason);
+                return status::USAGE;
+            }
+        },
+        (None, None) => return status::USAGE,
+    };
+    let nothing = compiled.project.tasks.is_empty() && compiled.project.evals.is_empty();
+    let old = match nothing && args.diff_rev.is_some() {
+        true => Planned { evals: Vec::new(), loose: Vec::new() },
+        false => {
+            if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) {
+                complain("the older plan has errors:");
+            }
+            match old_plan(compiled, &sources, args, global) {
+                Some(old) => old,
+                None => return status::USAGE,
+            }
+        }
+    };
+    let (old_tasks, new_tasks) = (all(&old), all(new));
+    let diff = diff::diff(
+        Side { evals: &old.evals, plans: &old_tasks, files: Some(files) },
+        Side { evals: &new.evals, plans: &new_tasks, files: Some(&Disk) },
+    );
+    print(&(format.render)(&diff));
+    if args.deny_growth && diff.grows() { status::NO } else { status::OK }
+}
+
+/// An older plan may lack the tasks that are asked for.
+fn old_plan(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
+    let hard = compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard);
+    match hard || !compiled.project.unreadable.is_empty() {
+        true => planned(compiled, sources, args, global),
+        false => Some(select(compiled, args)),
+    }
+}
+
+fn all(planned: &Planned) -> Vec<Plan> {
+    planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose).cloned().collect()
 }

@@ -7,6 +7,7 @@
 use std::path::{Component, Path};
 
 use indexmap::IndexMap;
+use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,21 +35,25 @@ pub const VERSION: u32 = 1;
 #[serde(rename_all = "camelCase")]
 pub struct PlanDocument {
     pub version: u32,
-    /// The eval's digest; without an eval, of the tasks' digests.
-    pub digest: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub eval: Option<EvalDocument>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evals: Vec<EvalDocument>,
+    /// Tasks planned by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskDocument>,
 }
 
-/// An eval: everything its tasks share.
+/// An eval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalDocument {
     pub name: String,
+    /// SHA-256 of the RFC 8785 form of `{"eval": plan, "tasks": […]}`, a task being its `name` and `digest`.
+    pub digest: String,
     pub source: Source,
-    /// What the digest is made of, with the digests of the tasks.
+    /// Everything its tasks share.
     pub plan: EvalBody,
+    /// In the order of collection; those not `parallel` run first, one by one.
+    pub tasks: Vec<TaskDocument>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -418,17 +423,28 @@ pub enum EdgeKind {
     Branch,
 }
 
-/// The document of an eval or of tasks alone.
-pub fn document(eval: Option<&EvalPlan>, plans: &[Plan]) -> PlanDocument {
-    let tasks: Vec<_> = plans.iter().map(task_document).collect();
-    let body = eval.map(eval_body);
-    let digest = whole_digest(body.as_ref(), tasks.iter().map(|t| (t.name.as_str(), t.digest.as_str())));
-    let eval = eval.zip(body).map(|(eval, plan)| EvalDocument {
+/// One document of evals, each with those of its tasks that are to be shown, and of tasks alone.
+pub fn document<'a>(groups: impl IntoIterator<Item = (Option<&'a EvalPlan>, &'a [Plan])>) -> PlanDocument {
+    let mut document = PlanDocument { version: VERSION, evals: Vec::new(), tasks: Vec::new() };
+    for (eval, plans) in groups {
+        let tasks: Vec<_> = plans.par_iter().map(task_document).collect();
+        match eval {
+            Some(eval) => document.evals.push(eval_document(eval, tasks)),
+            None => document.tasks.extend(tasks),
+        }
+    }
+    document
+}
+
+fn eval_document(eval: &EvalPlan, tasks: Vec<TaskDocument>) -> EvalDocument {
+    let plan = eval_body(eval);
+    EvalDocument {
         name: eval.name.clone(),
+        digest: whole_digest(&plan, tasks.iter().map(|t| (t.name.as_str(), t.digest.as_str()))),
         source: Source { path: slashes(&eval.path) },
         plan,
-    });
-    PlanDocument { version: VERSION, digest, eval, tasks }
+        tasks,
+    }
 }
 
 /// A task's plan digest, which results quote.
@@ -438,16 +454,13 @@ pub fn digest(plan: &Plan) -> String {
 
 /// An eval's plan digest: its agent, servers and judge, and the digests of its tasks.
 pub fn eval_digest(eval: &EvalPlan) -> String {
-    let tasks: Vec<_> = eval.tasks.iter().map(|plan| (plan.task.name.value.as_str(), digest(plan))).collect();
-    whole_digest(Some(&eval_body(eval)), tasks.iter().map(|(name, digest)| (*name, digest.as_str())))
+    let tasks: Vec<_> = eval.tasks.par_iter().map(|plan| (plan.task.name.value.as_str(), digest(plan))).collect();
+    whole_digest(&eval_body(eval), tasks.iter().map(|(name, digest)| (*name, digest.as_str())))
 }
 
-fn whole_digest<'a>(eval: Option<&EvalBody>, tasks: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let tasks: Vec<_> = tasks.map(|(name, digest)| json!({ "name": name, "digest": digest })).collect();
-    match eval {
-        Some(eval) => sha256(&json!({ "eval": eval, "tasks": tasks })),
-        None => sha256(&json!({ "tasks": tasks })),
-    }
+    sha256(&json!({ "eval": eval, "tasks": tasks }))
 }
 
 fn sha256(value: &impl Serialize) -> String {
@@ -457,7 +470,7 @@ fn sha256(value: &impl Serialize) -> String {
     format!("sha256:{hex}")
 }
 
-fn eval_body(eval: &EvalPlan) -> EvalBody {
+pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
     let word = |get: fn(&AgentRef) -> Option<&Name>| eval.agent.as_ref().and_then(get).map(|n| n.value.clone());
     EvalBody {
         agent: EvalAgent {
@@ -528,8 +541,13 @@ fn task_document(plan: &Plan) -> TaskDocument {
 }
 
 fn task_body(plan: &Plan) -> TaskBody {
-    let task = &plan.task;
     let top = plan.setup.iter().chain([&plan.agent]).chain(&plan.verify).chain(&plan.assertions).chain(&plan.cleanup);
+    TaskBody { actions: top.map(|&ix| action_document(plan, ix)).collect(), edges: edges(plan), ..task_facts(plan) }
+}
+
+/// A task's body without its actions.
+pub(super) fn task_facts(plan: &Plan) -> TaskBody {
+    let task = &plan.task;
     let mut judge = false;
     plan.walk(&mut |_, _, action| {
         judge |= matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
@@ -548,8 +566,8 @@ fn task_body(plan: &Plan) -> TaskBody {
             servers: plan.step_servers.clone(),
             judge,
         },
-        actions: top.map(|&ix| action_document(plan, ix)).collect(),
-        edges: edges(plan),
+        actions: Vec::new(),
+        edges: Vec::new(),
     }
 }
 
@@ -581,7 +599,27 @@ fn edges(plan: &Plan) -> Vec<EdgeDocument> {
 }
 
 fn action_document(plan: &Plan, ix: ActionIx) -> ActionDocument {
-    let action: &Action = plan.action(ix);
+    let action = plan.action(ix);
+    let mut document = own_document(action);
+    let blocks = action.blocks.iter().map(|block| BlockDocument {
+        role: block_role(block.role).to_owned(),
+        actions: block.actions.iter().map(|&ix| action_document(plan, ix)).collect(),
+    });
+    document.blocks = blocks.collect();
+    document
+}
+
+fn block_role(role: BlockRole) -> &'static str {
+    match role {
+        BlockRole::Setup => "setup",
+        BlockRole::Steps => "steps",
+        BlockRole::Branch => "branch",
+        BlockRole::Cleanup => "cleanup",
+    }
+}
+
+/// An action without what is nested in it.
+pub(super) fn own_document(action: &Action) -> ActionDocument {
     let mut document = ActionDocument {
         id: action.id.clone(),
         phase: action.phase.name().to_owned(),
@@ -617,17 +655,6 @@ fn action_document(plan: &Plan, ix: ActionIx) -> ActionDocument {
         }
         ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
     }
-    let role = |role| match role {
-        BlockRole::Setup => "setup",
-        BlockRole::Steps => "steps",
-        BlockRole::Branch => "branch",
-        BlockRole::Cleanup => "cleanup",
-    };
-    let blocks = action.blocks.iter().map(|block| BlockDocument {
-        role: role(block.role).to_owned(),
-        actions: block.actions.iter().map(|&ix| action_document(plan, ix)).collect(),
-    });
-    document.blocks = blocks.collect();
     document
 }
 
@@ -770,6 +797,37 @@ fn argument(arg: &Arg<Def>, shape: Option<&Shape>) -> Argument {
 /// The value of a variable of `spec.env` as it may be shown.
 pub fn shown(name: &str, template: &Template<Def>) -> String {
     template_document(template, is_secret_name(name)).text
+}
+
+/// The literal texts that a plan masks.
+pub fn literal_secrets(plan: &Plan) -> Vec<String> {
+    let (mut secrets, mut others) = (Vec::new(), Vec::new());
+    let mut literals = |template: &Template<Def>| {
+        for part in &template.parts {
+            if let Part::Text(text) = part {
+                // A text of several lines is indented where it is written.
+                secrets.extend(text.lines().map(|line| line.trim().to_owned()));
+            }
+        }
+    };
+    plan.env.iter().filter(|(name, _)| is_secret_name(name)).for_each(|(_, template)| literals(template));
+    plan.walk(&mut |_, _, action| {
+        let ActionKind::Step(step) = &action.kind else { return };
+        for (name, arg) in &step.args {
+            let secret: fn(&str) -> bool = match name.value.as_str() {
+                "env" => is_secret_name,
+                "headers" => is_secret_header,
+                _ => continue,
+            };
+            let ArgKind::Record(entries) = &arg.kind else { continue };
+            for (_, arg) in entries.iter().filter(|(name, _)| secret(&name.value)) {
+                arg.templates(&mut literals);
+                others.extend(arg.as_value().filter(|v| !v.is_string()).map(|v| v.to_string()));
+            }
+        }
+    });
+    secrets.append(&mut others);
+    secrets
 }
 
 /// `masked`: literal text is a secret, holes are not.

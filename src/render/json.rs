@@ -1,12 +1,13 @@
-//! A plan as JSON: the wire form, indented.
+//! Plans as JSON: the wire form, indented. Always one document.
 
 use super::{PlanFormat, View};
 use crate::plan::wire;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "json", summary: "the versioned form, schemas/plan.json", render };
 
-fn render(view: &View<'_>) -> String {
-    let mut text = serde_json::to_string_pretty(&wire::document(view.eval, view.plans)).unwrap_or_default();
+fn render(views: &[View<'_>]) -> String {
+    let document = wire::document(views.iter().map(|view| (view.eval, view.plans)));
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
 }

@@ -7,9 +7,9 @@ use crate::{builtin::count, plan::Plan, ty::duration};
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "markdown", summary: "a table, a row a task", render };
 
-fn render(view: &View<'_>) -> String {
+fn render(views: &[View<'_>]) -> String {
     let mut out = String::from("| task | dialect | difficulty | decided by | at most |\n|---|---|---|---|---|\n");
-    for plan in view.plans {
+    for (view, plan) in views.iter().flat_map(|view| view.plans.iter().map(move |plan| (view, plan))) {
         let task = &plan.task;
         let cells = [
             task.name.value.as_str(),

@@ -8,12 +8,15 @@ use std::fmt::Write;
 use super::{
     PlanFormat, View,
     picture::{Frame, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
+    together,
 };
 use crate::event::Outcome;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "mermaid", summary: "a graph that GitHub draws", render };
 
-fn render(view: &View<'_>) -> String {
+fn render(views: &[View<'_>]) -> String {
+    let mut plans = Vec::new();
+    let view = &together(views, &mut plans);
     let picture = picture(view, Most { nodes: 150, links: 400 });
     let mut out = String::new();
     let _ = write(&picture, &mut out);

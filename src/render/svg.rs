@@ -8,6 +8,7 @@ use std::{collections::HashMap, fmt::Write};
 use super::{
     PlanFormat, View,
     picture::{Frame, FrameKind, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
+    together,
 };
 
 pub const FORMAT: PlanFormat =
@@ -29,7 +30,9 @@ const MOST_LANES: usize = 40;
 const LABEL: usize = 22;
 const TEXT_LINES: usize = 3;
 
-fn render(view: &View<'_>) -> String {
+fn render(views: &[View<'_>]) -> String {
+    let mut plans = Vec::new();
+    let view = &together(views, &mut plans);
     // What was asked for is drawn, as long as something can show it.
     let most = if view.expand { 5_000 } else { 400 };
     draw(&picture(view, Most { nodes: most, links: 3 * most }))

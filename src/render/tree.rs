@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use owo_colors::{OwoColorize, Style};
 
-use super::{PlanFormat, View, label, line, uses, worst_case};
+use super::{Done, PlanFormat, View, facts, label, line, rounds, substituted, uses, worst_case};
 use crate::{
     builtin::{count, excerpt},
     event::Outcome,
     hir::{Dialect, Expand, ExpandPart, Transport},
-    plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, UNSET_TIMEOUT, wire},
+    plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, reach, wire},
     signature::Control,
     ty::duration,
 };
@@ -21,8 +21,12 @@ const WHOLE: usize = 5;
 /// Labels are lined up to this many columns.
 const WIDEST: usize = 28;
 
-fn render(view: &View<'_>) -> String {
-    let mut tree = Tree { view, out: String::new() };
+fn render(views: &[View<'_>]) -> String {
+    views.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(view: &View<'_>) -> String {
+    let mut tree = Tree { view, values: Vec::new(), out: String::new() };
     if let Some(eval) = view.eval {
         tree.eval(eval);
     }
@@ -41,6 +45,8 @@ fn render(view: &View<'_>) -> String {
 
 struct Tree<'a> {
     view: &'a View<'a>,
+    /// Of the loops around, where they are unrolled.
+    values: Vec<(String, String)>,
     out: String,
 }
 
@@ -69,6 +75,10 @@ impl Tree<'_> {
         if !servers.is_empty() {
             self.fact("servers", &servers.join(self.dot()));
         }
+        let permitted = reach::of_eval(eval).permitted;
+        if !permitted.is_empty() {
+            self.fact("permits", &permitted.into_iter().collect::<Vec<_>>().join(self.dot()));
+        }
         if eval.judge {
             self.fact("judge", "configured");
         }
@@ -96,7 +106,8 @@ impl Tree<'_> {
             for plan in plans {
                 let name = line(&plan.task.name.value, self.view.unicode);
                 let pad = " ".repeat(width.saturating_sub(columns(&name)));
-                put!(self, "  {name}{pad}  {}", self.dim(&summary(plan, self.dot())));
+                let mark = self.mark(self.view.task_done(plan));
+                put!(self, "  {mark}{name}{pad}  {}", self.dim(&summary(plan, self.dot())));
             }
         }
     }
@@ -112,7 +123,8 @@ impl Tree<'_> {
             facts.push(count(task.runs as usize, "run", "runs"));
         }
         facts.push(task.path.display().to_string());
-        put!(self, "{}  {}", self.strong(&task.name.value), self.dim(&facts.join(self.dot())));
+        let mark = self.mark(self.view.task_done(plan));
+        put!(self, "{mark}{}  {}", self.strong(&task.name.value), self.dim(&facts.join(self.dot())));
         if task.unchecked {
             put!(self, "  {}", self.warn("no verify step and no assertion: it cannot pass"));
         }
@@ -121,7 +133,7 @@ impl Tree<'_> {
         }
         self.phase(plan, PlanPhase::Setup, &plan.setup);
         let agent = plan.action(plan.agent);
-        let mark = self.mark(plan, agent);
+        let mark = self.mark(self.view.done(plan, agent));
         let notes = self.notes(plan, plan.agent, agent);
         put!(self, "  {mark}{}  {}{notes}", self.phase_style("agent"), line(&agent.meaning, self.view.unicode));
         if let ActionKind::Agent(turn) = &agent.kind {
@@ -159,14 +171,29 @@ impl Tree<'_> {
             let name = line(label(action, above), self.view.unicode);
             let pad = " ".repeat(width.saturating_sub(columns(&name)));
             let branch = self.dim(if last { self.last() } else { self.tee() });
-            let mark = self.mark(plan, action);
-            let meaning = line(&action.meaning, self.view.unicode);
+            let mark = self.mark(self.view.done(plan, action));
+            let meaning = line(&substituted(&action.meaning, &self.values), self.view.unicode);
             let notes = self.notes(plan, ix, action);
             put!(self, "{indent}{branch} {mark}{}{pad}  {meaning}{notes}", self.strong(&name));
             let inner: Vec<_> = action.blocks.iter().flat_map(|b| &b.actions).copied().collect();
-            if !inner.is_empty() {
-                let bar = if last { "   ".to_owned() } else { format!("{}  ", self.dim(self.bar())) };
-                self.actions(plan, &inner, &action.id, &format!("{indent}{bar}"));
+            if inner.is_empty() {
+                continue;
+            }
+            let below = format!("{indent}{}", self.bars(last));
+            let Some((var, values)) = rounds(self.view, action) else {
+                self.actions(plan, &inner, &action.id, &below);
+                continue;
+            };
+            let above = below;
+            for (i, value) in values.iter().enumerate() {
+                let last = i + 1 == values.len();
+                let branch = self.dim(if last { self.last() } else { self.tee() });
+                let round = line(&format!("{var} = {}", excerpt(value)), self.view.unicode);
+                let below = format!("{above}{}", self.bars(last));
+                put!(self, "{above}{branch} {}", self.phase_style(&round));
+                self.values.push((var.clone(), value.clone()));
+                self.actions(plan, &inner, &action.id, &below);
+                self.values.pop();
             }
         }
     }
@@ -174,6 +201,9 @@ impl Tree<'_> {
     /// What is unusual about an action, and what it uses.
     fn notes(&self, plan: &Plan, ix: ActionIx, action: &Action) -> String {
         let mut notes = Vec::new();
+        if let Some(took) = self.view.done(plan, action).and_then(|done| done.duration) {
+            notes.push(format!("took {}", duration::format(took)));
+        }
         let uses = uses(plan, ix);
         if !uses.is_empty() {
             notes.push(format!("uses {}", uses.join(", ")));
@@ -197,41 +227,17 @@ impl Tree<'_> {
     }
 
     fn footer(&mut self, plan: &Plan) {
-        let mut reads: Vec<_> = plan
-            .process_env
-            .iter()
-            .map(|(name, v)| if v.required { format!("${name}") } else { format!("${name} (if set)") })
-            .collect();
-        reads.extend(wire::files(plan).into_keys());
-        let mut needs: Vec<_> = plan.commands.iter().map(|c| format!("{} on PATH", c.value)).collect();
-        needs.extend(plan.step_servers.iter().map(|s| format!("the server {s}")));
-        if judged(plan) {
-            needs.push("the judge".to_owned());
+        for (name, values) in facts(plan, self.view) {
+            self.fact(name, &values.join(self.dot()));
         }
-        let unset = match plan.task.dialect != Dialect::Portable && plan.timeout == UNSET_TIMEOUT {
-            true => " (a bound of gevals' own where a task has none)",
-            false => "",
-        };
-        let cleanup = match plan.cleanup.is_empty() {
-            true => String::new(),
-            false => format!(", then {} for cleanup", duration::format(plan.cleanup_timeout)),
-        };
-        let worst = duration::format(worst_case(plan));
-        if !reads.is_empty() {
-            self.fact("reads", &reads.join(self.dot()));
-        }
-        if !needs.is_empty() {
-            self.fact("needs", &needs.join(self.dot()));
-        }
-        self.fact("time", &format!("at most {}{unset}{cleanup}; worst case {worst}", duration::format(plan.timeout)));
     }
 
     fn fact(&mut self, name: &str, value: &str) {
         put!(self, "  {}  {}", self.dim(&format!("{name:<7}")), line(value, self.view.unicode));
     }
 
-    fn mark(&self, plan: &Plan, action: &Action) -> String {
-        let Some(done) = self.view.done(plan, action) else { return String::new() };
+    fn mark(&self, done: Option<Done>) -> String {
+        let Some(done) = done else { return String::new() };
         let outcome = done.outcome;
         let (unicode, ascii, style) = match outcome {
             Outcome::Passed => ("✓", "+", Style::new().green()),
@@ -268,6 +274,11 @@ impl Tree<'_> {
         if self.view.unicode { " · " } else { ", " }
     }
 
+    /// In front of what is below an action.
+    fn bars(&self, last: bool) -> String {
+        if last { "   ".to_owned() } else { format!("{}  ", self.dim(self.bar())) }
+    }
+
     fn tee(&self) -> &'static str {
         if self.view.unicode { "├─" } else { "|-" }
     }
@@ -295,14 +306,6 @@ fn summary(plan: &Plan, dot: &str) -> String {
         Some(format!("at most {}", duration::format(worst_case(plan)))),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(dot)
-}
-
-fn judged(plan: &Plan) -> bool {
-    let mut judged = false;
-    plan.walk(&mut |_, _, action| {
-        judged |= matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
-    });
-    judged
 }
 
 fn columns(text: &str) -> usize {

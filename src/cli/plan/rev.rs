@@ -1,0 +1,91 @@
+//! The files of a git revision, as the compiler reads them. Git is asked, as a program; nothing is checked out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path, PathBuf},
+    process::Command,
+};
+
+use crate::source::{Files, ReadError, Stat, normalize};
+
+/// What stood where at one commit.
+#[derive(Debug)]
+pub struct Revision {
+    /// Of the work tree.
+    root: PathBuf,
+    /// The current folder: relative paths start here.
+    here: PathBuf,
+    /// The object and whether it is executable, by path from the root.
+    files: BTreeMap<PathBuf, (String, bool)>,
+    dirs: BTreeSet<PathBuf>,
+}
+
+impl Revision {
+    /// Reads the tree of a revision of the repository around the current folder.
+    pub fn open(rev: &str) -> Result<Self, String> {
+        if rev.starts_with('-') {
+            return Err(format!("`{rev}` is no revision"));
+        }
+        let text = |args: &[&str]| git(args).map(|out| String::from_utf8_lossy(&out).trim_end().to_owned());
+        let root = PathBuf::from(text(&["rev-parse", "--show-toplevel"])?);
+        let commit = text(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{rev}^{{commit}}")])
+            .map_err(|_| format!("`{rev}` is no revision of the git repository `{}`", root.display()))?;
+        let here = std::env::current_dir().and_then(std::fs::canonicalize).map_err(|e| e.to_string())?;
+        let listing = git(&["ls-tree", "-r", "-z", "--full-tree", &commit])?;
+        let mut files = BTreeMap::new();
+        for entry in listing.split(|b| *b == 0).filter(|e| !e.is_empty()) {
+            let entry = String::from_utf8_lossy(entry);
+            let Some((meta, path)) = entry.split_once('\t') else { continue };
+            let mut words = meta.split(' ');
+            let (Some(mode), Some("blob"), Some(object)) = (words.next(), words.next(), words.next()) else { continue };
+            files.insert(PathBuf::from(path), (object.to_owned(), mode == "100755"));
+        }
+        let dirs = files.keys().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
+        Ok(Self { root, here, files, dirs })
+    }
+
+    /// The path from the root of the work tree.
+    fn inside(&self, path: &Path) -> Option<PathBuf> {
+        let whole = normalize(&self.here.join(path));
+        let inside = whole.strip_prefix(&self.root).ok()?;
+        Some(inside.components().filter(|c| matches!(c, Component::Normal(_))).collect())
+    }
+}
+
+impl Files for Revision {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        let inside = self.inside(path).ok_or(ReadError::Missing)?;
+        match self.files.get(&inside) {
+            Some((object, _)) => git(&["cat-file", "blob", object]).map_err(ReadError::Other),
+            None if self.dirs.contains(&inside) => Err(ReadError::IsDir),
+            None => Err(ReadError::Missing),
+        }
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        let inside = self.inside(path)?;
+        match self.files.get(&inside) {
+            Some((_, executable)) => Some(Stat::File { executable: *executable }),
+            None => self.dirs.contains(&inside).then_some(Stat::Dir),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        let Some(dir) = self.inside(dir) else { return Vec::new() };
+        let inside = self.files.keys().filter_map(|path| path.strip_prefix(&dir).ok()?.components().next());
+        let names: BTreeSet<String> = inside.map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
+        names.into_iter().collect()
+    }
+}
+
+/// What git prints; its complaint where it fails.
+fn git(args: &[&str]) -> Result<Vec<u8>, String> {
+    let out = Command::new("git").args(args).output().map_err(|e| format!("cannot run `git`: {e}"))?;
+    match out.status.success() {
+        true => Ok(out.stdout),
+        false => {
+            let complaint = String::from_utf8_lossy(&out.stderr);
+            Err(format!("`git {}` failed: {}", args.first().unwrap_or(&""), complaint.trim()))
+        }
+    }
+}

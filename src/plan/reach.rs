@@ -1,0 +1,372 @@
+//! What a plan can touch, as far as its text says: programs, hosts, paths, namespaces, tools, variables, the judge.
+//!
+//! Shell is parsed, not run: a program behind a variable is not seen, and one in a branch that is never taken is.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::Path,
+    sync::LazyLock,
+};
+
+use regex::Regex;
+
+use super::{Action, ActionKind, AgentKind, EvalPlan, Plan, StepAction};
+use crate::{
+    bash,
+    hir::{Arg, ArgKind, Def, Expand, ExpandPart, OperationKind, Part, Target, Template, Transport},
+    secrets::{MASK, is_secret_name},
+    source::{Files, resolve},
+};
+
+/// Everything by its kind, sorted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reach {
+    /// Programs that run.
+    pub commands: BTreeSet<String>,
+    pub hosts: BTreeSet<String>,
+    pub paths: BTreeSet<String>,
+    /// Of Kubernetes.
+    pub namespaces: BTreeSet<String>,
+    /// Tools and operations that steps or a scripted agent call, with their server or extension.
+    pub tools: BTreeSet<String>,
+    /// What the agent may call.
+    pub permitted: BTreeSet<String>,
+    pub servers: BTreeSet<String>,
+    /// Variables of the environment that are read.
+    pub env: BTreeSet<String>,
+    /// Steps that ask the judge.
+    pub judged: usize,
+}
+
+impl Reach {
+    /// Its parts by the names people know them by.
+    pub fn parts(&self) -> [(&'static str, &BTreeSet<String>); 8] {
+        [
+            ("commands", &self.commands),
+            ("hosts", &self.hosts),
+            ("paths", &self.paths),
+            ("namespaces", &self.namespaces),
+            ("servers", &self.servers),
+            ("tools", &self.tools),
+            ("permitted", &self.permitted),
+            ("env", &self.env),
+        ]
+    }
+
+    fn parts_mut(&mut self) -> [&mut BTreeSet<String>; 8] {
+        [
+            &mut self.commands,
+            &mut self.hosts,
+            &mut self.paths,
+            &mut self.namespaces,
+            &mut self.servers,
+            &mut self.tools,
+            &mut self.permitted,
+            &mut self.env,
+        ]
+    }
+
+    pub fn add(&mut self, other: Self) {
+        let judged = self.judged + other.judged;
+        let mut other = other;
+        for (mine, theirs) in self.parts_mut().into_iter().zip(other.parts_mut()) {
+            mine.append(theirs);
+        }
+        self.judged = judged;
+    }
+}
+
+/// What one task can touch; `files` gives the scripts it refers to.
+pub fn of_task(plan: &Plan, files: Option<&dyn Files>) -> Reach {
+    let mut search = Search { plan, files, reach: Reach::default(), seen: HashSet::new() };
+    search.reach.env.extend(plan.process_env.keys().cloned());
+    search.reach.commands.extend(plan.commands.iter().map(|c| c.value.clone()));
+    search.reach.servers.extend(plan.step_servers.iter().cloned());
+    plan.walk(&mut |_, _, action| search.action(action));
+    search.reach
+}
+
+/// What the servers of an eval touch, and what its agent may call.
+pub fn of_eval(eval: &EvalPlan) -> Reach {
+    let mut reach = Reach::default();
+    for server in &eval.servers {
+        let name = &server.name.value;
+        reach.servers.insert(name.clone());
+        if server.enable_all_tools.is_some_and(|e| e.value) {
+            reach.permitted.insert(format!("{name}.*"));
+        }
+        reach.permitted.extend(server.always_allow.iter().map(|tool| format!("{name}.{}", tool.value)));
+        let mut variables = |value: &Expand| {
+            for part in &value.parts {
+                if let ExpandPart::Var { name, .. } = part {
+                    reach.env.insert(name.clone());
+                }
+            }
+        };
+        match &server.transport {
+            Transport::Stdio { command, args, env } => {
+                args.iter().chain([command]).chain(env.iter().map(|(_, v)| v)).for_each(&mut variables);
+                reach.commands.insert(command.display());
+            }
+            Transport::Http { url, headers } => {
+                headers.iter().map(|(_, v)| v).chain([url]).for_each(&mut variables);
+                reach.hosts.extend(host(&url.display()));
+            }
+        }
+    }
+    reach
+}
+
+struct Search<'a> {
+    plan: &'a Plan,
+    files: Option<&'a dyn Files>,
+    reach: Reach,
+    /// Scripts that were looked into.
+    seen: HashSet<String>,
+}
+
+impl Search<'_> {
+    fn action(&mut self, action: &Action) {
+        match &action.kind {
+            ActionKind::Step(step) => self.step(step),
+            ActionKind::Agent(agent) => {
+                if let AgentKind::Script { calls, .. } = &agent.kind {
+                    let calls = calls.iter().map(|c| format!("{}.{}", c.server.value, c.name.display()));
+                    self.reach.tools.extend(calls);
+                }
+            }
+            ActionKind::Assertion(_) => {}
+        }
+    }
+
+    fn step(&mut self, step: &StepAction) {
+        self.reach.judged += usize::from(step.op.signature.judges);
+        let text = |key: &str| match step.args.iter().find(|(name, _)| name.value == key).map(|(_, arg)| &arg.kind) {
+            Some(ArgKind::Text(template)) => Some(resolved(self.plan, template, 0)),
+            _ => None,
+        };
+        let (file, path, workdir, url) = (text("file"), text("path"), text("workdir"), text("url"));
+        let shells: Vec<_> = ["run", "inline"].into_iter().filter_map(text).collect();
+        let (namespace, name) = (text("namespace"), text("name"));
+        match &step.op.kind {
+            OperationKind::Builtin("command" | "script") => {
+                shells.iter().for_each(|shell| self.shell(shell));
+                if let Some(file) = file {
+                    self.script(&file);
+                }
+                self.reach.paths.extend(workdir);
+            }
+            OperationKind::Builtin("file") => self.reach.paths.extend(path),
+            OperationKind::Builtin("http") => {
+                self.reach.hosts.extend(url.as_deref().and_then(host));
+            }
+            OperationKind::Builtin(_) => {}
+            OperationKind::Tool { server, tool } => {
+                self.reach.tools.insert(format!("{server}.{tool}"));
+                let args = step.args.iter().find(|(name, _)| name.value == "args").map(|(_, arg)| arg);
+                if let Some(ArgKind::Text(template)) = args.and_then(|a: &Arg<Def>| a.get("namespace")).map(|a| &a.kind)
+                {
+                    self.reach.namespaces.insert(resolved(self.plan, template, 0));
+                }
+            }
+            OperationKind::Extension { package, operation } => {
+                self.reach.tools.insert(format!("{package}.{operation}"));
+                self.reach.namespaces.extend(namespace);
+                if operation.ends_with("-namespace") {
+                    self.reach.namespaces.extend(name);
+                }
+            }
+        }
+    }
+
+    /// A script in a file of its own.
+    fn script(&mut self, file: &str) {
+        self.reach.commands.insert(file.to_owned());
+        let path = resolve(&self.plan.task.dir, file);
+        let Some(text) = self.files.and_then(|files| files.read(Path::new(&path)).ok()) else { return };
+        let text = String::from_utf8_lossy(&text);
+        let first = text.lines().next().unwrap_or_default();
+        let shell = !first.starts_with("#!") || ["sh", "bash", "dash", "zsh"].iter().any(|s| first.ends_with(s));
+        if shell {
+            self.shell(&text);
+        } else {
+            self.reach.hosts.extend(hosts(&text));
+        }
+    }
+
+    fn shell(&mut self, text: &str) {
+        self.reach.hosts.extend(hosts(text));
+        if let Some(commands) = plain(text) {
+            for words in commands {
+                self.command(&words);
+            }
+            return;
+        }
+        if !self.seen.insert(text.to_owned()) {
+            return;
+        }
+        let Some(script) = bash::parse(text) else { return };
+        let own: HashSet<String> = script
+            .of_kind("function_definition")
+            .into_iter()
+            .filter_map(|f| f.child_by_field_name("name"))
+            .map(|name| script.text(name).to_owned())
+            .collect();
+        for node in script.of_kind("command") {
+            let words: Vec<String> = script.words(node).into_iter().map(|w| w.text).collect();
+            if words.first().is_some_and(|name| !own.contains(name)) {
+                self.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            }
+        }
+        for redirect in script.of_kind("file_redirect") {
+            if let Some(to) = redirect.child_by_field_name("destination") {
+                let word = script.text(to).trim_matches(['"', '\'']);
+                if is_literal(word) && !word.starts_with("/dev/") && word.parse::<u32>().is_err() {
+                    self.reach.paths.insert(word.to_owned());
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, words: &[&str]) {
+        let Some((&name, rest)) = words.split_first() else { return };
+        if matches!(name, "command" | "exec" | "env" | "time" | "nohup" | "sudo" | "xargs") {
+            let inner = rest.iter().position(|w| !w.starts_with('-') && !w.contains('=')).map(|at| &rest[at..]);
+            self.command(inner.unwrap_or_default());
+        }
+        if is_literal(name) && !BUILT_IN.contains(&name) && !name.starts_with('-') {
+            self.reach.commands.insert(name.to_owned());
+        }
+        for &word in rest {
+            if is_literal(word) && ["/", "~/", "../"].iter().any(|p| word.starts_with(p)) && !word.starts_with("/dev/")
+            {
+                self.reach.paths.insert(word.to_owned());
+            }
+        }
+        if matches!(name.rsplit('/').next(), Some("kubectl" | "oc" | "helm")) {
+            self.reach.namespaces.extend(namespaces(rest).map(str::to_owned));
+        }
+    }
+}
+
+/// What kubectl and its like are told to work in.
+fn namespaces<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let made = match words {
+        ["create" | "delete" | "get", "ns" | "namespace" | "namespaces", name, ..] => Some(*name),
+        _ => None,
+    };
+    let flags = words.iter().enumerate().filter_map(|(i, word)| match *word {
+        "-n" | "--namespace" => words.get(i + 1).copied(),
+        _ => word.strip_prefix("--namespace="),
+    });
+    made.into_iter().chain(flags).filter(|name| is_literal(name) && !name.starts_with('-'))
+}
+
+/// Commands of a text that needs no parser: no quotes, no expansions, no keywords.
+fn plain(text: &str) -> Option<Vec<Vec<&str>>> {
+    let text = text.trim();
+    if text.contains(['"', '\'', '`', '$', '\\', '(', ')', '<', '>', '#', '*', '?', '!', '\n', '=']) {
+        return None;
+    }
+    let commands: Vec<Vec<&str>> = text.split([';', '|', '&']).map(|c| c.split_whitespace().collect()).collect();
+    let keyword = |c: &Vec<&str>| c.first().is_some_and(|w| KEYWORDS.contains(w));
+    (!commands.iter().any(keyword)).then_some(commands)
+}
+
+const KEYWORDS: &[&str] = &[
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select",
+    "{", "}", "[[", "coproc", "in",
+];
+
+/// What the shell does by itself.
+const BUILT_IN: &[&str] = &[
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "break",
+    "cd",
+    "command",
+    "continue",
+    "declare",
+    "echo",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fg",
+    "getopts",
+    "hash",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "test",
+    "time",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+/// Neither empty nor what the shell would expand.
+fn is_literal(word: &str) -> bool {
+    !word.is_empty() && !word.contains(['$', '`', '(', ')', '"', '\'', '\n', ' ', '*', '<', '>'])
+}
+
+static URL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"(?:https?|wss?)://[^\s/?#"'`)>|;&,]+"#).ok());
+
+fn hosts(text: &str) -> Vec<String> {
+    if !text.contains("://") {
+        return Vec::new();
+    }
+    let urls = URL.iter().flat_map(|url| url.find_iter(text));
+    urls.filter_map(|url| host(url.as_str())).collect()
+}
+
+/// The host of a URL, with its port; what stands where one should.
+fn host(url: &str) -> Option<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
+/// A template with what the task says of its variables put in; other holes stand as their path.
+fn resolved(plan: &Plan, template: &Template<Def>, depth: usize) -> String {
+    let part = |part: &Part<Def>| match part {
+        Part::Text(text) => text.clone(),
+        Part::Hole(hole) => match &hole.reference.target {
+            Target::TaskEnv(name) if is_secret_name(name) => MASK.to_owned(),
+            Target::TaskEnv(name) if depth < 8 => match plan.env.iter().find(|(n, _)| n == name) {
+                Some((_, value)) => resolved(plan, value, depth + 1),
+                None => hole.text.clone(),
+            },
+            _ => match hole.text.split_once('|') {
+                Some((path, _)) => format!("{}}}", path.trim_end()),
+                None => hole.text.clone(),
+            },
+        },
+    };
+    template.parts.iter().map(part).collect()
+}
