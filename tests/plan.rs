@@ -848,7 +848,7 @@ rich  changed
     assert!(back.grows(), "the tool is new again");
     let markdown = told("markdown", &diff);
     assert!(
-        markdown.contains("| hosts | `example.com` |  |") && markdown.contains("- added step `verify/0`: ``run `curl"),
+        markdown.contains("| hosts | `example.com` |  |") && markdown.contains("- added step `verify/0`: `` run `curl"),
         "{markdown}"
     );
     assert_eq!(serde_json::from_str::<serde_json::Value>(&told("json", &diff)).unwrap()["version"], 1);

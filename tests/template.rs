@@ -1,5 +1,5 @@
 //! The hole language: the scanner against its grammar, the vectors, the table of filters and its page.
-#![expect(clippy::disallowed_methods, reason = "a test reads and writes files")]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads files, and may panic")]
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf, sync::LazyLock};
 
