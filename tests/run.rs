@@ -1,5 +1,5 @@
 //! The interpreter: what runs, in which order, what a run comes to, and that cleanup survives everything.
-#![expect(clippy::disallowed_methods, reason = "a test reads and writes files")]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads and writes files, and may panic")]
 #![cfg(feature = "run")]
 
 use std::{
