@@ -515,7 +515,7 @@ async fn run_files(dir: &Path, files: &[(&str, String)], options: RunOptions) ->
     let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // The text report is a fold over the same events.
     let mut fold = (report::REPORTS[0].make)(&input);
-    (summary, events.iter().map(|event| fold(event)).collect(), events)
+    (summary, events.iter().map(fold).collect(), events)
 }
 
 /// An eval of a scripted agent on the demonstration server, which leaves its process id in `pid`.
