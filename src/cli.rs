@@ -14,7 +14,7 @@ mod schema;
 
 use std::{
     io::{IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -160,6 +160,7 @@ fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn shown(path: &Path) -> String {
+#[cfg(feature = "run")]
+fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
 }

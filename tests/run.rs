@@ -514,7 +514,7 @@ async fn run_files(dir: &Path, files: &[(&str, String)], options: RunOptions) ->
     let text = String::from_utf8(out).unwrap();
     let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // The text report is a fold over the same events.
-    let mut fold = (report::REPORTS[0].make)(&input);
+    let fold = (report::REPORTS[0].make)(&input);
     (summary, events.iter().map(fold).collect(), events)
 }
 
