@@ -124,7 +124,7 @@ pub fn oracle_task(
     scope.place = Place::Oracle;
     let mut calls = Vec::new();
     for (index, call) in entry.calls.iter().enumerate() {
-        scope.calls = Some(index);
+        scope.calls = Some(entry.calls[..index].iter().map(|c| c.kind).collect());
         let server = &call.server;
         let tool = match call.kind {
             crate::hir::CallKind::Tool => call.name.as_literal().map(str::to_owned),
@@ -142,7 +142,7 @@ pub fn oracle_task(
         let name = checker.template(&call.name, &scope);
         calls.push(OracleCall { span: call.span, kind: call.kind, server: call.server.clone(), name, args });
     }
-    scope.calls = Some(entry.calls.len());
+    scope.calls = Some(entry.calls.iter().map(|c| c.kind).collect());
     let output = entry.output.as_ref().map(|t| checker.template(t, &scope));
     match checker.failed {
         Some(reported) => Err(reported),

@@ -12,6 +12,7 @@ mod task;
 mod unit;
 pub mod verdict;
 
+pub use servers::{Specs, specs};
 pub use task::TaskEnd;
 pub use unit::planned_id;
 
@@ -156,7 +157,7 @@ pub async fn run_eval(
     let host = host.as_ref();
     let started = host.elapsed();
     let selected = selection(plan, options);
-    let specs = servers::specs(plan, host, options.executable.as_ref());
+    let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
     let mut faults = unset_variables(plan, &selected, host);
     let (specs, mut secrets) = match specs {
         Ok(specs) => specs,

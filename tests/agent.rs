@@ -245,10 +245,12 @@ async fn the_scripted_agent() {
     let script = |calls| AgentKind::Script { calls, output: output.clone(), entry: true };
     let done = turn.go(&host, &script(calls)).await;
     assert_eq!((done.result, done.exit_code), (Ok(()), 0));
-    assert_eq!(done.output, r#"said [{"content":1},{"content":2}]"#);
+    let answer = |n| format!(r#"{{"content":{n},"isError":false,"structuredContent":null}}"#);
+    assert_eq!(done.output, format!("said [{},{}]", answer(1), answer(2)));
     assert!(done.transcript.contains("get on kube") && done.transcript.ends_with(&done.output));
     let seen = turn.server.0.lock().unwrap().clone();
-    assert_eq!(seen, [r#"kube tool get {"a":"x"}"#, r#"kube tool list {"a":"[{\"content\":1}]"}"#]);
+    let first = json!(format!("[{}]", answer(1)));
+    assert_eq!(seen, [r#"kube tool get {"a":"x"}"#.to_owned(), format!(r#"kube tool list {{"a":{first}}}"#)]);
 
     let done = turn.go(&host, &script(vec![call("lost", "get", "x")])).await;
     assert_eq!(done.result, Err(AgentFault::Failed("call 0 of the oracle: it is lost".to_owned())));

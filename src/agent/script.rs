@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{AgentContext, AgentDone, AgentFault};
 use crate::{
-    hir::{Arg, ArgKind, Def, OracleCall, Template},
+    hir::{Arg, ArgKind, CallKind, Def, OracleCall, Template},
     template,
 };
 
@@ -40,8 +40,13 @@ async fn play(
         let args: Map<String, Value> = fields.collect::<Result<_, String>>().map_err(at)?;
         let args = Value::Object(args);
         *transcript += &format!("{} {} on {}: {args}\n", call.kind.name(), name, call.server.value);
-        let result = cx.calls.call(&call.server.value, call.kind, &name, args).await.map_err(at)?;
+        let mut result = cx.calls.call(&call.server.value, call.kind, &name, args).await.map_err(at)?;
         *transcript += &format!("→ {result}\n");
+        // What a server may leave out has a meaning all the same, and `check` promises it.
+        if let (CallKind::Tool, Value::Object(answer)) = (call.kind, &mut result) {
+            answer.entry("isError").or_insert(Value::Bool(false));
+            answer.entry("structuredContent").or_insert(Value::Null);
+        }
         if let Value::Array(results) = &mut results {
             results.push(result);
         }

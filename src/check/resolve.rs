@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, nearest},
-    hir::{Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
+    hir::{CallKind, Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
     rule,
     source::Span,
     template::{self, Path, SegmentKind, SuspectKind},
@@ -175,30 +175,37 @@ impl Checker<'_> {
             },
             "agent" => self.agent(hole, name(0), scope),
             "steps" => self.output(hole, scope),
-            "calls" if scope.calls.is_some() => {
-                let answer = Type::record([
-                    ("content", Type::list(Type::map())),
-                    ("structuredContent", Type::Any),
-                    ("isError", Type::Bool),
-                    ("text", Type::String),
-                ]);
-                if let Some(SegmentKind::Index(n)) = path.segments.first().map(|s| &s.kind)
-                    && let Some(made) = scope.calls
-                    && usize::try_from(*n).is_ok_and(|n| n >= made)
-                {
-                    self.error(
-                        Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("call {n} has not been made here"))
-                            .help(format!("{made} calls come before, counted from 0")),
-                    );
-                    return None;
-                }
-                Some(Found { target: Target::Calls, taken: 0, ty: Type::list(answer), missing: Missing::No })
-            }
+            "calls" if scope.calls.is_some() => self.earlier_call(hole, scope.calls.as_deref().unwrap_or_default()),
             _ => {
                 self.unknown_root(hole, template, scope);
                 None
             }
         }
+    }
+
+    /// `calls[N]`: what the call gave depends on its kind.
+    fn earlier_call(&mut self, hole: &Hole<Path>, made: &[CallKind]) -> Option<Found> {
+        let Some(SegmentKind::Index(n)) = hole.reference.segments.first().map(|s| &s.kind) else {
+            self.incomplete(hole, "write `{calls[N].…}`, with the number of an earlier call, counted from 0");
+            return None;
+        };
+        let Some(kind) = usize::try_from(*n).ok().and_then(|n| made.get(n)) else {
+            self.error(
+                Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("call {n} has not been made here"))
+                    .help(format!("calls made before: {}, counted from 0", made.len())),
+            );
+            return None;
+        };
+        let answer = match kind {
+            CallKind::Tool => Type::record([
+                ("content", Type::list(Type::map())),
+                ("structuredContent", Type::Any),
+                ("isError", Type::Bool),
+            ]),
+            CallKind::Resource => Type::record([("contents", Type::list(Type::map()))]),
+            CallKind::Prompt => Type::record([("messages", Type::list(Type::map()))]),
+        };
+        Some(Found { target: Target::Calls, taken: 0, ty: Type::list(answer), missing: Missing::No })
     }
 
     fn agent(&mut self, hole: &Hole<Path>, field: Option<&str>, scope: &Scope) -> Option<Found> {

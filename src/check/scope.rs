@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::{
-    hir::{Dialect, PhaseKind, Task},
+    hir::{CallKind, Dialect, PhaseKind, Task},
     source::Span,
     template::Path,
     ty::Type,
@@ -41,8 +41,8 @@ pub(super) struct Scope {
     pub(super) loops: Vec<(String, Type)>,
     /// The step's own values, and whether others are to be believed.
     pub(super) locals: Option<(IndexMap<String, Type>, bool)>,
-    /// How many calls a scripted agent has made.
-    pub(super) calls: Option<usize>,
+    /// The calls a scripted agent has made, by kind.
+    pub(super) calls: Option<Vec<CallKind>>,
 }
 
 /// What a step offers.

@@ -1,19 +1,17 @@
 //! `gevals lock`: asks the servers of an eval what tools they have, and writes it down for `check`.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, time::Duration};
 
 use indexmap::IndexMap;
 
 use super::{Global, compile_paths, complain, print, print_findings, shown, status, unreadable};
 use crate::{
+    builtin::count,
     diagnostic::Strength,
-    hir::{Server, Transport},
-    host::disk::write_atomic,
+    host::{RealHost, disk::write_atomic},
     lock::{FILE_NAME, Lock, LockedServer, LockedTool},
-    mcp::{self, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    run,
     source::Sources,
 };
 
@@ -57,10 +55,18 @@ pub fn main(args: &Args, global: Global) -> u8 {
     // Where `run` starts them, too.
     let dir = unit.eval.as_ref().map_or_else(PathBuf::new, |eval| eval.dir.clone());
     let mut lock = Lock { version: 1, servers: IndexMap::new() };
-    for server in config.servers.iter().filter(|s| !s.disabled) {
-        match runtime.block_on(ask(server, &dir)) {
+    let executable = std::env::current_exe().ok();
+    let specs = match run::specs(&config.servers, &dir, &RealHost::new(), executable.as_ref()) {
+        Ok((specs, _)) => specs,
+        Err(faults) => {
+            faults.iter().for_each(|fault| complain(fault));
+            return status::BROKEN;
+        }
+    };
+    for (name, (spec, _)) in specs {
+        match runtime.block_on(ask(spec)) {
             Ok(locked) => {
-                lock.servers.insert(server.name.value.clone(), locked);
+                lock.servers.insert(name, locked);
             }
             Err(message) => {
                 complain(&message);
@@ -77,16 +83,23 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::BROKEN;
     }
     let tools: usize = lock.servers.values().map(|s| s.tools.len()).sum();
-    print(&format!("locked {tools} tools of {} servers in {}\n", lock.servers.len(), path.display()));
+    print(&format!(
+        "locked {} of {} in {}\n",
+        count(tools, "tool", "tools"),
+        count(lock.servers.len(), "server", "servers"),
+        path.display()
+    ));
     status::OK
 }
 
-async fn ask(server: &Server, dir: &Path) -> Result<LockedServer, String> {
-    let name = &server.name.value;
-    let spec = spec(server, dir)?;
+/// How long a server may take to list its tools.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
+    let name = spec.name.clone();
     let hub = Hub::start(spec, HubOptions::default()).await.map_err(|e| e.to_string())?;
-    let hub = Arc::new(hub);
-    let client = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
+    let options = ClientOptions { timeout: Some(TIMEOUT), ..ClientOptions::default() };
+    let client = hub.client(SessionKind::Own, options).await.map_err(|e| e.to_string())?;
     let tools = client.list_tools().await.map_err(|e| format!("the server `{name}` does not list its tools: {e}"))?;
     let version = client.server().and_then(|s| s.pointer("/serverInfo/version")?.as_str().map(str::to_owned));
     drop(client);
@@ -98,33 +111,4 @@ async fn ask(server: &Server, dir: &Path) -> Result<LockedServer, String> {
         Some((name, LockedTool { description, input_schema }))
     });
     Ok(LockedServer { version: version.unwrap_or_default(), tools: tools.collect() })
-}
-
-fn spec(server: &Server, dir: &Path) -> Result<ServerSpec, String> {
-    let name = server.name.value.clone();
-    let fill = |text: &crate::hir::Expand| {
-        text.fill(|v| std::env::var(v).ok())
-            .map_err(|v| format!("the server `{name}` needs the variable `{v}`, which is not set"))
-    };
-    let transport = match &server.transport {
-        Transport::Http { url, headers } => mcp::Transport::Http {
-            url: fill(url)?,
-            headers: headers.iter().map(|(k, v)| Ok((k.value.clone(), fill(v)?))).collect::<Result<_, String>>()?,
-        },
-        Transport::Stdio { command, args, env } => {
-            let command = fill(command)?;
-            // The word `gevals` means this program (`decisions.md` §2).
-            let command = match command.as_str() {
-                "gevals" => std::env::current_exe().map_or(command, |p| p.display().to_string()),
-                _ => command,
-            };
-            mcp::Transport::Stdio {
-                command,
-                args: args.iter().map(fill).collect::<Result<_, _>>()?,
-                env: env.iter().map(|(k, v)| Ok((k.value.clone(), fill(v)?))).collect::<Result<_, String>>()?,
-                cwd: Some(dir.to_owned()).filter(|dir| !dir.as_os_str().is_empty()),
-            }
-        }
-    };
-    Ok(ServerSpec { name, transport })
 }

@@ -25,7 +25,12 @@ impl Files for Disk {
 
     fn stat(&self, path: &Path) -> Option<Stat> {
         let meta = fs::metadata(path).ok()?;
-        Some(if meta.is_dir() { Stat::Dir } else { Stat::File { executable: is_executable(&meta) } })
+        // A pipe, a socket or a device holds no text that could be read twice; reading one may never end.
+        match (meta.is_dir(), meta.is_file()) {
+            (true, _) => Some(Stat::Dir),
+            (_, true) => Some(Stat::File { executable: is_executable(&meta) }),
+            _ => None,
+        }
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {

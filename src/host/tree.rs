@@ -203,7 +203,7 @@ mod platform {
                 m.strip_prefix(self.mark.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
             };
             // What this process starts stays in its session; only an orphan can be its child in another one.
-            let is_stray = || marks.is_empty() && p.parent == Some(own) && p.session != process::getsid(None).ok();
+            let is_stray = || marks.is_empty() && p.parent == Some(own) && p.session != session(own);
             marks.iter().any(is_ours) || self.strays && is_stray()
         }
     }
@@ -242,6 +242,11 @@ mod platform {
             start: fields.nth(15)?.parse().ok()?,
             zombie: matches!(state, "Z" | "X"),
         })
+    }
+
+    /// `getsid` has no answer in a container whose session began outside of it: the kernel writes 0, which is no process.
+    fn session(pid: Pid) -> Option<Pid> {
+        stat(pid)?.session
     }
 
     /// A process that is going away has no group or session any more: the kernel writes -1.

@@ -1,6 +1,10 @@
 //! The MCP servers of an eval: one hub a server, shared by all tasks, started anew for the next task when it died.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
@@ -13,7 +17,7 @@ use crate::{
     hir::{Expand, ExpandPart, Server, Transport},
     host::Host,
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
-    plan::{EvalPlan, wire::is_secret_header},
+    plan::wire::is_secret_header,
     secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
 };
@@ -48,19 +52,20 @@ pub(super) struct Servers<'a> {
 }
 
 /// How to reach each server, and what its agents may do.
-pub(super) type Specs = IndexMap<String, (ServerSpec, Server)>;
+pub type Specs = IndexMap<String, (ServerSpec, Server)>;
 
 /// The servers' specifications with every `${VAR}` expanded, and the secrets in them.
 ///
 /// # Errors
 /// All variables that are not set, as messages.
-pub(super) fn specs(
-    plan: &EvalPlan,
+pub fn specs(
+    servers: &[Server],
+    dir: &Path,
     host: &dyn Host,
     executable: Option<&PathBuf>,
 ) -> Result<(Specs, Vec<String>), Vec<String>> {
     let (mut specs, mut secrets, mut faults) = (IndexMap::new(), Vec::new(), Vec::new());
-    for server in plan.servers.iter().filter(|s| !s.disabled) {
+    for server in servers.iter().filter(|s| !s.disabled) {
         let mut fill = |expand: &Expand, secret: bool| {
             for part in &expand.parts {
                 if let ExpandPart::Var { name, .. } = part
@@ -82,7 +87,7 @@ pub(super) fn specs(
                 },
             )
         };
-        let transport = transport(server, plan, executable, &mut fill);
+        let transport = transport(server, dir, executable, &mut fill);
         let name = server.name.value.clone();
         specs.insert(name.clone(), (ServerSpec { name, transport }, server.clone()));
     }
@@ -91,7 +96,7 @@ pub(super) fn specs(
 
 fn transport(
     server: &Server,
-    plan: &EvalPlan,
+    dir: &Path,
     executable: Option<&PathBuf>,
     fill: &mut dyn FnMut(&Expand, bool) -> String,
 ) -> mcp::Transport {
@@ -110,7 +115,7 @@ fn transport(
                     .map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value))))
                     .collect(),
                 // No path at all is no folder to the operating system.
-                cwd: Some(plan.dir.clone()).filter(|dir| !dir.as_os_str().is_empty()),
+                cwd: Some(dir.to_owned()).filter(|dir| !dir.as_os_str().is_empty()),
             }
         }
         Transport::Http { url, headers } => mcp::Transport::Http {
