@@ -5,6 +5,7 @@ mod check;
 #[cfg(feature = "run")]
 mod demo_server;
 mod explain;
+mod git;
 #[cfg(feature = "run")]
 mod lock;
 mod plan;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -30,6 +30,8 @@ pub struct Compiled {
     pub evals: Vec<Option<EvalPlan>>,
     /// A plan for every task on its own, likewise.
     pub tasks: Vec<Option<Plan>>,
+    /// The scripts and prompts that each task refers to; none where the task means nothing.
+    pub refers: Vec<Vec<PathBuf>>,
     /// Everything found, in the order of all outputs.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -157,8 +159,13 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         true => (vec![None; project.evals.len()], vec![None; project.tasks.len()]),
         false => (evals, tasks),
     };
+    let refers = results.iter().map(|r| {
+        let checked = r.iter().filter_map(|(_, checked, _)| checked.as_ref());
+        checked.flat_map(|c| &c.files).cloned().collect::<IndexSet<_>>().into_iter().collect()
+    });
+    let refers = refers.collect();
     let out = policy.apply(out, &rules, sources);
-    Compiled { project, evals, tasks, diagnostics: out.into_sorted(sources) }
+    Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
 }
 
 fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) -> Option<Checked> {

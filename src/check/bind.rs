@@ -32,6 +32,8 @@ pub(super) struct Aliases(IndexMap<String, Alias>);
 struct Alias {
     what: Prefix,
     span: Span,
+    /// Whether the name was given with `as`.
+    given: bool,
     used: Cell<bool>,
 }
 
@@ -53,16 +55,17 @@ impl Checker<'_> {
                 RequirementKind::Extension(name) => (Prefix::Extension(name.value.clone()), name),
                 RequirementKind::Command(_) | RequirementKind::Judge(_) => return None,
             };
+            let given = r.alias.is_some();
             let name = r.alias.as_ref().unwrap_or(name);
-            Some((name.value.clone(), Alias { what, span: name.span, used: Cell::new(false) }))
+            Some((name.value.clone(), Alias { what, span: name.span, given, used: Cell::new(false) }))
         });
         let imported = self.task.imports.iter().map(|i| {
             let what = Prefix::Extension(i.package.value.clone());
             match &i.alias {
-                Some(alias) => (alias.value.clone(), Alias { what, span: alias.span, used: Cell::new(false) }),
+                Some(alias) => (alias.value.clone(), Alias { what, span: alias.span, given: true, used: Cell::new(false) }),
                 None => (
                     package_name(&i.package.value).to_owned(),
-                    Alias { what, span: i.package.span, used: Cell::new(false) },
+                    Alias { what, span: i.package.span, given: false, used: Cell::new(false) },
                 ),
             }
         });
@@ -87,15 +90,22 @@ impl Checker<'_> {
         Aliases(aliases)
     }
 
-    /// Reports requirements that no step uses.
+    /// Reports requirements that no step uses. A server may be there for the agent; only a name given to it with `as`,
+    /// which no agent ever sees, is for steps alone.
     pub(super) fn aliases_used(&mut self) {
-        let unused: Vec<_> =
-            self.aliases.0.iter().filter(|(_, a)| !a.used.get()).map(|(n, a)| (n.clone(), a.span)).collect();
-        for (name, span) in unused {
-            self.out.push(
-                Diagnostic::new(&UNUSED_REQUIREMENT, span, format!("no step uses `{name}`"))
-                    .help("remove the requirement: it keeps the task from running where the thing is missing"),
-            );
+        for (name, alias) in self.aliases.0.iter().filter(|(_, a)| !a.used.get()) {
+            self.out.push(match (&alias.what, alias.given) {
+                (Prefix::Server(_), false) => continue,
+                (Prefix::Server(server), true) => {
+                    Diagnostic::new(&UNUSED_REQUIREMENT, alias.span, format!("no step uses `{name}`"))
+                        .strength(Strength::Note)
+                        .help(format!("agents see the server as `{server}`: `as` gives it a name for steps alone"))
+                }
+                (Prefix::Extension(_), _) => {
+                    Diagnostic::new(&UNUSED_REQUIREMENT, alias.span, format!("no step uses `{name}`"))
+                        .help("remove the requirement: it keeps the task from running where the thing is missing")
+                }
+            });
         }
     }
 
