@@ -176,6 +176,15 @@ pub trait Files: Sync {
     fn stat(&self, path: &Path) -> Option<Stat>;
     /// The entries of a folder by name, sorted; empty where there is no such folder.
     fn list(&self, dir: &Path) -> Vec<String>;
+    /// The files and folders in a folder, sorted by name, and whether each is a folder. A disk knows that without asking
+    /// for each.
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        let kind = |name: String| {
+            let stat = self.stat(&dir.join(&name))?;
+            Some((name, stat == Stat::Dir))
+        };
+        self.list(dir).into_iter().filter_map(kind).collect()
+    }
 }
 
 /// Files in memory, by path. A name ending in `*` in [`MemoryFiles::add`]'s `executable` has no meaning here: the bit is

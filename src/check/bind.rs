@@ -9,8 +9,9 @@ use crate::{
     builtin,
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
+    lock::LockedOperation,
     rule,
-    signature::Signature,
+    signature::{Shape, Signature},
     source::Span,
     template::Path,
     ty::Type,
@@ -168,7 +169,15 @@ impl Checker<'_> {
                 Some((OperationKind::Tool { server, tool: operation.to_owned() }, Arc::new(signature)))
             }
             Prefix::Extension(package) => {
-                let signature = extension_signature(&step.op.value, dialect);
+                let locked = self.cx.lock.extensions.get(&package).map(|e| &e.operations);
+                if let Some(operations) = locked
+                    && !operations.contains_key(operation)
+                {
+                    let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
+                    self.error(missing_operation(&package, operation, span, operations));
+                    return None;
+                }
+                let signature = extension_signature(&step.op.value, dialect, locked.and_then(|o| o.get(operation)));
                 Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
             }
         }
@@ -254,16 +263,47 @@ pub fn unknown_tool<'a>(
     }
 }
 
-/// Of an extension whose manifest is not locked: everything is believed.
-fn extension_signature(name: &str, dialect: Dialect) -> Signature {
-    let open = crate::signature::Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
+/// An operation that the locked extension does not have.
+fn missing_operation(
+    package: &str,
+    operation: &str,
+    span: Span,
+    known: &IndexMap<String, LockedOperation>,
+) -> Diagnostic {
+    let message = format!("the extension `{package}` has no operation `{operation}`");
+    let diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, span, message);
+    match nearest(operation, known.keys().map(String::as_str)) {
+        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
+        None => {
+            let known: Vec<_> = known.keys().take(12).map(|k| format!("`{k}`")).collect();
+            diagnostic.help(format!("`gevals.lock` knows {}", known.join(", ")))
+        }
+    }
+}
+
+/// Of an extension whose manifest is not locked everything is believed.
+fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
+    let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
+    let params = locked.map_or(open, |operation| Shape::from_schema(&operation.input_schema));
+    let outputs = locked.and_then(|operation| operation.outputs.as_ref()).map(|outputs| Type::Record {
+        fields: outputs.iter().map(|(name, schema)| (name.clone(), Shape::from_schema(schema).ty())).collect(),
+        open: false,
+    });
+    let phases = locked.map_or_else(
+        || PhaseKind::ALL.to_vec(),
+        |o| {
+            let verb = |phase| if phase == PhaseKind::Verify { o.check } else { o.action };
+            PhaseKind::ALL.into_iter().filter(|phase| verb(*phase)).collect()
+        },
+    );
     Signature {
-        locals: [("result".to_owned(), Type::map())].into(),
+        phases,
+        locals: [("result".to_owned(), outputs.unwrap_or_else(Type::map))].into(),
         lists_outputs: dialect == Dialect::Portable,
-        expect: Some(crate::signature::Shape::Any),
+        expect: Some(Shape::Any),
         timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
-        ..Signature::leaf(name, "calls an operation of an extension", open)
+        ..Signature::leaf(name, "calls an operation of an extension", params)
     }
 }
 

@@ -15,10 +15,12 @@ use watch::Watched;
 use super::{Global, complain, print, status, unreadable};
 use crate::{
     Options,
+    builtin::count,
     diagnostic::{self, Diagnostic, WRITERS, fix},
     host::disk::{Disk, write_atomic},
     lint,
     policy::Level,
+    project::Project,
     secrets::veil,
     source::{Files, ReadError, Sources, Stat, normalize},
 };
@@ -167,15 +169,15 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         return Ok(dry_run(&found, &sources, args));
     }
     if let Some(path) = &args.write_baseline {
-        let text = serde_json::to_string_pretty(&Baseline::of(&found, &sources).0).unwrap_or_default();
-        write_atomic(path, text.as_bytes())
+        let text = serde_json::to_string_pretty(&Baseline::of(&found, &sources, &|p| place(p, path, &compiled.project)).0).unwrap_or_default();
+        write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
-        print(&format!("{} findings written to {}\n", found.len(), path.display()));
+        print(&format!("{} written to {}\n", count(found.len(), "finding", "findings"), path.display()));
         return Ok(status::OK);
     }
     let mut known = (0, Vec::new());
     if let Some(path) = &args.baseline {
-        known = Baseline::read(path)?.take(&mut found, &sources);
+        known = Baseline::read(path)?.take(&mut found, &sources, &|p| place(p, path, &compiled.project));
     }
     if files == 0 && found.is_empty() && !may_be_empty {
         return match unreadable {
@@ -187,6 +189,9 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         };
     }
     let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return Ok(status::USAGE) };
+    if args.statistics && writer.machine {
+        return Err((status::USAGE, format!("--statistics counts for people, not as `{}`", args.format)));
+    }
     let mut style = global.pretty(&std::io::stdout());
     style.limit = (!writer.machine).then_some(args.max_findings);
     let mut text = match args.statistics && !writer.machine {
@@ -220,7 +225,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
 }
 
 fn options(args: &Args) -> Result<Options, Fault> {
-    let mut options = Options { workspace: args.workspace, ..Options::default() };
+    let mut options = Options { workspace: args.workspace, plans: false, ..Options::default() };
     for (rules, level) in [(&args.deny, Level::Error), (&args.warn, Level::Warning), (&args.allow, Level::Off)] {
         for name in rules {
             let Some(rule) = lint::rule(name) else { return Err((status::USAGE, super::explain::unknown(name))) };
@@ -276,8 +281,8 @@ fn statistics(found: &[Diagnostic]) -> String {
     rows.into_iter().map(|(name, n)| format!("{n:6}  {name}\n")).collect()
 }
 
-/// The disk, with one file's text from standard input.
-struct Overlay(Option<(PathBuf, Vec<u8>)>);
+/// The disk, with another text in the place of one file: from standard input, or not yet written.
+pub(super) struct Overlay(Option<(PathBuf, Vec<u8>)>);
 
 impl Overlay {
     fn new(args: &Args) -> Result<Self, Fault> {
@@ -285,7 +290,11 @@ impl Overlay {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
             .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
-        Ok(Self(Some((normalize(path), bytes))))
+        Ok(Self::over(path, bytes))
+    }
+
+    pub(super) fn over(path: &Path, bytes: Vec<u8>) -> Self {
+        Self(Some((normalize(path), bytes)))
     }
 }
 
@@ -307,18 +316,36 @@ impl Files for Overlay {
     fn list(&self, dir: &Path) -> Vec<String> {
         Disk.list(dir)
     }
+
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        Disk.entries(dir)
+    }
 }
 
-/// Findings that are known: by rule, file and text, whatever line they have moved to.
-struct Baseline(Vec<[String; 3]>);
+/// Findings that are known: by rule, task and text, wherever they have moved to.
+struct Baseline(Vec<Known>);
+
+#[derive(PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    rule: String,
+    /// The name of the task; of other files the path, from the baseline's folder.
+    place: String,
+    /// The message, white space made one.
+    message: String,
+}
+
+/// How a baseline calls the file of a finding.
+type Place<'a> = &'a dyn Fn(&Path) -> String;
 
 impl Baseline {
-    fn of(found: &[Diagnostic], sources: &Sources) -> Self {
-        Self(found.iter().map(|d| Self::key(d, sources)).collect())
+    fn of(found: &[Diagnostic], sources: &Sources, place: Place<'_>) -> Self {
+        Self(found.iter().map(|d| Self::key(d, sources, place)).collect())
     }
 
-    fn key(d: &Diagnostic, sources: &Sources) -> [String; 3] {
-        [d.rule.name.to_owned(), sources.path(d.span).display().to_string(), d.message.clone()]
+    fn key(d: &Diagnostic, sources: &Sources, place: Place<'_>) -> Known {
+        let message = d.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        Known { rule: d.rule.name.to_owned(), place: place(&sources.path(d.span)), message }
     }
 
     fn read(path: &Path) -> Result<Self, Fault> {
@@ -328,10 +355,10 @@ impl Baseline {
     }
 
     /// Takes known findings out: how many those were, and what the baseline knows and nobody finds any more.
-    fn take(mut self, found: &mut Vec<Diagnostic>, sources: &Sources) -> (usize, Vec<String>) {
+    fn take(mut self, found: &mut Vec<Diagnostic>, sources: &Sources, place: Place<'_>) -> (usize, Vec<String>) {
         let before = found.len();
         found.retain(|d| {
-            let key = Self::key(d, sources);
+            let key = Self::key(d, sources, place);
             match self.0.iter().position(|k| *k == key) {
                 Some(at) => {
                     self.0.swap_remove(at);
@@ -340,7 +367,19 @@ impl Baseline {
                 None => true,
             }
         });
-        let gone = self.0.iter().map(|[rule, path, message]| format!("{path}: {rule}: {message}")).collect();
+        let gone = self.0.iter().map(|k| format!("{}: {}: {}", k.place, k.rule, k.message)).collect();
         (before - found.len(), gone)
     }
+}
+
+/// The task of a file, or its path from the folder of `base`.
+fn place(path: &Path, base: &Path, project: &Project) -> String {
+    let unit = project.tasks.iter().find(|unit| unit.path == path);
+    if let Some(task) = unit.and_then(|unit| unit.task.as_ref()) {
+        return task.name.value.clone();
+    }
+    let whole = |path: &Path| std::path::absolute(path).map_or_else(|_| path.to_owned(), |p| normalize(&p));
+    let (path, base) = (whole(path), whole(base));
+    let relative = base.parent().and_then(|dir| path.strip_prefix(dir).ok());
+    relative.unwrap_or(&path).display().to_string().replace('\\', "/")
 }

@@ -1,13 +1,13 @@
 //! Verify steps that cannot fail, that the prompt answers, or that rest on a judge alone.
 
-use std::sync::LazyLock;
+use std::{cell::LazyCell, sync::LazyLock};
 
 use regex::Regex;
 
 use super::{TaskView, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{BlockRole, Def, Dialect, OperationKind, Step, Task},
+    hir::{ArgKind, BlockRole, Def, Dialect, OperationKind, Step, Task},
     rule,
     signature::Control,
 };
@@ -47,7 +47,7 @@ fn is_certain(step: &Step<Def>) -> bool {
         OperationKind::Builtin("http" | "file") => false,
         // `notes_list` of a folder that the agent was to make fails without it.
         OperationKind::Tool { .. } => {
-            step.args.is_empty()
+            step.arg("args").is_none_or(|a| matches!(&a.kind, ArgKind::Record(fields) if fields.is_empty()))
         }
         _ => true,
     }
@@ -115,7 +115,7 @@ fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
 /// What the judge or a `grep` looks for in the answer stands in the prompt: an agent that repeats the question passes.
 pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
-    let text = fold(&texts::written(&prompt.text));
+    let text = LazyCell::new(|| fold(&texts::written(&prompt.text)));
     for step in &view.task.verify.steps {
         step.walk(&mut |step| {
             if step.op.signature.judges {

@@ -73,4 +73,9 @@ impl Files for Watched<'_> {
         self.note(dir);
         self.files.list(dir)
     }
+
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        self.note(dir);
+        self.files.entries(dir)
+    }
 }
