@@ -120,6 +120,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     wanted.retain(|(path, _)| seen.insert(path.clone()));
     // Reading and parsing is done side by side; what refers to other files is followed one by one.
     let parsed: Vec<_> = wanted.par_iter().map(|(path, named)| parse(path, *named, cx)).collect();
+    loader.project.tasks.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
     let mut evals = Vec::new();
     for ((path, _), parsed) in wanted.iter().zip(parsed) {
         match parsed {
@@ -156,8 +157,8 @@ enum Parsed {
     Stranger,
     Broken(Diagnostics),
     Task(Box<TaskUnit>, Diagnostics),
-    Eval(yaml::Tree, FileId, Diagnostics),
-    Other(yaml::Tree, FileId, FileKind, Diagnostics),
+    Eval(Box<yaml::Tree>, FileId, Diagnostics),
+    Other(Box<yaml::Tree>, FileId, FileKind, Diagnostics),
 }
 
 /// Reads and parses one file. One that was named must be ours; one found in a folder may be a stranger's.
@@ -183,8 +184,8 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
             let unit = task_unit(path, file, tree, dialect, cx, &mut out);
             Parsed::Task(Box::new(unit), out)
         }
-        Ok(Some(FileKind::Eval)) => Parsed::Eval(tree, file, out),
-        Ok(Some(kind)) => Parsed::Other(tree, file, kind, out),
+        Ok(Some(FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
+        Ok(Some(kind)) => Parsed::Other(Box::new(tree), file, kind, out),
         Ok(None) if named && is_mcp_config(tree.root()) => {
             let dir = dir_of(path);
             dialect::mcp_config::decode(tree.root(), file, &dir, &mut out);
@@ -259,6 +260,12 @@ fn task_unit(
     if dialect != Dialect::Portable {
         yaml11_words(&tree, out);
     }
+    let mut value = value;
+    if let Some(task) = &mut value {
+        for phase in [&mut task.setup, &mut task.verify, &mut task.cleanup] {
+            shrink(&mut phase.steps);
+        }
+    }
     // A fault of the YAML itself leaves no plan either; it has been reported.
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
@@ -278,6 +285,15 @@ fn task_unit(
         unit.reported = Some(reported);
     }
     unit
+}
+
+/// Gives back what the vectors of steps have to spare: there may be thousands of tasks.
+fn shrink(steps: &mut Vec<hir::Step<template::Path>>) {
+    steps.shrink_to_fit();
+    for step in steps {
+        step.args.shrink_to_fit();
+        step.blocks.iter_mut().for_each(|block| shrink(&mut block.steps));
+    }
 }
 
 /// Words that YAML 1.1 reads otherwise, but for those of which something has been said.

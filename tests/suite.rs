@@ -138,7 +138,7 @@ impl Case {
 
     /// `decisions.md` §1: there is a plan if and only if there is no hard error.
     fn plans_exist_if_and_only_if_nothing_is_hard(&self, roots: &[PathBuf]) -> Result<(), String> {
-        let Compiled { project, evals, tasks, diagnostics } = &self.compiled;
+        let Compiled { project, evals, tasks, diagnostics, .. } = &self.compiled;
         let hard: Vec<&Diagnostic> = diagnostics.iter().filter(|d| d.strength == Strength::Hard).collect();
         if hard.is_empty() && (tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none)) {
             return Err("there is no hard error, and no plan either".to_owned());
