@@ -97,10 +97,20 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         eval.selected.iter().for_each(|s| selecting[s.task].push((index, s)));
     }
     let scripts = ScriptFiles::default();
-    let shared = Shared { options, project: &project, units: &units, scripts: &scripts, vocabularies: &vocabularies, sources, files };
+    let shared = Shared {
+        options,
+        project: &project,
+        units: &units,
+        scripts: &scripts,
+        vocabularies: &vocabularies,
+        sources,
+        files,
+    };
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
-    let mut results: Vec<TaskResult> =
-        (0..project.tasks.len()).into_par_iter().map(|task| shared.task(task, &locks[task], &selecting[task])).collect();
+    let mut results: Vec<TaskResult> = (0..project.tasks.len())
+        .into_par_iter()
+        .map(|task| shared.task(task, &locks[task], &selecting[task]))
+        .collect();
     for result in &mut results {
         out.extend(std::mem::take(&mut result.found));
     }

@@ -139,13 +139,14 @@ impl ManifestOperation {
             let mut schema = match argument.kind.as_deref() {
                 None => json!({}),
                 Some("duration") => json!({"type": "string", "format": "duration"}),
-                Some(kind @ ("string" | "boolean" | "integer" | "number" | "object" | "array")) => json!({"type": kind}),
+                Some(kind @ ("string" | "boolean" | "integer" | "number" | "object" | "array")) => {
+                    json!({"type": kind})
+                }
                 Some(other) => return Err(format!("`{other}`, the type of `{name}`, is not known")),
             };
-            for (key, value) in [
-                ("description", argument.description.clone().map(Value::from)),
-                ("default", argument.default.clone()),
-            ] {
+            for (key, value) in
+                [("description", argument.description.clone().map(Value::from)), ("default", argument.default.clone())]
+            {
                 if let Some(value) = value {
                     schema[key] = value;
                 }

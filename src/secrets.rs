@@ -97,7 +97,8 @@ pub fn veil(line: &str) -> Cow<'_, str> {
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {
-    let name = r#"([A-Za-z0-9_.-]*(?i:token|key|secret|passw|passphrase|pwd|credential|auth|cookie|dsn)[A-Za-z0-9_.-]*)"#;
+    let name =
+        r#"([A-Za-z0-9_.-]*(?i:token|key|secret|passw|passphrase|pwd|credential|auth|cookie|dsn)[A-Za-z0-9_.-]*)"#;
     Regex::new(&format!(r#"{name}["']?\s*[:=]\s*["']?(?:(?:Bearer|Basic|[Tt]oken)\s+)?([^\s"',}}\]]+)"#)).unwrap()
 });
 

@@ -22,7 +22,9 @@ const MCP: &str = "mcpServers:\n  notes: {command: gevals, args: [demo-server], 
 
 /// A task with a script, which sources a helper.
 fn task(name: &str) -> String {
-    format!("kind: Task\nmetadata: {{name: {name}}}\nsteps:\n  verify: {{file: verify.sh}}\n  prompt: {{inline: Do it.}}\n")
+    format!(
+        "kind: Task\nmetadata: {{name: {name}}}\nsteps:\n  verify: {{file: verify.sh}}\n  prompt: {{inline: Do it.}}\n"
+    )
 }
 
 /// A repository with an eval, two tasks and files of other people.
@@ -138,22 +140,26 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
         "evals/tasks/a/task.yaml",
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  requires: [{mcpServer: notes}]\n  imports: [{package: ../../ext, as: ext}]\n  prompt: Do it.\n  verify:\n    - notes.notes_read: {args: {title: x}, expect: {content: {contains: y}}}\n    - ext.ready: {name: web}\n",
     );
-    world.write("evals/ext/extension.yaml", "name: ext\nversion: 1.0.0\nchecks:\n- name: ready\n  args: {name: {type: string, required: true}}\n");
+    world.write(
+        "evals/ext/extension.yaml",
+        "name: ext\nversion: 1.0.0\nchecks:\n- name: ready\n  args: {name: {type: string, required: true}}\n",
+    );
     world.run(&["check", "evals/eval.yaml"]).expect(0, &["note[not-locked]", "`notes_read`", "`ready`"]);
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &["cannot read", "gevals lock"]);
-    world.run(&["lock", "evals/eval.yaml"]).expect(0, &["of 1 server and 1 operation of 1 extension in evals/gevals.lock"]);
+    world
+        .run(&["lock", "evals/eval.yaml"])
+        .expect(0, &["of 1 server and 1 operation of 1 extension in evals/gevals.lock"]);
     let ran = world.run(&["check", "evals/eval.yaml"]).expect(0, &[]);
     assert!(!ran.out.contains("not-locked"), "{}", ran.out);
-    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["as it was locked"]);
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
 
     // The operation is renamed, and the lock speaks of a tool that there is not.
     world.write("evals/ext/extension.yaml", "name: ext\nversion: 1.1.0\nchecks:\n- {name: is-ready}\n");
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(
         1,
         &[
-            "operation `ext",
-            "is gone",
-            "is new",
+            "operation `../../ext.ready` is gone",
+            "operation `../../ext.is-ready` is new",
             "the version of",
             "this breaks evals/eval.yaml:",
             "evals/tasks/a/task.yaml:10:",
@@ -162,7 +168,9 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     );
     let lock = world.read("evals/gevals.lock");
     world.write("evals/gevals.lock", &lock.replace("notes_read:", "notes_peek:"));
-    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &["tool `notes.notes_peek` is gone", "tool `notes.notes_read` is new"]);
+    world
+        .run(&["lock", "evals/eval.yaml", "--check"])
+        .expect(1, &["tool `notes.notes_peek` is gone", "tool `notes.notes_read` is new"]);
     // The lock holds arguments, too.
     world.write("evals/gevals.lock", &lock);
     let task = world.read("evals/tasks/a/task.yaml");
@@ -173,7 +181,10 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
 #[test]
 fn files_of_other_programs_are_left_alone() {
     let strangers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/strangers");
-    let world = World::new(&[("t.yaml", "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n")]);
+    let world = World::new(&[(
+        "t.yaml",
+        "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n",
+    )]);
     let ran = world.run(&["check", strangers.to_str().unwrap(), "t.yaml", "-v"]).expect(0, &["no findings in 1 file"]);
     assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
 }
@@ -197,13 +208,17 @@ fn the_action_annotates_counts_and_sums_up() {
     let (code, out, output, summary) = act(&[("INPUT_PATHS", "evals"), ("INPUT_SARIF", "found.sarif")]);
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("::error file=evals/tasks/a/task.yaml,line="), "{out}");
-    assert!(output.contains("errors=2\n") && output.contains("sarif=found.sarif\n") && output.ends_with("status=1\n"), "{output}");
+    assert!(
+        output.contains("errors=2\n") && output.contains("sarif=found.sarif\n") && output.ends_with("status=1\n"),
+        "{output}"
+    );
     assert!(summary.contains("error[unknown-field]") && summary.contains("found 2 errors"), "{summary}");
     let sarif: serde_json::Value = serde_json::from_str(&world.read("found.sarif")).unwrap();
     assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().iter().filter(|r| r["level"] == "error").count(), 2);
 
     world.copy("examples/quickstart", "q");
-    let (code, out, output, summary) = act(&[("INPUT_COMMAND", "run"), ("INPUT_PATHS", "q/eval.yaml"), ("INPUT_ARGS", "--run ^write-note$")]);
+    let (code, out, output, summary) =
+        act(&[("INPUT_COMMAND", "run"), ("INPUT_PATHS", "q/eval.yaml"), ("INPUT_ARGS", "--run ^write-note$")]);
     assert_eq!(code, Some(0), "{out}");
     assert!(output.contains("results=") && output.ends_with("status=0\n"), "{output}");
     assert!(summary.contains("1 of 1 task passed"), "{summary}");

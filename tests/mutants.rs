@@ -187,7 +187,13 @@ fn mutants(text: &str) -> Vec<Mutant> {
     let sources = Sources::default();
     let file = sources.add("task.yaml", text);
     let tree = yaml::parse(file, text, &mut Diagnostics::default()).unwrap();
-    let mut maker = Maker { text, portable: text.contains("mcp-eval/v1"), eval: text.lines().any(|l| l == "kind: Eval"), extensions: Vec::new(), made: Vec::new() };
+    let mut maker = Maker {
+        text,
+        portable: text.contains("mcp-eval/v1"),
+        eval: text.lines().any(|l| l == "kind: Eval"),
+        extensions: Vec::new(),
+        made: Vec::new(),
+    };
     for requirement in tree.root().get("spec").and_then(|s| s.get("requires")).into_iter().flat_map(Node::items) {
         if let Some(name) = requirement.get("extension") {
             maker.extensions.extend(requirement.get("as").or(Some(name)).and_then(Node::as_str).map(str::to_owned));
@@ -207,7 +213,8 @@ struct Maker<'a> {
 }
 
 /// Keys of which the author makes the names inside.
-const OWN_NAMES: [&str; 9] = ["labelSelector", "argumentsMatch", "env", "labels", "annotations", "outputs", "args", "headers", "json"];
+const OWN_NAMES: [&str; 9] =
+    ["labelSelector", "argumentsMatch", "env", "labels", "annotations", "outputs", "args", "headers", "json"];
 /// Keys whose values may be anything.
 const ANYTHING: [&str; 4] = ["equals", "annotations", "category", "json"];
 const DURATIONS: [&str; 4] = ["timeout", "cleanupTimeout", "interval", "duration"];

@@ -192,7 +192,11 @@ fn rule_page(page: &Page, rule: &'static Rule, faults: &mut Faults) {
     let of = |word: &str| page.blocks.iter().filter(|b| b.has(word)).collect::<Vec<_>>();
     let (fail, pass) = (of("fail"), of("pass"));
     if rule.strength <= Strength::Verdict && !page.text.contains("\n**Why it is an error:** ") {
-        faults.push(page, 1, "a page of an error has a paragraph `**Why it is an error:** …`: why the file cannot be right");
+        faults.push(
+            page,
+            1,
+            "a page of an error has a paragraph `**Why it is an error:** …`: why the file cannot be right",
+        );
     }
     let texts: Vec<_> = page.blocks.iter().filter(|b| b.language() == "text").collect();
     let ([text], false, false) = (texts.as_slice(), fail.is_empty(), pass.is_empty()) else {

@@ -63,7 +63,9 @@ impl Checker<'_> {
         let imported = self.task.imports.iter().map(|i| {
             let what = Prefix::Extension(i.package.value.clone());
             match &i.alias {
-                Some(alias) => (alias.value.clone(), Alias { what, span: alias.span, given: true, used: Cell::new(false) }),
+                Some(alias) => {
+                    (alias.value.clone(), Alias { what, span: alias.span, given: true, used: Cell::new(false) })
+                }
                 None => (
                     package_name(&i.package.value).to_owned(),
                     Alias { what, span: i.package.span, given: false, used: Cell::new(false) },

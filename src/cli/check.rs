@@ -169,7 +169,9 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         return Ok(dry_run(&found, &sources, args));
     }
     if let Some(path) = &args.write_baseline {
-        let text = serde_json::to_string_pretty(&Baseline::of(&found, &sources, &|p| place(p, path, &compiled.project)).0).unwrap_or_default();
+        let text =
+            serde_json::to_string_pretty(&Baseline::of(&found, &sources, &|p| place(p, path, &compiled.project)).0)
+                .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
         print(&format!("{} written to {}\n", count(found.len(), "finding", "findings"), path.display()));

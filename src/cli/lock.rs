@@ -128,10 +128,7 @@ fn servers(unit: &EvalUnit) -> Result<IndexMap<String, LockedServer>, Vec<String
 }
 
 /// The extensions that are given by a path: their name in the lock, and where they are.
-fn extensions<'a>(
-    unit: &EvalUnit,
-    tasks: impl Iterator<Item = &'a Task<template::Path>>,
-) -> IndexMap<String, PathBuf> {
+fn extensions<'a>(unit: &EvalUnit, tasks: impl Iterator<Item = &'a Task<template::Path>>) -> IndexMap<String, PathBuf> {
     let local = |package: &str| package.starts_with(['.', '/']);
     let mut found = IndexMap::new();
     if let Some(eval) = &unit.eval {
@@ -170,10 +167,15 @@ fn manifest(extension: &Path) -> Result<LockedExtension, Vec<String>> {
 
 /// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.
 fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
-    let then = match Disk.read(path).map_err(|e| e.to_string()).and_then(|b| Lock::parse(&String::from_utf8_lossy(&b))) {
+    let then = match Disk.read(path).map_err(|e| e.to_string()).and_then(|b| Lock::parse(&String::from_utf8_lossy(&b)))
+    {
         Ok(then) => then,
         Err(error) => {
-            complain(&format!("cannot read `{}`: {error}; write it with `gevals lock {}`", path.display(), unit.path.display()));
+            complain(&format!(
+                "cannot read `{}`: {error}; write it with `gevals lock {}`",
+                path.display(),
+                unit.path.display()
+            ));
             return status::NO;
         }
     };
@@ -191,7 +193,7 @@ fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
         }
     });
     if changes.is_empty() {
-        print(&format!("{} is as it was locked\n", path.display()));
+        print(&format!("all is as it was locked in {}\n", path.display()));
         return status::OK;
     }
     let mut report: String = changes.iter().map(|change| format!("{change}\n")).collect();

@@ -186,7 +186,11 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
             let Some(call) = Call::of(command, "delete") else { continue };
             let lenient = call.has(&["--ignore-not-found", "-l", "--selector", "--all"]);
             // Where errors do not stop the script, only its last command decides.
-            let last = content.program.body.last().is_some_and(|s| s.range.end >= command.range.end && s.range.start <= command.range.start);
+            let last = content
+                .program
+                .body
+                .last()
+                .is_some_and(|s| s.range.end >= command.range.end && s.range.start <= command.range.start);
             let decides = last || content.program.stops_at_errors() || errexit_line(&content.text);
             if lenient || !decides || guarded.iter().any(|g| std::ptr::eq(*g, command)) {
                 continue;
