@@ -20,7 +20,7 @@ use crate::{
     policy::{Level, Policy},
     project::{self, EvalUnit, Project, Selected, TaskUnit},
     signature::Vocabularies,
-    source::{Files, Sources},
+    source::{Files, Listed, Sources},
 };
 
 /// What came of compiling.
@@ -61,6 +61,7 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
 
 /// The same, with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
+    let files = &Listed::new(files);
     let vocabularies = builtin::vocabularies();
     let mut out = Diagnostics::default();
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
