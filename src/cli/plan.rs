@@ -118,6 +118,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return open(format.name, &text);
     }
     print(&text);
+    drop(views);
+    // The program ends here; a large plan takes longer to put away than to draw.
+    std::mem::forget((planned, text));
     status::OK
 }
 
@@ -155,6 +158,7 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
         eval.tasks.retain(wanted);
     }
     evals.retain(|eval| !eval.tasks.is_empty());
+    std::mem::forget((compiled.project, compiled.diagnostics));
     let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
     Planned { evals, loose: loose.filter(wanted).collect() }
 }
