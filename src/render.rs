@@ -39,7 +39,8 @@ pub struct PlanFormat {
 }
 
 /// All of them; the first is the default.
-pub const FORMATS: &[PlanFormat] = &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, svg::FORMAT, html::FORMAT];
+pub const FORMATS: &[PlanFormat] =
+    &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, svg::FORMAT, html::FORMAT];
 
 /// How something went in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +71,16 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     pub fn new(plans: &'a [Plan]) -> Self {
-        Self { eval: None, plans, colour: false, unicode: true, expand: false, outcomes: None, sources: None, files: None }
+        Self {
+            eval: None,
+            plans,
+            colour: false,
+            unicode: true,
+            expand: false,
+            outcomes: None,
+            sources: None,
+            files: None,
+        }
     }
 
     fn done(&self, plan: &Plan, action: &Action) -> Option<Done> {

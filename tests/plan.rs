@@ -17,9 +17,10 @@ use gevals::{
     },
     lock::Lock,
     plan::{
-        AgentKind, Context,
+        AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT,
         diff::{Diff, Side, diff},
-        Edge, EvalPlan, Plan, UNSET_TIMEOUT, lower, wire},
+        lower, wire,
+    },
     render::{Done, FORMATS, View, diff::DIFF_FORMATS, results, worst_case},
     source::{MemoryFiles, Sources, Span, Spanned},
     yaml,
@@ -718,7 +719,8 @@ fn spans_point_at_the_steps() {
 /// Boxes of a picture: x, y, width, height, in its own coordinates.
 fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64)> {
     let group = regex::Regex::new(r"translate\(([-0-9.]+) ([-0-9.]+)\)").unwrap();
-    let rect = regex::Regex::new(r#"class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([-0-9.]+)" height="([-0-9.]+)""#).unwrap();
+    let rect = regex::Regex::new(r#"class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([-0-9.]+)" height="([-0-9.]+)""#)
+        .unwrap();
     let number = |c: &regex::Captures<'_>, i: usize| c[i].parse::<f64>().unwrap();
     let mut found = Vec::new();
     let mut at = (0.0, 0.0);
@@ -726,7 +728,9 @@ fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64)> {
         if let Some(c) = group.captures(line) {
             at = (number(&c, 1), number(&c, 2));
         }
-        found.extend(rect.captures(line).map(|c| (at.0 + number(&c, 1), at.1 + number(&c, 2), number(&c, 3), number(&c, 4))));
+        found.extend(
+            rect.captures(line).map(|c| (at.0 + number(&c, 1), at.1 + number(&c, 2), number(&c, 3), number(&c, 4))),
+        );
     }
     found
 }
@@ -769,12 +773,17 @@ fn boxes_of_an_svg_do_not_overlap() {
 
 #[test]
 fn a_page_stands_alone_and_hides_secrets() {
-    let (checked, sources) = checked("suite/task.yaml", &RICH.replace("url: \"{env.URL}/a\"", "url: \"{env.URL}/a\", headers: {Authorization: hunter3}"));
+    let (checked, sources) = checked(
+        "suite/task.yaml",
+        &RICH.replace("url: \"{env.URL}/a\"", "url: \"{env.URL}/a\", headers: {Authorization: hunter3}"),
+    );
     let plan = lower(&checked.task, Path::new("suite/task.yaml"), &Context::default());
     let plans = [plan];
     let page = shown("html", &View { sources: Some(&sources), ..View::new(&plans) });
     assert!(page.contains("default-src 'none'") && !page.contains("unsafe-inline"));
-    assert!(!page.contains(" src=") && !page.contains("href=") && !page.contains("@import") && !page.contains(" style="));
+    assert!(
+        !page.contains(" src=") && !page.contains("href=") && !page.contains("@import") && !page.contains(" style=")
+    );
     // The excerpt of a step is there, the secret in it is not.
     assert!(page.contains("Authorization: ***") && !page.contains("hunter"), "{page}");
     assert!(page.contains("suite/task.yaml:14"));
@@ -828,7 +837,10 @@ rich  changed
     let back = diffed(&plan(&changed), &old);
     assert!(back.grows(), "the tool is new again");
     let markdown = told("markdown", &diff);
-    assert!(markdown.contains("| hosts | `example.com` |  |") && markdown.contains("- added step `verify/0`: `` run `curl"), "{markdown}");
+    assert!(
+        markdown.contains("| hosts | `example.com` |  |") && markdown.contains("- added step `verify/0`: `` run `curl"),
+        "{markdown}"
+    );
     assert_eq!(serde_json::from_str::<serde_json::Value>(&told("json", &diff)).unwrap()["version"], 1);
     let only_less = diffed(&old, &plan(&RICH.replace("    - n.notes_delete: {id: gone, args: {}}\n", "")));
     assert!(!only_less.grows() && !only_less.is_empty());

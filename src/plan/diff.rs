@@ -128,17 +128,20 @@ impl Diff {
 
 /// What leads from the old plan to the new one.
 pub fn diff(old: Side<'_>, new: Side<'_>) -> Diff {
-    let named = |side: Side<'_>| -> HashMap<String, usize> {
-        side.plans.iter().enumerate().map(|(i, plan)| (plan.task.name.value.clone(), i)).rev().collect()
+    // One task beside one task is meant, whatever they are called.
+    let alone = old.plans.len() == 1 && new.plans.len() == 1;
+    let name = |plan: &Plan| if alone { String::new() } else { plan.task.name.value.clone() };
+    let by_name = |side: Side<'_>| -> HashMap<String, usize> {
+        side.plans.iter().enumerate().map(|(i, plan)| (name(plan), i)).rev().collect()
     };
-    let (before, after) = (named(old), named(new));
+    let (before, after) = (by_name(old), by_name(new));
     let mut tasks = Vec::new();
     let (mut old_reach, mut new_reach) = (whole(old.evals), whole(new.evals));
     let reach_of = |side: Side<'_>, plan: &Plan| reach::of_task(plan, side.files);
     for plan in new.plans {
         let reach = reach_of(new, plan);
         new_reach.add(reach.clone());
-        match before.get(&plan.task.name.value) {
+        match before.get(&name(plan)) {
             Some(&i) => {
                 let old_plan = &old.plans[i];
                 let old_reach = reach_of(old, old_plan);
@@ -149,7 +152,7 @@ pub fn diff(old: Side<'_>, new: Side<'_>) -> Diff {
     }
     for plan in old.plans {
         let reach = reach_of(old, plan);
-        if !after.contains_key(&plan.task.name.value) {
+        if !after.contains_key(&name(plan)) {
             tasks.push(only(plan, Change::Removed, &reach));
         }
         old_reach.add(reach);
@@ -157,7 +160,8 @@ pub fn diff(old: Side<'_>, new: Side<'_>) -> Diff {
     let eval = match (old.evals, new.evals) {
         ([old], [new]) => facts(&wire::eval_body(old), &wire::eval_body(new)),
         _ => {
-            let pairs = new.evals.iter().filter_map(|eval| Some((old.evals.iter().find(|o| o.name == eval.name)?, eval)));
+            let pairs =
+                new.evals.iter().filter_map(|eval| Some((old.evals.iter().find(|o| o.name == eval.name)?, eval)));
             pairs.flat_map(|(old, new)| facts(&wire::eval_body(old), &wire::eval_body(new))).collect()
         }
     };
@@ -384,11 +388,13 @@ fn flow(old: &Plan, new: &Plan, pairs: &BTreeMap<String, String>) -> Vec<FlowCha
     };
     let before = edges(old, &|id| pairs.get(id).cloned().unwrap_or_else(|| id.to_owned()));
     let after = edges(new, &str::to_owned);
-    let change = |added: bool| move |(from, to, name): &(String, String, String)| FlowChange {
-        from: from.clone(),
-        to: to.clone(),
-        name: name.clone(),
-        added,
+    let change = |added: bool| {
+        move |(from, to, name): &(String, String, String)| FlowChange {
+            from: from.clone(),
+            to: to.clone(),
+            name: name.clone(),
+            added,
+        }
     };
     after.difference(&before).map(change(true)).chain(before.difference(&after).map(change(false))).collect()
 }
@@ -398,7 +404,8 @@ fn reach_changes(old: &Reach, new: &Reach) -> Vec<ReachChange> {
     for ((of, before), (_, after)) in old.parts().into_iter().zip(new.parts()) {
         // A single tool was permitted already where all were.
         let covered = |set: &BTreeSet<String>, item: &String| {
-            set.contains(item) || (of == "permitted" && item.split_once('.').is_some_and(|(s, _)| set.contains(&format!("{s}.*"))))
+            set.contains(item)
+                || (of == "permitted" && item.split_once('.').is_some_and(|(s, _)| set.contains(&format!("{s}.*"))))
         };
         let added: Vec<_> = after.iter().filter(|item| !covered(before, item)).cloned().collect();
         let removed: Vec<_> = before.iter().filter(|item| !covered(after, item)).cloned().collect();
@@ -418,7 +425,12 @@ fn reach_changes(old: &Reach, new: &Reach) -> Vec<ReachChange> {
 fn facts(old: &impl Serialize, new: &impl Serialize) -> Vec<FactChange> {
     let value = |v: Result<Value, _>| v.unwrap_or_default();
     let mut changes = Vec::new();
-    leaves(Some(&value(serde_json::to_value(old))), Some(&value(serde_json::to_value(new))), String::new(), &mut changes);
+    leaves(
+        Some(&value(serde_json::to_value(old))),
+        Some(&value(serde_json::to_value(new))),
+        String::new(),
+        &mut changes,
+    );
     changes
 }
 
@@ -460,7 +472,9 @@ fn plain(value: &Value) -> Value {
             ("literal", _) => inner.clone(),
             ("template", _) => plain(inner),
             ("list", Value::Array(items)) => items.iter().map(plain).collect(),
-            ("record", Value::Object(fields)) => Value::Object(fields.iter().map(|(k, v)| (k.clone(), plain(v))).collect()),
+            ("record", Value::Object(fields)) => {
+                Value::Object(fields.iter().map(|(k, v)| (k.clone(), plain(v))).collect())
+            }
             _ => value.clone(),
         },
         _ => value.clone(),

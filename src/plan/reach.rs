@@ -164,7 +164,8 @@ impl Search<'_> {
             OperationKind::Tool { server, tool } => {
                 self.reach.tools.insert(format!("{server}.{tool}"));
                 let args = step.args.iter().find(|(name, _)| name.value == "args").map(|(_, arg)| arg);
-                if let Some(ArgKind::Text(template)) = args.and_then(|a: &Arg<Def>| a.get("namespace")).map(|a| &a.kind) {
+                if let Some(ArgKind::Text(template)) = args.and_then(|a: &Arg<Def>| a.get("namespace")).map(|a| &a.kind)
+                {
                     self.reach.namespaces.insert(resolved(self.plan, template, 0));
                 }
             }
@@ -237,7 +238,8 @@ impl Search<'_> {
             self.reach.commands.insert(name.to_owned());
         }
         for &word in rest {
-            if is_literal(word) && ["/", "~/", "../"].iter().any(|p| word.starts_with(p)) && !word.starts_with("/dev/") {
+            if is_literal(word) && ["/", "~/", "../"].iter().any(|p| word.starts_with(p)) && !word.starts_with("/dev/")
+            {
                 self.reach.paths.insert(word.to_owned());
             }
         }
@@ -272,16 +274,59 @@ fn plain(text: &str) -> Option<Vec<Vec<&str>>> {
 }
 
 const KEYWORDS: &[&str] = &[
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select", "{",
-    "}", "[[", "coproc", "in",
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select",
+    "{", "}", "[[", "coproc", "in",
 ];
 
 /// What the shell does by itself.
 const BUILT_IN: &[&str] = &[
-    ".", ":", "[", "alias", "bg", "break", "cd", "command", "continue", "declare", "echo", "eval", "exec", "exit",
-    "export", "false", "fg", "getopts", "hash", "jobs", "kill", "let", "local", "mapfile", "popd", "printf", "pushd",
-    "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt", "source", "test", "time", "times", "trap",
-    "true", "type", "ulimit", "umask", "unalias", "unset", "wait",
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "break",
+    "cd",
+    "command",
+    "continue",
+    "declare",
+    "echo",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fg",
+    "getopts",
+    "hash",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "test",
+    "time",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
 ];
 
 /// Neither empty nor what the shell would expand.

@@ -134,7 +134,8 @@ fn about(view: &View<'_>) -> String {
     match view.eval {
         Some(eval) => {
             let servers: Vec<_> = eval.servers.iter().map(|s| s.name.value.as_str()).collect();
-            let servers = if servers.is_empty() { String::new() } else { format!(" · servers {}", servers.join(", ")) };
+            let servers =
+                if servers.is_empty() { String::new() } else { format!(" · servers {}", servers.join(", ")) };
             line(&format!("{tasks} · agent {}{servers}", eval.agent_name), true)
         }
         None => tasks,
@@ -163,7 +164,7 @@ fn items<'a>(items: &'a [Item], folded: bool, out: &mut String, boxes: &mut Vec<
                     escaped(&node.text),
                 );
             }
-            Item::Frame(Frame { key, title, kind, items: inner }) => {
+            Item::Frame(Frame { key, title, kind, outcome, items: inner }) => {
                 let class = match kind {
                     FrameKind::Task => "task",
                     FrameKind::Phase => "phase",
@@ -172,10 +173,11 @@ fn items<'a>(items: &'a [Item], folded: bool, out: &mut String, boxes: &mut Vec<
                     FrameKind::Branch => "branch",
                     FrameKind::Grid => "grid",
                 };
+                let outcome = outcome.map_or_else(String::new, |o| format!(" {}", o.name()));
                 let open = !(folded && *kind == FrameKind::Task);
                 let _ = writeln!(
                     out,
-                    "<section class=\"frame {class}{}\" data-f=\"{key}\"><button class=\"head\" aria-expanded=\"{open}\" dir=\"auto\">{}</button><div class=\"items\">",
+                    "<section class=\"frame {class}{outcome}{}\" data-f=\"{key}\"><button class=\"head\" aria-expanded=\"{open}\" dir=\"auto\">{}</button><div class=\"items\">",
                     if open { "" } else { " folded" },
                     escaped(title),
                 );
@@ -235,7 +237,9 @@ fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, h
         let lead = if lead.chars().all(|c| c == ' ' || c == '-') { lead.replace('-', " ") } else { String::new() };
         source = excerpt(&hidden.mask(&format!("{lead}{}", text.slice(action.span))));
     }
-    if source.is_empty() && let ActionKind::Agent(turn) = &action.kind {
+    if source.is_empty()
+        && let ActionKind::Agent(turn) = &action.kind
+    {
         source = excerpt(&hidden.mask(&turn.prompt.display()));
     }
     Details {

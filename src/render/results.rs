@@ -83,7 +83,9 @@ fn run(result: &Value) -> HashMap<String, Done> {
         let mut open: Vec<&Value> = steps(result.get(phase), "Steps").rev().collect();
         while let Some(step) = open.pop() {
             open.extend(steps(Some(step), "steps").rev());
-            let (Some(id), Some(report)) = (step.get("id").and_then(Value::as_str), step.get("report")) else { continue };
+            let (Some(id), Some(report)) = (step.get("id").and_then(Value::as_str), step.get("report")) else {
+                continue;
+            };
             let Some(outcome) = report.get("outcome").and_then(Value::as_str).and_then(named) else { continue };
             let duration = seconds(report.get("duration"));
             let round = rounds.entry(without(id, '#')).or_insert(Done { outcome, duration: None });
