@@ -123,11 +123,11 @@ mod tests {
             .test_cases
             .iter()
             .map(|c| match &c.status {
-                TestCaseStatus::Success { .. } => format!("{}.{} passed", c.classname.as_ref().unwrap(), c.name),
+                TestCaseStatus::Success { .. } => format!("{}.{} passed", c.classname.as_ref().unwrap().as_str(), c.name.as_str()),
                 TestCaseStatus::NonSuccess { kind, ty, message, .. } => {
-                    format!("{} {kind:?} {} {}", c.name, ty.as_ref().unwrap(), message.as_ref().unwrap())
+                    format!("{} {kind:?} {} {}", c.name.as_str(), ty.as_ref().unwrap().as_str(), message.as_ref().unwrap().as_str())
                 }
-                TestCaseStatus::Skipped { .. } => format!("{} skipped", c.name),
+                TestCaseStatus::Skipped { .. } => format!("{} skipped", c.name.as_str()),
             })
             .collect();
         assert_eq!(
