@@ -7,6 +7,8 @@ mod demo_server;
 mod explain;
 #[cfg(feature = "run")]
 mod lock;
+#[cfg(feature = "run")]
+mod new;
 mod plan;
 mod result;
 #[cfg(feature = "run")]
@@ -41,6 +43,7 @@ pub mod status {
 
 const EXAMPLES: &str = "\
 Examples:
+  gevals new eval                     write an eval to begin with
   gevals check                        check every task and eval below this folder
   gevals plan eval.yaml               see what would happen, without doing it
   gevals run eval.yaml                run an eval, and write its results
@@ -89,6 +92,8 @@ enum Command {
     #[command(visible_alias = "eval")]
     Run(run::Args),
     #[cfg(feature = "run")]
+    New(new::Args),
+    #[cfg(feature = "run")]
     Lock(lock::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
@@ -105,6 +110,8 @@ pub fn main() -> ExitCode {
         Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::New(args) => new::main(&args),
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
@@ -172,4 +179,10 @@ fn print(text: &str) {
 
 fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
+}
+
+/// A path as a word of a shell.
+#[cfg(feature = "run")]
+fn quoted(path: &std::path::Path) -> String {
+    crate::report::quoted(&shown(path))
 }
