@@ -294,8 +294,8 @@ fn variables_stand_for_a_server() {
         world.start(command).end()
     };
     let server = [("MCP_COMMAND", "gevals"), ("MCP_SERVER_NAME", "notes")];
-    run(&[server[0], server[1], ("MCP_ARGS", "demo-server,--dir,WORLD".replace("WORLD", "tmp/n").as_str())])
-        .expect(0, &["1 of 1 task passed"]);
+    let args = format!("demo-server, --dir, {}", world.path("tmp/gevals-quickstart").display());
+    run(&[server[0], server[1], ("MCP_ARGS", &args)]).expect(0, &["1 of 1 task passed"]);
     assert_eq!(world.results("quickstart")["summary"]["mcpServers"][0]["name"], "notes");
     run(&[server[0], server[1], ("MCP_ARGS", "[5]")]).expect(2, &["`MCP_ARGS`"]);
     run(&[server[0]]).expect(2, &["no server is called `notes`"]);
@@ -381,14 +381,14 @@ fn new_files_pass_check_and_run() {
         let file = format!("{dialect}.yaml");
         world.run(&["new", "task", dialect, "--dialect", dialect]).expect(0, &["wrote", &file]);
         let checked = world.run(&["check", &file]).expect(0, &[]);
-        assert!(checked.out.contains("no problems"), "{}", checked.out);
+        assert!(checked.out.contains("no findings"), "{}", checked.out);
         let before = world.read(&file);
         world.run(&["new", "task", &file]).expect(2, &["is there already"]);
         assert_eq!(world.read(&file), before);
     }
     world.run(&["new", "eval", "e/eval.yaml"]).expect(0, &["e/tasks/first.yaml", "gevals run e/eval.yaml"]);
     let checked = world.run(&["check", "e", "--workspace"]).expect(0, &[]);
-    assert!(checked.out.contains("no problems"), "{}", checked.out);
+    assert!(checked.out.contains("no findings"), "{}", checked.out);
     world.run(&["run", "e"]).expect(0, &["1 of 1 task passed"]);
     std::fs::remove_file(world.path("e/eval.yaml")).unwrap();
     world.run(&["new", "eval", "e"]).expect(2, &["e/mcp.yaml", "are there already"]);

@@ -140,6 +140,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
             return status::USAGE;
         }
     };
+    let selection = selection(args);
+    let mut compiled = compiled;
+    leave_out(&selection, plan.as_ref(), &mut compiled);
     let refused = refused(args, &compiled);
     if !refused.is_empty() {
         print_findings(&refused, &sources, compiled.project.files(), global);
@@ -148,7 +151,6 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
-    let selection = selection(args);
     let Some(plan) = plan else {
         complain("no task is selected");
         return status::USAGE;
@@ -261,6 +263,15 @@ fn the_eval(args: &Args, compiled: &Compiled) -> Result<Option<EvalPlan>, String
             Err(format!("there are several evals in `{path}`, name one: {}", names.join(", ")))
         }
     }
+}
+
+/// Drops findings in tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is not among them.
+fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Compiled) {
+    let Some(plan) = plan else { return };
+    let wanted: Vec<_> = selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.span.file).collect();
+    let others = compiled.project.tasks.iter().map(|t| t.file).filter(|file| !wanted.contains(file));
+    let others: Vec<_> = others.collect();
+    compiled.diagnostics.retain(|d| !others.contains(&d.span.file));
 }
 
 /// Hard errors, and verdict errors where they are refused (`decisions.md` §1).
