@@ -405,3 +405,43 @@ fn new_files_pass_check_and_run() {
     assert!(world.read("x.yaml").is_empty());
     world.run(&["new", "task", "a b"]).expect(2, &["gives no name"]);
 }
+
+/// Whatever a run comes to, its results are as `schemas/results.json` says.
+#[test]
+fn results_fit_their_schema() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../schemas/results.json")).unwrap();
+    let schema = jsonschema::draft7::new(&schema).unwrap();
+    let world = quickstart();
+    let eval = |agent: &str, more: &str| {
+        format!("kind: Eval\nmetadata: {{name: e<&>}}\nconfig:\n  agent: {{{agent}}}\n{more}  taskSets: [{{glob: \"t*.yaml\"}}]\n")
+    };
+    let task = |name: &str, body: &str| {
+        format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}, difficulty: hard, timeout: 1s}}\nspec:\n  prompt: Do it.\n{body}\n")
+    };
+    world.write("t1.yaml", &task("a", "  setup: [{command: {run: exit 1}}]\n  verify: [{command: {run: test -d /}}]"));
+    world.write("t2.yaml", &task("b", "  verify: [{command: {id: x, run: 'echo 1; exit 1', expect: {stdout: '2'}}}, {command: {run: 'test {steps.x.outputs.stdout}'}}, {command: {run: sleep 9}}]\n  cleanup: [{command: {run: exit 1}}]"));
+    world.write("t3.yaml", &task("c", "  verify:\n  - foreach: {var: x, in: [1, 2], steps: [{anyOf: [{command: {run: exit 1}}, {command: {run: 'test {x}', outputs: {n: '{exitCode}'}}}]}]}"));
+    world.write("agent.yaml", "kind: Agent\nmetadata: {name: a}\ncommands:\n  runPrompt: |\n    echo {{ .Prompt }}\n    exit 3\n");
+    world.write("noop.yaml", &eval("type: builtin.noop", ""));
+    world.write("shell.yaml", &eval("type: file, path: agent.yaml", ""));
+    let file = |name: &str| format!("gevals-{name}-out.json");
+    for (args, code, name) in [
+        (&["q"][..], 0, "quickstart"),
+        (&["q", "-n", "2", "-p", "2", "--shuffle"], 0, "quickstart"),
+        (&["q", "--shard", "9/9"], 0, "quickstart"),
+        (&["q", "--agent", "builtin.noop", "--fail-fast"], 1, "quickstart"),
+        (&["noop.yaml"], 1, "e<&>"),
+        (&["shell.yaml", "--default-cleanup-timeout", "1s"], 1, "e<&>"),
+    ] {
+        std::fs::remove_file(world.path(&file(name))).ok();
+        world.run(&[&["run"], args].concat()).expect(code, &[]);
+        let results: Value = serde_json::from_str(&world.read(&file(name))).unwrap();
+        let faults: Vec<_> = schema.iter_errors(&results).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(faults.is_empty(), "{args:?}: {faults:#?}");
+        assert_eq!(results["summary"]["version"], 1);
+    }
+    let merged = world.run(&["result", "merge", &file("e<&>")]).expect(0, &[]);
+    let merged: Value = serde_json::from_str(&merged.out).unwrap();
+    assert!(schema.is_valid(&merged));
+}
