@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event::{Event, EventKind, TaskRun, Verdict},
     host::Host,
-    plan::{EvalPlan, wire},
+    plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
     secrets::is_secret_name,
 };
 use emit::Emitter;
@@ -196,7 +196,9 @@ pub async fn run_eval(
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
     );
-    let servers = Servers::new(specs, &emitter, options.server_timeout);
+    let is_client = |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if matches!(agent.kind, AgentKind::Shell(_)));
+    let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
+    let servers = Servers::new(specs, &emitter, options.server_timeout, clients);
     let world = World {
         host,
         emitter: &emitter,
