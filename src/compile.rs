@@ -62,7 +62,13 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     }
     // Without a policy nobody knows what was to be silent: nothing is planned.
     let planless = out.has_hard();
-    let context = project::Context { sources, files, vocabularies: &vocabularies, exclude: &policy.exclude, overrides: &options.overrides };
+    let context = project::Context {
+        sources,
+        files,
+        vocabularies: &vocabularies,
+        exclude: &policy.exclude,
+        overrides: &options.overrides,
+    };
     let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
 
@@ -236,10 +242,10 @@ fn eval_plan<'a>(
 
 /// The eval's defaults, or what replaces them.
 fn defaults(eval: &Limits, over: LimitOverrides, place: Span) -> Limits {
-    let or = |over: Option<Duration>, own: &Option<_>| over.map(|d| Spanned::new(d, place)).or(own.clone());
+    let or = |over: Option<Duration>, own: Option<_>| over.map(|d| Spanned::new(d, place)).or(own);
     Limits {
-        timeout: or(over.default_timeout, &eval.timeout),
-        cleanup_timeout: or(over.default_cleanup_timeout, &eval.cleanup_timeout),
+        timeout: or(over.default_timeout, eval.timeout),
+        cleanup_timeout: or(over.default_cleanup_timeout, eval.cleanup_timeout),
     }
 }
 

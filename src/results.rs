@@ -193,7 +193,9 @@ impl RunResult {
     /// `KIND` or `KIND: REASON`, of the assertions that failed.
     pub fn failed_assertions(&self) -> Vec<String> {
         let failed = self.assertions().filter(|a| !a.passed);
-        failed.map(|a| if a.reason.is_empty() { a.kind.to_owned() } else { format!("{}: {}", a.kind, a.reason) }).collect()
+        failed
+            .map(|a| if a.reason.is_empty() { a.kind.to_owned() } else { format!("{}: {}", a.kind, a.reason) })
+            .collect()
     }
 
     /// Why it did not pass, in a line; empty where it passed.
@@ -318,7 +320,6 @@ fn harmless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]

@@ -227,7 +227,9 @@ pub async fn run_eval(
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
                         let end = task::run(world, planned, &digests[index], task).await;
                         if options.fail_fast && !good(end.verdict, options) {
-                            world.stopped.get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
+                            world
+                                .stopped
+                                .get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
                         }
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                     }

@@ -43,7 +43,8 @@ fn upstreams_results_are_summarised() {
         ],
     );
     let older = world.run(&["result", "summary", "old.json", "--task", "POD"]);
-    let older = older.expect(0, &["✗ create-pod  ", "✗ create-pod-again\n      agent execution failed\n", "0/2 passed"]);
+    let older =
+        older.expect(0, &["✗ create-pod  ", "✗ create-pod-again\n      agent execution failed\n", "0/2 passed"]);
     says(&older, &["fix-service", "trace", "Tokens"]);
     let json = world.run(&["result", "summary", "new.json", "-o", "json"]).expect(0, &[]);
     let json: Value = serde_json::from_str(&json.out).unwrap();
@@ -85,7 +86,8 @@ fn upstreams_results_are_shown_in_full() {
         ],
     );
     says(&ran, &["create-pod-again"]);
-    let short = world.run(&["result", "view", "new.json", "--task", "create", "--max-events", "1", "--max-line-length", "5"]);
+    let short =
+        world.run(&["result", "view", "new.json", "--task", "create", "--max-events", "1", "--max-line-length", "5"]);
     says(&short.expect(0, &["… 2 more", "      A pod…"]), &["The pod runs."]);
     says(&world.run(&["result", "view", "new.json", "--timeline=false"]).expect(0, &[]), &["Timeline"]);
     let old = ["result", "view", "old.json", "--task", "again"];
@@ -152,7 +154,9 @@ fn junit_goes_to_a_file_or_to_the_terminal() {
     let args = ["result", "convert", "junit", "old.json", "--output-file", "j.xml"];
     assert!(world.run(&args).expect(0, &[]).out.is_empty());
     assert_eq!(world.read("j.xml"), ran.out);
-    world.run(&["result", "convert", "junit", "new.json"]).expect(0, &[r#"type="VerificationFailure""#, "&lt;none&gt; &amp;"]);
+    world
+        .run(&["result", "convert", "junit", "new.json"])
+        .expect(0, &[r#"type="VerificationFailure""#, "&lt;none&gt; &amp;"]);
     world.run(&["result", "convert", "junit", "old.json", "--task", "no such"]).expect(2, &["no such"]);
 }
 
@@ -198,7 +202,9 @@ fn shards_are_parts_of_a_run() {
     assert_eq!(names(&merged), names(&whole));
     assert_eq!(merged["summary"]["planDigest"], whole["summary"]["planDigest"]);
     world.run(&["result", "diff", &file("whole"), "m.json"]).expect(0, &["No task changed."]);
-    world.run(&["result", "merge", &one, &three]).expect(1, &["shard 2/3 is missing", "`tidy-up` is in none of the files"]);
+    world
+        .run(&["result", "merge", &one, &three])
+        .expect(1, &["shard 2/3 is missing", "`tidy-up` is in none of the files"]);
     world.run(&["result", "merge", &one, &three, "--allow-missing"]).expect(0, &["shard 2/3 is missing"]);
     world.run(&["result", "merge", &one, &one]).expect(1, &["shard 1/3 is there twice", "`write-note` is twice in"]);
     world.write("other.json", &world.read(&one).replace("quickstart", "another"));
@@ -235,6 +241,7 @@ fn tasks_are_selected_and_nonsense_is_refused() {
         (vec!["--agent", "none.yaml"], 2, "cannot read `none.yaml`"),
         (vec!["--format", "xml"], 2, "xml"),
         (vec!["-q", "-v"], 2, "--verbose"),
+        (vec!["-o", "json"], 2, "write `--format json`"),
     ] {
         world.run(&[&["run", "q"][..], &args].concat()).expect(code, &[said]);
     }
@@ -245,7 +252,8 @@ fn a_random_order_can_be_had_again() {
     let world = quickstart();
     let order = |seed: &str| {
         let ran = world.run(&["run", "q", "--shuffle", "--seed", seed]).expect(0, &[&format!("--seed {seed}")]);
-        let names = ran.out.lines().filter_map(|l| l.strip_prefix("PASS")?.split_whitespace().next().map(str::to_owned));
+        let names =
+            ran.out.lines().filter_map(|l| l.strip_prefix("PASS")?.split_whitespace().next().map(str::to_owned));
         names.collect::<Vec<_>>()
     };
     let orders: Vec<_> = ["1", "2", "3", "4"].map(order).into();
@@ -261,7 +269,11 @@ fn the_first_that_does_not_pass_may_be_the_last() {
     world.write("q/tasks/tidy-up.yaml", &task.replace("Reviewed: yes$", "Reviewed: no$"));
     world.run(&["run", "q", "--fail-fast"]).expect(
         1,
-        &["1 of 4 tasks passed, 1 failed, 2 cancelled", "not started: `tidy-up` failed", "--run '^(weekly-review|archive)$'"],
+        &[
+            "1 of 4 tasks passed, 1 failed, 2 cancelled",
+            "not started: `tidy-up` failed",
+            "--run '^(weekly-review|archive)$'",
+        ],
     );
     world.run(&["run", "q"]).expect(1, &["3 of 4 tasks passed, 1 failed in"]);
 }
@@ -409,20 +421,26 @@ fn new_files_pass_check_and_run() {
 /// Whatever a run comes to, its results are as `schemas/results.json` says.
 #[test]
 fn results_fit_their_schema() {
-    let schema: Value =
-        serde_json::from_str(include_str!("../schemas/results.json")).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../schemas/results.json")).unwrap();
     let schema = jsonschema::draft7::new(&schema).unwrap();
     let world = quickstart();
     let eval = |agent: &str, more: &str| {
-        format!("kind: Eval\nmetadata: {{name: e<&>}}\nconfig:\n  agent: {{{agent}}}\n{more}  taskSets: [{{glob: \"t*.yaml\"}}]\n")
+        format!(
+            "kind: Eval\nmetadata: {{name: e<&>}}\nconfig:\n  agent: {{{agent}}}\n{more}  taskSets: [{{glob: \"t*.yaml\"}}]\n"
+        )
     };
     let task = |name: &str, body: &str| {
-        format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}, difficulty: hard, timeout: 1s}}\nspec:\n  prompt: Do it.\n{body}\n")
+        format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}, difficulty: hard, timeout: 1s}}\nspec:\n  prompt: Do it.\n{body}\n"
+        )
     };
     world.write("t1.yaml", &task("a", "  setup: [{command: {run: exit 1}}]\n  verify: [{command: {run: test -d /}}]"));
     world.write("t2.yaml", &task("b", "  verify: [{command: {id: x, run: 'echo 1; exit 1', expect: {stdout: '2'}}}, {command: {run: 'test {steps.x.outputs.stdout}'}}, {command: {run: sleep 9}}]\n  cleanup: [{command: {run: exit 1}}]"));
     world.write("t3.yaml", &task("c", "  verify:\n  - foreach: {var: x, in: [1, 2], steps: [{anyOf: [{command: {run: exit 1}}, {command: {run: 'test {x}', outputs: {n: '{exitCode}'}}}]}]}"));
-    world.write("agent.yaml", "kind: Agent\nmetadata: {name: a}\ncommands:\n  runPrompt: |\n    echo {{ .Prompt }}\n    exit 3\n");
+    world.write(
+        "agent.yaml",
+        "kind: Agent\nmetadata: {name: a}\ncommands:\n  runPrompt: |\n    echo {{ .Prompt }}\n    exit 3\n",
+    );
     world.write("noop.yaml", &eval("type: builtin.noop", ""));
     world.write("shell.yaml", &eval("type: file, path: agent.yaml", ""));
     let file = |name: &str| format!("gevals-{name}-out.json");

@@ -236,8 +236,7 @@ fn some<'a>(file: &'a ResultsFile, path: &Path, task: Option<&str>) -> Result<Ve
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Fault> {
-    write_atomic(path, text.as_bytes())
-        .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
+    write_atomic(path, text.as_bytes()).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
 }
 
 fn show(args: &View) -> Result<u8, Fault> {

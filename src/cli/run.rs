@@ -117,6 +117,13 @@ pub struct Args {
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
+    // mcpchecker's `-o` says what is printed.
+    if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
+        complain(&format!(
+            "`-o {format}` would write the results to a folder `{format}`: write `--format {format}`, or `-o ./{format}`"
+        ));
+        return status::USAGE;
+    }
     let overrides = match overrides(args) {
         Ok(overrides) => overrides,
         Err(message) => {
@@ -126,7 +133,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     };
     let sources = Sources::default();
     let options = Options { overrides, ..Options::default() };
-    let compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &Disk);
+    let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &Disk);
     if unreadable(&compiled) {
         return status::USAGE;
     }
@@ -141,7 +148,6 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     };
     let selection = selection(args);
-    let mut compiled = compiled;
     leave_out(&selection, plan.as_ref(), &mut compiled);
     let refused = refused(args, &compiled);
     if !refused.is_empty() {

@@ -166,7 +166,6 @@ fn pairs(name: &str, text: Option<String>) -> Result<Vec<(String, String)>, Stri
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> Result<Option<EnvServer>, String> {
@@ -201,7 +200,8 @@ mod tests {
         assert_eq!((server.name.as_str(), server.enable_all_tools), ("s", false));
         let EnvTransport::Stdio { command, args, env } = server.transport else { panic!() };
         assert_eq!((command.as_str(), args, env), ("c", vec!["a".into(), "b".into()], vec![("A".into(), "1".into())]));
-        let on = |value: &str| read(&[("MCP_URL", "u"), ("MCP_ENABLE_ALL_TOOLS", value)]).unwrap().unwrap().enable_all_tools;
+        let on =
+            |value: &str| read(&[("MCP_URL", "u"), ("MCP_ENABLE_ALL_TOOLS", value)]).unwrap().unwrap().enable_all_tools;
         assert!(on("true") && on("") && on("no") && !on("0"));
     }
 

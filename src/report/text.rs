@@ -129,7 +129,9 @@ impl Text {
             let before = failures.len();
             for (id, report) in &done.bad {
                 let said = matches!(report.outcome, Outcome::Failed | Outcome::Broken);
-                let Some(action) = self.action(&done.task, id).filter(|a| said && a.blocks.is_empty()) else { continue };
+                let Some(action) = self.action(&done.task, id).filter(|a| said && a.blocks.is_empty()) else {
+                    continue;
+                };
                 let differences = report.differences.iter().map(|d| {
                     format!("\n{}: expected {}, actual {}", d.subject, one_line(&d.expected), one_line(&d.actual))
                 });

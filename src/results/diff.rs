@@ -187,7 +187,12 @@ impl Diff<'_> {
         let widths = [0, 1, 2].map(width);
         out.push('\n');
         for [name, base, current, change] in &rows {
-            let line = format!("{name:<w0$}  {base:<w1$}  {current:<w2$}  {change}", w0 = widths[0], w1 = widths[1], w2 = widths[2]);
+            let line = format!(
+                "{name:<w0$}  {base:<w1$}  {current:<w2$}  {change}",
+                w0 = widths[0],
+                w1 = widths[1],
+                w2 = widths[2]
+            );
             writeln!(out, "{}", line.trim_end()).ok();
         }
         for warning in self.warnings() {
@@ -258,7 +263,6 @@ fn units(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::results::read;
 
@@ -275,8 +279,22 @@ mod tests {
 
     #[test]
     fn tasks_are_compared_by_the_share_of_their_runs() {
-        let base = file(&[("worse", true), ("worse", true), ("same", true), ("same", false), ("better", false), ("gone", true)]);
-        let current = file(&[("worse", true), ("worse", false), ("same", false), ("same", true), ("better", true), ("new", false)]);
+        let base = file(&[
+            ("worse", true),
+            ("worse", true),
+            ("same", true),
+            ("same", false),
+            ("better", false),
+            ("gone", true),
+        ]);
+        let current = file(&[
+            ("worse", true),
+            ("worse", false),
+            ("same", false),
+            ("same", true),
+            ("better", true),
+            ("new", false),
+        ]);
         let diff = diff(&base, &current);
         assert_eq!(names(&diff.regressions), ["worse"]);
         assert_eq!(names(&diff.improvements), ["better"]);

@@ -75,7 +75,9 @@ fn verified(result: &RunResult) -> bool {
     match result.outcome() {
         Some(outcome) => matches!(outcome, "failed" | "unchecked"),
         // Upstream calls a script's exit status an error, too.
-        None => ["one or more verification steps failed", "verification failed:"].iter().any(|p| result.error().starts_with(p)),
+        None => ["one or more verification steps failed", "verification failed:"]
+            .iter()
+            .any(|p| result.error().starts_with(p)),
     }
 }
 
@@ -96,7 +98,6 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::results::read;
 
@@ -123,9 +124,16 @@ mod tests {
             .test_cases
             .iter()
             .map(|c| match &c.status {
-                TestCaseStatus::Success { .. } => format!("{}.{} passed", c.classname.as_ref().unwrap().as_str(), c.name.as_str()),
+                TestCaseStatus::Success { .. } => {
+                    format!("{}.{} passed", c.classname.as_ref().unwrap().as_str(), c.name.as_str())
+                }
                 TestCaseStatus::NonSuccess { kind, ty, message, .. } => {
-                    format!("{} {kind:?} {} {}", c.name.as_str(), ty.as_ref().unwrap().as_str(), message.as_ref().unwrap().as_str())
+                    format!(
+                        "{} {kind:?} {} {}",
+                        c.name.as_str(),
+                        ty.as_ref().unwrap().as_str(),
+                        message.as_ref().unwrap().as_str()
+                    )
                 }
                 TestCaseStatus::Skipped { .. } => format!("{} skipped", c.name.as_str()),
             })

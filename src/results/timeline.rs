@@ -62,12 +62,16 @@ fn entry(line: &Value) -> Option<Entry> {
         "message" | "assistant" | "result" => {
             Some(Entry { kind: "message", text: text_of(line, &["text", "content", "message", "result"]) })
         }
-        "thinking" | "reasoning" => Some(Entry { kind: "thinking", text: text_of(line, &["text", "content", "thinking"]) }),
+        "thinking" | "reasoning" => {
+            Some(Entry { kind: "thinking", text: text_of(line, &["text", "content", "thinking"]) })
+        }
         "tool_use" | "tool_call" => {
             let input = line.get("input").map(|i| format!(" {i}")).unwrap_or_default();
             Some(Entry { kind: "tool", text: format!("{}{input}", text_of(line, &["name", "tool"])) })
         }
-        "tool_result" => Some(Entry { kind: "tool", text: format!("→ {}", text_of(line, &["content", "text", "output"])) }),
+        "tool_result" => {
+            Some(Entry { kind: "tool", text: format!("→ {}", text_of(line, &["content", "text", "output"])) })
+        }
         _ => None,
     }
 }
@@ -81,7 +85,9 @@ fn text_of(value: &Value, keys: &[&str]) -> String {
             let texts = blocks.iter().filter_map(|b| b.as_str().or_else(|| b.get("text")?.as_str()));
             texts.collect::<Vec<_>>().join("\n")
         }
-        Some(Value::Object(inner)) if inner.contains_key("content") => text_of(&Value::Object(inner.clone()), &["content"]),
+        Some(Value::Object(inner)) if inner.contains_key("content") => {
+            text_of(&Value::Object(inner.clone()), &["content"])
+        }
         Some(other) => other.to_string(),
     }
 }

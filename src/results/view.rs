@@ -38,7 +38,7 @@ pub fn view(result: &RunResult, prompt: Option<&str>, limits: Limits) -> String 
     }
     line(&mut out, "Status:", &status(result));
     if let Some(seconds) = result.seconds() {
-        line(&mut out, "Duration:", &format!("{seconds:.1}s"));
+        line(&mut out, "Duration:", &format!("{seconds:.2}s"));
     }
     if !result.error().is_empty() {
         writeln!(out, "Error:").ok();

@@ -136,7 +136,6 @@ impl fmt::Display for Shard {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn labels(text: &str) -> Labels {
