@@ -22,6 +22,7 @@ mod compile;
 pub mod affected;
 pub mod event;
 pub mod render;
+pub mod results;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;

@@ -31,6 +31,7 @@ use petgraph::{
     visit::{EdgeRef, IntoEdgeReferences},
 };
 use proptest::prelude::*;
+use sha2::Digest;
 
 fn checked(path: &str, text: &str) -> (Checked, Sources) {
     let (sources, mut files, vocabularies) = (Sources::default(), MemoryFiles::default(), builtin::vocabularies());
@@ -857,6 +858,16 @@ rich  changed
 }
 
 #[test]
+fn the_digest_is_that_of_the_canonical_form() {
+    let document = wire::document([(None, &[plan(RICH)][..])]);
+    let bytes = serde_json_canonicalizer::to_vec(&document.tasks[0].plan).unwrap();
+    let hash = sha2::Sha256::digest(&bytes);
+    let hex: String = hash.iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(document.tasks[0].digest, format!("sha256:{hex}"));
+    assert_eq!(wire::digest(&plan(RICH)), document.tasks[0].digest);
+}
+
+#[test]
 fn results_are_read_back() {
     let file = serde_json::json!({ "results": [
         { "taskName": "rich", "outcome": "failed", "durationSeconds": 3.5, "verifyOutput": { "Steps": [
@@ -875,4 +886,22 @@ fn results_are_read_back() {
     assert_eq!(painted.get("theirs", ""), Some(Done { outcome: Outcome::Passed, duration: None }));
     assert_eq!(painted.get("rich", "verify/1"), None);
     assert!(results::read(&serde_json::json!({})).is_none());
+}
+
+/// Two runs of one task, of which one counted tokens, and one of another; the plan wants five of the first.
+#[test]
+fn what_to_expect_is_the_mean_of_earlier_runs_times_those_to_come() {
+    let file = serde_json::json!({ "results": [
+        { "taskName": "t", "durationSeconds": 1.0, "tokenEstimate": { "totalTokens": 100 } },
+        { "taskName": "t", "durationSeconds": 2.0, "tokenEstimate": { "totalTokens": 200 } },
+        { "taskName": "other", "durationSeconds": 50.0 },
+        { "taskName": "never", "tokenEstimate": { "totalTokens": 7 } },
+    ] });
+    let earlier = results::Earlier::read(&file, "then.json".to_owned()).unwrap();
+    let task = |name: &str, runs: u32| {
+        let text = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: NAME, runs: RUNS}\nspec: {prompt: p, verify: [{command: {run: a}}]}\n";
+        plan(&text.replace("NAME", name).replace("RUNS", &runs.to_string()))
+    };
+    let plans = [task("t", 5), task("unknown", 1)];
+    assert_eq!(earlier.of(&plans), (Duration::from_millis(7500), Some(750), 1));
 }

@@ -19,7 +19,7 @@ use crate::{
     render::{
         Done, FORMATS, View,
         diff::DIFF_FORMATS,
-        results::{self, Painted},
+        results::{self, Earlier, Painted},
     },
     source::{Files, Sources},
 };
@@ -105,7 +105,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         files: Some(&Disk),
         ..View::new(&[])
     };
-    let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
+    let earlier: Vec<_> = planned.evals.iter().map(|eval| earlier(&eval.name)).collect();
+    let evals = planned.evals.iter().zip(&earlier);
+    let evals = evals.map(|(eval, e)| View { eval: Some(eval), plans: &eval.tasks, earlier: e.as_ref(), ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
     let views: Vec<_> = evals.chain(loose).collect();
     let text = (format.render)(&views);
@@ -113,6 +115,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return open(format.name, &text);
     }
     print(&text);
+    drop(views);
+    // The program ends here; a large plan takes longer to put away than to draw.
+    std::mem::forget((planned, text));
     status::OK
 }
 
@@ -150,6 +155,7 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
         eval.tasks.retain(wanted);
     }
     evals.retain(|eval| !eval.tasks.is_empty());
+    std::mem::forget((compiled.project, compiled.diagnostics));
     let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
     Planned { evals, loose: loose.filter(wanted).collect() }
 }
@@ -159,6 +165,13 @@ fn painted(path: &Path) -> Result<Painted, String> {
     let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
     let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
     results::read(&value).ok_or_else(|| format!("`{shown}` is no results file"))
+}
+
+/// What the eval took the last time, if it left its results here.
+fn earlier(eval: &str) -> Option<Earlier> {
+    let path = results::results_path(Path::new(""), eval);
+    let value = serde_json::from_slice(&Disk.read(&path).ok()?).ok()?;
+    Earlier::read(&value, path.display().to_string())
 }
 
 /// Writes the picture where the system's viewer finds it.
@@ -215,15 +228,10 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let nothing = compiled.project.tasks.is_empty() && compiled.project.evals.is_empty();
     let old = match nothing && args.diff_rev.is_some() {
         true => Planned { evals: Vec::new(), loose: Vec::new() },
-        false => {
-            if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) {
-                complain("the older plan has errors:");
-            }
-            match old_plan(compiled, &sources, args, global) {
-                Some(old) => old,
-                None => return status::USAGE,
-            }
-        }
+        false => match old_plan(compiled, &sources, args, global) {
+            Some(old) => old,
+            None => return status::USAGE,
+        },
     };
     let (old_tasks, new_tasks) = (all(&old), all(new));
     let diff = diff::diff(
@@ -238,7 +246,10 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
 fn old_plan(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
     let hard = compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard);
     match hard || !compiled.project.unreadable.is_empty() {
-        true => planned(compiled, sources, args, global),
+        true => {
+            complain("the older plan has errors:");
+            planned(compiled, sources, args, global)
+        }
         false => Some(select(compiled, args)),
     }
 }
