@@ -18,14 +18,9 @@ use crate::{
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan},
     policy::{Level, Policy},
-<<<<<<< HEAD
-    project::{self, EvalUnit, Project, Selected, TaskUnit},
+    project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     signature::Vocabularies,
-    source::{Files, Listed, Sources},
-=======
-    project::{self, EvalUnit, LimitOverrides, Overrides, Project, TaskUnit},
-    source::{Files, Sources, Span, Spanned},
->>>>>>> main
+    source::{Files, Listed, Sources, Span, Spanned},
 };
 
 /// What came of compiling.
@@ -49,19 +44,16 @@ pub struct Options {
     pub levels: Vec<(String, Level)>,
     /// Whether tasks that no eval selects are reported.
     pub workspace: bool,
-<<<<<<< HEAD
+    /// What replaces parts of evals.
+    pub overrides: Overrides,
     /// Whether plans are wanted. Findings are the same without them, and sooner.
     pub plans: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { levels: Vec::new(), workspace: false, plans: true }
+        Self { levels: Vec::new(), workspace: false, overrides: Overrides::default(), plans: true }
     }
-=======
-    /// What replaces parts of evals.
-    pub overrides: Overrides,
->>>>>>> main
 }
 
 /// Compiles files and folders. There is a plan if and only if there is no hard error (`decisions.md` §1).
@@ -155,23 +147,6 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         out.extend(found);
         evals.push(eval_plan(unit, under).filter(|_| options.plans && !hard));
     }
-<<<<<<< HEAD
-=======
-    lint::in_project(&ProjectView { project: &project, scripts: &shared, sources, files }, &mut out);
-
-    let evals = project
-        .evals
-        .iter()
-        .map(|unit| {
-            let mut found = Diagnostics::default();
-            let cx = check::Context { sources, files, vocabularies: &vocabularies, lock: &unit.lock };
-            let plan = eval_plan(unit, &project, &checked, options.overrides.limits, cx, &mut found);
-            let hard = found.has_hard();
-            out.extend(found);
-            plan.filter(|_| !hard)
-        })
-        .collect();
->>>>>>> main
     if options.workspace {
         let selected = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
         lint::orphans(&project, &selected, &mut out);
@@ -266,6 +241,7 @@ impl Shared<'_> {
     ) -> Option<Plan> {
         let unit = &self.project.evals[index];
         let eval = unit.eval.as_ref()?;
+        let limits = self.options.overrides.limits;
         let assertions: Vec<&Assertions> =
             selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
         let asserted = assertions.iter().any(|a| !a.items.is_empty());
@@ -278,10 +254,13 @@ impl Shared<'_> {
         let context = plan::Context {
             agent,
             assertions,
-            defaults: Limits { ..eval.default_limits.clone() },
+            defaults: defaults(&eval.default_limits, limits, eval.config),
             files: hashes.clone(),
         };
-        Some(plan::lower(view.task, &view.unit.path, &context))
+        let mut plan = plan::lower(view.task, &view.unit.path, &context);
+        plan.timeout = limits.timeout.unwrap_or(plan.timeout);
+        plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
+        Some(plan)
     }
 }
 
@@ -292,65 +271,12 @@ fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) ->
     checked.filter(|_| unit.reported.is_none() && !out.has_hard())
 }
 
-<<<<<<< HEAD
 /// The plan of an eval, if all of it means something.
 fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
     let eval = unit.eval.as_ref()?;
     let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| u?.plan).collect();
     if unit.reported.is_some() {
         return None;
-=======
-/// Lints an eval and plans it, if all of it means something.
-fn eval_plan<'a>(
-    unit: &EvalUnit,
-    project: &Project,
-    checked: &dyn Fn(usize, &Lock) -> Option<(&'a Checked, &'a [ScriptView<'a>])>,
-    limits: LimitOverrides,
-    cx: check::Context<'_>,
-    out: &mut Diagnostics,
-) -> Option<EvalPlan> {
-    let eval = unit.eval.as_ref()?;
-    let units: Vec<&TaskUnit> = unit.selected.iter().map(|s| &project.tasks[s.task]).collect();
-    let view = EvalView { unit, eval, tasks: &units, sources: cx.sources };
-    lint::in_eval(&view, out);
-    let mut plans = Vec::new();
-    let mut whole = unit.reported.is_none();
-    for (selected, task_unit) in unit.selected.iter().zip(&units) {
-        let Some((checked, scripts)) = checked(selected.task, &unit.lock) else {
-            whole = false;
-            continue;
-        };
-        let assertions: Vec<&Assertions> =
-            selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
-        let asserted = assertions.iter().any(|a| !a.items.is_empty());
-        lint::in_task(
-            &TaskView {
-                unit: task_unit,
-                task: &checked.task,
-                scripts,
-                eval: Some(view),
-                asserted,
-                sources: cx.sources,
-                files: cx.files,
-            },
-            out,
-        );
-        match agent_kind(unit, task_unit, checked, cx, out) {
-            Some(agent) => {
-                let context = plan::Context {
-                    agent,
-                    assertions,
-                    defaults: defaults(&eval.default_limits, limits, eval.config),
-                    files: hashes(checked, cx.files),
-                };
-                let mut plan = plan::lower(&checked.task, &task_unit.path, &context);
-                plan.timeout = limits.timeout.unwrap_or(plan.timeout);
-                plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
-                plans.push(plan);
-            }
-            None => whole = false,
-        }
->>>>>>> main
     }
     Some(EvalPlan {
         name: eval.name.value.clone(),
