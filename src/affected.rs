@@ -50,7 +50,10 @@ pub fn affected(
         let folder = key(path);
         changed.iter().any(|p| p.starts_with(&folder))
     };
-    let speaks = |text: &str, dir: &Path| changed.iter().any(|file| mentions(text, &key(dir), file));
+    let speaks = |text: &str, dir: &Path| {
+        let dir = key(dir);
+        changed.iter().any(|file| mentions(text, &dir, file))
+    };
     let mut found = Affected { files: changed.iter().cloned().collect(), ..Affected::default() };
     found.everything = changed.iter().any(|p| p.file_name().is_some_and(|n| n == policy::FILE_NAME));
 
@@ -83,6 +86,9 @@ pub fn affected(
     for (own, _) in own.iter().zip(&tasks).filter(|(_, touched)| **touched) {
         found.units += 1;
         found.files.extend(own.iter().map(|p| key(p)));
+    }
+    if found.everything {
+        found.units = compiled.project.files();
     }
     found
 }

@@ -128,7 +128,8 @@ pub fn main() -> ExitCode {
 /// The compiler alone says of the other commands that they exist.
 #[cfg(not(feature = "run"))]
 fn not_in_this_build() -> Option<u8> {
-    let command = std::env::args().nth(1).filter(|c| matches!(c.as_str(), "run" | "eval" | "lock" | "demo-server"))?;
+    let command =
+        std::env::args().nth(1).filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "demo-server"))?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
 }
