@@ -7,6 +7,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use rayon::prelude::*;
+
 use crate::{
     bash::{self, program::Program},
     hir::{Arg, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step, Task},
@@ -186,13 +188,12 @@ pub fn views<'a>(
     sources: &Sources,
     files: &dyn Files,
 ) -> Vec<ScriptView<'a>> {
-    let mut views = Vec::new();
+    let mut steps = Vec::new();
     for phase in PhaseKind::ALL {
-        task.phase(phase).steps.iter().for_each(|s| {
-            walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, scripts, sources, files)));
-        });
+        task.phase(phase).steps.iter().for_each(|s| walk(phase, s, &mut |phase, step| steps.push((phase, step))));
     }
-    views
+    let views = steps.into_par_iter().with_min_len(64);
+    views.filter_map(|(phase, step)| view(unit, task, phase, step, scripts, sources, files)).collect()
 }
 
 fn walk<'a>(phase: PhaseKind, step: &'a Step<Def>, visit: &mut dyn FnMut(PhaseKind, &'a Step<Def>)) {
