@@ -18,7 +18,7 @@ use crate::{
     event::{Event, EventKind},
     host::Host,
     plan::EvalPlan,
-    run::{Interrupt, RunOptions, RunSummary, Selection, run_eval},
+    run::{Gate, Interrupt, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
 };
 
@@ -49,6 +49,7 @@ pub struct ReportInput {
     pub runs: Option<u32>,
     /// Which tasks are run.
     pub selection: Selection,
+    pub gate: Option<Gate>,
     /// Where the results file goes.
     pub results: PathBuf,
     pub detail: Detail,
@@ -82,6 +83,7 @@ impl ReportInput {
             parallel: options.parallel,
             runs: options.runs,
             selection: options.selection.clone(),
+            gate: options.gate,
             results,
             detail: Detail::default(),
             live: false,
