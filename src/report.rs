@@ -6,8 +6,10 @@ mod live;
 mod results;
 mod text;
 
-pub use results::{Results, results_path};
+pub use results::Results;
 pub(crate) use text::quoted;
+
+pub use crate::render::results::results_path;
 
 use std::{io::Write, path::PathBuf, sync::Arc};
 
