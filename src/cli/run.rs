@@ -169,7 +169,11 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     };
     if selection.all(&plan).is_empty() {
-        complain(&selection.nothing(&plan));
+        // They may tell why the eval itself selects none.
+        if plan.tasks.is_empty() && !tolerated.is_empty() {
+            print_findings(&tolerated, &sources, compiled.project.files(), global);
+        }
+        complain(&format!("no task is selected: {}", selection.nothing(&plan)));
         return status::USAGE;
     }
     print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
