@@ -441,7 +441,7 @@ proptest! {
 
 fn walk(tree: &Tree, node: Node<'_>, text: &str) -> Result<(), TestCaseError> {
     prop_assert!(text.get(node.span().range()).is_some(), "{:?} {:?}", text, node.span());
-    prop_assert_eq!(tree.node_at(node.span()).map(|n| n.span()), Some(node.span()), "{:?}", text);
+    prop_assert_eq!(tree.node_at(node.span()).map(gevals::yaml::Node::span), Some(node.span()), "{:?}", text);
     let map = node.source_map();
     for (i, c) in node.text().unwrap_or("").char_indices() {
         prop_assert!(text.get(map.span(i..i + c.len_utf8()).range()).is_some());

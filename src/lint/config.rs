@@ -215,7 +215,8 @@ pub fn difficulty(view: &EvalView<'_>, out: &mut Diagnostics) {
     if tasks.len() < 3 || without.len() * 3 > tasks.len() {
         return;
     }
-    for task in without {
+    // A task without a name has another fault, and its head was not read.
+    for task in without.into_iter().filter(|t| !t.name.value.is_empty()) {
         out.push(
             Diagnostic::new(
                 &MISSING_DIFFICULTY,
