@@ -7,9 +7,9 @@ mod results;
 mod text;
 
 pub use results::Results;
+pub(crate) use text::quoted;
 
 pub use crate::render::results::results_path;
-pub(crate) use text::quoted;
 
 use std::{io::Write, path::PathBuf, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     event::{Event, EventKind},
     host::Host,
     plan::EvalPlan,
-    run::{Interrupt, RunOptions, RunSummary, Selection, run_eval},
+    run::{Gate, Interrupt, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
 };
 
@@ -51,6 +51,7 @@ pub struct ReportInput {
     pub runs: Option<u32>,
     /// Which tasks are run.
     pub selection: Selection,
+    pub gate: Option<Gate>,
     /// Where the results file goes.
     pub results: PathBuf,
     pub detail: Detail,
@@ -84,6 +85,7 @@ impl ReportInput {
             parallel: options.parallel,
             runs: options.runs,
             selection: options.selection.clone(),
+            gate: options.gate,
             results,
             detail: Detail::default(),
             live: false,

@@ -320,6 +320,8 @@ fn harmless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -349,6 +351,83 @@ mod tests {
         assert_eq!(result.assertion_counts(), (0, 1));
         assert_eq!(result.why(), "the task failed");
         assert_eq!(result.tokens(), Tokens::default());
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let keys = [
+            "taskName",
+            "taskPath",
+            "taskPassed",
+            "taskOutput",
+            "taskError",
+            "assertionResults",
+            "allAssertionsPassed",
+            "callHistory",
+            "ToolCalls",
+            "tokenEstimate",
+            "totalTokens",
+            "runIndex",
+            "totalRuns",
+            "durationSeconds",
+            "Steps",
+            "verifyOutput",
+            "results",
+            "summary",
+            "evals",
+            "names",
+            "shard",
+            "index",
+            "of",
+            "passed",
+            "type",
+            "outcome",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+            Just(Value::from("{\"type\":\"item.completed\",\"item\":5}\nexec\n\nx")),
+        ];
+        leaf.prop_recursive(4, 64, 6, move |inner| {
+            let entry = (prop::sample::select(keys.to_vec()), inner.clone());
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                prop::collection::vec(entry, 0..6)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_read_breaks_what_shows_it(mut results in prop::collection::vec(json(), 0..4), summary in json()) {
+            for (i, result) in results.iter_mut().enumerate() {
+                if let Value::Object(map) = result {
+                    map.insert("taskName".to_owned(), Value::from(format!("t{}", i % 2)));
+                } else {
+                    *result = serde_json::json!({ "taskName": "t", "assertionResults": result.clone() });
+                }
+            }
+            let text = serde_json::json!({ "summary": summary, "results": results }).to_string();
+            if let Ok(file) = read(&text) {
+                for result in file.only(None) {
+                    view::view(result, None, view::Limits::default());
+                }
+                summary::text(&file, None);
+                summary::json(&file, "x", None);
+                summary::github(&file, "x", None);
+                summary::verify(&file, 0.5, 0.5);
+                let diff = diff::diff(&file, &file);
+                prop_assert!(diff.regressions.is_empty() && diff.improvements.is_empty());
+                diff.text();
+                diff.markdown();
+                junit::junit(&file, &file.only(None));
+                github::step_summary(&file);
+                drop(merge::merge(&[("a".to_owned(), file.clone()), ("b".to_owned(), file)]));
+            }
+        }
     }
 
     #[test]

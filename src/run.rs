@@ -13,7 +13,7 @@ mod task;
 mod unit;
 pub mod verdict;
 
-pub use select::{Labels, Selection, Shard};
+pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use task::TaskEnd;
 pub use unit::planned_id;
@@ -25,6 +25,7 @@ use std::{
 };
 
 use futures_util::stream::{self, StreamExt};
+use indexmap::IndexMap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +54,8 @@ pub struct RunOptions {
     pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
+    /// How many runs of a task must pass, where not all.
+    pub gate: Option<Gate>,
     /// Whether a task that checks nothing counts as passed.
     pub allow_unchecked: bool,
     /// Exit status 0 where it would be 1 or 4.
@@ -72,6 +75,7 @@ impl Default for RunOptions {
             parallel: 1,
             selection: Selection::default(),
             fail_fast: false,
+            gate: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
             exit_zero: false,
@@ -278,7 +282,14 @@ pub async fn run_eval(
 
 /// The exit status of a run that came to its end.
 pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
-    let exit = if !tasks.iter().all(|t| good(t.verdict, options)) {
+    let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
+    for end in tasks {
+        let (passes, all) = runs.entry(end.task.index).or_default();
+        *passes += u32::from(good(end.verdict, options));
+        *all += 1;
+    }
+    let enough = |(passes, all): &(u32, u32)| *passes >= options.gate.map_or(*all, |gate| gate.passes);
+    let exit = if !runs.values().all(enough) {
         1
     } else if tasks.iter().any(|t| t.cleanup_failed) {
         4

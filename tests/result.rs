@@ -279,6 +279,28 @@ fn the_first_that_does_not_pass_may_be_the_last() {
 }
 
 #[test]
+fn a_gate_lets_some_runs_fail() {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: task.yaml}]\n",
+        ),
+        (
+            "task.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: 'echo x >> WORLD/log; test $(wc -l < WORLD/log) != 2'}}]\n",
+        ),
+    ]);
+    world
+        .run(&["run", "eval.yaml", "--gate", "2/3"])
+        .expect(0, &["2 of 3 runs passed, 1 failed", "the gate is 2 passes of 3 runs: met", "t: 2 of 3 runs passed"]);
+    assert_eq!(world.results("e")["summary"]["gate"]["passes"], 2);
+    world.write("log", "");
+    world.run(&["run", "eval.yaml", "--gate", "3/3"]).expect(1, &["missed by t"]);
+    world.run(&["run", "eval.yaml", "--gate", "4/3"]).expect(2, &["more passes than runs"]);
+    world.run(&["run", "eval.yaml", "--gate", "1/2", "-n", "2"]).expect(2, &["--runs"]);
+}
+
+#[test]
 fn another_agent_and_other_servers_may_be_named() {
     let world = quickstart();
     world.run(&["run", "q", "--agent", "builtin.noop"]).expect(1, &["--run '^write-note$' --agent builtin.noop"]);

@@ -16,9 +16,9 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals new eval                                  an eval, with servers, a scripted agent and a first task
+  gevals new eval                          an eval, servers, a scripted agent and a first task
   gevals new eval --from-server 'npx -y @modelcontextprotocol/server-everything@2025.9.25'
-  gevals new task tasks/create-note.yaml           one more task
+  gevals new task tasks/create-note.yaml   one more task
   gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
 
 With --from-server the server is started and asked for its tools: the task calls one of them, lists the others, and

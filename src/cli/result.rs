@@ -13,12 +13,12 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals result summary gevals-e-out.json               a line a task, and the totals
-  gevals result view gevals-e-out.json --task create    all about the tasks whose name has `create` in it
-  gevals result verify gevals-e-out.json --task 0.8     exit 1 if fewer than 80 % of the tasks passed
+  gevals result summary out.json              a line a task, and the totals
+  gevals result view out.json --task create   all about tasks with `create` in their name
+  gevals result verify out.json --task 0.8    exit 1 if fewer than 80 % of the tasks passed
   gevals result diff --base old.json --current new.json
-  gevals result convert junit gevals-e-out.json --output-file junit.xml
-  gevals result merge shard-*/gevals-e-out.json -o gevals-e-out.json
+  gevals result convert junit out.json --output-file junit.xml
+  gevals result merge shard-*/out.json -o out.json
 
 Files that mcpchecker wrote are read as well, in both of their forms.
 

@@ -20,7 +20,7 @@ use crate::{
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
-    run::{Labels, RunOptions, Selection, Shard, interrupts},
+    run::{Gate, Labels, RunOptions, Selection, Shard, interrupts},
     source::{Files, Sources},
     ty::duration,
 };
@@ -29,15 +29,19 @@ const EXAMPLES: &str = "\
 Examples:
   gevals run eval.yaml                      run all tasks, one by one
   gevals run eval.yaml --run '^create'      only tasks whose name matches
-  gevals run eval.yaml -l suite=core,os=linux   only tasks that have these labels
+  gevals run eval.yaml -l suite=core        only tasks that have this label
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
-  gevals run eval.yaml --agent builtin.noop     a task that passes now checks nothing
+  gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
+  gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
   gevals run eval.yaml --format json        events as JSON lines, for other programs
 
-The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them. Where the eval names no MCP
-config, MCP_COMMAND (with MCP_ARGS, MCP_ENV) or MCP_URL (or MCP_HOST, MCP_PORT, MCP_PATH; with MCP_HEADERS) describe the
-server, MCP_SERVER_NAME its name. In GitHub Actions, failures are annotated, and a summary is added to the page of the job.
+The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them.
+In GitHub Actions failures are annotated, and the page of the job gets a summary.
+
+Where the eval names no MCP config, variables describe the server: MCP_COMMAND, with MCP_ARGS and
+MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
+name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
@@ -111,6 +115,9 @@ pub struct Args {
     /// Let tasks pass that nothing decides.
     #[arg(long, help_heading = "Verdicts")]
     allow_unchecked: bool,
+    /// Run each task N times, of which P must pass.
+    #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
+    gate: Option<Gate>,
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     exit_zero: bool,
@@ -162,7 +169,11 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     };
     if selection.all(&plan).is_empty() {
-        complain(&selection.nothing(&plan));
+        // They may tell why the eval itself selects none.
+        if plan.tasks.is_empty() && !tolerated.is_empty() {
+            print_findings(&tolerated, &sources, compiled.project.files(), global);
+        }
+        complain(&format!("no task is selected: {}", selection.nothing(&plan)));
         return status::USAGE;
     }
     print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
@@ -311,10 +322,11 @@ fn execute(
         }
     };
     let options = RunOptions {
-        runs: args.runs,
+        runs: args.gate.map(|gate| gate.of).or(args.runs),
         parallel: usize::from(args.parallel),
         selection,
         fail_fast: args.fail_fast,
+        gate: args.gate,
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
         exit_zero: args.exit_zero,

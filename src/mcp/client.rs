@@ -28,6 +28,9 @@ use super::{
 
 /// The first protocol without a handshake.
 const STATELESS: &str = "2026-07-28";
+
+/// How long a server that has refused the handshake may take to answer without one.
+const DISCOVERY: std::time::Duration = std::time::Duration::from_secs(5);
 /// Pages of one list, before the server is taken to count in circles.
 const PAGES: usize = 1000;
 
@@ -185,7 +188,9 @@ impl Client {
 
     async fn discover(&self) -> Option<Value> {
         let params = json!({ "_meta": self.introduction() });
-        let result = self.request("server/discover", Some(params)).await.ok().filter(Value::is_object)?;
+        // A server that refuses `initialize` and then says nothing is no server of that protocol.
+        let answer = tokio::time::timeout(DISCOVERY, self.request("server/discover", Some(params))).await.ok()?;
+        let result = answer.ok().filter(Value::is_object)?;
         self.stateless.get_or_init(|| ());
         Some(self.server.get_or_init(|| result).clone())
     }

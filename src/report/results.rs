@@ -346,6 +346,9 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     if let Some(shard) = input.selection.shard {
         out.insert("shard".to_owned(), json!({ "index": shard.index, "of": shard.of }));
     }
+    if let Some(gate) = input.gate {
+        out.insert("gate".to_owned(), json!({ "passes": gate.passes, "of": gate.of }));
+    }
     if let Some(seed) = input.selection.shuffle {
         out.insert("seed".to_owned(), json!(seed));
     }

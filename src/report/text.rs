@@ -8,7 +8,7 @@ use super::{Detail, ReportFormat, ReportInput};
 use crate::{
     event::{ActionReport, Difference, Event, EventKind, Outcome, TaskRun, Verdict},
     plan::{Action, PlanPhase},
-    run::planned_id,
+    run::{Gate, planned_id},
     source::Span,
     ty::duration,
 };
@@ -184,6 +184,9 @@ impl Text {
             plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
         writeln!(out, "\n{passed} of {counted} passed{others} in {}", brief(took)).ok();
+        if let Some(gate) = self.input.gate {
+            writeln!(out, "the gate is {} passes of {} runs: {}", gate.passes, gate.of, self.gate(gate)).ok();
+        }
         if let Some(shard) = self.input.selection.shard {
             writeln!(out, "this was shard {shard}: `gevals result merge` puts the shards together").ok();
         }
@@ -209,6 +212,16 @@ impl Text {
         }
         writeln!(out, "\nresults: {}", self.input.results.display()).ok();
         out
+    }
+
+    /// Which tasks did not pass often enough.
+    fn gate(&self, gate: Gate) -> String {
+        let mut passes: IndexMap<&str, u32> = IndexMap::new();
+        for done in &self.done {
+            *passes.entry(&done.task.name).or_default() += u32::from(done.verdict == Verdict::Passed);
+        }
+        let missed: Vec<_> = passes.into_iter().filter(|(_, n)| *n < gate.passes).map(|(name, _)| name).collect();
+        if missed.is_empty() { "met".to_owned() } else { format!("missed by {}", missed.join(", ")) }
     }
 
     /// `easy 2/3, hard 0/1`, where tasks say how hard they are.

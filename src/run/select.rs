@@ -134,6 +134,27 @@ impl fmt::Display for Shard {
     }
 }
 
+/// `p/n`: each task is run n times, and p of its runs must pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gate {
+    pub passes: u32,
+    pub of: u32,
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(p, n)| Some((p.trim().parse().ok()?, n.trim().parse().ok()?)));
+        match parts {
+            Some((passes, of)) if 1 <= passes && passes <= of => Ok(Self { passes, of }),
+            Some((0, _)) => Err("a gate that no run must pass decides nothing".to_owned()),
+            Some(_) => Err("more passes than runs".to_owned()),
+            None => Err("write `P/N`, such as `4/5` for four passes of five runs".to_owned()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +184,14 @@ mod tests {
         assert_eq!(labels("a=1").and(labels("a=2,b=3")).to_string(), "a=1,a=2,b=3");
         for bad in ["a", "=a", "a=", "a=1,", ",", "a=1,,b=2"] {
             assert!(bad.parse::<Labels>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn gates_let_some_runs_fail() {
+        assert_eq!("4/5".parse(), Ok(Gate { passes: 4, of: 5 }));
+        for bad in ["0/3", "4/3", "0/0", "1", "80%"] {
+            assert!(bad.parse::<Gate>().is_err(), "{bad}");
         }
     }
 

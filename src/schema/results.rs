@@ -39,6 +39,9 @@ pub struct Summary {
     /// Which part of the eval this is, where it was divided.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
+    /// How many runs of each task had to pass, where not all.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
     /// Of the random order, where there was one.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -65,6 +68,13 @@ pub struct Summary {
 pub struct Shard {
     /// From 1.
     pub index: u32,
+    pub of: u32,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Gate {
+    pub passes: u32,
     pub of: u32,
 }
 
