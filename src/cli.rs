@@ -9,6 +9,10 @@ mod explain;
 mod lock;
 mod plan;
 #[cfg(feature = "run")]
+mod preflight;
+#[cfg(feature = "run")]
+mod recover;
+#[cfg(feature = "run")]
 mod run;
 mod schema;
 
@@ -36,6 +40,9 @@ pub mod status {
     pub const USAGE: u8 = 2;
     /// Nothing could run.
     pub const BROKEN: u8 = 3;
+    /// Cleanups are still owed.
+    #[cfg(feature = "run")]
+    pub const OWED: u8 = 4;
 }
 
 const EXAMPLES: &str = "\
@@ -44,6 +51,7 @@ Examples:
   gevals plan eval.yaml               see what would happen, without doing it
   gevals run eval.yaml                run an eval, and write its results
   gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
+  gevals recover                      clean up after runs that were killed
   gevals explain unknown-field        what a rule is about, with its cure
 
 Exit status:
@@ -86,6 +94,8 @@ enum Command {
     #[command(visible_alias = "eval")]
     Run(run::Args),
     #[cfg(feature = "run")]
+    Recover(recover::Args),
+    #[cfg(feature = "run")]
     Lock(lock::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
@@ -101,6 +111,8 @@ pub fn main() -> ExitCode {
         Command::Schema(args) => schema::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Recover(args) => recover::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]

@@ -175,6 +175,9 @@ pub struct ActionReport {
     pub stdout: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
+    /// A cleanup step that was under way when a run died, and ran again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
 }
 
 impl ActionReport {
@@ -188,6 +191,7 @@ impl ActionReport {
             exit: None,
             stdout: String::new(),
             stderr: String::new(),
+            retried: false,
         }
     }
 }

@@ -22,6 +22,7 @@ pub use self::{
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
     real::RealHost,
+    tree::{MARK, started},
 };
 
 #[cfg(feature = "run")]

@@ -6,14 +6,21 @@ mod text;
 
 pub use results::{Results, results_path};
 
-use std::{io::Write, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashSet,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, TaskRun},
     host::Host,
+    journal,
     plan::EvalPlan,
     run::{Interrupt, RunOptions, RunSummary, run_eval},
     source::{Sources, Stat},
@@ -46,13 +53,25 @@ pub struct ReportInput {
     pub runs: Option<u32>,
     /// Where the results file goes.
     pub results: PathBuf,
+    /// The folder of the run that is resumed, and the tasks that have their results from it.
+    pub earlier: Option<(PathBuf, HashSet<TaskRun>)>,
 }
 
 impl ReportInput {
     pub fn new(plan: Arc<EvalPlan>, sources: Arc<Sources>, eval: impl Into<String>, options: &RunOptions) -> Self {
         let results = results_path(&options.output_dir, &plan.name);
         let (parallel, runs) = (options.parallel, options.runs);
-        Self { plan, sources, eval: eval.into(), colour: false, findings: Vec::new(), parallel, runs, results }
+        Self {
+            plan,
+            sources,
+            eval: eval.into(),
+            colour: false,
+            findings: Vec::new(),
+            parallel,
+            runs,
+            results,
+            earlier: None,
+        }
     }
 }
 
@@ -67,7 +86,7 @@ pub async fn run(
 ) -> RunSummary {
     let unwritable = |error: std::io::Error| format!("`{}` cannot be written: {error}", input.results.display());
     if let Err(error) = writable(input, options, host.as_ref()) {
-        return RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] };
+        return RunSummary::refused(3, vec![unwritable(error)]);
     }
     let (sink, events) = unbounded_channel();
     let fold = (format.make)(input);
@@ -93,7 +112,29 @@ fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::
     host.remove(&probe)
 }
 
-/// Feeds the report and the results until the last event. The results are written whenever a task has ended.
+/// Writes the results of a run that is not there to do it itself.
+///
+/// # Errors
+/// The journal cannot be read, or the results not be written.
+pub fn restore(input: &ReportInput, journal: &Path, host: &dyn Host) -> std::io::Result<()> {
+    let mut results = Results::new(input);
+    journal::events(journal)?.for_each(|event| results.take(&event));
+    host.write(&input.results, results.text().as_bytes(), None)
+}
+
+/// The events of the run that is resumed, as far as they count.
+fn earlier(input: &ReportInput) -> std::io::Result<impl Iterator<Item = Event>> {
+    let events = input.earlier.as_ref().map(|(dir, _)| journal::events(dir)).transpose()?;
+    Ok(events.into_iter().flatten().filter(|event| match (&event.task, &input.earlier) {
+        (Some(task), Some((_, done))) => done.contains(task),
+        _ => matches!(event.kind, EventKind::RunStarted { .. }),
+    }))
+}
+
+/// At most so often are the results written while tasks run; the journal has them at once.
+const THROTTLE: Duration = Duration::from_millis(500);
+
+/// Feeds the report and the results until the last event. The results are written as tasks end, and at the end.
 async fn follow(
     input: &ReportInput,
     host: &dyn Host,
@@ -102,11 +143,22 @@ async fn follow(
     out: &mut (dyn Write + Send),
 ) -> std::io::Result<()> {
     let mut results = Results::new(input);
+    for event in earlier(input)? {
+        results.take(&event);
+        fold(&event);
+    }
     let mut written = Ok(());
+    // When the last writing ended, and how long it took: more tasks are not to mean more time spent on each.
+    let (mut last, mut cost) = (None::<Duration>, Duration::ZERO);
     while let Some(event) = events.recv().await {
         results.take(&event);
-        if matches!(event.kind, EventKind::TaskFinished { .. } | EventKind::RunFinished { .. }) {
+        let now = host.elapsed();
+        let is_due = last.is_none_or(|last| now.saturating_sub(last) >= (cost * 20).max(THROTTLE));
+        let is_last = matches!(event.kind, EventKind::RunFinished { .. });
+        if is_last || is_due && matches!(event.kind, EventKind::TaskFinished { .. }) {
             written = host.write(&input.results, results.text().as_bytes(), None);
+            let end = host.elapsed();
+            (last, cost) = (Some(end), end.saturating_sub(now));
         }
         let text = fold(&event);
         // A reader that went away (`| head`) must not keep cleanup from running.

@@ -7,16 +7,19 @@ mod agent;
 pub mod assert;
 mod emit;
 pub mod fill;
+pub mod recover;
+mod restore;
 mod servers;
 mod task;
 mod unit;
 pub mod verdict;
 
 pub use servers::{Specs, specs};
-pub use task::TaskEnd;
+pub use task::{KeptWorld, TaskEnd};
 pub use unit::planned_id;
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -30,6 +33,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event::{Event, EventKind, TaskRun, Verdict},
     host::Host,
+    journal::{Entry, Journal, Past, Selected, TaskPast},
+    mcp::{Recording, recording},
     plan::{EvalPlan, wire},
     secrets::is_secret_name,
 };
@@ -60,6 +65,36 @@ pub struct RunOptions {
     pub secrets: Vec<String>,
     /// How long a server may take to answer `initialize`.
     pub server_timeout: Duration,
+    /// Every task has servers of its own.
+    pub isolate: bool,
+    /// Whether a task's world is left standing instead of being cleaned up.
+    pub keep: Keep,
+    /// One phase alone.
+    pub only: Option<Only>,
+    /// What other runs have set up, by task, for [`Only::Verify`].
+    pub worlds: HashMap<String, Arc<TaskPast>>,
+    /// Where what happens is written down before it does.
+    pub journal: Option<Arc<Journal>>,
+    /// What the journal told when it was opened again: tasks with results are not run once more.
+    pub past: Option<Arc<Past>>,
+}
+
+/// When a task's cleanup is not run but left to `gevals recover`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Keep {
+    #[default]
+    Never,
+    OnFailure,
+    Always,
+}
+
+/// A phase that can be run by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Only {
+    /// Sets up, and leaves the world standing.
+    Setup,
+    /// Judges a world that was left standing.
+    Verify,
 }
 
 impl Default for RunOptions {
@@ -74,6 +109,12 @@ impl Default for RunOptions {
             executable: None,
             secrets: Vec::new(),
             server_timeout: Duration::from_secs(30),
+            isolate: false,
+            keep: Keep::Never,
+            only: None,
+            worlds: HashMap::new(),
+            journal: None,
+            past: None,
         }
     }
 }
@@ -87,6 +128,15 @@ pub struct RunSummary {
     pub tasks: Vec<TaskEnd>,
     /// Why nothing could run.
     pub faults: Vec<String>,
+    /// Worlds that were left standing.
+    pub kept: Vec<KeptWorld>,
+}
+
+impl RunSummary {
+    /// Of a run in which nothing ran.
+    pub fn refused(exit: u8, faults: Vec<String>) -> Self {
+        Self { exit, tasks: Vec::new(), faults, kept: Vec::new() }
+    }
 }
 
 /// A signal that asks for an end.
@@ -173,40 +223,79 @@ pub async fn run_eval(
             Some(filter) => format!("no task's name matches `{filter}`"),
             None => "the eval selects no task".to_owned(),
         };
-        return RunSummary { exit: 2, tasks: Vec::new(), faults: vec![why] };
+        return RunSummary::refused(2, vec![why]);
     }
     if !faults.is_empty() {
-        return RunSummary { exit: 3, tasks: Vec::new(), faults };
+        return RunSummary::refused(3, faults);
     }
 
-    let emitter = Emitter::new(host, sink, secrets);
-    let digests: Vec<_> = plan.tasks.iter().map(wire::digest).collect();
-    let runs = |index: usize| options.runs.unwrap_or(plan.tasks[index].task.runs).max(1);
-    emitter.emit(
-        None,
-        EventKind::RunStarted {
-            version: VERSION,
-            run_id: host.random_id(),
-            eval: plan.name.clone(),
-            plan_digest: wire::eval_digest(plan),
-            tasks: selected.len(),
-            runs: selected.iter().map(|&index| runs(index) as usize).sum(),
-        },
+    let cancel = CancellationToken::new();
+    let past = options.past.as_deref();
+    let emitter = Emitter::new(host, sink, secrets).with_journal(
+        options.journal.clone(),
+        past.map_or(0, |past| past.next),
+        cancel.clone(),
     );
-    let servers = Servers::new(specs, &emitter, options.server_timeout);
+    let digests: Vec<_> = plan.tasks.iter().map(wire::digest).collect();
+    let plan_digest = wire::eval_digest(plan);
+    let runs = |index: usize| match past.and_then(|p| p.selected.iter().find(|s| s.index == index)) {
+        Some(selected) => selected.runs,
+        None => options.runs.unwrap_or(plan.tasks[index].task.runs).max(1),
+    };
+    let run_id = options.journal.as_ref().map_or_else(|| host.random_id(), |journal| journal.run().to_owned());
+    if past.is_none() {
+        let chosen = selected.iter().map(|&index| Selected {
+            index,
+            name: plan.tasks[index].task.name.value.clone(),
+            digest: digests[index].clone(),
+            runs: runs(index),
+        });
+        emitter.note(&Entry::Selected(chosen.collect()));
+        emitter.emit(
+            None,
+            EventKind::RunStarted {
+                version: VERSION,
+                run_id: run_id.clone(),
+                eval: plan.name.clone(),
+                plan_digest: plan_digest.clone(),
+                tasks: selected.len(),
+                runs: selected.iter().map(|&index| runs(index) as usize).sum(),
+            },
+        );
+    }
+    let recording = match &options.journal {
+        None => None,
+        Some(journal) => {
+            let (version, eval, at) = (recording::VERSION, plan.name.clone(), host.now());
+            let first = recording::Line::Recording { version, run: run_id, eval, plan_digest, at };
+            let vault = emitter.vault.clone();
+            match Recording::open(&journal.recording(), &first, move || vault.secrets()) {
+                Ok(recording) => Some(recording),
+                Err(error) => {
+                    let why = format!("`{}` cannot be written: {error}", journal.recording().display());
+                    return RunSummary::refused(3, vec![why]);
+                }
+            }
+        }
+    };
+    let servers = Servers::new(specs, &emitter, options.server_timeout).recorded(recording.clone());
     let world = World {
         host,
         emitter: &emitter,
         servers: &servers,
-        cancel: CancellationToken::new(),
+        cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),
+        options,
+        kept: Mutex::default(),
+        recording: recording.as_deref(),
     };
     let ends = Mutex::new(Vec::new());
     let mut interrupted: Option<Interrupt> = None;
     {
         let work = async {
             let start = tokio::select! {
+                () = std::future::ready(()), if options.isolate => Ok(()),
                 start = servers.all() => start.map(drop),
                 () = world.cancel.cancelled() => Ok(()),
             };
@@ -219,6 +308,10 @@ pub async fn run_eval(
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
+                        if let Some(end) = past.and_then(|past| past.result(&task)) {
+                            ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
+                            continue;
+                        }
                         let end = task::run(world, planned, &digests[index], task).await;
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                     }
@@ -254,22 +347,34 @@ pub async fn run_eval(
         }
     }
     servers.close().await;
-    host.reap_marked(host.mark(), Duration::from_secs(2)).await;
+    let kept = std::mem::take(&mut *world.kept.lock().unwrap_or_else(PoisonError::into_inner));
+    if kept.is_empty() {
+        host.reap_marked(host.mark(), Duration::from_secs(2)).await;
+    }
     let tasks = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut faults: Vec<String> = world.unstarted.get().cloned().into_iter().collect();
+    if let Some(why) = options.journal.as_ref().and_then(|journal| journal.failure()) {
+        faults.push(format!("the run was stopped: {why}"));
+    } else if let Some(Err(why)) = recording.map(|recording| recording.flush()) {
+        faults.push(format!("the recording is not complete: {why}"));
+    }
     let exit = match interrupted {
         Some(signal) => signal.exit(),
-        None if world.unstarted.get().is_some() => 3,
-        None => status(&tasks, options),
+        None if !faults.is_empty() => 3,
+        None => status(&tasks, options.allow_unchecked, options.exit_zero),
     };
     emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
-    RunSummary { exit, tasks, faults: world.unstarted.get().cloned().into_iter().collect() }
+    if let Some(journal) = &options.journal {
+        journal.close();
+    }
+    RunSummary { exit, tasks, faults, kept }
 }
 
 /// The exit status of a run that came to its end.
-pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
+pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, exit_zero: bool) -> u8 {
     let good = |verdict| match verdict {
         Verdict::Passed => true,
-        Verdict::Unchecked => options.allow_unchecked,
+        Verdict::Unchecked => allow_unchecked,
         Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
     };
     let exit = if !tasks.iter().all(|t| good(t.verdict)) {
@@ -279,10 +384,13 @@ pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
     } else {
         0
     };
-    if options.exit_zero { 0 } else { exit }
+    if exit_zero { 0 } else { exit }
 }
 
 fn selection(plan: &EvalPlan, options: &RunOptions) -> Vec<usize> {
+    if let Some(past) = &options.past {
+        return past.selected.iter().map(|s| s.index).filter(|&index| index < plan.tasks.len()).collect();
+    }
     let wanted = |index: &usize| {
         options.filter.as_ref().is_none_or(|filter| filter.is_match(&plan.tasks[*index].task.name.value))
     };

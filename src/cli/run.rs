@@ -1,18 +1,29 @@
 //! `gevals run`: does what the plan says.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use regex::Regex;
 
-use super::{Global, compile_paths, complain, print_findings, shown, status, unreadable};
+use super::{
+    Global, complain, preflight, print_findings,
+    recover::{What, make_up, name_of},
+    shown, status, unreadable,
+};
 use crate::{
-    Compiled,
+    Compiled, compile,
     diagnostic::{self, Diagnostic, Strength},
     hir::Dialect,
-    host::RealHost,
-    plan::EvalPlan,
+    host::{Host, RealHost, disk::Disk},
+    journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
+    plan::{EvalPlan, Plan, wire},
     report::{self, REPORTS, ReportInput},
-    run::{RunOptions, interrupts},
+    run::{Keep, KeptWorld, Only, RunOptions, interrupts},
+    secrets::Secrets,
     source::Sources,
     ty::duration,
 };
@@ -23,8 +34,14 @@ Examples:
   gevals run eval.yaml --run '^create'      only tasks whose name matches
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
   gevals run eval.yaml --format json        events as JSON lines, for other programs
+  gevals run eval.yaml --resume             finish a run that was interrupted
+  gevals run eval.yaml --preflight          look whether everything is there, and run no task
+  gevals run eval.yaml --run '^web$' --phase setup     set up, and leave the world standing
+  gevals run eval.yaml --run '^web$' --phase verify    judge that world, without an agent
+  gevals run eval.yaml --run '^web$' --phase cleanup   and clean it up
 
-The results are written to gevals-NAME-out.json as tasks finish.
+The results are written to gevals-NAME-out.json as tasks finish. What is owed in cleanup stands in a journal,
+.gevals/runs/RUN/journal.jsonl, and beside it a recording of all that agents and servers said.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
@@ -62,11 +79,40 @@ pub struct Args {
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long)]
     exit_zero: bool,
+    /// Start servers for each task alone, instead of sharing them.
+    #[arg(long)]
+    isolate: bool,
+    /// Leave the world of tasks standing instead of cleaning up; `gevals recover` does that later.
+    #[arg(long, value_name = "WHEN", value_enum)]
+    keep: Option<KeepArg>,
+    /// Run one phase alone: set up a world and keep it, judge it without an agent, or clean it up.
+    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"])]
+    phase: Option<Phase>,
+    /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["run", "runs"])]
+    resume: Option<String>,
+    /// Look whether commands, servers, agents and extensions are there, without running a task.
+    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"])]
+    preflight: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum KeepArg {
+    Always,
+    OnFailure,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Setup,
+    Verify,
+    Cleanup,
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
     let sources = Sources::default();
-    let compiled = compile_paths(std::slice::from_ref(&args.eval), &sources);
+    let files = Watched::new(&Disk);
+    let compiled = compile(std::slice::from_ref(&args.eval), &sources, &files);
     if unreadable(&compiled) {
         return status::USAGE;
     }
@@ -95,9 +141,21 @@ pub fn main(args: &Args, global: Global) -> u8 {
         complain("no task is selected");
         return status::USAGE;
     };
-    let findings = diagnostic::report(&tolerated, &sources, compiled.project.files());
-    let findings = findings.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect();
-    execute(args, global, plan, sources, findings)
+    let findings = findings(&compiled, &sources);
+    if args.preflight {
+        return preflight::main(&plan, |plan| selects_task(args, plan), args.server_timeout);
+    }
+    if args.phase == Some(Phase::Cleanup) {
+        return clean_up(args, &plan);
+    }
+    execute(args, global, plan, sources, findings, files.into_snapshot())
+}
+
+/// What was found and tolerated, as results have it.
+pub(super) fn findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json::Value> {
+    let tolerated: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
+    let report = diagnostic::report(&tolerated, sources, compiled.project.files());
+    report.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect()
 }
 
 /// A time that something may take.
@@ -110,7 +168,11 @@ fn limit(text: &str) -> Result<Duration, String> {
 }
 
 fn selects(args: &Args, plan: &EvalPlan) -> bool {
-    plan.tasks.iter().any(|t| args.run.as_ref().is_none_or(|r| r.is_match(&t.task.name.value)))
+    plan.tasks.iter().any(|t| selects_task(args, t))
+}
+
+fn selects_task(args: &Args, plan: &Plan) -> bool {
+    args.run.as_ref().is_none_or(|r| r.is_match(&plan.task.name.value))
 }
 
 /// The eval that the path names, with its plan where it has one.
@@ -145,7 +207,31 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
 }
 
-fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findings: Vec<serde_json::Value>) -> u8 {
+fn execute(
+    args: &Args,
+    global: Global,
+    plan: EvalPlan,
+    sources: Sources,
+    findings: Vec<serde_json::Value>,
+    files: Snapshot,
+) -> u8 {
+    let results = report::results_path(&args.output_dir, &plan.name);
+    // Held until this process ends.
+    let _claim = match journal::claim(&args.output_dir, &results) {
+        Ok(claim) => claim,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            complain(&format!(
+                "another run writes to `{}`: wait for it, or give this one a folder with `--output-dir`",
+                results.display()
+            ));
+            return status::BROKEN;
+        }
+        Err(error) => {
+            complain(&format!("`{}` cannot be written: {error}", args.output_dir.display()));
+            return status::BROKEN;
+        }
+    };
+    make_up_for_others(args);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -153,7 +239,8 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
             return status::BROKEN;
         }
     };
-    let options = RunOptions {
+    let host = Arc::new(RealHost::new());
+    let mut options = RunOptions {
         runs: args.runs,
         parallel: usize::from(args.parallel),
         filter: args.run.clone(),
@@ -163,17 +250,60 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
+        isolate: args.isolate,
+        keep: match args.keep {
+            None => Keep::Never,
+            Some(KeepArg::OnFailure) => Keep::OnFailure,
+            Some(KeepArg::Always) => Keep::Always,
+        },
+        only: match args.phase {
+            Some(Phase::Setup) => Some(Only::Setup),
+            Some(Phase::Verify) => Some(Only::Verify),
+            _ => None,
+        },
+        ..RunOptions::default()
+    };
+    if options.only == Some(Only::Verify) {
+        options.worlds = kept_worlds(args, &plan);
+        let homeless = plan
+            .tasks
+            .iter()
+            .filter(|t| selects_task(args, t))
+            .find(|t| !options.worlds.contains_key(&t.task.name.value));
+        if let Some(task) = homeless {
+            let name = &task.task.name.value;
+            complain(&format!("no world of `{name}` is kept: `--phase setup` or `--keep always` makes one"));
+            return status::USAGE;
+        }
+    }
+    let opened = match &args.resume {
+        Some(run) => resume(args, &plan, run, &mut options, host.mark()),
+        None => begin(args, &plan, files, &mut options, host.as_ref()),
+    };
+    let earlier = match opened {
+        Ok(earlier) => earlier,
+        Err((exit, message)) => {
+            complain(&message);
+            return exit;
+        }
     };
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
     input.findings = findings;
+    input.earlier = earlier;
+    if let (Some(_), Some(journal)) = (options.only, &options.journal) {
+        // Half a run's results are not to stand where a whole one's are looked for.
+        input.results = journal.dir().join("results.json");
+    }
+    if let Some(past) = &options.past {
+        (input.runs, input.parallel) = (past.header.settings.runs, past.header.settings.parallel);
+    }
     let Some(format) = REPORTS.iter().find(|r| r.name == args.format) else { return status::USAGE };
     let summary = runtime.block_on(async {
         let interrupts = match interrupts() {
             Ok(interrupts) => interrupts,
             Err(error) => return Err(format!("cannot listen for signals: {error}")),
         };
-        let host = Arc::new(RealHost::new());
         Ok(report::run(&input, &options, host, interrupts, format, &mut std::io::stdout()).await)
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
@@ -184,11 +314,190 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
             }
+            tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
             summary.exit
         }
         Err(message) => {
             complain(&message);
             status::BROKEN
         }
+    }
+}
+
+/// The folder of a resumed run, and the tasks whose results are kept.
+type Earlier = Option<(PathBuf, HashSet<crate::event::TaskRun>)>;
+
+/// A new run: its journal.
+fn begin(
+    args: &Args,
+    plan: &EvalPlan,
+    files: Snapshot,
+    options: &mut RunOptions,
+    host: &dyn Host,
+) -> Result<Earlier, (u8, String)> {
+    let literal = plan.tasks.iter().flat_map(wire::literal_secrets);
+    let secrets = Secrets::new(options.secrets.iter().cloned().chain(literal));
+    let unwritable = |error| (status::BROKEN, format!("no journal can be written: {error}"));
+    let results = report::results_path(&args.output_dir, &plan.name);
+    let header = Header {
+        version: journal::VERSION,
+        run: host.random_id(),
+        gevals: env!("CARGO_PKG_VERSION").to_owned(),
+        at: host.now(),
+        eval: args.eval.clone(),
+        name: plan.name.clone(),
+        cwd: std::env::current_dir().map_err(unwritable)?,
+        results,
+        plan_digest: wire::eval_digest(plan),
+        settings: Settings {
+            runs: options.runs,
+            parallel: options.parallel,
+            allow_unchecked: options.allow_unchecked,
+            exit_zero: options.exit_zero,
+        },
+        files: files.without(&secrets),
+    };
+    let writer = Writer::own(host.mark(), &format!("a run of `{}`", plan.name));
+    let journal = Journal::create(&args.output_dir, header, writer).map_err(unwritable)?;
+    options.journal = Some(Arc::new(journal));
+    Ok(None)
+}
+
+/// An interrupted run once more: what it owed is paid first.
+fn resume(
+    args: &Args,
+    plan: &EvalPlan,
+    run: &str,
+    options: &mut RunOptions,
+    mark: &str,
+) -> Result<Earlier, (u8, String)> {
+    let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
+    let runs = journal::runs(&args.output_dir);
+    let found = match run {
+        "" => runs.into_iter().rev().find(of_eval),
+        id => runs.into_iter().find(|dir| name_of(dir) == id),
+    };
+    let Some(dir) = found else {
+        let which = if run.is_empty() { format!("no run of `{}`", plan.name) } else { format!("no run `{run}`") };
+        return Err((status::USAGE, format!("{which} has a journal in `{}`", args.output_dir.display())));
+    };
+    let id = name_of(&dir);
+    let refused = |refusal: Refusal| {
+        let exit = if matches!(refusal, Refusal::Live(_)) { status::USAGE } else { status::BROKEN };
+        (exit, format!("run `{id}` cannot be resumed: {refusal}"))
+    };
+    let paid = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
+    if paid.is_some_and(|exit| exit != status::OK) {
+        return Err((status::BROKEN, format!("run `{id}` cannot be resumed: what it owes could not be paid")));
+    }
+    let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
+    if past.header.plan_digest != wire::eval_digest(plan) {
+        let changed = past.selected.iter().find(|s| {
+            plan.tasks.get(s.index).is_none_or(|t| t.task.name.value != s.name || wire::digest(t) != s.digest)
+        });
+        let what = changed.map_or_else(|| "the eval".to_owned(), |s| format!("the task `{}`", s.name));
+        return Err((
+            status::USAGE,
+            format!("run `{id}` cannot be resumed: {what} has changed since; run it anew, without `--resume`"),
+        ));
+    }
+    let done: HashSet<_> = past.wanted().map(|(_, task)| task).filter(|task| past.result(task).is_some()).collect();
+    let wanted = past.wanted().count();
+    if done.len() == wanted && wanted > 0 {
+        return Err((status::USAGE, format!("run `{id}` came to its end: there is nothing to resume")));
+    }
+    journal
+        .enter(Writer::own(mark, &format!("a run of `{}`", plan.name)))
+        .map_err(|error| (status::BROKEN, error.to_string()))?;
+    note(&format!("resuming run `{id}`: {} of {wanted} results are there", done.len()));
+    options.journal = Some(Arc::new(journal));
+    options.past = Some(Arc::new(past));
+    Ok(Some((dir, done)))
+}
+
+/// Runs that were killed in the same output directory are made up for, and it is said so.
+fn make_up_for_others(args: &Args) {
+    for dir in journal::runs(&args.output_dir) {
+        // Whoever holds a lock is at work; what cannot be read is `recover`'s to complain about.
+        let _ = absolutely(&dir, &What { kept: false, only: None });
+    }
+}
+
+/// `make_up` changes folders on its way, so its path is made absolute.
+fn absolutely(dir: &Path, what: &What) -> Result<Option<u8>, Refusal> {
+    make_up(&std::path::absolute(dir)?, what, &mut |line| note(line))
+}
+
+/// For people, and not on standard output: that belongs to the report.
+fn note(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// The worlds of the eval's tasks that are kept, the latest of each.
+fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast>> {
+    let mut worlds = HashMap::new();
+    for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
+        let Ok((past, _)) = Past::read(dir) else { continue };
+        if past.header.name == plan.name && !past.closed {
+            let kept = past.tasks.into_iter().filter(|(_, of)| of.kept);
+            worlds.extend(kept.map(|(task, of)| (task.name, Arc::new(of))));
+        }
+    }
+    worlds
+}
+
+/// `--phase cleanup`: pays for the kept worlds of the selected tasks.
+fn clean_up(args: &Args, plan: &EvalPlan) -> u8 {
+    let names: Vec<_> =
+        plan.tasks.iter().filter(|t| selects_task(args, t)).map(|t| t.task.name.value.clone()).collect();
+    let mut worst = None;
+    for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
+        let of_eval = Past::read(dir).is_ok_and(|(past, _)| {
+            past.header.name == plan.name && past.tasks.iter().any(|(task, of)| of.kept && names.contains(&task.name))
+        });
+        if !of_eval {
+            continue;
+        }
+        match absolutely(dir, &What { kept: true, only: Some(names.clone()) }) {
+            Ok(exit) => worst = worst.max(exit),
+            Err(refusal) => {
+                complain(&format!("run `{}`: {refusal}", name_of(dir)));
+                worst = worst.max(Some(status::BROKEN));
+            }
+        }
+    }
+    worst.unwrap_or_else(|| {
+        complain("no world of these tasks is kept");
+        status::USAGE
+    })
+}
+
+/// How to enter what was left standing, and how to leave it.
+fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
+    for world in kept {
+        let name = &world.task.name;
+        let again = format!("gevals run {} --run '^{}$'", shown(&args.eval), regex::escape(name));
+        note(&format!("the world of `{name}` is left standing:"));
+        note(&format!("  enter    cd {}", quoted(&shown(&world.dir))));
+        for (variable, value) in &world.env {
+            note(&format!("           export {variable}={}", quoted(value)));
+        }
+        note(&format!("  judge    {again} --phase verify"));
+        note(&format!("  clean up {again} --phase cleanup"));
+    }
+    if !kept.is_empty() {
+        let dir = if args.output_dir == Path::new(".") { run.to_owned() } else { shown(&args.output_dir) };
+        note(&format!("everything of this run is cleaned up by `gevals recover {dir}`"));
+    }
+}
+
+/// A word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }

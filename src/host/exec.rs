@@ -173,6 +173,13 @@ pub struct Leftover {
 }
 
 impl Leftover {
+    /// Lets it live on, beyond the end of this process.
+    pub fn release(self) {
+        if let Some(tree) = self.tree {
+            tree.release();
+        }
+    }
+
     pub(super) fn fake() -> Self {
         Self { tree: None, grace: Duration::ZERO, _leader: None }
     }

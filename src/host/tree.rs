@@ -48,6 +48,11 @@ impl Tree {
         self.stragglers.len()
     }
 
+    /// Nothing of it is ended any more.
+    pub fn release(mut self) {
+        self.armed = false;
+    }
+
     /// Says whether anything but a dead leader is left; if not, the tree is done.
     pub async fn check(self) -> (Self, bool) {
         let work = self.blocking(|tree| {
@@ -223,6 +228,11 @@ mod platform {
         }
     }
 
+    /// When the process started, in ticks since the boot.
+    pub fn started(pid: u32) -> Option<u64> {
+        stat(Pid::from_raw(pid.try_into().ok()?)?).map(|p| p.start)
+    }
+
     fn processes() -> impl Iterator<Item = Proc> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         entries.filter_map(|e| stat(Pid::from_raw(e.file_name().to_str()?.parse().ok()?)?))
@@ -269,6 +279,11 @@ mod platform {
 
     pub fn adopt_orphans() {}
 
+    /// Off Linux nobody says.
+    pub fn started(_: u32) -> Option<u64> {
+        None
+    }
+
     impl Tree {
         /// The leader stands for its group as long as it lives, the group for itself afterwards.
         pub(super) fn sweep(&mut self) -> Vec<Proc> {
@@ -288,4 +303,4 @@ mod platform {
     }
 }
 
-pub use platform::adopt_orphans;
+pub use platform::{adopt_orphans, started};

@@ -15,8 +15,8 @@ use super::emit::{Emitter, header_secrets};
 use crate::{
     event::EventKind,
     hir::{Expand, ExpandPart, Server, Transport},
-    host::Host,
-    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    host::{Host, MARK},
+    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, Recording, ServerSpec, SessionKind},
     plan::wire::is_secret_header,
     secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
@@ -31,6 +31,13 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Why it cannot be used any more, in a line.
+    pub fn lost(&self) -> Option<String> {
+        let failure = self.hub.failure()?.to_string();
+        let line = failure.lines().next().unwrap_or_default().trim_end_matches(':');
+        Some(format!("a server was lost while the agent worked: {line}"))
+    }
+
     pub fn enables_all(&self) -> bool {
         self.config.enable_all_tools.is_some_and(|e| e.value)
     }
@@ -49,6 +56,7 @@ pub(super) struct Servers<'a> {
     emitter: &'a Emitter<'a>,
     /// For `initialize`.
     timeout: Duration,
+    recording: Option<Arc<Recording>>,
 }
 
 /// How to reach each server, and what its agents may do.
@@ -87,11 +95,22 @@ pub fn specs(
                 },
             )
         };
-        let transport = transport(server, dir, executable, &mut fill);
+        let mut transport = transport(server, dir, executable, &mut fill);
+        if let mcp::Transport::Stdio { env, .. } = &mut transport {
+            env.insert(MARK.to_owned(), marks(host));
+        }
         let name = server.name.value.clone();
         specs.insert(name.clone(), (ServerSpec { name, transport }, server.clone()));
     }
     if faults.is_empty() { Ok((specs, secrets)) } else { Err(faults) }
+}
+
+/// What tells a server's process from others: a gevals inside another one adds to what is there.
+fn marks(host: &dyn Host) -> String {
+    match host.env(MARK) {
+        Some(outer) if !outer.is_empty() => format!("{outer},{}.server", host.mark()),
+        _ => format!("{}.server", host.mark()),
+    }
 }
 
 fn transport(
@@ -128,7 +147,17 @@ fn transport(
 impl<'a> Servers<'a> {
     pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
-        Self { specs, running, emitter, timeout }
+        Self { specs, running, emitter, timeout, recording: None }
+    }
+
+    /// The same servers once more, to be started for one task alone.
+    pub fn another(&self) -> Self {
+        Self { recording: self.recording.clone(), ..Self::new(self.specs.clone(), self.emitter, self.timeout) }
+    }
+
+    /// Writes down what is said.
+    pub fn recorded(self, recording: Option<Arc<Recording>>) -> Self {
+        Self { recording, ..self }
     }
 
     /// All servers, started if need be.
@@ -157,6 +186,7 @@ impl<'a> Servers<'a> {
         let options = HubOptions {
             secrets: self.emitter.vault.secrets(),
             initialize_timeout: self.timeout,
+            on_message: self.recording.as_ref().map(Recording::tap),
             ..HubOptions::default()
         };
         let hub = Hub::start(spec.clone(), options).await.map_err(|e| e.to_string())?;
