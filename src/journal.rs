@@ -362,6 +362,12 @@ impl Journal {
         self.sync_now();
     }
 
+    /// Ends the journal whatever is owed.
+    pub fn forget(&self) {
+        self.append(&Entry::Closed);
+        self.sync_now();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,6 +27,7 @@ Examples:
   gevals recover              all runs whose journals are below this folder
   gevals recover out          those of the output directory `out`
   gevals recover k3v9x0aa     one run, by its id
+  gevals recover --forget k3v9x0aa     its world was cleaned up by hand
 
 A run that was killed has left a journal, .gevals/runs/RUN/journal.jsonl in its output directory. What it left
 running is ended, the cleanups it owes are run, and its results are completed. Runs that are under way are left alone.
@@ -42,6 +43,9 @@ pub struct Args {
     /// An output directory, the folder of a run, or a run's id.
     #[arg(value_name = "DIR|RUN", default_value = ".")]
     path: PathBuf,
+    /// Forget what one run owes, without cleaning up: for what somebody has cleaned up by hand.
+    #[arg(long)]
+    forget: bool,
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
@@ -57,6 +61,9 @@ pub fn main(args: &Args, _: Global) -> u8 {
     let named = runs.len() == 1 && !args.path.join(".gevals").is_dir();
     // Absolute, since each run is made up for in the folder it was started in.
     let runs: Vec<_> = runs.iter().filter_map(|dir| std::path::absolute(dir).ok()).collect();
+    if args.forget {
+        return forget(&runs, named);
+    }
     let mut worst = status::OK;
     let mut found = 0;
     for dir in runs {
@@ -84,6 +91,29 @@ pub fn main(args: &Args, _: Global) -> u8 {
         print("nothing is owed\n");
     }
     worst
+}
+
+fn forget(runs: &[PathBuf], named: bool) -> u8 {
+    let [dir] = runs else {
+        complain("`--forget` is for one run: name it");
+        return status::USAGE;
+    };
+    if !named {
+        complain("`--forget` is for one run: name it");
+        return status::USAGE;
+    }
+    match Journal::reopen(dir) {
+        Ok((journal, past)) => {
+            let owed: usize = past.tasks.values().map(|task| task.owed.len()).sum();
+            journal.forget();
+            print(&format!("run `{}`: {} forgotten\n", name_of(dir), count(owed, "cleanup is", "cleanups are")));
+            status::OK
+        }
+        Err(refusal) => {
+            complain(&format!("run `{}`: {refusal}", name_of(dir)));
+            if matches!(refusal, Refusal::Live(_)) { status::USAGE } else { status::BROKEN }
+        }
+    }
 }
 
 pub(super) fn name_of(dir: &Path) -> String {

@@ -167,7 +167,8 @@ async fn phases(
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
-        owes: AtomicBool::new(false),
+        // Who judges a kept world owes nothing: whoever set it up does.
+        owes: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
         past: None,
         ended: Mutex::default(),
