@@ -35,7 +35,7 @@ use crate::{
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::{Recording, recording},
-    plan::{EvalPlan, wire},
+    plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
     secrets::is_secret_name,
 };
 use emit::Emitter;
@@ -278,7 +278,9 @@ pub async fn run_eval(
             }
         }
     };
-    let servers = Servers::new(specs, &emitter, options.server_timeout).recorded(recording.clone());
+    let is_client = |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if matches!(agent.kind, AgentKind::Shell(_)));
+    let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
+    let servers = Servers::new(specs, &emitter, options.server_timeout, clients).recorded(recording.clone());
     let world = World {
         host,
         emitter: &emitter,

@@ -31,6 +31,7 @@ use petgraph::{
     visit::{EdgeRef, IntoEdgeReferences},
 };
 use proptest::prelude::*;
+use sha2::Digest;
 
 fn checked(path: &str, text: &str) -> (Checked, Sources) {
     let (sources, mut files, vocabularies) = (Sources::default(), MemoryFiles::default(), builtin::vocabularies());
@@ -854,6 +855,16 @@ rich  changed
     assert_eq!(serde_json::from_str::<serde_json::Value>(&told("json", &diff)).unwrap()["version"], 1);
     let only_less = diffed(&old, &plan(&RICH.replace("    - n.notes_delete: {id: gone, args: {}}\n", "")));
     assert!(!only_less.grows() && !only_less.is_empty());
+}
+
+#[test]
+fn the_digest_is_that_of_the_canonical_form() {
+    let document = wire::document([(None, &[plan(RICH)][..])]);
+    let bytes = serde_json_canonicalizer::to_vec(&document.tasks[0].plan).unwrap();
+    let hash = sha2::Sha256::digest(&bytes);
+    let hex: String = hash.iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(document.tasks[0].digest, format!("sha256:{hex}"));
+    assert_eq!(wire::digest(&plan(RICH)), document.tasks[0].digest);
 }
 
 #[test]

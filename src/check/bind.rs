@@ -280,7 +280,18 @@ impl Checker<'_> {
     /// Parameters of which exactly one must be given.
     pub(super) fn exactly_one(&mut self, step: &Step<Path>, args: &Args, signature: &Signature) {
         for set in signature.exactly_one {
-            let mut given: Vec<(Span, &str)> = args
+            // `body.raw` is a key of the parameter `body`, where that is given.
+            let (within, at, whose) = match set.first().and_then(|word| word.split_once('.')) {
+                None => (args.as_slice(), step.key, &step.op.value),
+                Some((outer, _)) => match args.iter().find(|(k, _)| k.value == outer) {
+                    Some((outer, Arg { kind: crate::hir::ArgKind::Record(fields), .. })) => {
+                        (fields.as_slice(), outer.span, &outer.value)
+                    }
+                    _ => continue,
+                },
+            };
+            let set: Vec<_> = set.iter().map(|word| word.rsplit('.').next().unwrap_or(word)).collect();
+            let mut given: Vec<(Span, &str)> = within
                 .iter()
                 .filter(|(k, _)| set.contains(&k.value.as_str()))
                 .map(|(k, _)| (k.span, k.value.as_str()))
@@ -298,12 +309,8 @@ impl Checker<'_> {
             match given.as_slice() {
                 [_] => {}
                 [] => self.error(
-                    Diagnostic::new(
-                        &super::EXACTLY_ONE,
-                        step.key,
-                        format!("`{}` needs {}", step.op.value, words("or")),
-                    )
-                    .help("give exactly one of them"),
+                    Diagnostic::new(&super::EXACTLY_ONE, at, format!("`{whose}` needs {}", words("or")))
+                        .help("give exactly one of them"),
                 ),
                 [(first, _), rest @ ..] => {
                     for (span, name) in rest {
@@ -311,11 +318,14 @@ impl Checker<'_> {
                             Diagnostic::new(
                                 &super::EXACTLY_ONE,
                                 *span,
-                                format!("`{}` takes only one of {}", step.op.value, words("and")),
+                                format!("`{whose}` takes only one of {}", words("and")),
                             )
                             .label(*first, "given first")
                             .here(format!("`{name}` too"))
-                            .help("keep one of them; write a second step for the other"),
+                            .help(match at == step.key {
+                                true => "keep one of them; write a second step for the other",
+                                false => "keep one of them",
+                            }),
                         );
                     }
                 }

@@ -113,6 +113,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return open(format.name, &text);
     }
     print(&text);
+    drop(views);
+    // The program ends here; a large plan takes longer to put away than to draw.
+    std::mem::forget((planned, text));
     status::OK
 }
 
@@ -150,6 +153,7 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
         eval.tasks.retain(wanted);
     }
     evals.retain(|eval| !eval.tasks.is_empty());
+    std::mem::forget((compiled.project, compiled.diagnostics));
     let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
     Planned { evals, loose: loose.filter(wanted).collect() }
 }
@@ -215,15 +219,10 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let nothing = compiled.project.tasks.is_empty() && compiled.project.evals.is_empty();
     let old = match nothing && args.diff_rev.is_some() {
         true => Planned { evals: Vec::new(), loose: Vec::new() },
-        false => {
-            if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) {
-                complain("the older plan has errors:");
-            }
-            match old_plan(compiled, &sources, args, global) {
-                Some(old) => old,
-                None => return status::USAGE,
-            }
-        }
+        false => match old_plan(compiled, &sources, args, global) {
+            Some(old) => old,
+            None => return status::USAGE,
+        },
     };
     let (old_tasks, new_tasks) = (all(&old), all(new));
     let diff = diff::diff(
@@ -238,7 +237,10 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
 fn old_plan(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
     let hard = compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard);
     match hard || !compiled.project.unreadable.is_empty() {
-        true => planned(compiled, sources, args, global),
+        true => {
+            complain("the older plan has errors:");
+            planned(compiled, sources, args, global)
+        }
         false => Some(select(compiled, args)),
     }
 }

@@ -128,17 +128,20 @@ impl Diff {
 
 /// What leads from the old plan to the new one.
 pub fn diff(old: Side<'_>, new: Side<'_>) -> Diff {
-    let named = |side: Side<'_>| -> HashMap<String, usize> {
-        side.plans.iter().enumerate().map(|(i, plan)| (plan.task.name.value.clone(), i)).rev().collect()
+    // One task beside one task is meant, whatever they are called.
+    let alone = old.plans.len() == 1 && new.plans.len() == 1;
+    let name = |plan: &Plan| if alone { String::new() } else { plan.task.name.value.clone() };
+    let by_name = |side: Side<'_>| -> HashMap<String, usize> {
+        side.plans.iter().enumerate().map(|(i, plan)| (name(plan), i)).rev().collect()
     };
-    let (before, after) = (named(old), named(new));
+    let (before, after) = (by_name(old), by_name(new));
     let mut tasks = Vec::new();
     let (mut old_reach, mut new_reach) = (whole(old.evals), whole(new.evals));
     let reach_of = |side: Side<'_>, plan: &Plan| reach::of_task(plan, side.files);
     for plan in new.plans {
         let reach = reach_of(new, plan);
         new_reach.add(reach.clone());
-        match before.get(&plan.task.name.value) {
+        match before.get(&name(plan)) {
             Some(&i) => {
                 let old_plan = &old.plans[i];
                 let old_reach = reach_of(old, old_plan);
@@ -149,7 +152,7 @@ pub fn diff(old: Side<'_>, new: Side<'_>) -> Diff {
     }
     for plan in old.plans {
         let reach = reach_of(old, plan);
-        if !after.contains_key(&plan.task.name.value) {
+        if !after.contains_key(&name(plan)) {
             tasks.push(only(plan, Change::Removed, &reach));
         }
         old_reach.add(reach);

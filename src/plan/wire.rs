@@ -4,7 +4,10 @@
 //! object. Beside it stands what is presentation (`source`), choice of the caller (`runs`, `parallel`) or description.
 //! Literal secrets – values of telling names, headers that are no content negotiation – are masked.
 
-use std::path::{Component, Path};
+use std::{
+    borrow::Borrow,
+    path::{Component, Path},
+};
 
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -449,7 +452,34 @@ fn eval_document(eval: &EvalPlan, tasks: Vec<TaskDocument>) -> EvalDocument {
 
 /// A task's plan digest, which results quote.
 pub fn digest(plan: &Plan) -> String {
-    sha256(&task_body(plan))
+    body_digest(&task_facts(plan), top(plan).map(|&ix| action_document(plan, ix)), edges(plan).iter())
+}
+
+/// The digest of a body, whose actions and edges are handed in beside it, so that large ones need not be held whole.
+fn body_digest<'a>(
+    facts: &TaskBody,
+    actions: impl Iterator<Item = impl Borrow<ActionDocument>>,
+    edges: impl Iterator<Item = &'a EdgeDocument>,
+) -> String {
+    let facts = canonical(facts);
+    // Keys are sorted, and what stands before the edges is one of our own words.
+    let hole = |key: &str| facts.windows(key.len()).position(|w| w == key.as_bytes()).map(|at| at + key.len() - 1);
+    let (Some(first), Some(second)) = (hole("\"actions\":[]"), hole("\"edges\":[]")) else {
+        return hex(&Sha256::digest(&facts));
+    };
+    let mut hash = Sha256::new();
+    hash.update(&facts[..first]);
+    for (i, action) in actions.enumerate() {
+        hash.update(if i > 0 { "," } else { "" });
+        hash.update(canonical(action.borrow()));
+    }
+    hash.update(&facts[first..second]);
+    for (i, edge) in edges.enumerate() {
+        hash.update(if i > 0 { "," } else { "" });
+        hash.update(canonical(edge));
+    }
+    hash.update(&facts[second..]);
+    hex(&hash.finalize())
 }
 
 /// An eval's plan digest: its agent, servers and judge, and the digests of its tasks.
@@ -464,10 +494,17 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
 }
 
 fn sha256(value: &impl Serialize) -> String {
+    hex(&Sha256::digest(canonical(value)))
+}
+
+/// RFC 8785.
+fn canonical(value: &impl Serialize) -> Vec<u8> {
     // A plan has string keys and finite numbers only, so this cannot fail.
-    let bytes = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
-    let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    serde_json_canonicalizer::to_vec(value).unwrap_or_default()
+}
+
+fn hex(hash: &[u8]) -> String {
+    hash.iter().fold(String::from("sha256:"), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
@@ -529,7 +566,7 @@ fn task_document(plan: &Plan) -> TaskDocument {
     let task = &plan.task;
     TaskDocument {
         name: task.name.value.clone(),
-        digest: sha256(&body),
+        digest: body_digest(&task_facts(plan), body.actions.iter(), body.edges.iter()),
         runs: task.runs,
         parallel: task.parallel,
         difficulty: task.difficulty.clone(),
@@ -540,9 +577,16 @@ fn task_document(plan: &Plan) -> TaskDocument {
     }
 }
 
+fn top(plan: &Plan) -> impl Iterator<Item = &ActionIx> {
+    plan.setup.iter().chain([&plan.agent]).chain(&plan.verify).chain(&plan.assertions).chain(&plan.cleanup)
+}
+
 fn task_body(plan: &Plan) -> TaskBody {
-    let top = plan.setup.iter().chain([&plan.agent]).chain(&plan.verify).chain(&plan.assertions).chain(&plan.cleanup);
-    TaskBody { actions: top.map(|&ix| action_document(plan, ix)).collect(), edges: edges(plan), ..task_facts(plan) }
+    TaskBody {
+        actions: top(plan).map(|&ix| action_document(plan, ix)).collect(),
+        edges: edges(plan),
+        ..task_facts(plan)
+    }
 }
 
 /// A task's body without its actions.

@@ -97,7 +97,9 @@ fn markdown(diff: &Diff) -> String {
         out += if diff.grows() { "**The reach grows.**\n\n" } else { "The reach shrinks.\n\n" };
         out += "| | added | removed |\n|---|---|---|\n";
         for change in &diff.reach {
-            let cell = |items: &[String]| items.iter().map(|i| code(&cut(i, VALUE))).collect::<Vec<_>>().join("<br>");
+            let cell = |items: &[String]| {
+                items.iter().map(|i| code(&cut(i, VALUE)).replace('|', "\\|")).collect::<Vec<_>>().join("<br>")
+            };
             let _ = writeln!(out, "| {} | {} | {} |", change.of, cell(&change.added), cell(&change.removed));
         }
         out.push('\n');
@@ -205,7 +207,7 @@ fn two(before: &Value, after: &Value) -> (String, String) {
     (part(&before), part(&after))
 }
 
-/// Inline code of Markdown, in a table too: a fence longer than any in the text.
+/// Inline code of Markdown: a fence longer than any in the text.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return "(empty)".to_owned();
@@ -213,5 +215,5 @@ fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
+    format!("{fence}{space}{text}{space}{fence}")
 }

@@ -164,7 +164,7 @@ fn items<'a>(items: &'a [Item], folded: bool, out: &mut String, boxes: &mut Vec<
                     escaped(&node.text),
                 );
             }
-            Item::Frame(Frame { key, title, kind, items: inner }) => {
+            Item::Frame(Frame { key, title, kind, outcome, items: inner }) => {
                 let class = match kind {
                     FrameKind::Task => "task",
                     FrameKind::Phase => "phase",
@@ -173,10 +173,11 @@ fn items<'a>(items: &'a [Item], folded: bool, out: &mut String, boxes: &mut Vec<
                     FrameKind::Branch => "branch",
                     FrameKind::Grid => "grid",
                 };
+                let outcome = outcome.map_or_else(String::new, |o| format!(" {}", o.name()));
                 let open = !(folded && *kind == FrameKind::Task);
                 let _ = writeln!(
                     out,
-                    "<section class=\"frame {class}{}\" data-f=\"{key}\"><button class=\"head\" aria-expanded=\"{open}\" dir=\"auto\">{}</button><div class=\"items\">",
+                    "<section class=\"frame {class}{outcome}{}\" data-f=\"{key}\"><button class=\"head\" aria-expanded=\"{open}\" dir=\"auto\">{}</button><div class=\"items\">",
                     if open { "" } else { " folded" },
                     escaped(title),
                 );

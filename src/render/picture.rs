@@ -60,6 +60,8 @@ pub struct Frame {
     pub key: usize,
     pub title: String,
     pub kind: FrameKind,
+    /// Of a task.
+    pub outcome: Option<Outcome>,
     pub items: Vec<Item>,
 }
 
@@ -141,14 +143,7 @@ struct Drawing<'a> {
 impl Picture {
     fn node(&mut self, title: &str, text: &str, kind: NodeKind, done: Option<Done>) -> Node {
         self.nodes += 1;
-        let mut title = cut(title, TITLE);
-        if let Some(Done { outcome, duration: took }) = done {
-            title += &format!(" · {}", outcome.name());
-            if let Some(took) = took {
-                title += &format!(", {}", duration::format(took));
-            }
-        }
-        let outcome = done.map(|d| d.outcome);
+        let (title, outcome) = (titled(title, done), done.map(|d| d.outcome));
         Node { key: self.nodes - 1, title, text: cut(text, TEXT), kind, outcome, stands_for: None }
     }
 
@@ -157,7 +152,17 @@ impl Picture {
             return None;
         }
         self.frames += 1;
-        Some(Item::Frame(Frame { key: self.frames - 1, title: cut(title, TITLE), kind, items }))
+        Some(Item::Frame(Frame { key: self.frames - 1, title: cut(title, TITLE), kind, outcome: None, items }))
+    }
+
+    fn task(&mut self, view: &View<'_>, plan: &Plan, items: Vec<Item>) -> Option<Item> {
+        let done = view.task_done(plan);
+        let mut item = self.frame("", FrameKind::Task, items)?;
+        if let Item::Frame(frame) = &mut item {
+            frame.title = titled(&plan.task.name.value, done);
+            frame.outcome = done.map(|d| d.outcome);
+        }
+        Some(item)
     }
 
     fn whole(&mut self, view: &View<'_>, index: usize, plan: &Plan) {
@@ -171,7 +176,7 @@ impl Picture {
                 phases.extend(self.frame(phase.name(), FrameKind::Phase, items));
             }
         }
-        let task = self.frame(&plan.task.name.value, FrameKind::Task, phases);
+        let task = self.task(view, plan, phases);
         self.items.extend(task);
         self.edges(plan, &drawing.keys);
     }
@@ -298,7 +303,7 @@ impl Picture {
         {
             self.links.push(Link { from: first.1, to: last.1, kind: LinkKind::Finally, label: "owed".to_owned() });
         }
-        let task = self.frame(&plan.task.name.value, FrameKind::Task, items);
+        let task = self.task(view, plan, items);
         self.items.extend(task);
     }
 
@@ -326,6 +331,18 @@ impl Picture {
             self.items.extend(frame);
         }
     }
+}
+
+/// A name, and how what it names went.
+fn titled(name: &str, done: Option<Done>) -> String {
+    let mut title = cut(name, TITLE);
+    if let Some(Done { outcome, duration: took }) = done {
+        title += &format!(" · {}", outcome.name());
+        if let Some(took) = took {
+            title += &format!(", {}", duration::format(took));
+        }
+    }
+    title
 }
 
 fn in_order(plan: &Plan) -> [(PlanPhase, &[ActionIx]); 5] {

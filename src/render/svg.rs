@@ -29,6 +29,11 @@ const MOST_LANES: usize = 40;
 /// Of the label of a value.
 const LABEL: usize = 22;
 const TEXT_LINES: usize = 3;
+/// Widths of a common letter in a wide font, by what it is written in.
+const TEXT_EM: f64 = 7.1;
+const TITLE_EM: f64 = 7.9;
+const NAME_EM: f64 = 9.9;
+const LABEL_EM: f64 = 5.9;
 
 fn render(views: &[View<'_>]) -> String {
     let mut plans = Vec::new();
@@ -112,8 +117,8 @@ fn draw(picture: &Picture) -> String {
         width = width.max(x - GAP + PAD);
     }
     let height = y + row_height + PAD;
-    let title = if named { fitted(&picture.title, 600.0, 8.4) } else { String::new() };
-    let width = width.max(estimated(&title, 8.4) + 2.0 * PAD).max(200.0);
+    let title = if named { fitted(&picture.title, 600.0, NAME_EM) } else { String::new() };
+    let width = width.max(estimated(&title, NAME_EM) + 2.0 * PAD).max(200.0);
 
     let mut out = String::with_capacity(body.len() + 4096);
     let _ = write!(
@@ -213,12 +218,12 @@ impl<'a> Layout<'a> {
 
     fn node(&mut self, node: &'a Node, x: f64, y: f64, w: f64) -> f64 {
         let room = w - 28.0;
-        let lines = wrapped(&node.text, room, 6.5);
+        let lines = wrapped(&node.text, room, TEXT_EM);
         let (arriving, leaving) = self.ports.get(&node.key).copied().unwrap_or_default();
         let ports = arriving + usize::from(leaving);
         let h = 12.0 + TITLE_LINE + TEXT_LINE * lines.len() as f64 + 4.0;
         let h = h.max(PORT * ports as f64 + 8.0);
-        self.boxes.push(Placed { node, x, y, w, h, title: fitted(&node.title, room, 7.2), lines, ports });
+        self.boxes.push(Placed { node, x, y, w, h, title: fitted(&node.title, room, TITLE_EM), lines, ports });
         h
     }
 
@@ -257,7 +262,8 @@ impl<'a> Layout<'a> {
             lanes[lane].push((low, high));
             lane_of[route] = lane;
         }
-        let widest = mine.iter().flat_map(|(_, to)| to).map(|(_, label)| estimated(label, 5.8)).fold(0.0, f64::max);
+        let widest =
+            mine.iter().flat_map(|(_, to)| to).map(|(_, label)| estimated(label, LABEL_EM)).fold(0.0, f64::max);
         let strip = widest + 16.0;
         let side = if left { -1.0 } else { 1.0 };
         let mut arrived: HashMap<usize, usize> = HashMap::new();
@@ -311,11 +317,15 @@ impl<'a> Layout<'a> {
                 FrameKind::Phase => "phase",
                 _ => "block",
             };
-            let title =
-                if frame.kind == FrameKind::Step { String::new() } else { fitted(&frame.title, w - 2.0 * PAD, 7.0) };
+            let outcome = frame.outcome.map_or_else(String::new, |o| format!(" {}", o.name()));
+            let title = if frame.kind == FrameKind::Step {
+                String::new()
+            } else {
+                fitted(&frame.title, w - 2.0 * PAD, TEXT_EM)
+            };
             let _ = writeln!(
                 out,
-                "<rect class=\"frame {class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" rx=\"8\"/>\
+                "<rect class=\"frame {class}{outcome}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" rx=\"8\"/>\
                  <text class=\"frame-title {class}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x + PAD,
                 y + 17.0,
@@ -387,9 +397,12 @@ fn port(placed: &Placed<'_>, nth: usize) -> f64 {
 /// How wide a text will be, rather too wide: the font is the reader's. `em` is the width of a common letter.
 fn estimated(text: &str, em: f64) -> f64 {
     let width = |c: char| match c {
-        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | '[' | ']' | ' ' | '`' => 0.62,
-        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 1.5,
-        'A'..='Z' | '0'..='9' | '_' | '=' | '+' | '<' | '>' | '$' | '{' | '}' => 1.15,
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '/' | '\\' | ' ' => 0.56,
+        '(' | ')' | '[' | ']' | 'f' | 't' | 'r' | 'I' | '-' => 0.7,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 1.7,
+        '=' | '+' | '<' | '>' | '~' | '#' | '^' => 1.42,
+        'A'..='Z' => 1.27,
+        '0'..='9' | '_' | '$' | '{' | '}' | '&' => 1.1,
         '\0'..='\u{ff}' => 1.0,
         '\u{1100}'.. => 2.1,
         _ => 1.2,
@@ -466,6 +479,7 @@ const STYLE: &str = "\
 text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:var(--soft);unicode-bidi:isolate}\
 .page{fill:var(--page)}.name{font-size:15px;font-weight:600;fill:var(--ink)}\
 .frame{fill:none;stroke:var(--edge)}.frame.phase{fill:var(--phase)}.frame.block{stroke-dasharray:4 3}\
+.frame.passed{stroke:var(--ok)}.frame.failed,.frame.broken{stroke:var(--no)}.frame.cancelled{stroke:var(--stop)}\
 .frame-title{font-size:11.5px;font-weight:600}.frame-title.task{fill:var(--ink)}\
 .box{fill:var(--fill);stroke:var(--line)}.title{font-weight:600;fill:var(--ink)}.bar{stroke:var(--step);stroke-width:3;stroke-linecap:round}\
 .control .bar{stroke:var(--control)}.agent .bar{stroke:var(--agent)}.agent .box{stroke:var(--agent)}.assertion .bar{stroke:var(--assertion)}.cleanup .bar{stroke:var(--cleanup)}\

@@ -84,7 +84,7 @@ pub async fn pay(
     let stop = CancellationToken::new();
     let emitter =
         Emitter::new(host, sink, secrets).with_journal(Some(Arc::clone(journal)), past.next, CancellationToken::new());
-    let servers = Servers::new(specs, &emitter, options.server_timeout);
+    let servers = Servers::new(specs, &emitter, options.server_timeout, false);
     let wanted = |task: &TaskRun, of: &TaskPast| {
         !of.owed.is_empty()
             && (options.kept || !of.kept)

@@ -1,0 +1,80 @@
+// Looks at a page and a picture as a reader would: light and dark, with the mouse and with keys. Any complaint of the
+// browser, a refused style or script among them, is a failure.
+'use strict';
+const puppeteer = require('puppeteer');
+const assert = require('node:assert');
+
+(async () => {
+  const [out, name] = process.argv.slice(2);
+  const browser = await puppeteer.launch({ headless: true, executablePath: process.env.PUPPETEER_EXECUTABLE_PATH, args: ['--no-sandbox'] });
+  const page = await browser.newPage();
+  const complaints = [];
+  page.on('console', message => { if (['error', 'warn', 'warning'].includes(message.type())) complaints.push(message.text()); });
+  page.on('pageerror', error => complaints.push(String(error)));
+  page.on('dialog', dialog => { complaints.push(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('request', request => { if (!request.url().startsWith('file:')) complaints.push(`a request: ${request.url()}`); });
+  await page.setViewport({ width: 1280, height: 900 });
+  const shot = what => page.screenshot({ path: `${out}/${name}.${what}.png` });
+  const theme = value => page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
+
+  for (const value of ['light', 'dark']) {
+    await theme(value);
+    await page.goto(`file://${out}/${name}.svg`);
+    await shot(`svg.${value}`);
+    // Every text stays in its box.
+    const out_of_box = await page.evaluate(() => [...document.querySelectorAll('.node')].flatMap(node => {
+      const box = node.querySelector('.box').getBoundingClientRect();
+      return [...node.querySelectorAll('text')].filter(t => t.getBoundingClientRect().right > box.right + 1 || t.getBoundingClientRect().bottom > box.bottom + 1).map(t => t.textContent);
+    }));
+    assert.deepStrictEqual(out_of_box, [], `${name}: texts that leave their boxes`);
+  }
+
+  for (const value of ['light', 'dark']) {
+    await theme(value);
+    await page.goto(`file://${out}/${name}.html`);
+    await shot(`html.${value}`);
+  }
+  const transform = () => page.$eval('#canvas', e => e.style.transform);
+  const start = await transform();
+  await page.keyboard.press('+');
+  assert.notStrictEqual(await transform(), start, 'a key zooms');
+  await page.keyboard.press('0');
+  assert.strictEqual(await transform(), start, 'a key shows everything again');
+  // Search finds a step and shows it; its details tell of it.
+  await page.keyboard.press('/');
+  await page.keyboard.type('verify');
+  const found = await page.$eval('#found', e => e.textContent);
+  if (!/^0 /.test(found)) {
+    await page.keyboard.press('Enter');
+    assert.strictEqual(await page.$eval('#panel', e => e.hidden), false, 'search opens details');
+    assert.ok(await page.$('.node.chosen'), 'a box is chosen');
+    await shot('html.search');
+    await page.keyboard.press('Escape');
+  }
+  // By Tab to the first box, by Enter into it, by Escape out of it.
+  await page.evaluate(() => { document.activeElement.blur(); document.querySelector('#panel:not([hidden]) #close')?.click(); });
+  const first = await page.evaluateHandle(() => [...document.querySelectorAll('.node')].find(n => n.offsetParent));
+  if (first.asElement()) {
+    await first.focus();
+    await page.keyboard.press('Enter');
+    assert.strictEqual(await page.$eval('#panel', e => e.hidden), false, 'a key opens details');
+    await shot('html.details');
+    await page.keyboard.press('Escape');
+    assert.strictEqual(await page.$eval('#panel', e => e.hidden), true, 'a key closes details');
+  }
+  await page.keyboard.press('f');
+  await shot('html.folded');
+  // No two boxes that are seen overlap.
+  await page.keyboard.press('f');
+  const overlaps = await page.evaluate(() => {
+    const boxes = [...document.querySelectorAll('.node')].filter(n => n.offsetParent).map(n => [n.textContent, n.getBoundingClientRect()]);
+    const found = [];
+    boxes.forEach(([a, r], i) => boxes.slice(i + 1).forEach(([b, s]) => {
+      if (r.left < s.right - 1 && s.left < r.right - 1 && r.top < s.bottom - 1 && s.top < r.bottom - 1) found.push([a, b]);
+    }));
+    return found.slice(0, 3);
+  });
+  assert.deepStrictEqual(overlaps, [], `${name}: boxes that overlap`);
+  assert.deepStrictEqual(complaints, [], `${name}: complaints of the browser`);
+  await browser.close();
+})().catch(error => { console.error(String(error.stack || error)); process.exit(1); });
