@@ -1,5 +1,7 @@
 //! What happens in a run: one closed, ordered stream. Every report is a fold over it.
 
+pub mod recording;
+
 use std::time::Duration;
 
 use jiff::Timestamp;

@@ -69,6 +69,8 @@ pub enum Entry {
     Kept {
         task: TaskRun,
     },
+    /// The results are written.
+    Reported,
     /// The last one: the run has ended, and nothing is owed.
     Closed,
 }
@@ -161,7 +163,6 @@ struct State {
     file: Arc<File>,
     written: u64,
     owed: HashSet<(TaskRun, String)>,
-    keeps: bool,
 }
 
 /// Why a journal cannot be had.
@@ -249,7 +250,7 @@ impl Journal {
     }
 
     fn over(dir: PathBuf, run: String, file: File, written: u64, owed: HashSet<(TaskRun, String)>) -> Self {
-        let state = State { file: Arc::new(file), written, owed, keeps: false };
+        let state = State { file: Arc::new(file), written, owed };
         Self { dir, run, state: Mutex::new(state), synced: Mutex::default(), failure: OnceLock::new() }
     }
 
@@ -351,12 +352,12 @@ impl Journal {
     /// The world of a task is left as it is, for somebody to look at.
     pub fn keep(&self, task: &TaskRun) {
         self.append(&Entry::Kept { task: task.clone() });
-        self.state().keeps = true;
     }
 
-    /// Ends the journal if nothing is owed, and no world kept.
-    pub fn close(&self) {
-        if !self.owes() && !self.state().keeps {
+    /// The results are written; ends the journal if nothing is owed, and no world kept.
+    pub fn close(&self, keeps: bool) {
+        self.append(&Entry::Reported);
+        if !self.owes() && !keeps {
             self.append(&Entry::Closed);
         }
         self.sync_now();

@@ -10,7 +10,7 @@ mod http;
 mod hub;
 mod message;
 mod record;
-pub mod recording;
+mod recording;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -97,6 +97,8 @@ pub async fn run(
     if let Err(error) = written {
         summary.faults.push(unwritable(error));
         summary.exit = if summary.exit >= 128 { summary.exit } else { 3 };
+    } else if let Some(journal) = &options.journal {
+        journal.close(!summary.kept.is_empty());
     }
     summary
 }

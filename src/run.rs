@@ -31,10 +31,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{Event, EventKind, TaskRun, Verdict},
+    event::{Event, EventKind, TaskRun, Verdict, recording},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
-    mcp::{Recording, recording},
+    mcp::Recording,
     plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
     secrets::is_secret_name,
 };
@@ -366,9 +366,6 @@ pub async fn run_eval(
         None => status(&tasks, options.allow_unchecked, options.exit_zero),
     };
     emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
-    if let Some(journal) = &options.journal {
-        journal.close();
-    }
     RunSummary { exit, tasks, faults, kept }
 }
 

@@ -132,6 +132,12 @@ pub(super) struct What {
     pub only: Option<Vec<String>>,
 }
 
+impl What {
+    fn pays(&self, task: &String) -> bool {
+        self.kept && self.only.as_ref().is_none_or(|only| only.contains(task))
+    }
+}
+
 /// Makes up for one run, if there is anything to make up for. Gives the exit status; changes the current folder to the
 /// run's and back.
 pub(super) fn make_up(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Result<Option<u8>, Refusal> {
@@ -140,9 +146,6 @@ pub(super) fn make_up(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
     }
     let (journal, past) = Journal::reopen(dir)?;
     if !past.interrupted() && !(what.kept && past.keeps()) {
-        if !past.keeps() {
-            journal.close();
-        }
         return Ok(None);
     }
     let here = std::env::current_dir()?;
@@ -202,19 +205,24 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
         Ok::<_, std::io::Error>(pay(plan, past, &journal, &options, host.as_ref(), interrupts, sink).await)
     })?;
     let mut exit = told(past, &recovered, say);
-    if !past.finished && recovered.interrupted.is_none() {
+    let mut reported = past.reported;
+    if !past.reported && recovered.interrupted.is_none() {
         let findings = findings(&compiled, &sources);
         let written = results(dir, past, plan, sources, findings, host.as_ref());
         match written {
-            Ok(path) => say(&format!("  results: {}", shown(&path))),
+            Ok(path) => {
+                reported = true;
+                say(&format!("  results: {}", shown(&path)));
+            }
             Err(error) => {
                 say(&format!("  the results cannot be written: {error}"));
                 exit = exit.max(status::BROKEN);
             }
         }
     }
-    if recovered.interrupted.is_none() && what.only.is_none() {
-        journal.close();
+    let others = past.tasks.iter().any(|(task, of)| of.kept && !what.pays(&task.name));
+    if reported && recovered.interrupted.is_none() {
+        journal.close(others);
     }
     if let Some(why) = journal.failure() {
         say(&format!("  {why}"));

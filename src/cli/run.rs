@@ -227,7 +227,7 @@ fn execute(
             return status::BROKEN;
         }
         Err(error) => {
-            complain(&format!("`{}` cannot be written: {error}", args.output_dir.display()));
+            complain(&format!("`{}` cannot be written: {error}", results.display()));
             return status::BROKEN;
         }
     };

@@ -26,6 +26,8 @@ pub struct Past {
     pub next: u64,
     /// The run came to its end.
     pub finished: bool,
+    /// Its results are written.
+    pub reported: bool,
     pub closed: bool,
     /// Lines that are no entries, the last one aside.
     pub unreadable: usize,
@@ -74,6 +76,7 @@ impl Past {
             tasks: IndexMap::new(),
             next: 0,
             finished: false,
+            reported: false,
             closed: false,
             unreadable: 0,
         };
@@ -91,9 +94,10 @@ impl Past {
         Ok((past, good))
     }
 
-    /// Whether it needs `recover`: it did not end, or owes what is not kept on purpose.
+    /// Whether it needs `recover`: it did not end, or has not told its results, or owes what is not kept on purpose.
     pub fn interrupted(&self) -> bool {
-        !self.closed && (!self.finished || self.tasks.values().any(|task| !task.owed.is_empty() && !task.kept))
+        !self.closed
+            && (!self.finished || !self.reported || self.tasks.values().any(|task| !task.owed.is_empty() && !task.kept))
     }
 
     /// Whether a world of it is kept on purpose.
@@ -129,6 +133,7 @@ impl Past {
             }
             Entry::Group { pid, start } => self.groups.push((pid, start)),
             Entry::Kept { task } => self.task(task).kept = true,
+            Entry::Reported => self.reported = true,
             Entry::Closed => self.closed = true,
         }
     }
@@ -139,10 +144,11 @@ impl Past {
 
     fn event(&mut self, event: Event) {
         self.next = event.seq + 1;
+        self.reported &= event.task.is_none();
         let Some(task) = event.task else {
             match event.kind {
                 EventKind::RunFinished { .. } => self.finished = true,
-                _ => self.finished = false,
+                _ => (self.finished, self.reported) = (false, false),
             }
             return;
         };

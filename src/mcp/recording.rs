@@ -13,66 +13,17 @@ use std::{
 };
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use super::hub::{Direction, Tap, Traffic};
-use crate::{event::TaskRun, secrets::Secrets};
-
-/// Of the lines; it grows when a reader of the old form would misread the new one.
-pub const VERSION: u32 = 1;
-
-/// One line of a recording.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
-pub enum Line {
-    /// The first one.
-    Recording {
-        version: u32,
-        run: String,
-        eval: String,
-        plan_digest: String,
-        #[schemars(with = "String")]
-        at: Timestamp,
+use crate::{
+    event::{
+        TaskRun,
+        recording::{Line, Way},
     },
-    /// What an agent was asked to do.
-    Prompt {
-        #[schemars(with = "String")]
-        at: Timestamp,
-        task: TaskRun,
-        text: String,
-    },
-    /// A message of MCP, as it was on the wire but for secrets.
-    Message {
-        #[schemars(with = "String")]
-        at: Timestamp,
-        /// The run of a task whose agent's session it is; none for what gevals itself says and hears.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<TaskRun>,
-        server: String,
-        /// Requests and their answers have ids of their own in each session of a server.
-        session: u64,
-        direction: Way,
-        /// A message of JSON-RPC; a string for what was none.
-        message: Value,
-    },
-    /// What an agent said last, and how it ended.
-    Output {
-        #[schemars(with = "String")]
-        at: Timestamp,
-        task: TaskRun,
-        text: String,
-        exit_code: i32,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Way {
-    ToServer,
-    FromServer,
-}
+    secrets::Secrets,
+};
 
 /// A recording that is being written.
 pub struct Recording {

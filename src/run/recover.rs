@@ -60,7 +60,15 @@ pub struct Recovered {
 pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
     let mut ended = 0;
     for writer in past.writers.iter().filter(|writer| writer.mark != host.mark()) {
-        ended += host.reap_marked(&writer.mark, GRACE).await;
+        // A process that is just becoming another program shows no mark for a moment, so one look is not enough.
+        for _ in 0..20 {
+            let found = host.reap_marked(&writer.mark, GRACE).await;
+            ended += found;
+            host.sleep(Duration::from_millis(5)).await;
+            if found == 0 && host.reap_marked(&writer.mark, GRACE).await == 0 {
+                break;
+            }
+        }
     }
     ended
 }

@@ -22,11 +22,11 @@ use super::{
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
-    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict},
+    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
-    mcp::{self, CallOutcome, CallRecord, Recorder, Recording, recording},
+    mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
     secrets::is_secret_name,
     step::{AgentState, TaskState},
