@@ -4,7 +4,9 @@ mod json;
 mod results;
 mod text;
 
-pub use results::{Results, results_path};
+pub use results::Results;
+
+pub use crate::render::results::results_path;
 
 use std::{
     collections::HashSet,

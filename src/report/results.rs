@@ -1,12 +1,7 @@
 //! The results file, `gevals-EVAL-out.json`: the shape that tools for upstream's results read (§8 of the upstream
 //! behaviour), and our own keys beside.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -18,12 +13,6 @@ use crate::{
     plan::{ActionKind, EvalPlan, PlanPhase},
     run::planned_id,
 };
-
-/// Where the results of an eval go.
-pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
-    let name: String = eval.chars().map(|c| if c == '/' || c == ' ' { '-' } else { c }).collect();
-    output_dir.join(format!("gevals-{name}-out.json"))
-}
 
 /// A fold over events.
 pub struct Results {
