@@ -115,13 +115,15 @@ pub struct Writer {
     pub start: u64,
     pub mark: String,
     pub what: String,
+    /// The boot and the container in which pids mean something.
+    pub place: String,
 }
 
 impl Writer {
     pub fn own(mark: &str, what: &str) -> Self {
         let pid = std::process::id();
         let start = crate::host::started(pid).unwrap_or_default();
-        Self { pid, start, mark: mark.to_owned(), what: what.to_owned() }
+        Self { pid, start, mark: mark.to_owned(), what: what.to_owned(), place: crate::host::place() }
     }
 }
 
@@ -277,6 +279,13 @@ impl Journal {
         self.write(serde_json::to_vec(entry));
     }
 
+    /// A process that leads a group of its own has started.
+    pub fn group(&self, pid: u32) {
+        if let (Some(start), Ok(pid)) = (crate::host::started(pid), i32::try_from(pid)) {
+            self.append(&Entry::Group { pid, start });
+        }
+    }
+
     pub fn event(&self, event: &Event) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -391,6 +400,11 @@ pub fn runs(path: &Path) -> Vec<PathBuf> {
         .collect();
     dirs.sort();
     dirs.into_iter().map(|(_, dir)| dir).collect()
+}
+
+/// Whether the run died before its journal said a word: then it has done nothing.
+pub fn is_stillborn(dir: &Path) -> bool {
+    fs::read(dir.join(FILE)).is_ok_and(|bytes| !bytes.contains(&b'\n'))
 }
 
 /// Whether the run has ended and owes nothing: so says the last line.

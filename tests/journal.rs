@@ -367,3 +367,28 @@ fn the_task_that_lost_a_server_is_broken() {
     world.run(&["run", "q"]).expect(1, &["3 of 4 tasks passed, 1 broken"]);
     assert_eq!(world.read("starts").lines().count(), 2);
 }
+
+fn lives(world: &World, pid_file: &str) -> bool {
+    let pid = world.read(pid_file);
+    assert!(!pid.trim().is_empty());
+    fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// What shows no mark of its run is found by its process group; what is in the background of a kept world lives with it.
+#[test]
+fn processes_end_with_their_world() {
+    let start = r#"    - command: {run: "env -i sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid"}"#;
+    let world = tasks(&[("b", &SLOW.replace("  setup:\n", &format!("  setup:\n{start}\n")))]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    assert!(lives(&world, "pid"));
+    world.run(&["recover"]).expect(0, &["ended "]);
+    assert!(!lives(&world, "pid"));
+
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    assert!(lives(&world, "pid"));
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &[]);
+    assert!(lives(&world, "pid"));
+    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &[]);
+    assert!(!lives(&world, "pid"));
+}

@@ -144,7 +144,13 @@ pub(super) fn make_up(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
     if journal::is_closed(dir) {
         return Ok(None);
     }
-    let (journal, past) = Journal::reopen(dir)?;
+    let (journal, past) = match Journal::reopen(dir) {
+        Err(Refusal::Malformed) if journal::is_stillborn(dir) => {
+            std::fs::remove_dir_all(dir)?;
+            return Ok(None);
+        }
+        opened => opened?,
+    };
     if !past.interrupted() && !(what.kept && past.keeps()) {
         return Ok(None);
     }
@@ -176,6 +182,8 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let host = Arc::new(RealHost::new());
     journal.enter(Writer::own(host.mark(), "a recovery"))?;
     let journal = Arc::new(journal);
+    let groups = Arc::clone(&journal);
+    host.on_start(move |pid| groups.group(pid));
 
     let ended = runtime.block_on(end_processes(past, host.as_ref()));
     if ended > 0 {

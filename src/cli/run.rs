@@ -289,6 +289,9 @@ fn execute(
     };
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
+    if let Some(journal) = options.journal.clone() {
+        host.on_start(move |pid| journal.group(pid));
+    }
     input.findings = findings;
     input.earlier = earlier;
     if let (Some(_), Some(journal)) = (options.only, &options.journal) {

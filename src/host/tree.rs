@@ -25,6 +25,8 @@ pub struct Tree {
     leader: Option<Pid>,
     /// Orphans that came to us from another session and carry no mark belong too.
     strays: bool,
+    /// Leaders of groups that belong whole, by pid and start.
+    groups: Vec<(i32, u64)>,
     /// All that ever belonged, by pid and start time: what of it dies as our adopted child is ours to reap.
     known: HashSet<(i32, u64)>,
     /// Of these, the ones other than the leader that had left its group or outlived it when they were ended.
@@ -34,13 +36,29 @@ pub struct Tree {
 
 impl Tree {
     pub fn of_exec(mark: String, leader: Option<Pid>) -> Self {
-        Self { mark, leader, strays: false, known: HashSet::new(), stragglers: HashSet::new(), armed: true }
+        Self {
+            mark,
+            leader,
+            strays: false,
+            groups: Vec::new(),
+            known: HashSet::new(),
+            stragglers: HashSet::new(),
+            armed: true,
+        }
     }
 
     /// All of a host. Only this process's own can have strays.
     pub fn of_host(mark: String, strays: bool) -> Self {
         let mut tree = Self::of_exec(mark, None);
         tree.strays = strays;
+        tree
+    }
+
+    /// Groups of a dead gevals, whoever is in them.
+    pub fn of_groups(groups: Vec<(i32, u64)>) -> Self {
+        // A mark that no process has.
+        let mut tree = Self::of_exec("-".to_owned(), None);
+        tree.groups = groups;
         tree
     }
 
@@ -176,13 +194,24 @@ mod platform {
             let own = process::getpid();
             let (mut dead, mut rest): (Vec<_>, Vec<_>) = processes().partition(|p| p.zombie);
             let mut alive: Vec<Proc> = Vec::new();
+            // A number is given away again when nobody is in the group any more; a new leader has another start.
+            let groups: Vec<_> = self
+                .groups
+                .iter()
+                .filter(|(pid, start)| {
+                    let leader = rest.iter().chain(&dead).find(|p| p.pid.as_raw_pid() == *pid);
+                    leader.is_none_or(|leader| leader.start == *start)
+                })
+                .collect();
+            let in_group =
+                |p: &Proc| groups.iter().any(|(pid, start)| p.group.as_raw_pid() == *pid && p.start >= *start);
             loop {
                 let belongs = |p: &Proc| {
                     p.pid != own
                         && (Some(p.group) == self.leader
                             || self.known.contains(&(p.pid.as_raw_pid(), p.start))
                             || alive.iter().any(|a| Some(a.pid) == p.parent)
-                            || alive.is_empty() && self.is_marked(p, own))
+                            || alive.is_empty() && (in_group(p) || self.is_marked(p, own)))
                 };
                 let (found, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(belongs);
                 rest = others;
@@ -226,6 +255,13 @@ mod platform {
                 _ => {}
             }
         }
+    }
+
+    /// What pids mean something in: this boot, and this container.
+    pub fn place() -> String {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let container = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        format!("{} {}", boot.trim(), container.display())
     }
 
     /// When the process started, in ticks since the boot.
@@ -279,6 +315,10 @@ mod platform {
 
     pub fn adopt_orphans() {}
 
+    pub fn place() -> String {
+        String::new()
+    }
+
     /// Off Linux nobody says.
     pub fn started(_: u32) -> Option<u64> {
         None
@@ -303,4 +343,4 @@ mod platform {
     }
 }
 
-pub use platform::{adopt_orphans, started};
+pub use platform::{adopt_orphans, place, started};

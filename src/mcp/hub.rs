@@ -208,6 +208,11 @@ impl Hub {
         self.inner.stderr()
     }
 
+    /// Of the process, which leads a group of its own.
+    pub fn pid(&self) -> Option<u32> {
+        self.inner.process()?.pid()
+    }
+
     /// How the process ended, in words, if it has.
     pub fn exited(&self) -> Option<String> {
         self.inner.process().and_then(Process::exited)

@@ -59,6 +59,10 @@ pub struct Recovered {
 /// Ends what a dead run left running. Returns how many processes that were.
 pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
     let mut ended = 0;
+    let here = crate::host::place();
+    if !here.is_empty() && past.writers.last().is_some_and(|writer| writer.place == here) {
+        ended += host.reap_groups(past.groups.clone(), GRACE).await;
+    }
     for writer in past.writers.iter().filter(|writer| writer.mark != host.mark()) {
         // A process that is just becoming another program shows no mark for a moment, so one look is not enough.
         for _ in 0..20 {

@@ -204,7 +204,13 @@ impl<'a> Servers<'a> {
             on_message: self.recording.as_ref().map(Recording::tap),
             ..HubOptions::default()
         };
-        let start = || async { Hub::start(spec.clone(), options.clone()).await.map_err(|e| e.to_string()) };
+        let start = || async {
+            let hub = Hub::start(spec.clone(), options.clone()).await.map_err(|e| e.to_string())?;
+            if let (Some(journal), Some(pid)) = (self.emitter.journal(), hub.pid()) {
+                journal.group(pid);
+            }
+            Ok::<_, String>(hub)
+        };
         let hub = start().await?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
         let mut running = Running { hub, own: OnceCell::from(own), asked: None, config: config.clone() };
