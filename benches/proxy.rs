@@ -231,7 +231,7 @@ async fn journalling() {
         cwd: dir.path().to_owned(),
         results: "out.json".into(),
         plan_digest: String::new(),
-        settings: Settings { runs: None, parallel: 1, allow_unchecked: false, exit_zero: false },
+        settings: Settings { runs: None, parallel: 1, allow_unchecked: false, exit_zero: false, overrides: journal::Overrides::default() },
         files: Snapshot::default(),
     };
     let journal = Arc::new(Journal::create(dir.path(), header, Writer::own("mark", "a benchmark")).unwrap());

@@ -5,7 +5,7 @@ pub mod gotext;
 pub mod program;
 pub mod prompt;
 
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
 
 use tree_sitter::{Node, Parser, Tree};
 
@@ -18,9 +18,16 @@ pub struct Script {
 
 /// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
 pub fn parse(text: &str) -> Option<Script> {
-    let mut parser = Parser::new();
-    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
-    Some(Script { text: text.to_owned(), tree: parser.parse(text, None)? })
+    thread_local! {
+        // A parser costs more than a short script.
+        static PARSER: RefCell<Parser> = RefCell::new(Parser::new());
+    }
+    PARSER.with_borrow_mut(|parser| {
+        if parser.language().is_none() {
+            parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
+        }
+        Some(Script { text: text.to_owned(), tree: parser.parse(text, None)? })
+    })
 }
 
 impl Script {

@@ -7,7 +7,10 @@ mod demo_server;
 mod explain;
 #[cfg(feature = "run")]
 mod lock;
+#[cfg(feature = "run")]
+mod new;
 mod plan;
+mod result;
 #[cfg(feature = "run")]
 mod preflight;
 #[cfg(feature = "run")]
@@ -47,10 +50,12 @@ pub mod status {
 
 const EXAMPLES: &str = "\
 Examples:
+  gevals new eval                     write an eval to begin with
   gevals check                        check every task and eval below this folder
   gevals plan eval.yaml               see what would happen, without doing it
   gevals run eval.yaml                run an eval, and write its results
   gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
+  gevals result diff a.json b.json    what got worse between two runs
   gevals recover                      clean up after runs that were killed
   gevals explain unknown-field        what a rule is about, with its cure
 
@@ -90,11 +95,14 @@ enum Command {
     Explain(explain::Args),
     Plan(plan::Args),
     Schema(schema::Args),
+    Result(result::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
     Run(run::Args),
     #[cfg(feature = "run")]
     Recover(recover::Args),
+    #[cfg(feature = "run")]
+    New(new::Args),
     #[cfg(feature = "run")]
     Lock(lock::Args),
     #[cfg(feature = "run")]
@@ -109,10 +117,13 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),
+        Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Recover(args) => recover::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::New(args) => new::main(&args),
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
@@ -158,6 +169,12 @@ fn complain(message: &str) {
     let _ = writeln!(err, "error: {message}");
 }
 
+/// What deserves attention, and stops nothing.
+fn warn(message: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "warning: {message}");
+}
+
 /// Prints findings where a run, or a plan, must stop for them.
 fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
     let err = std::io::stderr();
@@ -172,7 +189,12 @@ fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-#[cfg(feature = "run")]
 fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
+}
+
+/// A path as a word of a shell.
+#[cfg(feature = "run")]
+fn quoted(path: &std::path::Path) -> String {
+    crate::report::quoted(&shown(path))
 }

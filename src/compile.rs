@@ -1,6 +1,6 @@
 //! The whole way, from paths to plans: read, check, lint, lower.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -18,8 +18,8 @@ use crate::{
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan},
     policy::{Level, Policy},
-    project::{self, EvalUnit, Project, TaskUnit},
-    source::{Files, Sources},
+    project::{self, EvalUnit, LimitOverrides, Overrides, Project, TaskUnit},
+    source::{Files, Sources, Span, Spanned},
 };
 
 /// What came of compiling.
@@ -41,6 +41,8 @@ pub struct Options {
     pub levels: Vec<(String, Level)>,
     /// Whether tasks that no eval selects are reported.
     pub workspace: bool,
+    /// What replaces parts of evals.
+    pub overrides: Overrides,
 }
 
 /// Compiles files and folders. There is a plan if and only if there is no hard error (`decisions.md` §1).
@@ -60,7 +62,13 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     }
     // Without a policy nobody knows what was to be silent: nothing is planned.
     let planless = out.has_hard();
-    let context = project::Context { sources, files, vocabularies: &vocabularies, exclude: &policy.exclude };
+    let context = project::Context {
+        sources,
+        files,
+        vocabularies: &vocabularies,
+        exclude: &policy.exclude,
+        overrides: &options.overrides,
+    };
     let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
 
@@ -144,7 +152,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         .map(|unit| {
             let mut found = Diagnostics::default();
             let cx = check::Context { sources, files, vocabularies: &vocabularies, lock: &unit.lock };
-            let plan = eval_plan(unit, &project, &checked, cx, &mut found);
+            let plan = eval_plan(unit, &project, &checked, options.overrides.limits, cx, &mut found);
             let hard = found.has_hard();
             out.extend(found);
             plan.filter(|_| !hard)
@@ -173,6 +181,7 @@ fn eval_plan<'a>(
     unit: &EvalUnit,
     project: &Project,
     checked: &dyn Fn(usize, &Lock) -> Option<(&'a Checked, &'a [ScriptView<'a>])>,
+    limits: LimitOverrides,
     cx: check::Context<'_>,
     out: &mut Diagnostics,
 ) -> Option<EvalPlan> {
@@ -207,10 +216,13 @@ fn eval_plan<'a>(
                 let context = plan::Context {
                     agent,
                     assertions,
-                    defaults: Limits { ..eval.default_limits.clone() },
+                    defaults: defaults(&eval.default_limits, limits, eval.config),
                     files: hashes(checked, cx.files),
                 };
-                plans.push(plan::lower(&checked.task, &task_unit.path, &context));
+                let mut plan = plan::lower(&checked.task, &task_unit.path, &context);
+                plan.timeout = limits.timeout.unwrap_or(plan.timeout);
+                plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
+                plans.push(plan);
             }
             None => whole = false,
         }
@@ -226,6 +238,15 @@ fn eval_plan<'a>(
         secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
         tasks: plans,
     })
+}
+
+/// The eval's defaults, or what replaces them.
+fn defaults(eval: &Limits, over: LimitOverrides, place: Span) -> Limits {
+    let or = |over: Option<Duration>, own: Option<_>| over.map(|d| Spanned::new(d, place)).or(own);
+    Limits {
+        timeout: or(over.default_timeout, eval.timeout),
+        cleanup_timeout: or(over.default_cleanup_timeout, eval.cleanup_timeout),
+    }
 }
 
 fn agent_name(unit: &EvalUnit) -> String {

@@ -104,6 +104,19 @@ pub struct Settings {
     pub parallel: usize,
     pub allow_unchecked: bool,
     pub exit_zero: bool,
+    pub overrides: Overrides,
+}
+
+/// What the command line and the environment put in the place of what the eval says.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overrides {
+    pub agent: Option<String>,
+    pub mcp_config: Option<PathBuf>,
+    /// Of tasks, of cleanups, and both where a task says nothing.
+    pub limits: [Option<Duration>; 4],
+    /// `MCP_*`.
+    pub variables: IndexMap<String, String>,
 }
 
 /// A process that holds the lock, and the mark of all it starts.

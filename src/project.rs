@@ -4,6 +4,9 @@
 //! expected to be; in a folder, files of others are left alone.
 
 mod glob;
+mod overrides;
+
+pub use overrides::{AgentChoice, EnvServer, EnvTransport, LimitOverrides, Overrides};
 
 use std::{
     collections::HashSet,
@@ -102,6 +105,7 @@ pub struct Context<'a> {
     pub vocabularies: &'a Vocabularies,
     /// Patterns of paths that are left out when a folder is searched.
     pub exclude: &'a [String],
+    pub overrides: &'a Overrides,
 }
 
 /// Reads the files and folders named, and everything they refer to.
@@ -376,22 +380,33 @@ impl Loader<'_> {
             reported,
         };
         let mut failed = reported;
+        let overrides = self.cx.overrides;
+        if let (Some(eval), Some(choice)) = (&mut unit.eval, &overrides.agent) {
+            eval.agent = Some(choice.reference(self.is_oracle(choice), eval.config));
+        }
+        if let (Some(eval), Some(path)) = (&mut unit.eval, &overrides.mcp_config) {
+            eval.mcp_config = Some(Name::new(path.to_string_lossy().into_owned(), eval.config));
+        }
+        // What a command line names is found from where it was typed.
+        let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
         if let Some(eval) = &unit.eval {
             match self.lock(&dir, out) {
                 Ok(lock) => unit.lock = Arc::new(lock),
                 Err(r) => failed = Some(r),
             }
             if let Some(agent) = &eval.agent {
-                match self.agent(agent, &dir, out) {
+                match self.agent(agent, from(overrides.agent.is_some()), out) {
                     Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
                     Err(r) => failed = Some(r),
                 }
             }
-            if let Some(name) = &eval.mcp_config {
-                match self.mcp(name, &dir, out) {
+            match (&eval.mcp_config, &overrides.server) {
+                (Some(name), _) => match self.mcp(name, from(overrides.mcp_config.is_some()), out) {
                     Ok(mcp) => unit.mcp = Some(mcp),
                     Err(r) => failed = Some(r),
-                }
+                },
+                (None, Some(server)) => unit.mcp = Some(server.config(eval.config)),
+                (None, None) => {}
             }
         }
         if let Some(eval) = unit.eval.clone() {
@@ -405,6 +420,17 @@ impl Loader<'_> {
         }
         unit.reported = failed;
         unit
+    }
+
+    /// Whether the agent that was chosen is a script for `builtin.script`.
+    fn is_oracle(&self, choice: &AgentChoice) -> bool {
+        let AgentChoice::File(path) = choice else { return false };
+        let Some(text) = self.cx.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+            return false;
+        };
+        let mut ignored = Diagnostics::default();
+        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), &text, &mut ignored);
+        tree.is_ok_and(|t| matches!(dialect::identify(t.root(), &mut ignored), Ok(Some(FileKind::Oracle))))
     }
 
     /// The lock beside the eval, or in a folder above it.

@@ -9,11 +9,13 @@ mod emit;
 pub mod fill;
 pub mod recover;
 mod restore;
+pub mod select;
 mod servers;
 mod task;
 mod unit;
 pub mod verdict;
 
+pub use select::{Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use task::{KeptWorld, TaskEnd};
 pub use unit::planned_id;
@@ -26,7 +28,6 @@ use std::{
 };
 
 use futures_util::stream::{self, StreamExt};
-use regex::Regex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -51,8 +52,10 @@ pub struct RunOptions {
     pub runs: Option<u32>,
     /// How many of the tasks that allow it run side by side.
     pub parallel: usize,
-    /// Of task names; the others are left out.
-    pub filter: Option<Regex>,
+    /// The tasks that are run; the others are left out.
+    pub selection: Selection,
+    /// Whether the first run that does not pass is the last that is started.
+    pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
     /// Whether a task that checks nothing counts as passed.
@@ -102,7 +105,8 @@ impl Default for RunOptions {
         Self {
             runs: None,
             parallel: 1,
-            filter: None,
+            selection: Selection::default(),
+            fail_fast: false,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
             exit_zero: false,
@@ -120,7 +124,7 @@ impl Default for RunOptions {
 }
 
 /// What a run came to.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunSummary {
     /// `decisions.md` §11.
     pub exit: u8,
@@ -206,7 +210,10 @@ pub async fn run_eval(
 ) -> RunSummary {
     let host = host.as_ref();
     let started = host.elapsed();
-    let selected = selection(plan, options);
+    let selected = match &options.past {
+        Some(past) => past.selected.iter().map(|s| s.index).filter(|&index| index < plan.tasks.len()).collect(),
+        None => options.selection.of(plan),
+    };
     let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
     let mut faults = unset_variables(plan, &selected, host);
     let (specs, mut secrets) = match specs {
@@ -219,11 +226,10 @@ pub async fn run_eval(
     secrets.extend(secret_variables(plan, host));
     secrets.extend(options.secrets.iter().cloned());
     if selected.is_empty() {
-        let why = match &options.filter {
-            Some(filter) => format!("no task's name matches `{filter}`"),
-            None => "the eval selects no task".to_owned(),
+        return match options.selection.shard {
+            Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
+            _ => RunSummary::refused(2, vec![options.selection.nothing(plan)]),
         };
-        return RunSummary::refused(2, vec![why]);
     }
     if !faults.is_empty() {
         return RunSummary::refused(3, faults);
@@ -291,6 +297,7 @@ pub async fn run_eval(
         options,
         kept: Mutex::default(),
         recording: recording.as_deref(),
+        stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());
     let mut interrupted: Option<Interrupt> = None;
@@ -315,6 +322,11 @@ pub async fn run_eval(
                             continue;
                         }
                         let end = task::run(world, planned, &digests[index], task).await;
+                        if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
+                            world
+                                .stopped
+                                .get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
+                        }
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                     }
                 }
@@ -371,12 +383,7 @@ pub async fn run_eval(
 
 /// The exit status of a run that came to its end.
 pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, exit_zero: bool) -> u8 {
-    let good = |verdict| match verdict {
-        Verdict::Passed => true,
-        Verdict::Unchecked => allow_unchecked,
-        Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
-    };
-    let exit = if !tasks.iter().all(|t| good(t.verdict)) {
+    let exit = if !tasks.iter().all(|t| good(t.verdict, allow_unchecked)) {
         1
     } else if tasks.iter().any(|t| t.cleanup_failed) {
         4
@@ -386,14 +393,12 @@ pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, exit_zero: bool) -> u8 {
     if exit_zero { 0 } else { exit }
 }
 
-fn selection(plan: &EvalPlan, options: &RunOptions) -> Vec<usize> {
-    if let Some(past) = &options.past {
-        return past.selected.iter().map(|s| s.index).filter(|&index| index < plan.tasks.len()).collect();
+fn good(verdict: Verdict, allow_unchecked: bool) -> bool {
+    match verdict {
+        Verdict::Passed => true,
+        Verdict::Unchecked => allow_unchecked,
+        Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
     }
-    let wanted = |index: &usize| {
-        options.filter.as_ref().is_none_or(|filter| filter.is_match(&plan.tasks[*index].task.name.value))
-    };
-    (0..plan.tasks.len()).filter(wanted).collect()
 }
 
 /// Variables of the environment that holes read without a default.

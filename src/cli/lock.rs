@@ -95,7 +95,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
 /// How long a server may take to list its tools.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
+/// Starts a server and asks what it has.
+pub(super) async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
     let name = spec.name.clone();
     let hub = Hub::start(spec, HubOptions::default()).await.map_err(|e| e.to_string())?;
     let options = ClientOptions { timeout: Some(TIMEOUT), ..ClientOptions::default() };

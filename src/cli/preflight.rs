@@ -18,14 +18,13 @@ struct Look {
     found: Result<String, String>,
 }
 
-pub fn main(plan: &EvalPlan, selected: impl Fn(&Plan) -> bool, server_timeout: Duration) -> u8 {
+pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     let host = RealHost::new();
-    let tasks: Vec<&Plan> = plan.tasks.iter().filter(|task| selected(task)).collect();
     let mut looks = Vec::new();
-    commands(&tasks, &host, &mut looks);
-    variables(&tasks, &host, &mut looks);
-    agent(plan, &tasks, &host, &mut looks);
-    extensions(&tasks, &mut looks);
+    commands(tasks, &host, &mut looks);
+    variables(tasks, &host, &mut looks);
+    agent(plan, tasks, &host, &mut looks);
+    extensions(tasks, &mut looks);
     if let Err(error) = servers(plan, &host, server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;

@@ -6,10 +6,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Global, complain, print, run::findings, shown, status};
+use super::{
+    Global, complain, print,
+    run::{findings, restored},
+    shown, status,
+};
 use crate::{
     builtin::count,
-    compile,
+    Options, compile_with,
     diagnostic::Strength,
     host::{Host, RealHost, disk::Disk},
     journal::{self, Journal, Past, Refusal, Writer},
@@ -191,7 +195,8 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     }
     let sources = Sources::default();
     let files = header.files.over(&Disk);
-    let compiled = compile(std::slice::from_ref(&header.eval), &sources, &files);
+    let options = Options { overrides: restored(&header.settings.overrides), ..Options::default() };
+    let compiled = compile_with(std::slice::from_ref(&header.eval), &options, &sources, &files);
     let [Some(plan)] = compiled.evals.as_slice() else {
         let why = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard).map(|d| d.message.clone());
         say(&format!("  `{}` cannot be planned any more: {}", shown(&header.eval), why.unwrap_or_default()));

@@ -2,11 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    io::{IsTerminal, Write},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use clap::builder::PossibleValuesParser;
 use regex::Regex;
 
 use super::{
@@ -15,16 +17,18 @@ use super::{
     shown, status, unreadable,
 };
 use crate::{
-    Compiled, compile,
+    Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Strength},
     hir::Dialect,
     host::{Host, RealHost, disk::Disk},
     journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
-    plan::{EvalPlan, Plan, wire},
-    report::{self, REPORTS, ReportInput},
-    run::{Keep, KeptWorld, Only, RunOptions, interrupts},
+    plan::{EvalPlan, wire},
+    project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
+    report::{self, Detail, REPORTS, ReportInput},
+    results::{self, github},
+    run::{Keep, KeptWorld, Labels, Only, RunOptions, Selection, Shard, interrupts},
     secrets::Secrets,
-    source::Sources,
+    source::{Files, Sources},
     ty::duration,
 };
 
@@ -32,7 +36,10 @@ const EXAMPLES: &str = "\
 Examples:
   gevals run eval.yaml                      run all tasks, one by one
   gevals run eval.yaml --run '^create'      only tasks whose name matches
+  gevals run eval.yaml -l suite=core,os=linux   only tasks that have these labels
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
+  gevals run eval.yaml --agent builtin.noop     a task that passes now checks nothing
+  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
   gevals run eval.yaml --format json        events as JSON lines, for other programs
   gevals run eval.yaml --resume             finish a run that was interrupted
   gevals run eval.yaml --preflight          look whether everything is there, and run no task
@@ -40,8 +47,10 @@ Examples:
   gevals run eval.yaml --run '^web$' --phase verify    judge that world, without an agent
   gevals run eval.yaml --run '^web$' --phase cleanup   and clean it up
 
-The results are written to gevals-NAME-out.json as tasks finish. What is owed in cleanup stands in a journal,
-.gevals/runs/RUN/journal.jsonl, and beside it a recording of all that agents and servers said.
+The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them. Where the eval names no MCP
+config, MCP_COMMAND (with MCP_ARGS, MCP_ENV) or MCP_URL (or MCP_HOST, MCP_PORT, MCP_PATH; with MCP_HEADERS) describe the
+server, MCP_SERVER_NAME its name. What is owed in cleanup stands in a journal, .gevals/runs/RUN/journal.jsonl, and beside it
+a recording of all that agents and servers said. In GitHub Actions, failures are annotated, and a summary is added to the page of the job.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
@@ -53,46 +62,85 @@ pub struct Args {
     /// An eval file, or a folder that holds one.
     eval: PathBuf,
     /// Only tasks whose name matches this pattern.
-    #[arg(short, long, value_name = "REGEX")]
+    #[arg(short, long, value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
     run: Option<Regex>,
+    /// Only tasks with these labels: KEY=VALUE, by commas; several values of a key are alternatives.
+    #[arg(short, long, value_name = "LABELS", help_heading = "Which tasks")]
+    label_selector: Vec<Labels>,
+    /// Only the I-th of N parts of the tasks, from 1.
+    #[arg(long, value_name = "I/N", help_heading = "Which tasks")]
+    shard: Option<Shard>,
+    /// Run the tasks in random order.
+    #[arg(long, help_heading = "Which tasks")]
+    shuffle: bool,
+    /// The random order of an earlier run.
+    #[arg(long, value_name = "N", requires = "shuffle", help_heading = "Which tasks")]
+    seed: Option<u64>,
     /// How often each task is run, instead of what it says itself.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How")]
     runs: Option<u32>,
     /// How many tasks run side by side, among those that allow it.
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
     parallel: u16,
-    /// Where results are written.
-    #[arg(short, long, value_name = "DIR", default_value = ".")]
-    output_dir: PathBuf,
-    /// What is printed.
-    #[arg(long, default_value = "text", value_parser = clap::builder::PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)))]
-    format: String,
+    /// Start no further task once one has not passed.
+    #[arg(long, help_heading = "How")]
+    fail_fast: bool,
+    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, or builtin.NAME:MODEL.
+    #[arg(long, value_name = "AGENT", help_heading = "How")]
+    agent: Option<String>,
+    /// Other servers: an MCP config, instead of the one that the eval names.
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    mcp_config_file: Option<PathBuf>,
+    /// How long a run of a task may take, whatever it says itself.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    task_timeout: Option<Duration>,
+    /// The same, for tasks that say nothing.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    default_task_timeout: Option<Duration>,
+    /// How long the cleanup of a run may take, whatever the task says.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    cleanup_timeout: Option<Duration>,
+    /// The same, for tasks that say nothing.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    default_cleanup_timeout: Option<Duration>,
     /// How long a server may take to start.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     server_timeout: Duration,
+    /// Where results are written.
+    #[arg(short, long, value_name = "DIR", default_value = ".", help_heading = "Output")]
+    output_dir: PathBuf,
+    /// What is printed; `text` by default, and `github` in GitHub Actions.
+    #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)), help_heading = "Output")]
+    format: Option<String>,
+    /// Print the summary only, and what did not pass.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
+    quiet: bool,
+    /// Print a line for every step and every call.
+    #[arg(short, long, help_heading = "Output")]
+    verbose: bool,
     /// Refuse findings that may fool the author in every dialect, not only the portable one.
-    #[arg(long)]
+    #[arg(long, help_heading = "Verdicts")]
     strict: bool,
     /// Let tasks pass that nothing decides.
-    #[arg(long)]
+    #[arg(long, help_heading = "Verdicts")]
     allow_unchecked: bool,
     /// Exit with 0 where it would be 1 or 4.
-    #[arg(long)]
+    #[arg(long, help_heading = "Verdicts")]
     exit_zero: bool,
     /// Start servers for each task alone, instead of sharing them.
-    #[arg(long)]
+    #[arg(long, help_heading = "How")]
     isolate: bool,
     /// Leave the world of tasks standing instead of cleaning up; `gevals recover` does that later.
-    #[arg(long, value_name = "WHEN", value_enum)]
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "How")]
     keep: Option<KeepArg>,
     /// Run one phase alone: set up a world and keep it, judge it without an agent, or clean it up.
-    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"])]
+    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
     phase: Option<Phase>,
     /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["run", "runs"])]
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "label_selector", "shard", "shuffle"])]
     resume: Option<String>,
     /// Look whether commands, servers, agents and extensions are there, without running a task.
-    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"])]
+    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
     preflight: bool,
 }
 
@@ -110,9 +158,24 @@ enum Phase {
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
+    // mcpchecker's `-o` says what is printed.
+    if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
+        complain(&format!(
+            "`-o {format}` would write the results to a folder `{format}`: write `--format {format}`, or `-o ./{format}`"
+        ));
+        return status::USAGE;
+    }
+    let overrides = match overrides(args) {
+        Ok(overrides) => overrides,
+        Err(message) => {
+            complain(&message);
+            return status::USAGE;
+        }
+    };
     let sources = Sources::default();
+    let options = Options { overrides, ..Options::default() };
     let files = Watched::new(&Disk);
-    let compiled = compile(std::slice::from_ref(&args.eval), &sources, &files);
+    let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
     if unreadable(&compiled) {
         return status::USAGE;
     }
@@ -126,6 +189,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
             return status::USAGE;
         }
     };
+    let selection = selection(args);
+    leave_out(&selection, plan.as_ref(), &mut compiled);
     let refused = refused(args, &compiled);
     if !refused.is_empty() {
         print_findings(&refused, &sources, compiled.project.files(), global);
@@ -134,21 +199,24 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
-    if !tolerated.is_empty() {
-        print_findings(&tolerated, &sources, compiled.project.files(), global);
-    }
-    let Some(plan) = plan.filter(|p| selects(args, p)) else {
+    let Some(plan) = plan else {
         complain("no task is selected");
         return status::USAGE;
     };
+    if selection.all(&plan).is_empty() {
+        complain(&selection.nothing(&plan));
+        return status::USAGE;
+    }
+    print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
     let findings = findings(&compiled, &sources);
     if args.preflight {
-        return preflight::main(&plan, |plan| selects_task(args, plan), args.server_timeout);
+        let tasks: Vec<_> = selection.of(&plan).into_iter().map(|index| &plan.tasks[index]).collect();
+        return preflight::main(&plan, &tasks, args.server_timeout);
     }
     if args.phase == Some(Phase::Cleanup) {
-        return clean_up(args, &plan);
+        return clean_up(args, &plan, &selection);
     }
-    execute(args, global, plan, sources, findings, files.into_snapshot())
+    execute(args, global, plan, selection, sources, findings, files.into_snapshot())
 }
 
 /// What was found and tolerated, as results have it.
@@ -158,6 +226,80 @@ pub(super) fn findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json
     report.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect()
 }
 
+/// What the command line and the environment put in the place of what the eval says.
+fn overrides(args: &Args) -> Result<Overrides, String> {
+    let agent = args.agent.as_deref().map(AgentChoice::parse);
+    let file = match &agent {
+        Some(AgentChoice::File(path)) => Some(path),
+        _ => None,
+    };
+    for path in file.into_iter().chain(&args.mcp_config_file) {
+        Disk.read(path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
+    }
+    Ok(Overrides {
+        agent,
+        mcp_config: args.mcp_config_file.clone(),
+        server: EnvServer::read(&|name| std::env::var(name).ok())?,
+        limits: LimitOverrides {
+            timeout: args.task_timeout,
+            cleanup_timeout: args.cleanup_timeout,
+            default_timeout: args.default_task_timeout,
+            default_cleanup_timeout: args.default_cleanup_timeout,
+        },
+    })
+}
+
+fn selection(args: &Args) -> Selection {
+    Selection {
+        name: args.run.clone(),
+        labels: args.label_selector.iter().cloned().fold(Labels::default(), Labels::and),
+        shard: args.shard,
+        // Few digits, as people copy it.
+        shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000))),
+    }
+}
+
+/// Of the command line, what decides how a task goes.
+fn repeated(args: &Args) -> Vec<String> {
+    let path = |p: &PathBuf| p.display().to_string();
+    let time = |d: &Option<Duration>| d.map(duration::format);
+    let values = [
+        ("--agent", args.agent.clone()),
+        ("--mcp-config-file", args.mcp_config_file.as_ref().map(path)),
+        ("--task-timeout", time(&args.task_timeout)),
+        ("--default-task-timeout", time(&args.default_task_timeout)),
+        ("--cleanup-timeout", time(&args.cleanup_timeout)),
+        ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
+    ];
+    let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    values.flatten().chain(args.allow_unchecked.then(|| "--allow-unchecked".to_owned())).collect()
+}
+
+/// Warnings are shown that anybody will read; the others are counted.
+const WARNINGS: usize = 5;
+
+/// Findings that keep nothing from running. Those that may fool the author are told one by one (`decisions.md` §1).
+fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
+    let (errors, mild): (Vec<_>, Vec<_>) = found.iter().cloned().partition(|d| d.strength.is_error());
+    let told = if args.verbose || (mild.len() <= WARNINGS && !args.quiet) { found } else { &errors };
+    if errors.len() > WARNINGS && !args.verbose {
+        let err = std::io::stderr();
+        let mut text = String::new();
+        let _ = diagnostic::concise(told, sources, &global.pretty(&err), &mut text);
+        let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(told, files));
+    } else if !told.is_empty() {
+        print_findings(told, sources, files, global);
+    }
+    if told.len() < found.len() && !args.quiet {
+        let eval = report::quoted(&shown(&args.eval));
+        eprintln!("{} warnings and notes are not shown: `gevals check {eval}` tells them\n", found.len() - told.len());
+    }
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| format!("it is no pattern\n{e}"))
+}
+
 /// A time that something may take.
 fn limit(text: &str) -> Result<Duration, String> {
     match duration::parse(text) {
@@ -165,14 +307,6 @@ fn limit(text: &str) -> Result<Duration, String> {
         Ok(limit) => Ok(limit),
         Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
     }
-}
-
-fn selects(args: &Args, plan: &EvalPlan) -> bool {
-    plan.tasks.iter().any(|t| selects_task(args, t))
-}
-
-fn selects_task(args: &Args, plan: &Plan) -> bool {
-    args.run.as_ref().is_none_or(|r| r.is_match(&plan.task.name.value))
 }
 
 /// The eval that the path names, with its plan where it has one.
@@ -190,6 +324,15 @@ fn the_eval(args: &Args, compiled: &Compiled) -> Result<Option<EvalPlan>, String
             Err(format!("there are several evals in `{path}`, name one: {}", names.join(", ")))
         }
     }
+}
+
+/// Drops findings in tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is not among them.
+fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Compiled) {
+    let Some(plan) = plan else { return };
+    let wanted: Vec<_> = selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.span.file).collect();
+    let others = compiled.project.tasks.iter().map(|t| t.file).filter(|file| !wanted.contains(file));
+    let others: Vec<_> = others.collect();
+    compiled.diagnostics.retain(|d| !others.contains(&d.span.file));
 }
 
 /// Hard errors, and verdict errors where they are refused (`decisions.md` §1).
@@ -211,6 +354,7 @@ fn execute(
     args: &Args,
     global: Global,
     plan: EvalPlan,
+    selection: Selection,
     sources: Sources,
     findings: Vec<serde_json::Value>,
     files: Snapshot,
@@ -243,7 +387,8 @@ fn execute(
     let mut options = RunOptions {
         runs: args.runs,
         parallel: usize::from(args.parallel),
-        filter: args.run.clone(),
+        selection,
+        fail_fast: args.fail_fast,
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
         exit_zero: args.exit_zero,
@@ -265,19 +410,16 @@ fn execute(
     };
     if options.only == Some(Only::Verify) {
         options.worlds = kept_worlds(args, &plan);
-        let homeless = plan
-            .tasks
-            .iter()
-            .filter(|t| selects_task(args, t))
-            .find(|t| !options.worlds.contains_key(&t.task.name.value));
-        if let Some(task) = homeless {
-            let name = &task.task.name.value;
+        let names = names(&plan, &options.selection);
+        if let Some(name) = names.iter().find(|name| !options.worlds.contains_key(*name)) {
             complain(&format!("no world of `{name}` is kept: `--phase setup` or `--keep always` makes one"));
             return status::USAGE;
         }
     }
     let opened = match &args.resume {
         Some(run) => resume(args, &plan, run, &mut options, host.mark()),
+        // Of a shard without tasks there is nothing to tell.
+        None if options.selection.of(&plan).is_empty() => Ok(None),
         None => begin(args, &plan, files, &mut options, host.as_ref()),
     };
     let earlier = match opened {
@@ -287,6 +429,9 @@ fn execute(
             return exit;
         }
     };
+    let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true");
+    let format = args.format.as_deref().unwrap_or(if in_actions { "github" } else { "text" });
+    let for_people = format != "json";
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
     if let Some(journal) = options.journal.clone() {
@@ -301,7 +446,15 @@ fn execute(
     if let Some(past) = &options.past {
         (input.runs, input.parallel) = (past.header.settings.runs, past.header.settings.parallel);
     }
-    let Some(format) = REPORTS.iter().find(|r| r.name == args.format) else { return status::USAGE };
+    input.flags = repeated(args);
+    input.detail = match (args.quiet, args.verbose) {
+        (true, _) => Detail::Quiet,
+        (_, true) => Detail::Verbose,
+        _ => Detail::Normal,
+    };
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    input.live = for_people && !args.quiet && !dumb && std::io::stderr().is_terminal();
+    let Some(format) = REPORTS.iter().find(|r| r.name == format) else { return status::USAGE };
     let summary = runtime.block_on(async {
         let interrupts = match interrupts() {
             Ok(interrupts) => interrupts,
@@ -313,11 +466,21 @@ fn execute(
     match summary {
         Ok(summary) => {
             // The text report has told already what kept every task from running.
-            let told = |fault: &&String| args.format == "text" && summary.tasks.iter().any(|t| t.reason == **fault);
+            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason == **fault);
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
             }
             tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
+            if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
+                eprintln!("shard {shard} has no task: there are fewer tasks than shards");
+            }
+            if let Some(journal) = options.journal.as_ref().filter(|_| summary.tasks.is_empty()) {
+                // Nothing was begun.
+                journal.close(false);
+            }
+            if summary.exit != status::USAGE {
+                add_step_summary(&input);
+            }
             summary.exit
         }
         Err(message) => {
@@ -357,6 +520,7 @@ fn begin(
             parallel: options.parallel,
             allow_unchecked: options.allow_unchecked,
             exit_zero: options.exit_zero,
+            overrides: journalled(args, &secrets),
         },
         files: files.without(&secrets),
     };
@@ -364,6 +528,44 @@ fn begin(
     let journal = Journal::create(&args.output_dir, header, writer).map_err(unwritable)?;
     options.journal = Some(Arc::new(journal));
     Ok(None)
+}
+
+/// What the plan rests on besides files; variables that hold secrets are read again.
+fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
+    const VARIABLES: [&str; 8] = [
+        "MCP_COMMAND",
+        "MCP_ARGS",
+        "MCP_URL",
+        "MCP_HOST",
+        "MCP_PORT",
+        "MCP_PATH",
+        "MCP_SERVER_NAME",
+        "MCP_ENABLE_ALL_TOOLS",
+    ];
+    let variables = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    journal::Overrides {
+        agent: args.agent.clone(),
+        mcp_config: args.mcp_config_file.clone(),
+        limits: [args.task_timeout, args.cleanup_timeout, args.default_task_timeout, args.default_cleanup_timeout],
+        variables: variables.filter(|(_, v)| matches!(secrets.mask(v), std::borrow::Cow::Borrowed(_))).collect(),
+    }
+}
+
+/// The names of the selected tasks.
+fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
+    selection.of(plan).into_iter().map(|index| plan.tasks[index].task.name.value.clone()).collect()
+}
+
+/// The same of a run that is made up for.
+pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
+    let variable = |name: &str| kept.variables.get(name).cloned().or_else(|| std::env::var(name).ok());
+    let [timeout, cleanup_timeout, default_timeout, default_cleanup_timeout] = kept.limits;
+    Overrides {
+        agent: kept.agent.as_deref().map(AgentChoice::parse),
+        mcp_config: kept.mcp_config.clone(),
+        server: EnvServer::read(&variable).unwrap_or_default(),
+        limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },
+    }
 }
 
 /// An interrupted run once more: what it owed is paid first.
@@ -451,9 +653,8 @@ fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast>> {
 }
 
 /// `--phase cleanup`: pays for the kept worlds of the selected tasks.
-fn clean_up(args: &Args, plan: &EvalPlan) -> u8 {
-    let names: Vec<_> =
-        plan.tasks.iter().filter(|t| selects_task(args, t)).map(|t| t.task.name.value.clone()).collect();
+fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
+    let names = names(plan, selection);
     let mut worst = None;
     for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
         let of_eval = Past::read(dir).is_ok_and(|(past, _)| {
@@ -482,9 +683,9 @@ fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
         let name = &world.task.name;
         let again = format!("gevals run {} --run '^{}$'", shown(&args.eval), regex::escape(name));
         note(&format!("the world of `{name}` is left standing:"));
-        note(&format!("  enter    cd {}", quoted(&shown(&world.dir))));
+        note(&format!("  enter    cd {}", report::quoted(&shown(&world.dir))));
         for (variable, value) in &world.env {
-            note(&format!("           export {variable}={}", quoted(value)));
+            note(&format!("           export {variable}={}", report::quoted(value)));
         }
         note(&format!("  judge    {again} --phase verify"));
         note(&format!("  clean up {again} --phase cleanup"));
@@ -495,12 +696,14 @@ fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
     }
 }
 
-/// A word of a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
+/// Tells the page of the job in GitHub Actions how it went.
+fn add_step_summary(input: &ReportInput) {
+    let Some(page) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|page| !page.is_empty()) else { return };
+    let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some(file) = text.and_then(|text| results::read(&text).ok()) else { return };
+    let added = std::fs::OpenOptions::new().create(true).append(true).open(&page);
+    let added = added.and_then(|mut page| page.write_all(github::step_summary(&file).as_bytes()));
+    if let Err(error) = added {
+        super::warn(&format!("cannot add to `{}`: {error}", PathBuf::from(page).display()));
     }
 }

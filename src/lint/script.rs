@@ -181,13 +181,12 @@ fn path_of(task: &Task<Def>, step: &Step<Def>) -> Option<PathBuf> {
 
 /// The texts that a task's steps give to shells, in the order written.
 pub fn views<'a>(unit: &TaskUnit, task: &'a Task<Def>, files: &ScriptFiles, sources: &Sources) -> Vec<ScriptView<'a>> {
-    let mut views = Vec::new();
+    let mut steps = Vec::new();
     for phase in PhaseKind::ALL {
-        task.phase(phase).steps.iter().for_each(|s| {
-            walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources)));
-        });
+        task.phase(phase).steps.iter().for_each(|s| walk(phase, s, &mut |phase, step| steps.push((phase, step))));
     }
-    views
+    let views = steps.into_par_iter().with_min_len(64);
+    views.filter_map(|(phase, step)| view(unit, task, phase, step, files, sources)).collect()
 }
 
 fn walk<'a>(phase: PhaseKind, step: &'a Step<Def>, visit: &mut dyn FnMut(PhaseKind, &'a Step<Def>)) {
