@@ -231,14 +231,20 @@ async fn journalling() {
         cwd: dir.path().to_owned(),
         results: "out.json".into(),
         plan_digest: String::new(),
-        settings: Settings { runs: None, parallel: 1, allow_unchecked: false, exit_zero: false, overrides: journal::Overrides::default() },
+        settings: Settings {
+            runs: None,
+            parallel: 1,
+            allow_unchecked: false,
+            exit_zero: false,
+            overrides: journal::Overrides::default(),
+        },
         files: Snapshot::default(),
     };
     let journal = Arc::new(Journal::create(dir.path(), header, Writer::own("mark", "a benchmark")).unwrap());
     let mut times = Vec::new();
     for seq in 0..1000 {
         let started = Instant::now();
-        let kind = EventKind::ActionStarted { action: "setup/0".to_owned() };
+        let kind = EventKind::CleanupPaid { cleanup: "cleanup/0".to_owned() };
         let task = Some(TaskRun { index: 0, name: "t".to_owned(), run: 0 });
         journal.event(&Event { seq, at: jiff::Timestamp::now(), task, kind });
         journal.sync().await;

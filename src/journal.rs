@@ -17,7 +17,10 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -170,6 +173,8 @@ pub struct Journal {
     state: Mutex<State>,
     /// Bytes that are known to be on the disk.
     synced: Mutex<u64>,
+    /// The same, for whoever need not wait.
+    durable: AtomicU64,
     failure: OnceLock<String>,
 }
 
@@ -177,6 +182,8 @@ pub struct Journal {
 struct State {
     file: Arc<File>,
     written: u64,
+    /// Where the last line ends that a recovery needs; what only tells the story can wait for the next one.
+    urgent: u64,
     owed: HashSet<(TaskRun, String)>,
 }
 
@@ -265,8 +272,15 @@ impl Journal {
     }
 
     fn over(dir: PathBuf, run: String, file: File, written: u64, owed: HashSet<(TaskRun, String)>) -> Self {
-        let state = State { file: Arc::new(file), written, owed };
-        Self { dir, run, state: Mutex::new(state), synced: Mutex::default(), failure: OnceLock::new() }
+        let state = State { file: Arc::new(file), written, urgent: 0, owed };
+        Self {
+            dir,
+            run,
+            state: Mutex::new(state),
+            synced: Mutex::default(),
+            durable: AtomicU64::new(0),
+            failure: OnceLock::new(),
+        }
     }
 
     pub fn dir(&self) -> &Path {
@@ -307,16 +321,18 @@ impl Journal {
         }
         self.write(serde_json::to_vec(&Borrowed::Event(event)));
         let Some(task) = &event.task else { return };
-        let owed = &mut self.state().owed;
+        let mut state = self.state();
         match &event.kind {
             EventKind::CleanupOwed { cleanups, .. } => {
-                owed.extend(cleanups.iter().map(|id| (task.clone(), id.clone())))
+                state.owed.extend(cleanups.iter().map(|id| (task.clone(), id.clone())));
             }
             EventKind::CleanupPaid { cleanup } => {
-                owed.remove(&(task.clone(), cleanup.clone()));
+                state.owed.remove(&(task.clone(), cleanup.clone()));
             }
-            _ => {}
+            EventKind::ActionFinished { report, .. } if !report.outputs.is_empty() => {}
+            _ => return,
         }
+        state.urgent = state.written;
     }
 
     fn write(&self, line: serde_json::Result<Vec<u8>>) {
@@ -340,14 +356,22 @@ impl Journal {
         }
     }
 
-    /// Makes durable what was appended so far. Several who wait are served by one call to the disk.
+    /// Makes durable what was appended so far, if a recovery needs any of it. Several who wait are served by one call to
+    /// the disk.
     pub async fn sync(self: &Arc<Self>) {
-        let journal = Arc::clone(self);
-        let _ = tokio::task::spawn_blocking(move || journal.sync_now()).await;
+        let wanted = self.state().urgent;
+        if self.durable.load(Ordering::Acquire) < wanted {
+            let journal = Arc::clone(self);
+            let _ = tokio::task::spawn_blocking(move || journal.sync_to(wanted)).await;
+        }
     }
 
     fn sync_now(&self) {
-        let wanted = self.state().written;
+        let written = self.state().written;
+        self.sync_to(written);
+    }
+
+    fn sync_to(&self, wanted: u64) {
         let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
         if *synced >= wanted {
             return;
@@ -357,7 +381,10 @@ impl Journal {
             (Arc::clone(&state.file), state.written)
         };
         match file.sync_data() {
-            Ok(()) => *synced = written,
+            Ok(()) => {
+                *synced = written;
+                self.durable.store(written, Ordering::Release);
+            }
             Err(error) => self.fail(&error),
         }
     }

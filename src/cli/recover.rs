@@ -12,8 +12,9 @@ use super::{
     shown, status,
 };
 use crate::{
+    Options,
     builtin::count,
-    Options, compile_with,
+    compile_with,
     diagnostic::Strength,
     host::{Host, RealHost, disk::Disk},
     journal::{self, Journal, Past, Refusal, Writer},

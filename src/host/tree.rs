@@ -72,7 +72,11 @@ impl Tree {
     }
 
     /// Says whether anything but a dead leader is left; if not, the tree is done.
-    pub async fn check(self) -> (Self, bool) {
+    pub async fn check(mut self) -> (Self, bool) {
+        if self.is_alone() {
+            self.armed = false;
+            return (self, false);
+        }
         let work = self.blocking(|tree| {
             tree.armed = !tree.sweep().is_empty();
             tree.armed
@@ -230,6 +234,21 @@ mod platform {
             alive
         }
 
+        /// Whether nothing outlived the leader, as far as can be told without a look at every process: what it left behind
+        /// has become our child, or descends from one that has.
+        pub(super) fn is_alone(&self) -> bool {
+            let own = process::getpid();
+            let Some(children) = children() else { return false };
+            let others = children.into_iter().filter(|child| Some(*child) != self.leader).filter_map(stat);
+            others.fold(true, |alone, p| {
+                let in_group = Some(p.group) == self.leader;
+                if p.zombie && in_group {
+                    let _ = process::waitpid(Some(p.pid), WaitOptions::NOHANG);
+                }
+                alone && (p.zombie || !in_group && !self.is_marked(&p, own))
+            })
+        }
+
         fn is_marked(&self, p: &Proc, own: Pid) -> bool {
             let marks = marks(p.pid);
             // `HOST` finds `HOST.EXEC`.
@@ -267,6 +286,19 @@ mod platform {
     /// When the process started, in ticks since the boot.
     pub fn started(pid: u32) -> Option<u64> {
         stat(Pid::from_raw(pid.try_into().ok()?)?).map(|p| p.start)
+    }
+
+    /// Of this process; none where the kernel does not tell.
+    fn children() -> Option<Vec<Pid>> {
+        let mut children = Vec::new();
+        for thread in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+            match std::fs::read_to_string(thread.path().join("children")) {
+                Ok(list) => children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?))),
+                // The thread has just ended, and its children are another's; a kernel that tells nothing tells it of all.
+                Err(_) => return None,
+            }
+        }
+        Some(children)
     }
 
     fn processes() -> impl Iterator<Item = Proc> {
@@ -325,6 +357,10 @@ mod platform {
     }
 
     impl Tree {
+        pub(super) fn is_alone(&self) -> bool {
+            false
+        }
+
         /// The leader stands for its group as long as it lives, the group for itself afterwards.
         pub(super) fn sweep(&mut self) -> Vec<Proc> {
             let Some(leader) = self.leader else { return Vec::new() };

@@ -107,7 +107,6 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     let (verdict, reason) = verdict(&facts);
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
-    world.emitter.durable().await;
     // Why it fails is told at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
