@@ -19,15 +19,14 @@ pub struct Script {
 /// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
 pub fn parse(text: &str) -> Option<Script> {
     thread_local! {
-        // A parser costs more than a short script.
-        static PARSER: RefCell<Parser> = RefCell::new(Parser::new());
+        // To make one costs more than to parse a short script.
+        static PARSER: RefCell<Option<Parser>> = RefCell::new({
+            let mut parser = Parser::new();
+            parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok().then_some(parser)
+        });
     }
-    PARSER.with_borrow_mut(|parser| {
-        if parser.language().is_none() {
-            parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
-        }
-        Some(Script { text: text.to_owned(), tree: parser.parse(text, None)? })
-    })
+    let tree = PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(text, None))?;
+    Some(Script { text: text.to_owned(), tree })
 }
 
 impl Script {

@@ -5,6 +5,7 @@ mod check;
 #[cfg(feature = "run")]
 mod demo_server;
 mod explain;
+mod git;
 #[cfg(feature = "run")]
 mod lock;
 #[cfg(feature = "run")]
@@ -111,6 +112,10 @@ enum Command {
 
 /// Reads the arguments and does what they say.
 pub fn main() -> ExitCode {
+    #[cfg(not(feature = "run"))]
+    if let Some(code) = not_in_this_build() {
+        return ExitCode::from(code);
+    }
     let cli = Cli::parse();
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
@@ -130,6 +135,15 @@ pub fn main() -> ExitCode {
         Command::DemoServer(args) => demo_server::main(&args),
     };
     ExitCode::from(code)
+}
+
+/// The compiler alone says of the other commands that they exist.
+#[cfg(not(feature = "run"))]
+fn not_in_this_build() -> Option<u8> {
+    let command =
+        std::env::args().nth(1).filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "demo-server"))?;
+    complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
+    Some(status::USAGE)
 }
 
 impl Global {

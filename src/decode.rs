@@ -495,7 +495,11 @@ pub fn scan_text(text: &str, span: Span, place: &dyn Fn(std::ops::Range<usize>) 
         span: place(s.range),
         detail: s.detail,
     });
-    Template { parts: parts.collect(), span, suspects: suspects.collect() }
+    let (mut parts, mut suspects): (Vec<_>, Vec<_>) = (parts.collect(), suspects.collect());
+    // A suite has thousands of them.
+    parts.shrink_to_fit();
+    suspects.shrink_to_fit();
+    Template { parts, span, suspects }
 }
 
 /// A value with the holes that `scan` finds in its texts.

@@ -145,7 +145,7 @@ fn eval(args: &Eval) -> Result<String, Fault> {
         None => ask("notes", json!({ "command": "gevals", "args": ["demo-server"] }))?,
     };
     let config = json!({ "mcpServers": { &server.name: server.config } });
-    let mut locked = Lock { version: 1, servers: IndexMap::new() };
+    let mut locked = Lock { version: 1, ..Lock::default() };
     locked.servers.insert(server.name.clone(), server.locked.clone());
     let files = [
         (&task, portable("first", Some(&server))),
