@@ -156,7 +156,8 @@ pub(super) fn make_up(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
         }
         opened => opened?,
     };
-    if !past.interrupted() && !(what.kept && past.keeps()) {
+    let is_due = past.interrupted() || what.kept && past.keeps();
+    if !is_due {
         return Ok(None);
     }
     let here = std::env::current_dir()?;
