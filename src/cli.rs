@@ -13,6 +13,10 @@ mod new;
 mod plan;
 mod result;
 #[cfg(feature = "run")]
+mod preflight;
+#[cfg(feature = "run")]
+mod recover;
+#[cfg(feature = "run")]
 mod run;
 mod schema;
 
@@ -40,6 +44,9 @@ pub mod status {
     pub const USAGE: u8 = 2;
     /// Nothing could run.
     pub const BROKEN: u8 = 3;
+    /// Cleanups are still owed.
+    #[cfg(feature = "run")]
+    pub const OWED: u8 = 4;
 }
 
 const EXAMPLES: &str = "\
@@ -50,6 +57,7 @@ Examples:
   gevals run eval.yaml                run an eval, and write its results
   gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
   gevals result diff a.json b.json    what got worse between two runs
+  gevals recover                      clean up after runs that were killed
   gevals explain unknown-field        what a rule is about, with its cure
 
 Exit status:
@@ -93,6 +101,8 @@ enum Command {
     #[command(visible_alias = "eval")]
     Run(run::Args),
     #[cfg(feature = "run")]
+    Recover(recover::Args),
+    #[cfg(feature = "run")]
     New(new::Args),
     #[cfg(feature = "run")]
     Lock(lock::Args),
@@ -115,6 +125,8 @@ pub fn main() -> ExitCode {
         Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Recover(args) => recover::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::New(args) => new::main(&args),
         #[cfg(feature = "run")]

@@ -1,5 +1,7 @@
 //! What happens in a run: one closed, ordered stream. Every report is a fold over it.
 
+pub mod recording;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -175,6 +177,9 @@ pub struct ActionReport {
     pub stdout: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
+    /// A cleanup step that was under way when a run died, and ran again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
 }
 
 impl ActionReport {
@@ -188,6 +193,7 @@ impl ActionReport {
             exit: None,
             stdout: String::new(),
             stderr: String::new(),
+            retried: false,
         }
     }
 }

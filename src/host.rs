@@ -22,6 +22,7 @@ pub use self::{
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
     real::RealHost,
+    tree::{MARK, place, started},
 };
 
 #[cfg(feature = "run")]
@@ -73,6 +74,9 @@ mod door {
         fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize>;
         /// Ends all processes of a host by its mark: of this one at the end of a run, of a dead one in `recover`.
         fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize>;
+
+        /// Ends the process groups with these leaders, by pid and start: what is left of a dead run and shows no mark.
+        fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize>;
 
         fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>>;
     }

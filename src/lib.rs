@@ -31,6 +31,8 @@ pub mod agent;
 #[cfg(feature = "run")]
 pub mod step;
 #[cfg(feature = "run")]
+pub mod journal;
+#[cfg(feature = "run")]
 pub mod run;
 #[cfg(feature = "run")]
 pub mod report;

@@ -10,6 +10,7 @@ mod http;
 mod hub;
 mod message;
 mod record;
+mod recording;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,8 +19,9 @@ use thiserror::Error;
 
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::{HttpFront, bridge, bridge_stdio};
-pub use hub::{Direction, Hub, HubOptions, Session, SessionKind, Traffic};
+pub use hub::{Direction, Hub, HubOptions, Session, SessionKind, Tap, Traffic};
 pub use record::{CallKind, CallOutcome, CallRecord, Notice, Recorder};
+pub use recording::Recording;
 
 /// How to reach one MCP server.
 #[derive(Debug, Clone)]

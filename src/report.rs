@@ -11,14 +11,21 @@ pub(crate) use text::quoted;
 
 pub use crate::render::results::results_path;
 
-use std::{io::Write, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashSet,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, TaskRun},
     host::Host,
+    journal,
     plan::EvalPlan,
     run::{Gate, Interrupt, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
@@ -54,6 +61,8 @@ pub struct ReportInput {
     pub gate: Option<Gate>,
     /// Where the results file goes.
     pub results: PathBuf,
+    /// The folder of the run that is resumed, and the tasks that have their results from it.
+    pub earlier: Option<(PathBuf, HashSet<TaskRun>)>,
     pub detail: Detail,
     /// Whether to show, on standard error, what is going on right now.
     pub live: bool,
@@ -90,6 +99,7 @@ impl ReportInput {
             detail: Detail::default(),
             live: false,
             flags: Vec::new(),
+            earlier: None,
         }
     }
 }
@@ -105,10 +115,10 @@ pub async fn run(
 ) -> RunSummary {
     let unwritable = |error: std::io::Error| format!("`{}` cannot be written: {error}", input.results.display());
     if let Err(error) = writable(input, options, host.as_ref()) {
-        return RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] };
+        return RunSummary::refused(3, vec![unwritable(error)]);
     }
     if let Some(fault) = other_shard(input, host.as_ref()) {
-        return RunSummary { exit: 2, tasks: Vec::new(), faults: vec![fault] };
+        return RunSummary::refused(2, vec![fault]);
     }
     let selection = &input.selection;
     if selection.of(&input.plan).is_empty() && !selection.all(&input.plan).is_empty() {
@@ -117,7 +127,7 @@ pub async fn run(
         results.finish_empty();
         return match host.write(&input.results, results.text().as_bytes(), None) {
             Ok(()) => RunSummary::default(),
-            Err(error) => RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] },
+            Err(error) => RunSummary::refused(3, vec![unwritable(error)]),
         };
     }
     let (sink, events) = unbounded_channel();
@@ -129,6 +139,8 @@ pub async fn run(
     if let Err(error) = written {
         summary.faults.push(unwritable(error));
         summary.exit = if summary.exit >= 128 { summary.exit } else { 3 };
+    } else if let Some(journal) = &options.journal {
+        journal.close(!summary.kept.is_empty());
     }
     summary
 }
@@ -143,6 +155,28 @@ fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::
     host.write(&probe, b"", None)?;
     host.remove(&probe)
 }
+
+/// Writes the results of a run that is not there to do it itself.
+///
+/// # Errors
+/// The journal cannot be read, or the results not be written.
+pub fn restore(input: &ReportInput, journal: &Path, host: &dyn Host) -> std::io::Result<()> {
+    let mut results = Results::new(input);
+    journal::events(journal)?.for_each(|event| results.take(&event));
+    host.write(&input.results, results.text().as_bytes(), None)
+}
+
+/// The events of the run that is resumed, as far as they count.
+fn earlier(input: &ReportInput) -> std::io::Result<impl Iterator<Item = Event>> {
+    let events = input.earlier.as_ref().map(|(dir, _)| journal::events(dir)).transpose()?;
+    Ok(events.into_iter().flatten().filter(|event| match (&event.task, &input.earlier) {
+        (Some(task), Some((_, done))) => done.contains(task),
+        _ => matches!(event.kind, EventKind::RunStarted { .. }),
+    }))
+}
+
+/// At most so often are the results written while tasks run; the journal has them at once.
+const THROTTLE: Duration = Duration::from_millis(500);
 
 /// Results of another shard of the same eval would be lost; those of an earlier run of this one are meant to be.
 fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
@@ -161,7 +195,7 @@ fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
     })
 }
 
-/// Feeds the report and the results until the last event. The results are written whenever a task has ended.
+/// Feeds the report and the results until the last event. The results are written as tasks end, and at the end.
 async fn follow(
     input: &ReportInput,
     host: &dyn Host,
@@ -170,10 +204,16 @@ async fn follow(
     out: &mut (dyn Write + Send),
 ) -> std::io::Result<()> {
     let mut results = Results::new(input);
+    for event in earlier(input)? {
+        results.take(&event);
+        fold(&event);
+    }
     let mut live = input.live.then(|| live::Live::new(input.colour));
     let mut clock = tokio::time::interval(live::TICK);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut written = Ok(());
+    // When the last writing ended, and how long it took: more tasks are not to mean more time spent on each.
+    let (mut last, mut cost) = (None::<Duration>, Duration::ZERO);
     loop {
         let event = tokio::select! {
             biased;
@@ -185,8 +225,13 @@ async fn follow(
         };
         let Some(event) = event else { break };
         results.take(&event);
-        if matches!(event.kind, EventKind::TaskFinished { .. } | EventKind::RunFinished { .. }) {
+        let now = host.elapsed();
+        let is_due = last.is_none_or(|last| now.saturating_sub(last) >= (cost * 20).max(THROTTLE));
+        let is_last = matches!(event.kind, EventKind::RunFinished { .. });
+        if is_last || is_due && matches!(event.kind, EventKind::TaskFinished { .. }) {
             written = host.write(&input.results, results.text().as_bytes(), None);
+            let end = host.elapsed();
+            (last, cost) = (Some(end), end.saturating_sub(now));
         }
         live.iter_mut().for_each(|live| live.take(&event));
         let text = fold(&event);

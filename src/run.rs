@@ -7,6 +7,8 @@ mod agent;
 pub mod assert;
 mod emit;
 pub mod fill;
+pub mod recover;
+mod restore;
 pub mod select;
 mod servers;
 mod task;
@@ -15,10 +17,11 @@ pub mod verdict;
 
 pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
-pub use task::TaskEnd;
+pub use task::{KeptWorld, TaskEnd};
 pub use unit::planned_id;
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -30,8 +33,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{Event, EventKind, TaskRun, Verdict},
+    event::{Event, EventKind, TaskRun, Verdict, recording},
     host::Host,
+    journal::{Entry, Journal, Past, Selected, TaskPast},
+    mcp::Recording,
     plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
     secrets::is_secret_name,
 };
@@ -66,6 +71,36 @@ pub struct RunOptions {
     pub secrets: Vec<String>,
     /// How long a server may take to answer `initialize`.
     pub server_timeout: Duration,
+    /// Every task has servers of its own.
+    pub isolate: bool,
+    /// Whether a task's world is left standing instead of being cleaned up.
+    pub keep: Keep,
+    /// One phase alone.
+    pub only: Option<Only>,
+    /// What other runs have set up, by task, for [`Only::Verify`].
+    pub worlds: HashMap<String, Arc<TaskPast>>,
+    /// Where what happens is written down before it does.
+    pub journal: Option<Arc<Journal>>,
+    /// What the journal told when it was opened again: tasks with results are not run once more.
+    pub past: Option<Arc<Past>>,
+}
+
+/// When a task's cleanup is not run but left to `gevals recover`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Keep {
+    #[default]
+    Never,
+    OnFailure,
+    Always,
+}
+
+/// A phase that can be run by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Only {
+    /// Sets up, and leaves the world standing.
+    Setup,
+    /// Judges a world that was left standing.
+    Verify,
 }
 
 impl Default for RunOptions {
@@ -82,6 +117,12 @@ impl Default for RunOptions {
             executable: None,
             secrets: Vec::new(),
             server_timeout: Duration::from_secs(30),
+            isolate: false,
+            keep: Keep::Never,
+            only: None,
+            worlds: HashMap::new(),
+            journal: None,
+            past: None,
         }
     }
 }
@@ -95,6 +136,15 @@ pub struct RunSummary {
     pub tasks: Vec<TaskEnd>,
     /// Why nothing could run.
     pub faults: Vec<String>,
+    /// Worlds that were left standing.
+    pub kept: Vec<KeptWorld>,
+}
+
+impl RunSummary {
+    /// Of a run in which nothing ran.
+    pub fn refused(exit: u8, faults: Vec<String>) -> Self {
+        Self { exit, tasks: Vec::new(), faults, kept: Vec::new() }
+    }
 }
 
 /// A signal that asks for an end.
@@ -164,7 +214,10 @@ pub async fn run_eval(
 ) -> RunSummary {
     let host = host.as_ref();
     let started = host.elapsed();
-    let selected = options.selection.of(plan);
+    let selected = match &options.past {
+        Some(past) => past.selected.iter().map(|s| s.index).filter(|&index| index < plan.tasks.len()).collect(),
+        None => options.selection.of(plan),
+    };
     let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
     let mut faults = unset_variables(plan, &selected, host);
     let (specs, mut secrets) = match specs {
@@ -179,37 +232,75 @@ pub async fn run_eval(
     if selected.is_empty() {
         return match options.selection.shard {
             Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
-            _ => RunSummary { exit: 2, tasks: Vec::new(), faults: vec![options.selection.nothing(plan)] },
+            _ => RunSummary::refused(2, vec![options.selection.nothing(plan)]),
         };
     }
     if !faults.is_empty() {
-        return RunSummary { exit: 3, tasks: Vec::new(), faults };
+        return RunSummary::refused(3, faults);
     }
 
-    let emitter = Emitter::new(host, sink, secrets);
-    let digests: Vec<_> = plan.tasks.iter().map(wire::digest).collect();
-    let runs = |index: usize| options.runs.unwrap_or(plan.tasks[index].task.runs).max(1);
-    emitter.emit(
-        None,
-        EventKind::RunStarted {
-            version: VERSION,
-            run_id: host.random_id(),
-            eval: plan.name.clone(),
-            plan_digest: wire::eval_digest(plan),
-            tasks: selected.len(),
-            runs: selected.iter().map(|&index| runs(index) as usize).sum(),
-        },
+    let cancel = CancellationToken::new();
+    let past = options.past.as_deref();
+    let emitter = Emitter::new(host, sink, secrets).with_journal(
+        options.journal.clone(),
+        past.map_or(0, |past| past.next),
+        cancel.clone(),
     );
+    let digests: Vec<_> = plan.tasks.iter().map(wire::digest).collect();
+    let plan_digest = wire::eval_digest(plan);
+    let runs = |index: usize| match past.and_then(|p| p.selected.iter().find(|s| s.index == index)) {
+        Some(selected) => selected.runs,
+        None => options.runs.unwrap_or(plan.tasks[index].task.runs).max(1),
+    };
+    let run_id = options.journal.as_ref().map_or_else(|| host.random_id(), |journal| journal.run().to_owned());
+    if past.is_none() {
+        let chosen = selected.iter().map(|&index| Selected {
+            index,
+            name: plan.tasks[index].task.name.value.clone(),
+            digest: digests[index].clone(),
+            runs: runs(index),
+        });
+        emitter.note(&Entry::Selected(chosen.collect()));
+        emitter.emit(
+            None,
+            EventKind::RunStarted {
+                version: VERSION,
+                run_id: run_id.clone(),
+                eval: plan.name.clone(),
+                plan_digest: plan_digest.clone(),
+                tasks: selected.len(),
+                runs: selected.iter().map(|&index| runs(index) as usize).sum(),
+            },
+        );
+    }
+    let recording = match &options.journal {
+        None => None,
+        Some(journal) => {
+            let (version, eval, at) = (recording::VERSION, plan.name.clone(), host.now());
+            let first = recording::Line::Recording { version, run: run_id, eval, plan_digest, at };
+            let vault = emitter.vault.clone();
+            match Recording::open(&journal.recording(), &first, move || vault.secrets()) {
+                Ok(recording) => Some(recording),
+                Err(error) => {
+                    let why = format!("`{}` cannot be written: {error}", journal.recording().display());
+                    return RunSummary::refused(3, vec![why]);
+                }
+            }
+        }
+    };
     let is_client = |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if matches!(agent.kind, AgentKind::Shell(_)));
     let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
-    let servers = Servers::new(specs, &emitter, options.server_timeout, clients);
+    let servers = Servers::new(specs, &emitter, options.server_timeout, clients).recorded(recording.clone());
     let world = World {
         host,
         emitter: &emitter,
         servers: &servers,
-        cancel: CancellationToken::new(),
+        cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),
+        options,
+        kept: Mutex::default(),
+        recording: recording.as_deref(),
         stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());
@@ -217,6 +308,7 @@ pub async fn run_eval(
     {
         let work = async {
             let start = tokio::select! {
+                () = std::future::ready(()), if options.isolate => Ok(()),
                 start = servers.all() => start.map(drop),
                 () = world.cancel.cancelled() => Ok(()),
             };
@@ -229,8 +321,12 @@ pub async fn run_eval(
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
+                        if let Some(end) = past.and_then(|past| past.result(&task)) {
+                            ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
+                            continue;
+                        }
                         let end = task::run(world, planned, &digests[index], task).await;
-                        if options.fail_fast && !good(end.verdict, options) {
+                        if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
                             world
                                 .stopped
                                 .get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
@@ -269,26 +365,35 @@ pub async fn run_eval(
         }
     }
     servers.close().await;
-    host.reap_marked(host.mark(), Duration::from_secs(2)).await;
+    let kept = std::mem::take(&mut *world.kept.lock().unwrap_or_else(PoisonError::into_inner));
+    if kept.is_empty() {
+        host.reap_marked(host.mark(), Duration::from_secs(2)).await;
+    }
     let tasks = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut faults: Vec<String> = world.unstarted.get().cloned().into_iter().collect();
+    if let Some(why) = options.journal.as_ref().and_then(|journal| journal.failure()) {
+        faults.push(format!("the run was stopped: {why}"));
+    } else if let Some(Err(why)) = recording.map(|recording| recording.flush()) {
+        faults.push(format!("the recording is not complete: {why}"));
+    }
     let exit = match interrupted {
         Some(signal) => signal.exit(),
-        None if world.unstarted.get().is_some() => 3,
-        None => status(&tasks, options),
+        None if !faults.is_empty() => 3,
+        None => status(&tasks, options.allow_unchecked, options.gate, options.exit_zero),
     };
     emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
-    RunSummary { exit, tasks, faults: world.unstarted.get().cloned().into_iter().collect() }
+    RunSummary { exit, tasks, faults, kept }
 }
 
 /// The exit status of a run that came to its end.
-pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
+pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, gate: Option<Gate>, exit_zero: bool) -> u8 {
     let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
     for end in tasks {
         let (passes, all) = runs.entry(end.task.index).or_default();
-        *passes += u32::from(good(end.verdict, options));
+        *passes += u32::from(good(end.verdict, allow_unchecked));
         *all += 1;
     }
-    let enough = |(passes, all): &(u32, u32)| *passes >= options.gate.map_or(*all, |gate| gate.passes);
+    let enough = |(passes, all): &(u32, u32)| *passes >= gate.map_or(*all, |gate| gate.passes);
     let exit = if !runs.values().all(enough) {
         1
     } else if tasks.iter().any(|t| t.cleanup_failed) {
@@ -296,13 +401,13 @@ pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
     } else {
         0
     };
-    if options.exit_zero { 0 } else { exit }
+    if exit_zero { 0 } else { exit }
 }
 
-fn good(verdict: Verdict, options: &RunOptions) -> bool {
+fn good(verdict: Verdict, allow_unchecked: bool) -> bool {
     match verdict {
         Verdict::Passed => true,
-        Verdict::Unchecked => options.allow_unchecked,
+        Verdict::Unchecked => allow_unchecked,
         Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
     }
 }

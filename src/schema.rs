@@ -17,7 +17,12 @@ pub mod word;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::{diagnostic::DiagnosticReport, event::Event, hir::Dialect, plan::wire::PlanDocument};
+use crate::{
+    diagnostic::DiagnosticReport,
+    event::{Event, recording::Line},
+    hir::Dialect,
+    plan::wire::PlanDocument,
+};
 
 /// One schema.
 #[derive(Debug)]
@@ -68,6 +73,12 @@ pub const SCHEMAS: &[SchemaInfo] = &[
         summary: "one line of what `gevals run --format json` prints",
         dialects: &[],
         make: |_| generate::<Event>("An event", WRITTEN),
+    },
+    SchemaInfo {
+        name: "recording",
+        summary: "one line of a run's recording",
+        dialects: &[],
+        make: |_| generate::<Line>("A line of a recording", WRITTEN),
     },
     SchemaInfo {
         name: "results",

@@ -188,7 +188,7 @@ fn read_only_results_are_replaced() {
     world.run(&["run", "eval.yaml"]).expect(0, &[]);
     assert_eq!(world.results("e")["results"][0]["outcome"], "passed");
     let names: Vec<_> = std::fs::read_dir(world.path(".")).unwrap().flatten().map(|e| e.file_name()).collect();
-    assert!(!names.iter().any(|n| n.to_string_lossy().starts_with('.')), "{names:?}");
+    assert!(!names.iter().any(|n| n.to_string_lossy().starts_with(".gevals-")), "{names:?}");
 }
 
 /// Servers that do not start: nothing could run, and one explanation will do for all tasks.

@@ -1,8 +1,9 @@
 //! `gevals run`: does what the plan says.
 
 use std::{
+    collections::{HashMap, HashSet},
     io::{IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -10,17 +11,23 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use regex::Regex;
 
-use super::{Global, complain, print_findings, shown, status, unreadable};
+use super::{
+    Global, complain, preflight, print_findings,
+    recover::{What, make_up, name_of},
+    shown, status, unreadable,
+};
 use crate::{
     Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Strength},
     hir::Dialect,
-    host::{RealHost, disk::Disk},
-    plan::EvalPlan,
+    host::{Host, RealHost, disk::Disk},
+    journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
+    plan::{EvalPlan, wire},
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
-    run::{Gate, Labels, RunOptions, Selection, Shard, interrupts},
+    run::{Gate, Keep, KeptWorld, Labels, Only, RunOptions, Selection, Shard, interrupts},
+    secrets::Secrets,
     source::{Files, Sources},
     ty::duration,
 };
@@ -35,6 +42,11 @@ Examples:
   gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
   gevals run eval.yaml --format json        events as JSON lines, for other programs
+  gevals run eval.yaml --resume             finish a run that was interrupted
+  gevals run eval.yaml --preflight          look whether everything is there, and run no task
+  gevals run eval.yaml --run '^web$' --phase setup     set up, and leave the world standing
+  gevals run eval.yaml --run '^web$' --phase verify    judge that world, without an agent
+  gevals run eval.yaml --run '^web$' --phase cleanup   and clean it up
 
 The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them.
 In GitHub Actions failures are annotated, and the page of the job gets a summary.
@@ -42,6 +54,9 @@ In GitHub Actions failures are annotated, and the page of the job gets a summary
 Where the eval names no MCP config, variables describe the server: MCP_COMMAND, with MCP_ARGS and
 MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
 name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
+
+What is owed in cleanup stands in a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
+of all that agents and servers said.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
@@ -121,6 +136,34 @@ pub struct Args {
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     exit_zero: bool,
+    /// Start servers for each task alone, instead of sharing them.
+    #[arg(long, help_heading = "How")]
+    isolate: bool,
+    /// Leave the world of tasks standing instead of cleaning up; `gevals recover` does that later.
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "How")]
+    keep: Option<KeepArg>,
+    /// Run one phase alone: set up a world and keep it, judge it without an agent, or clean it up.
+    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
+    phase: Option<Phase>,
+    /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "label_selector", "shard", "shuffle"])]
+    resume: Option<String>,
+    /// Look whether commands, servers, agents and extensions are there, without running a task.
+    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
+    preflight: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum KeepArg {
+    Always,
+    OnFailure,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Setup,
+    Verify,
+    Cleanup,
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -140,7 +183,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     };
     let sources = Sources::default();
     let options = Options { overrides, ..Options::default() };
-    let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &Disk);
+    let files = Watched::new(&Disk);
+    let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
     if unreadable(&compiled) {
         return status::USAGE;
     }
@@ -177,9 +221,22 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
-    let findings = diagnostic::report(&tolerated, &sources, compiled.project.files());
-    let findings = findings.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect();
-    execute(args, global, plan, selection, sources, findings)
+    let findings = findings(&compiled, &sources);
+    if args.preflight {
+        let tasks: Vec<_> = selection.of(&plan).into_iter().map(|index| &plan.tasks[index]).collect();
+        return preflight::main(&plan, &tasks, args.server_timeout);
+    }
+    if args.phase == Some(Phase::Cleanup) {
+        return clean_up(args, &plan, &selection);
+    }
+    execute(args, global, plan, selection, sources, findings, files.into_snapshot())
+}
+
+/// What was found and tolerated, as results have it.
+pub(super) fn findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json::Value> {
+    let tolerated: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
+    let report = diagnostic::report(&tolerated, sources, compiled.project.files());
+    report.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect()
 }
 
 /// What the command line and the environment put in the place of what the eval says.
@@ -313,7 +370,25 @@ fn execute(
     selection: Selection,
     sources: Sources,
     findings: Vec<serde_json::Value>,
+    files: Snapshot,
 ) -> u8 {
+    let results = report::results_path(&args.output_dir, &plan.name);
+    // Held until this process ends.
+    let _claim = match journal::claim(&args.output_dir, &results) {
+        Ok(claim) => claim,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            complain(&format!(
+                "another run writes to `{}`: wait for it, or give this one a folder with `--output-dir`",
+                results.display()
+            ));
+            return status::BROKEN;
+        }
+        Err(error) => {
+            complain(&format!("`{}` cannot be written: {error}", results.display()));
+            return status::BROKEN;
+        }
+    };
+    make_up_for_others(args);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -321,7 +396,8 @@ fn execute(
             return status::BROKEN;
         }
     };
-    let options = RunOptions {
+    let host = Arc::new(RealHost::new());
+    let mut options = RunOptions {
         runs: args.gate.map(|gate| gate.of).or(args.runs),
         parallel: usize::from(args.parallel),
         selection,
@@ -333,13 +409,59 @@ fn execute(
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
+        isolate: args.isolate,
+        keep: match args.keep {
+            None => Keep::Never,
+            Some(KeepArg::OnFailure) => Keep::OnFailure,
+            Some(KeepArg::Always) => Keep::Always,
+        },
+        only: match args.phase {
+            Some(Phase::Setup) => Some(Only::Setup),
+            Some(Phase::Verify) => Some(Only::Verify),
+            _ => None,
+        },
+        ..RunOptions::default()
+    };
+    if options.only == Some(Only::Verify) {
+        options.worlds = kept_worlds(args, &plan);
+        let names = names(&plan, &options.selection);
+        if let Some(name) = names.iter().find(|name| !options.worlds.contains_key(*name)) {
+            complain(&format!("no world of `{name}` is kept: `--phase setup` or `--keep always` makes one"));
+            return status::USAGE;
+        }
+    }
+    let opened = match &args.resume {
+        Some(run) => resume(args, &plan, run, &mut options, host.mark()),
+        // Of a shard without tasks there is nothing to tell.
+        None if options.selection.of(&plan).is_empty() => Ok(None),
+        None => begin(args, &plan, files, &mut options, host.as_ref()),
+    };
+    let earlier = match opened {
+        Ok(earlier) => earlier,
+        Err((exit, message)) => {
+            complain(&message);
+            return exit;
+        }
     };
     let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true");
     let format = args.format.as_deref().unwrap_or(if in_actions { "github" } else { "text" });
     let for_people = format != "json";
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
+    if let Some(journal) = options.journal.clone() {
+        host.on_start(move |pid| journal.group(pid));
+    }
     input.findings = findings;
+    input.earlier = earlier;
+    if let (Some(_), Some(journal)) = (options.only, &options.journal) {
+        // Half a run's results are not to stand where a whole one's are looked for.
+        input.results = journal.dir().join("results.json");
+    }
+    if let Some(past) = &options.past {
+        let settings = &past.header.settings;
+        (input.runs, input.parallel) = (settings.runs, settings.parallel);
+        options.gate = options.gate.or(settings.gate.map(|(passes, of)| Gate { passes, of }));
+    }
     input.flags = repeated(args);
     input.detail = match (args.quiet, args.verbose) {
         (true, _) => Detail::Quiet,
@@ -354,7 +476,6 @@ fn execute(
             Ok(interrupts) => interrupts,
             Err(error) => return Err(format!("cannot listen for signals: {error}")),
         };
-        let host = Arc::new(RealHost::new());
         Ok(report::run(&input, &options, host, interrupts, format, &mut std::io::stdout()).await)
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
@@ -365,8 +486,13 @@ fn execute(
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
             }
+            tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
             if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
                 eprintln!("shard {shard} has no task: there are fewer tasks than shards");
+            }
+            if let Some(journal) = options.journal.as_ref().filter(|_| summary.tasks.is_empty()) {
+                // Nothing was begun.
+                journal.close(false);
             }
             if summary.exit != status::USAGE {
                 add_step_summary(&input);
@@ -377,6 +503,213 @@ fn execute(
             complain(&message);
             status::BROKEN
         }
+    }
+}
+
+/// The folder of a resumed run, and the tasks whose results are kept.
+type Earlier = Option<(PathBuf, HashSet<crate::event::TaskRun>)>;
+
+/// A new run: its journal.
+fn begin(
+    args: &Args,
+    plan: &EvalPlan,
+    files: Snapshot,
+    options: &mut RunOptions,
+    host: &dyn Host,
+) -> Result<Earlier, (u8, String)> {
+    let literal = plan.tasks.iter().flat_map(wire::literal_secrets);
+    let secrets = Secrets::new(options.secrets.iter().cloned().chain(literal));
+    let unwritable = |error| (status::BROKEN, format!("no journal can be written: {error}"));
+    let results = report::results_path(&args.output_dir, &plan.name);
+    let header = Header {
+        version: journal::VERSION,
+        run: host.random_id(),
+        gevals: env!("CARGO_PKG_VERSION").to_owned(),
+        at: host.now(),
+        eval: args.eval.clone(),
+        name: plan.name.clone(),
+        cwd: std::env::current_dir().map_err(unwritable)?,
+        results,
+        plan_digest: wire::eval_digest(plan),
+        settings: Settings {
+            runs: options.runs,
+            parallel: options.parallel,
+            allow_unchecked: options.allow_unchecked,
+            exit_zero: options.exit_zero,
+            gate: options.gate.map(|gate| (gate.passes, gate.of)),
+            overrides: journalled(args, &secrets),
+        },
+        files: files.without(&secrets),
+    };
+    let writer = Writer::own(host.mark(), &format!("a run of `{}`", plan.name));
+    let journal = Journal::create(&args.output_dir, header, writer).map_err(unwritable)?;
+    options.journal = Some(Arc::new(journal));
+    Ok(None)
+}
+
+/// What the plan rests on besides files; variables that hold secrets are read again.
+fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
+    const VARIABLES: [&str; 8] = [
+        "MCP_COMMAND",
+        "MCP_ARGS",
+        "MCP_URL",
+        "MCP_HOST",
+        "MCP_PORT",
+        "MCP_PATH",
+        "MCP_SERVER_NAME",
+        "MCP_ENABLE_ALL_TOOLS",
+    ];
+    let variables = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    journal::Overrides {
+        agent: args.agent.clone(),
+        mcp_config: args.mcp_config_file.clone(),
+        limits: [args.task_timeout, args.cleanup_timeout, args.default_task_timeout, args.default_cleanup_timeout],
+        variables: variables.filter(|(_, v)| matches!(secrets.mask(v), std::borrow::Cow::Borrowed(_))).collect(),
+    }
+}
+
+/// The names of the selected tasks.
+fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
+    selection.of(plan).into_iter().map(|index| plan.tasks[index].task.name.value.clone()).collect()
+}
+
+/// The same of a run that is made up for.
+pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
+    let variable = |name: &str| kept.variables.get(name).cloned().or_else(|| std::env::var(name).ok());
+    let [timeout, cleanup_timeout, default_timeout, default_cleanup_timeout] = kept.limits;
+    Overrides {
+        agent: kept.agent.as_deref().map(AgentChoice::parse),
+        mcp_config: kept.mcp_config.clone(),
+        server: EnvServer::read(&variable).unwrap_or_default(),
+        limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },
+    }
+}
+
+/// An interrupted run once more: what it owed is paid first.
+fn resume(
+    args: &Args,
+    plan: &EvalPlan,
+    run: &str,
+    options: &mut RunOptions,
+    mark: &str,
+) -> Result<Earlier, (u8, String)> {
+    let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
+    let runs = journal::runs(&args.output_dir);
+    let found = match run {
+        "" => runs.into_iter().rev().find(of_eval),
+        id => runs.into_iter().find(|dir| name_of(dir) == id),
+    };
+    let Some(dir) = found else {
+        let which = if run.is_empty() { format!("no run of `{}`", plan.name) } else { format!("no run `{run}`") };
+        return Err((status::USAGE, format!("{which} has a journal in `{}`", args.output_dir.display())));
+    };
+    let id = name_of(&dir);
+    let refused = |refusal: Refusal| {
+        let exit = if matches!(refusal, Refusal::Live(_)) { status::USAGE } else { status::BROKEN };
+        (exit, format!("run `{id}` cannot be resumed: {refusal}"))
+    };
+    let paid = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
+    if paid.is_some_and(|exit| exit != status::OK) {
+        return Err((status::BROKEN, format!("run `{id}` cannot be resumed: what it owes could not be paid")));
+    }
+    let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
+    if past.header.plan_digest != wire::eval_digest(plan) {
+        let changed = past.selected.iter().find(|s| {
+            plan.tasks.get(s.index).is_none_or(|t| t.task.name.value != s.name || wire::digest(t) != s.digest)
+        });
+        let what = changed.map_or_else(|| "the eval".to_owned(), |s| format!("the task `{}`", s.name));
+        return Err((
+            status::USAGE,
+            format!("run `{id}` cannot be resumed: {what} has changed since; run it anew, without `--resume`"),
+        ));
+    }
+    let done: HashSet<_> = past.wanted().map(|(_, task)| task).filter(|task| past.result(task).is_some()).collect();
+    let wanted = past.wanted().count();
+    if done.len() == wanted && wanted > 0 {
+        return Err((status::USAGE, format!("run `{id}` came to its end: there is nothing to resume")));
+    }
+    journal
+        .enter(Writer::own(mark, &format!("a run of `{}`", plan.name)))
+        .map_err(|error| (status::BROKEN, error.to_string()))?;
+    note(&format!("resuming run `{id}`: {} of {wanted} results are there", done.len()));
+    options.journal = Some(Arc::new(journal));
+    options.past = Some(Arc::new(past));
+    Ok(Some((dir, done)))
+}
+
+/// Runs that were killed in the same output directory are made up for, and it is said so.
+fn make_up_for_others(args: &Args) {
+    for dir in journal::runs(&args.output_dir) {
+        // Whoever holds a lock is at work; what cannot be read is `recover`'s to complain about.
+        let _ = absolutely(&dir, &What { kept: false, only: None });
+    }
+}
+
+/// `make_up` changes folders on its way, so its path is made absolute.
+fn absolutely(dir: &Path, what: &What) -> Result<Option<u8>, Refusal> {
+    make_up(&std::path::absolute(dir)?, what, &mut |line| note(line))
+}
+
+/// For people, and not on standard output: that belongs to the report.
+fn note(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// The worlds of the eval's tasks that are kept, the latest of each.
+fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast>> {
+    let mut worlds = HashMap::new();
+    for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
+        let Ok((past, _)) = Past::read(dir) else { continue };
+        if past.header.name == plan.name && !past.closed {
+            let kept = past.tasks.into_iter().filter(|(_, of)| of.kept);
+            worlds.extend(kept.map(|(task, of)| (task.name, Arc::new(of))));
+        }
+    }
+    worlds
+}
+
+/// `--phase cleanup`: pays for the kept worlds of the selected tasks.
+fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
+    let names = names(plan, selection);
+    let mut worst = None;
+    for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
+        let of_eval = Past::read(dir).is_ok_and(|(past, _)| {
+            past.header.name == plan.name && past.tasks.iter().any(|(task, of)| of.kept && names.contains(&task.name))
+        });
+        if !of_eval {
+            continue;
+        }
+        match absolutely(dir, &What { kept: true, only: Some(names.clone()) }) {
+            Ok(exit) => worst = worst.max(exit),
+            Err(refusal) => {
+                complain(&format!("run `{}`: {refusal}", name_of(dir)));
+                worst = worst.max(Some(status::BROKEN));
+            }
+        }
+    }
+    worst.unwrap_or_else(|| {
+        complain("no world of these tasks is kept");
+        status::USAGE
+    })
+}
+
+/// How to enter what was left standing, and how to leave it.
+fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
+    for world in kept {
+        let name = &world.task.name;
+        let again = format!("gevals run {} --run '^{}$'", shown(&args.eval), regex::escape(name));
+        note(&format!("the world of `{name}` is left standing:"));
+        note(&format!("  enter    cd {}", report::quoted(&shown(&world.dir))));
+        for (variable, value) in &world.env {
+            note(&format!("           export {variable}={}", report::quoted(value)));
+        }
+        note(&format!("  judge    {again} --phase verify"));
+        note(&format!("  clean up {again} --phase cleanup"));
+    }
+    if !kept.is_empty() {
+        let dir = if args.output_dir == Path::new(".") { run.to_owned() } else { shown(&args.output_dir) };
+        note(&format!("everything of this run is cleaned up by `gevals recover {dir}`"));
     }
 }
 

@@ -20,6 +20,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 #[cfg(target_os = "linux")]
@@ -173,6 +174,13 @@ pub struct Leftover {
 }
 
 impl Leftover {
+    /// Lets it live on, beyond the end of this process.
+    pub fn release(self) {
+        if let Some(tree) = self.tree {
+            tree.release();
+        }
+    }
+
     pub(super) fn fake() -> Self {
         Self { tree: None, grace: Duration::ZERO, _leader: None }
     }
@@ -217,8 +225,18 @@ impl Handle {
     }
 }
 
+/// Who wants to know of every process that is started.
+#[derive(Default)]
+pub(super) struct Told(pub OnceLock<Box<dyn Fn(u32) + Send + Sync>>);
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
+}
+
 /// Runs a process to its end, its limit or its cancellation. If the future is dropped, all it started is killed.
-pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken) -> Finished {
+pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, told: &Told) -> Finished {
     let started = Instant::now();
     let without_process = |exit| Finished {
         exit,
@@ -232,7 +250,7 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken) -> 
         return without_process(Exit::Cancelled { killed: false });
     }
     let stdin = if let Stdin::Empty = exec.stdin { Stdio::null() } else { Stdio::piped() };
-    let (mut leader, tree, mut stdout, mut stderr) = match start(&exec, mark, stdin).await {
+    let (mut leader, tree, mut stdout, mut stderr) = match start(&exec, mark, stdin, told).await {
         Ok((leader, tree, out, err)) => {
             (leader, tree, Stream::new(out, exec.capture_limit), Stream::new(err, exec.capture_limit))
         }
@@ -287,8 +305,8 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken) -> 
 }
 
 /// Starts a process to talk to; of the [`Exec`], time-out and capture do not count.
-pub(super) async fn spawn(exec: Exec, mark: String) -> Result<Process, StartFault> {
-    let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped()).await?;
+pub(super) async fn spawn(exec: Exec, mark: String, told: &Told) -> Result<Process, StartFault> {
+    let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped(), told).await?;
     let stdin = leader.child.stdin.take();
     Ok(Process {
         stdin: stdin.map_or_else(|| Box::new(tokio::io::sink()) as _, |pipe| Box::new(pipe) as _),
@@ -339,6 +357,7 @@ async fn start(
     exec: &Exec,
     mark: String,
     stdin: Stdio,
+    told: &Told,
 ) -> Result<(Leader, Tree, Option<Pipe>, Option<Pipe>), StartFault> {
     let other = |e: io::Error| StartFault::Other(e.to_string());
     let cwd = std::path::absolute(&exec.cwd).map_err(other)?;
@@ -389,6 +408,9 @@ async fn start(
     // The command still holds the writing end of a merged pipe, which would never close.
     drop(command);
     let pid = pid(&child);
+    if let (Some(told), Some(pid)) = (told.0.get(), child.id()) {
+        told(pid);
+    }
     let tree = Tree::of_exec(mark, pid);
     let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));
     let stderr = child.stderr.take().map(|p| Box::new(p) as Pipe);

@@ -278,6 +278,10 @@ impl Host for FakeHost {
         Box::pin(leftover.reap())
     }
 
+    fn reap_groups(&self, _: Vec<(i32, u64)>, _: Duration) -> BoxFuture<'_, usize> {
+        Box::pin(std::future::ready(0))
+    }
+
     fn reap_marked(&self, mark: &str, _: Duration) -> BoxFuture<'_, usize> {
         self.state().log.push(format!("reap {mark}"));
         Box::pin(async { 0 })

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub struct RealHost {
     started: Instant,
     mark: String,
+    told: exec::Told,
     clients: http::Clients,
 }
 
@@ -31,7 +32,17 @@ impl RealHost {
     #[expect(clippy::new_without_default, reason = "making one changes this process")]
     pub fn new() -> Self {
         tree::adopt_orphans();
-        Self { started: Instant::now(), mark: random_id(), clients: http::Clients::default() }
+        Self {
+            started: Instant::now(),
+            mark: random_id(),
+            told: exec::Told::default(),
+            clients: http::Clients::default(),
+        }
+    }
+
+    /// From here on, whoever leads a new process group is told of by its pid.
+    pub fn on_start(&self, told: impl Fn(u32) + Send + Sync + 'static) {
+        let _ = self.told.0.set(Box::new(told));
     }
 
     fn exec_mark(&self) -> String {
@@ -109,11 +120,11 @@ impl Host for RealHost {
     }
 
     fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
-        Box::pin(exec::run(exec, self.exec_mark(), cancel))
+        Box::pin(exec::run(exec, self.exec_mark(), cancel, &self.told))
     }
 
     fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>> {
-        Box::pin(exec::spawn(exec, self.exec_mark()))
+        Box::pin(exec::spawn(exec, self.exec_mark(), &self.told))
     }
 
     fn mark(&self) -> &str {
@@ -126,6 +137,11 @@ impl Host for RealHost {
 
     fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize> {
         let tree = Tree::of_host(mark.to_string(), mark == self.mark);
+        Box::pin(async move { tree.end(grace).await.0.stragglers() })
+    }
+
+    fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize> {
+        let tree = Tree::of_groups(groups);
         Box::pin(async move { tree.end(grace).await.0.stragglers() })
     }
 

@@ -25,6 +25,8 @@ pub struct Tree {
     leader: Option<Pid>,
     /// Orphans that came to us from another session and carry no mark belong too.
     strays: bool,
+    /// Leaders of groups that belong whole, by pid and start.
+    groups: Vec<(i32, u64)>,
     /// All that ever belonged, by pid and start time: what of it dies as our adopted child is ours to reap.
     known: HashSet<(i32, u64)>,
     /// Of these, the ones other than the leader that had left its group or outlived it when they were ended.
@@ -34,7 +36,15 @@ pub struct Tree {
 
 impl Tree {
     pub fn of_exec(mark: String, leader: Option<Pid>) -> Self {
-        Self { mark, leader, strays: false, known: HashSet::new(), stragglers: HashSet::new(), armed: true }
+        Self {
+            mark,
+            leader,
+            strays: false,
+            groups: Vec::new(),
+            known: HashSet::new(),
+            stragglers: HashSet::new(),
+            armed: true,
+        }
     }
 
     /// All of a host. Only this process's own can have strays.
@@ -44,12 +54,29 @@ impl Tree {
         tree
     }
 
+    /// Groups of a dead gevals, whoever is in them.
+    pub fn of_groups(groups: Vec<(i32, u64)>) -> Self {
+        // A mark that no process has.
+        let mut tree = Self::of_exec("-".to_owned(), None);
+        tree.groups = groups;
+        tree
+    }
+
     pub fn stragglers(&self) -> usize {
         self.stragglers.len()
     }
 
+    /// Nothing of it is ended any more.
+    pub fn release(mut self) {
+        self.armed = false;
+    }
+
     /// Says whether anything but a dead leader is left; if not, the tree is done.
-    pub async fn check(self) -> (Self, bool) {
+    pub async fn check(mut self) -> (Self, bool) {
+        if self.is_alone() {
+            self.armed = false;
+            return (self, false);
+        }
         let work = self.blocking(|tree| {
             tree.armed = !tree.sweep().is_empty();
             tree.armed
@@ -171,13 +198,24 @@ mod platform {
             let own = process::getpid();
             let (mut dead, mut rest): (Vec<_>, Vec<_>) = processes().partition(|p| p.zombie);
             let mut alive: Vec<Proc> = Vec::new();
+            // A number is given away again when nobody is in the group any more; a new leader has another start.
+            let groups: Vec<_> = self
+                .groups
+                .iter()
+                .filter(|(pid, start)| {
+                    let leader = rest.iter().chain(&dead).find(|p| p.pid.as_raw_pid() == *pid);
+                    leader.is_none_or(|leader| leader.start == *start)
+                })
+                .collect();
+            let in_group =
+                |p: &Proc| groups.iter().any(|(pid, start)| p.group.as_raw_pid() == *pid && p.start >= *start);
             loop {
                 let belongs = |p: &Proc| {
                     p.pid != own
                         && (Some(p.group) == self.leader
                             || self.known.contains(&(p.pid.as_raw_pid(), p.start))
                             || alive.iter().any(|a| Some(a.pid) == p.parent)
-                            || alive.is_empty() && self.is_marked(p, own))
+                            || alive.is_empty() && (in_group(p) || self.is_marked(p, own)))
                 };
                 let (found, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(belongs);
                 rest = others;
@@ -194,6 +232,21 @@ mod platform {
                 }
             }
             alive
+        }
+
+        /// Whether nothing outlived the leader, as far as can be told without a look at every process: what it left behind
+        /// has become our child, or descends from one that has.
+        pub(super) fn is_alone(&self) -> bool {
+            let own = process::getpid();
+            let Some(children) = children() else { return false };
+            let others = children.into_iter().filter(|child| Some(*child) != self.leader).filter_map(stat);
+            others.fold(true, |alone, p| {
+                let in_group = Some(p.group) == self.leader;
+                if p.zombie && in_group {
+                    let _ = process::waitpid(Some(p.pid), WaitOptions::NOHANG);
+                }
+                alone && (p.zombie || !in_group && !self.is_marked(&p, own))
+            })
         }
 
         fn is_marked(&self, p: &Proc, own: Pid) -> bool {
@@ -221,6 +274,31 @@ mod platform {
                 _ => {}
             }
         }
+    }
+
+    /// What pids mean something in: this boot, and this container.
+    pub fn place() -> String {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let container = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        format!("{} {}", boot.trim(), container.display())
+    }
+
+    /// When the process started, in ticks since the boot.
+    pub fn started(pid: u32) -> Option<u64> {
+        stat(Pid::from_raw(pid.try_into().ok()?)?).map(|p| p.start)
+    }
+
+    /// Of this process; none where the kernel does not tell.
+    fn children() -> Option<Vec<Pid>> {
+        let mut children = Vec::new();
+        for thread in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+            match std::fs::read_to_string(thread.path().join("children")) {
+                Ok(list) => children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?))),
+                // The thread has just ended, and its children are another's; a kernel that tells nothing tells it of all.
+                Err(_) => return None,
+            }
+        }
+        Some(children)
     }
 
     fn processes() -> impl Iterator<Item = Proc> {
@@ -269,7 +347,20 @@ mod platform {
 
     pub fn adopt_orphans() {}
 
+    pub fn place() -> String {
+        String::new()
+    }
+
+    /// Off Linux nobody says.
+    pub fn started(_: u32) -> Option<u64> {
+        None
+    }
+
     impl Tree {
+        pub(super) fn is_alone(&self) -> bool {
+            false
+        }
+
         /// The leader stands for its group as long as it lives, the group for itself afterwards.
         pub(super) fn sweep(&mut self) -> Vec<Proc> {
             let Some(leader) = self.leader else { return Vec::new() };
@@ -288,4 +379,4 @@ mod platform {
     }
 }
 
-pub use platform::adopt_orphans;
+pub use platform::{adopt_orphans, place, started};

@@ -82,6 +82,11 @@ pub(super) fn spawn(
 }
 
 impl Process {
+    /// As long as it lives.
+    pub fn pid(&self) -> Option<u32> {
+        lock(&self.group.0).and_then(|pid| pid.as_raw_pid().try_into().ok())
+    }
+
     /// How the process ended, if it has.
     pub fn exited(&self) -> Option<String> {
         self.exit.borrow().clone()

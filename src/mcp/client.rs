@@ -28,9 +28,9 @@ use super::{
 
 /// The first protocol without a handshake.
 const STATELESS: &str = "2026-07-28";
+/// How long the answer to `server/discover` may take.
+const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// How long a server that has refused the handshake may take to answer without one.
-const DISCOVERY: std::time::Duration = std::time::Duration::from_secs(5);
 /// Pages of one list, before the server is taken to count in circles.
 const PAGES: usize = 1000;
 
@@ -188,9 +188,9 @@ impl Client {
 
     async fn discover(&self) -> Option<Value> {
         let params = json!({ "_meta": self.introduction() });
-        // A server that refuses `initialize` and then says nothing is no server of that protocol.
-        let answer = tokio::time::timeout(DISCOVERY, self.request("server/discover", Some(params))).await.ok()?;
-        let result = answer.ok().filter(Value::is_object)?;
+        // It has refused one greeting, and may say nothing to the other.
+        let asked = tokio::time::timeout(DISCOVERY, self.request("server/discover", Some(params)));
+        let result = asked.await.ok()?.ok().filter(Value::is_object)?;
         self.stateless.get_or_init(|| ());
         Some(self.server.get_or_init(|| result).clone())
     }

@@ -48,7 +48,8 @@ pub struct Traffic<'a> {
     pub server: &'a str,
     /// Unique within the hub.
     pub session: u64,
-    pub agent: bool,
+    /// The recorder of an agent's session.
+    pub agent: Option<&'a Recorder>,
     pub direction: Direction,
     pub message: &'a [u8],
 }
@@ -59,7 +60,7 @@ pub enum Direction {
     FromServer,
 }
 
-type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
+pub type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct HubOptions {
@@ -205,6 +206,11 @@ impl Hub {
     /// The last 64 KiB that the process printed to its standard error.
     pub fn stderr_tail(&self) -> String {
         self.inner.stderr()
+    }
+
+    /// Of the process, which leads a group of its own.
+    pub fn pid(&self) -> Option<u32> {
+        self.inner.process()?.pid()
     }
 
     /// How the process ended, in words, if it has.
@@ -809,7 +815,10 @@ impl Inner {
 
     fn tap(&self, session: u64, kind: &SessionKind, direction: Direction, message: &[u8]) {
         if let Some(tap) = &self.options.on_message {
-            let agent = matches!(kind, SessionKind::Agent(_));
+            let agent = match kind {
+                SessionKind::Agent(recorder) => Some(recorder),
+                SessionKind::Own => None,
+            };
             tap(Traffic { server: &self.name, session, agent, direction, message });
         }
     }

@@ -1,7 +1,7 @@
 //! What an agent called and what came of it. One recorder serves one run of a task, over all its servers.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::secrets::Secrets;
+use crate::{event::TaskRun, secrets::Secrets};
 
 /// One `tools/call`, `resources/read` or `prompts/get` of an agent, with secrets masked.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +66,7 @@ pub struct Recorder {
 #[derive(Debug, Default)]
 struct Shared {
     secrets: Arc<Secrets>,
+    task: OnceLock<TaskRun>,
     calls: Mutex<Calls>,
 }
 
@@ -79,7 +80,21 @@ struct Calls {
 
 impl Recorder {
     pub fn new(secrets: Arc<Secrets>) -> Self {
-        Recorder { shared: Arc::new(Shared { secrets, calls: Mutex::default() }) }
+        Recorder { shared: Arc::new(Shared { secrets, ..Shared::default() }) }
+    }
+
+    /// Of this run of a task.
+    pub fn of_task(self, task: TaskRun) -> Self {
+        let _ = self.shared.task.set(task);
+        self
+    }
+
+    pub fn task(&self) -> Option<&TaskRun> {
+        self.shared.task.get()
+    }
+
+    pub fn secrets(&self) -> &Secrets {
+        &self.shared.secrets
     }
 
     /// The finished calls, in the order in which they started.

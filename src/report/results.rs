@@ -76,7 +76,9 @@ impl Results {
                 let types = &self.types;
                 let running = self.tasks.entry(task.clone()).or_default();
                 match kind {
-                    EventKind::TaskStarted { plan_digest } => running.plan_digest.clone_from(plan_digest),
+                    EventKind::TaskStarted { plan_digest } => {
+                        *running = Running { plan_digest: plan_digest.clone(), ..Running::default() };
+                    }
                     EventKind::PhaseStarted { phase } => running.phases.push(phase.clone()),
                     EventKind::ActionFinished { action, report } => {
                         let name = types.get(task.index).and_then(|t| t.get(&planned_id(action)));

@@ -5,13 +5,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{ActionReport, Event, EventKind, ExitReport, TaskRun},
     host::Host,
+    journal::{Entry, Journal},
     plan::wire::is_secret_header,
     secrets::Secrets,
     secrets::is_secret_name,
@@ -24,13 +26,47 @@ pub(super) struct Emitter<'a> {
     next: Mutex<u64>,
     noticed: Mutex<HashSet<(String, String)>>,
     pub vault: Vault,
+    journal: Option<Arc<Journal>>,
+    /// Fires when the journal cannot be written: nothing more may be done that it would have to tell of.
+    unwritable: CancellationToken,
 }
 
 impl<'a> Emitter<'a> {
     pub fn new(host: &'a dyn Host, sink: UnboundedSender<Event>, secrets: impl IntoIterator<Item = String>) -> Self {
         let vault = Vault::default();
         vault.learn(secrets);
-        Self { host, sink, next: Mutex::default(), noticed: Mutex::default(), vault }
+        let (next, noticed) = (Mutex::default(), Mutex::default());
+        Self { host, sink, next, noticed, vault, journal: None, unwritable: CancellationToken::new() }
+    }
+
+    /// With a journal that every event is written to; the first one has this number.
+    pub fn with_journal(self, journal: Option<Arc<Journal>>, next: u64, unwritable: CancellationToken) -> Self {
+        Self { journal, next: Mutex::new(next), unwritable, ..self }
+    }
+
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
+    }
+
+    pub fn note(&self, entry: &Entry) {
+        if let Some(journal) = &self.journal {
+            journal.append(entry);
+            self.look_at(journal);
+        }
+    }
+
+    /// What was emitted so far survives whatever happens now.
+    pub async fn durable(&self) {
+        if let Some(journal) = &self.journal {
+            journal.sync().await;
+            self.look_at(journal);
+        }
+    }
+
+    fn look_at(&self, journal: &Journal) {
+        if journal.failure().is_some() {
+            self.unwritable.cancel();
+        }
     }
 
     pub fn emit(&self, task: Option<&TaskRun>, mut kind: EventKind) {
@@ -39,6 +75,10 @@ impl<'a> Emitter<'a> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let event = Event { seq: *next, at: self.host.now(), task: task.cloned(), kind };
         *next += 1;
+        if let Some(journal) = &self.journal {
+            journal.event(&event);
+            self.look_at(journal);
+        }
         // Nobody listening is no reason to stop a run.
         let _ = self.sink.send(event);
     }
@@ -63,6 +103,19 @@ impl TaskEvents<'_> {
         self.emitter.emit(Some(&self.run), kind);
     }
 
+    /// The variables of the loops around a group.
+    pub fn note_vars(&self, action: &str, vars: &IndexMap<String, Value>) {
+        if self.emitter.journal.is_none() {
+            return;
+        }
+        let mut vars: Value =
+            vars.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into();
+        self.emitter.vault.secrets().mask_json(&mut vars);
+        if let Value::Object(vars) = vars {
+            self.emitter.note(&Entry::Vars { task: self.run.clone(), action: action.to_owned(), vars });
+        }
+    }
+
     /// Secrets among the arguments of a step: variables with telling names, headers that authorize.
     pub fn learn_secrets(&self, args: &Value) {
         let of = |key: &str| args.get(key).and_then(Value::as_object).into_iter().flatten();
@@ -79,9 +132,9 @@ pub(super) fn header_secrets(value: &str) -> impl Iterator<Item = String> {
     parts.into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// The secret values known so far. It only grows.
-#[derive(Default)]
-pub(super) struct Vault(Mutex<(IndexSet<String>, Arc<Secrets>)>);
+/// The secret values known so far. It only grows; copies share it.
+#[derive(Clone, Default)]
+pub(super) struct Vault(Arc<Mutex<(IndexSet<String>, Arc<Secrets>)>>);
 
 impl Vault {
     pub fn learn(&self, values: impl IntoIterator<Item = String>) {

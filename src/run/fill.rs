@@ -1,6 +1,7 @@
 //! What holes hold while a task runs, and how templates and arguments become values.
 
 use std::{
+    borrow::Cow,
     io,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -12,7 +13,9 @@ use crate::{
     event::Outcome,
     hir::{Arg, ArgKind, Def, Hole, Part, Target, Template},
     host::Host,
+    journal::Values,
     plan::StepAction,
+    secrets::{Secrets, is_secret_name},
     template::{self, SegmentKind},
 };
 
@@ -71,18 +74,52 @@ pub struct TaskValues<'a> {
     env: Mutex<IndexMap<String, String>>,
     id: OnceLock<String>,
     port: Mutex<Option<u16>>,
+    /// What a journal has kept of them: it counts more than what is found now.
+    kept: Values,
 }
 
 impl<'a> TaskValues<'a> {
     pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
-        Self { host, name, env: Mutex::default(), id: OnceLock::new(), port: Mutex::default() }
+        let (env, port, kept) = (Mutex::default(), Mutex::default(), Values::default());
+        Self { host, name, env, id: OnceLock::new(), port, kept }
+    }
+
+    /// As a journal has them.
+    pub fn restored(host: &'a dyn Host, name: &'a str, kept: Values) -> Self {
+        let values = Self { port: Mutex::new(kept.port), ..Self::new(host, name) };
+        if !kept.id.is_empty() {
+            let _ = values.id.set(kept.id.clone());
+        }
+        Self { kept, ..values }
+    }
+
+    /// For the journal: without what is secret, which is asked for again.
+    pub fn values<'v>(&self, process: impl Iterator<Item = &'v String>, secrets: &Secrets) -> Values {
+        let open = |value: &String| matches!(secrets.mask(value), Cow::Borrowed(_));
+        let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
+        Values {
+            id: self.id.get_or_init(|| self.host.random_id()).clone(),
+            port: self.port().ok(),
+            env: env
+                .iter()
+                .filter(|(name, v)| !is_secret_name(name) && open(v))
+                .map(|(n, v)| (n.clone(), v.clone()))
+                .collect(),
+            process: process
+                .filter(|name| !is_secret_name(name))
+                .filter_map(|name| Some((name.clone(), self.host.env(name).filter(open)?)))
+                .collect(),
+        }
     }
 
     /// Evaluates `spec.env`, which is in dependency order.
     pub fn set_env(&self, entries: &[(String, Template<Def>)]) -> Result<Vec<(String, String)>, String> {
         let scope = Scope::new(self);
         for (name, value) in entries {
-            let value = scope.text(value).map_err(|f| format!("`spec.env.{name}`: {}", f.message()))?;
+            let value = match self.kept.env.get(name) {
+                Some(kept) => kept.clone(),
+                None => scope.text(value).map_err(|f| format!("`spec.env.{name}`: {}", f.message()))?,
+            };
             self.env.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), value);
         }
         let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,6 +143,10 @@ impl<'a> Scope<'a> {
     pub fn set_agent(&mut self, prompt: &str, output: Option<&str>) {
         self.prompt = Some(prompt.into());
         self.agent_output = output.map(Into::into);
+    }
+
+    pub fn vars(&self) -> &IndexMap<String, Value> {
+        &self.vars
     }
 
     pub fn set_var(&mut self, name: &str, value: Value) {
@@ -256,7 +297,9 @@ impl Filler<'_> {
             Target::TaskEnv(name) => {
                 task.env.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(|v| Value::from(v.as_str()))
             }
-            Target::ProcessEnv(name) => task.host.env(name).map(Value::from),
+            Target::ProcessEnv(name) => {
+                task.kept.process.get(name).cloned().or_else(|| task.host.env(name)).map(Value::from)
+            }
             Target::RandomId => Some(Value::from(task.id.get_or_init(|| task.host.random_id()).as_str())),
             Target::RandomPort => {
                 Some(Value::from(task.port().map_err(|e| Fault::Broken(format!("there is no free port: {e}")))?))

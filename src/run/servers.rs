@@ -15,8 +15,8 @@ use super::emit::{Emitter, header_secrets};
 use crate::{
     event::EventKind,
     hir::{Expand, ExpandPart, Server, Transport},
-    host::Host,
-    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerError, ServerSpec, SessionKind},
+    host::{Host, MARK},
+    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, Recording, ServerError, ServerSpec, SessionKind},
     plan::wire::is_secret_header,
     secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
@@ -33,6 +33,13 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Why it cannot be used any more, in a line.
+    pub fn lost(&self) -> Option<String> {
+        let failure = self.hub.failure()?.to_string();
+        let line = failure.lines().next().unwrap_or_default().trim_end_matches(':');
+        Some(format!("a server was lost while the agent worked: {line}"))
+    }
+
     pub fn enables_all(&self) -> bool {
         self.config.enable_all_tools.is_some_and(|e| e.value)
     }
@@ -59,6 +66,7 @@ pub(super) struct Servers<'a> {
     emitter: &'a Emitter<'a>,
     /// For `initialize`.
     timeout: Duration,
+    recording: Option<Arc<Recording>>,
     /// Some agent is a client of its own, with capabilities that only it knows.
     clients: bool,
 }
@@ -99,11 +107,22 @@ pub fn specs(
                 },
             )
         };
-        let transport = transport(server, dir, executable, &mut fill);
+        let mut transport = transport(server, dir, executable, &mut fill);
+        if let mcp::Transport::Stdio { env, .. } = &mut transport {
+            env.insert(MARK.to_owned(), marks(host));
+        }
         let name = server.name.value.clone();
         specs.insert(name.clone(), (ServerSpec { name, transport }, server.clone()));
     }
     if faults.is_empty() { Ok((specs, secrets)) } else { Err(faults) }
+}
+
+/// What tells a server's process from others: a gevals inside another one adds to what is there.
+fn marks(host: &dyn Host) -> String {
+    match host.env(MARK) {
+        Some(outer) if !outer.is_empty() => format!("{outer},{}.server", host.mark()),
+        _ => format!("{}.server", host.mark()),
+    }
 }
 
 fn transport(
@@ -140,7 +159,20 @@ fn transport(
 impl<'a> Servers<'a> {
     pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration, clients: bool) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
-        Self { specs, running, emitter, timeout, clients }
+        Self { specs, running, emitter, timeout, recording: None, clients }
+    }
+
+    /// The same servers once more, to be started for one task alone.
+    pub fn another(&self) -> Self {
+        Self {
+            recording: self.recording.clone(),
+            ..Self::new(self.specs.clone(), self.emitter, self.timeout, self.clients)
+        }
+    }
+
+    /// Writes down what is said.
+    pub fn recorded(self, recording: Option<Arc<Recording>>) -> Self {
+        Self { recording, ..self }
     }
 
     /// All servers, started if need be.
@@ -169,9 +201,16 @@ impl<'a> Servers<'a> {
         let options = HubOptions {
             secrets: self.emitter.vault.secrets(),
             initialize_timeout: self.timeout,
+            on_message: self.recording.as_ref().map(Recording::tap),
             ..HubOptions::default()
         };
-        let start = || async { Hub::start(spec.clone(), options.clone()).await.map_err(|e| e.to_string()) };
+        let start = || async {
+            let hub = Hub::start(spec.clone(), options.clone()).await.map_err(|e| e.to_string())?;
+            if let (Some(journal), Some(pid)) = (self.emitter.journal(), hub.pid()) {
+                journal.group(pid);
+            }
+            Ok::<_, String>(hub)
+        };
         let hub = start().await?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
         let mut running = Running { hub, own: OnceCell::from(own), asked: None, config: config.clone() };

@@ -1,7 +1,7 @@
 //! One run of one task, from its set-up to its verdict (`decisions.md` §5).
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,18 +13,20 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    agent, assert,
+    Keep, Only, RunOptions, agent, assert,
     emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
+    restore,
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
-    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict},
+    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
-    mcp::{self, CallOutcome, CallRecord, Recorder},
+    journal::{End, Entry, TaskPast},
+    mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
     secrets::is_secret_name,
     step::{AgentState, TaskState},
@@ -44,6 +46,21 @@ pub(super) struct World<'a> {
     pub unstarted: OnceLock<String>,
     /// Why no further task is started: `--fail-fast`.
     pub stopped: OnceLock<String>,
+    pub options: &'a RunOptions,
+    /// Worlds that are left standing.
+    pub kept: Mutex<Vec<KeptWorld>>,
+    pub recording: Option<&'a Recording>,
+}
+
+/// A world that is left standing, and how to enter it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptWorld {
+    pub task: TaskRun,
+    pub dir: PathBuf,
+    /// `spec.env`, secrets masked.
+    pub env: Vec<(String, String)>,
+    /// The cleanup steps it owes.
+    pub owed: usize,
 }
 
 /// What a run of a task came to.
@@ -57,6 +74,14 @@ pub struct TaskEnd {
     pub duration: Duration,
 }
 
+impl TaskEnd {
+    /// Of a run of the task that a journal tells.
+    pub(super) fn earlier(task: TaskRun, end: &End) -> Self {
+        let End { verdict, reason, duration, cleanup_failed } = end.clone();
+        Self { task, verdict, reason, cleanup_failed, duration }
+    }
+}
+
 pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: TaskRun) -> TaskEnd {
     let started = world.host.elapsed();
     let events = TaskEvents { emitter: world.emitter, run: task.clone() };
@@ -68,15 +93,22 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         facts.cancelled = Some(why.clone());
     } else {
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
-        match ready(world, plan).await {
+        let own = world.options.isolate.then(|| world.servers.another());
+        let servers = own.as_ref().unwrap_or(world.servers);
+        match ready(world, servers, plan).await {
             Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some("the run was cancelled".to_owned()),
             Err(why) => facts.hindered = Some(why),
-            Ok(servers) => cleanup_failed = phases(world, plan, &events, &servers, &mut facts).await,
+            Ok(running) => cleanup_failed = phases(world, plan, &events, servers, &running, &mut facts).await,
+        }
+        if let Some(own) = own {
+            own.close().await;
         }
     }
     let (verdict, reason) = verdict(&facts);
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
+    // Why it fails is told at the end of the run.
+    let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
 }
 
@@ -86,14 +118,14 @@ pub(super) fn folder(plan: &Plan) -> &Path {
 }
 
 /// What must be there before anything runs.
-async fn ready(world: &World<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
+async fn ready(world: &World<'_>, servers: &Servers<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
     if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
         return Err(format!("it requires `{}`, which is not on the PATH", command.value));
     }
     match world.unstarted.get() {
         Some(why) => Err(why.clone()),
         None => tokio::select! {
-            servers = world.servers.all() => servers,
+            servers = servers.all() => servers,
             () = world.cancel.cancelled() => Err("the run was cancelled".to_owned()),
         },
     }
@@ -104,11 +136,18 @@ async fn phases(
     world: &World<'_>,
     plan: &Plan,
     events: &TaskEvents<'_>,
+    tools: &Servers<'_>,
     servers: &[Arc<Running>],
     facts: &mut Facts,
 ) -> bool {
     let host = world.host;
-    let values = TaskValues::new(host, &plan.task.name.value);
+    let options = world.options;
+    facts.only = options.only;
+    let past = options.worlds.get(&plan.task.name.value);
+    let values = match past.and_then(|past| past.values.clone()) {
+        Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
+        None => TaskValues::new(host, &plan.task.name.value),
+    };
     let env = match values.set_env(&plan.env) {
         Ok(env) => env,
         Err(why) => {
@@ -118,27 +157,44 @@ async fn phases(
     };
     let secret = env.iter().filter(|(name, _)| is_secret_name(name)).map(|(_, value)| value.clone());
     world.emitter.vault.learn(secret);
+    if events.emitter.journal().is_some() {
+        let values = values.values(plan.process_env.keys(), &world.emitter.vault.secrets());
+        events.emitter.note(&Entry::Values { task: events.run.clone(), values });
+    }
     let unit = Unit {
         host,
         plan,
         events,
-        tools: world.servers,
+        tools,
         env,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
-        owes: AtomicBool::new(false),
+        // Who judges a kept world owes nothing: whoever set it up does.
+        owes: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
+        past: None,
+        ended: Mutex::default(),
     };
     let deadline = host.elapsed().saturating_add(plan.timeout);
     let limits = |phase| Limits { deadline, cancel: world.cancel.clone(), phase };
+    if options.only == Some(Only::Verify) {
+        let nothing = TaskPast::default();
+        judge_kept(&unit, &values, past.map_or(&nothing, Arc::as_ref), &limits(PlanPhase::Verify), facts).await;
+        if world.cancel.is_cancelled() {
+            facts.cancelled = Some("the run was cancelled".to_owned());
+        }
+        unit.reap().await;
+        return false;
+    }
     let mut scope = Scope::new(&values);
 
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
-    if facts.setup.is_none() {
-        let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, facts).await;
+    if facts.setup.is_none() && options.only.is_none() {
+        let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world.recording, facts).await;
         let calls = calls.unwrap_or_default();
+        facts.lost = servers.iter().find_map(|server| server.lost());
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
         }
@@ -155,6 +211,17 @@ async fn phases(
         facts.cancelled = Some("the run was cancelled".to_owned());
     }
 
+    let keep = match options.keep {
+        _ if world.cancel.is_cancelled() => false,
+        Keep::Always => true,
+        Keep::OnFailure => verdict(facts).0 != Verdict::Passed,
+        Keep::Never => options.only == Some(Only::Setup),
+    };
+    if keep {
+        world.keep(&unit);
+        return unit.cleanup_failed.load(Ordering::Relaxed);
+    }
+
     // Upstream's cleanup knows neither the agent nor what verification found.
     let mut scope = if plan.task.dialect == Dialect::Portable { scope } else { after_setup };
     plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
@@ -163,11 +230,51 @@ async fn phases(
         unit.owe_cleanup(&plan.action(plan.cleanup[0]).id);
         unit.cleanup(&top(BlockRole::Cleanup, &plan.cleanup), &mut scope).await;
     }
-    let leftovers = std::mem::take(&mut *unit.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
-    for leftover in leftovers {
-        host.reap(leftover).await;
-    }
+    unit.reap().await;
     unit.cleanup_failed.load(Ordering::Relaxed)
+}
+
+/// Verification and assertions on what another run has set up, and on what its agent did if there was one.
+async fn judge_kept<'a>(
+    unit: &Unit<'a>,
+    values: &'a TaskValues<'a>,
+    past: &TaskPast,
+    limits: &Limits,
+    facts: &mut Facts,
+) {
+    let mut scope = restore::scope(values, unit.plan, past, "");
+    if unit.plan.task.dialect != Dialect::Portable {
+        scope.forget_outputs();
+    }
+    unit.plan.setup.iter().for_each(|&ix| unit.bind_unreached(ix, &mut scope));
+    verify(unit, &mut scope, limits, facts).await;
+    if past.begun.contains("agent") && !limits.cancel.is_cancelled() {
+        assertions(unit, &past.calls, facts);
+    }
+}
+
+impl World<'_> {
+    /// Leaves the world of a task as it is: what is owed stays owed.
+    fn keep(&self, unit: &Unit<'_>) {
+        let plan = unit.plan;
+        if let Some(&first) = plan.cleanup.first() {
+            unit.owe_cleanup(&plan.action(first).id);
+        }
+        for leftover in unit.leftovers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            leftover.release();
+        }
+        if let Some(journal) = self.emitter.journal() {
+            journal.keep(&unit.events.run);
+        }
+        let secrets = self.emitter.vault.secrets();
+        let env = unit.env.iter().map(|(name, value)| (name.clone(), secrets.mask(value).into_owned()));
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(KeptWorld {
+            task: unit.events.run.clone(),
+            dir: folder(plan).to_owned(),
+            env: env.collect(),
+            owed: plan.cleanup.len(),
+        });
+    }
 }
 
 /// The step that keeps the agent from running, if any does.
@@ -201,6 +308,7 @@ async fn agent_turn<'a>(
     scope: &mut Scope<'a>,
     limits: &Limits,
     servers: &[Arc<Running>],
+    recording: Option<&Recording>,
     facts: &mut Facts,
 ) -> Option<Vec<CallReport>> {
     let action = unit.plan.action(unit.plan.agent);
@@ -212,7 +320,8 @@ async fn agent_turn<'a>(
     unit.owe_cleanup(&action.id);
     unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
     let started = unit.host.elapsed();
-    let recorder = Recorder::new(unit.events.emitter.vault.secrets());
+    unit.events.emitter.durable().await;
+    let recorder = Recorder::new(unit.events.emitter.vault.secrets()).of_task(unit.events.run.clone());
     let mut live = recorder.subscribe();
     let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
     let filled = match scope.text(prompt) {
@@ -223,6 +332,10 @@ async fn agent_turn<'a>(
     let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
+            if let Some(recording) = recording {
+                let (at, task) = (unit.host.now(), unit.events.run.clone());
+                recording.say(&recording::Line::Prompt { at, task, text: prompt.clone() });
+            }
             let turn = agent::Turn {
                 host: unit.host,
                 kind,
@@ -250,6 +363,10 @@ async fn agent_turn<'a>(
         }
     };
     unit.keep(done.leftover.take());
+    if let Some(recording) = recording {
+        let (at, task) = (unit.host.now(), unit.events.run.clone());
+        recording.say(&recording::Line::Output { at, task, text: done.output.clone(), exit_code: done.exit_code });
+    }
     // The agent's sessions are over, so what it still waited for has ended as well.
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {

@@ -1,6 +1,7 @@
 //! One action at a time: whether it may run, its values, its limit, its nested steps, and what is reported of it.
 
 use std::{
+    collections::HashMap,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -18,12 +19,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     emit::TaskEvents,
     fill::{Fault, Scope, how},
+    restore,
     task::folder,
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome},
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
+    journal::TaskPast,
     plan::{Action, ActionIx, ActionKind, Plan, PlanPhase, StepAction},
     signature::{Control, Effects},
     source::Span,
@@ -51,6 +54,10 @@ pub(super) struct Unit<'a> {
     /// Whether the task's cleanup is owed.
     pub owes: AtomicBool,
     pub cleanup_failed: AtomicBool,
+    /// What a journal tells of this run of the task, where its cleanup is made up for.
+    pub past: Option<&'a TaskPast>,
+    /// Cleanup steps that ended; with the reason, where they are still owed.
+    pub ended: Mutex<HashMap<String, Option<String>>>,
 }
 
 /// How long, and on whose account.
@@ -130,6 +137,13 @@ impl<'a> Unit<'a> {
             let ActionKind::Step(step) = &action.kind else {
                 return Ended::new(Outcome::Broken, "this is no step");
             };
+            if let Some(report) = self.past.and_then(|past| past.completed(&id)) {
+                match (&step.id, report.outcome) {
+                    (Some(id), Outcome::Passed) => scope.set_passed(id, restore::outputs(report)),
+                    (_, outcome) => self.bind_failure(ix, scope, outcome),
+                }
+                return Ended::new(report.outcome, report.message.clone());
+            }
             if let Some(end) = self.hindrance(step, scope, limits) {
                 self.bind_failure(ix, scope, end.outcome);
                 return self.report(&id, ActionReport::new(end.outcome, end.message));
@@ -139,6 +153,13 @@ impl<'a> Unit<'a> {
             }
             self.events.emit(EventKind::ActionStarted { action: id.clone() });
             let started = self.host.elapsed();
+            if step.op.signature.effects != Effects::None {
+                self.events.emitter.durable().await;
+                if limits.cancel.is_cancelled() {
+                    self.bind_failure(ix, scope, Outcome::Cancelled);
+                    return self.report(&id, ActionReport::new(Outcome::Cancelled, "the run was cancelled"));
+                }
+            }
             let (mut report, bound) = match step.op.signature.control {
                 Control::Leaf => self.leaf(action, step, scope, limits).await,
                 control => {
@@ -147,6 +168,7 @@ impl<'a> Unit<'a> {
                 }
             };
             report.duration = self.host.elapsed().saturating_sub(started);
+            report.retried = self.past.is_some_and(|past| past.begun.contains(&id));
             if report.outcome == Outcome::Passed {
                 if let (Some(id), Some(outputs)) = (&step.id, bound)
                     && (self.plan.task.dialect == crate::hir::Dialect::Portable || !outputs.is_empty())
@@ -270,6 +292,14 @@ impl<'a> Unit<'a> {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
     }
 
+    /// Ends what the task's steps left in the background.
+    pub async fn reap(&self) {
+        let leftovers = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+        for leftover in leftovers {
+            self.host.reap(leftover).await;
+        }
+    }
+
     async fn cancelled_long_ago(&self, cancel: &CancellationToken) {
         cancel.cancelled().await;
         self.host.sleep(PATIENCE).await;
@@ -333,6 +363,9 @@ impl<'a> Unit<'a> {
 
     async fn group(&self, nested: &Nested<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
         let blocks = |role| nested.action.blocks.iter().filter(move |b| b.role == role);
+        if blocks(BlockRole::Cleanup).next().is_some() && !scope.vars().is_empty() {
+            self.events.note_vars(nested.id, scope.vars());
+        }
         for block in blocks(BlockRole::Cleanup) {
             let inside = nested.inside(BlockRole::Cleanup, &block.actions, "");
             let cleanups = block.actions.iter().map(|&ix| inside.id_of(self.plan.action(ix))).collect();
@@ -366,7 +399,15 @@ impl<'a> Unit<'a> {
             if !(passed || skipped && in_time) {
                 self.cleanup_failed.store(true, Ordering::Relaxed);
             }
-            if end.outcome != Outcome::Cancelled && (!skipped || in_time) {
+            let done = match self.past {
+                None => end.outcome != Outcome::Cancelled && (!skipped || in_time),
+                // What a recovery cannot do stays owed, so that the next one tries again.
+                Some(past) => (passed || skipped && in_time) && !past.paid.contains(&id),
+            };
+            let paid = self.past.is_none_or(|past| done || past.paid.contains(&id));
+            let why = (!paid).then(|| end.brief());
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), why);
+            if done {
                 self.events.emit(EventKind::CleanupPaid { cleanup: id });
             }
         }

@@ -1,5 +1,6 @@
 //! What a run of a task comes to (`decisions.md` §5).
 
+use super::Only;
 use crate::event::{Outcome, Verdict};
 
 /// What a verdict rests on.
@@ -9,6 +10,10 @@ pub struct Facts {
     pub hindered: Option<String>,
     /// Why the run was cut short by a signal or a limit of the whole eval.
     pub cancelled: Option<String>,
+    /// The server that was lost while the agent worked.
+    pub lost: Option<String>,
+    /// The one phase that was asked for: what the others would have told is not missed.
+    pub only: Option<Only>,
     /// The set-up step that kept the agent from running.
     pub setup: Option<Judged>,
     pub agent: Option<Judged>,
@@ -48,7 +53,12 @@ fn timeless(facts: &Facts) -> (Verdict, String) {
     if let Some(setup) = &facts.setup {
         return (Verdict::Broken, setup.line());
     }
+    if let Some(why) = &facts.lost {
+        return (Verdict::Broken, why.clone());
+    }
     match &facts.agent {
+        _ if facts.only == Some(Only::Setup) => return (Verdict::Passed, String::new()),
+        None if facts.only == Some(Only::Verify) => {}
         None => return (Verdict::Broken, "the agent did not run".to_owned()),
         Some(agent) if agent.outcome != Outcome::Passed => return (Verdict::Broken, agent.line()),
         Some(_) => {}

@@ -1,0 +1,148 @@
+//! `gevals run --preflight`: looks whether everything a run needs is there, and runs no task.
+
+use std::time::Duration;
+
+use super::{complain, print, status};
+use crate::{
+    builtin::count,
+    hir::OperationKind,
+    host::{Host, RealHost},
+    mcp::{ClientOptions, Hub, HubOptions, SessionKind},
+    plan::{ActionKind, AgentKind, EvalPlan, Plan},
+    run,
+};
+
+/// One thing that was looked at; an error says what is wrong with it.
+struct Look {
+    what: String,
+    found: Result<String, String>,
+}
+
+pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
+    let host = RealHost::new();
+    let mut looks = Vec::new();
+    commands(tasks, &host, &mut looks);
+    variables(tasks, &host, &mut looks);
+    agent(plan, tasks, &host, &mut looks);
+    extensions(tasks, &mut looks);
+    if let Err(error) = servers(plan, &host, server_timeout, &mut looks) {
+        complain(&error);
+        return status::BROKEN;
+    }
+    let width = looks.iter().map(|look| look.what.chars().count()).max().unwrap_or(0);
+    for look in &looks {
+        let (sign, text) = match &look.found {
+            Ok(text) => ("ok     ", text),
+            Err(text) => ("missing", text),
+        };
+        print(&format!("{sign} {:width$}  {}\n", look.what, text.trim_end().replace('\n', "\n        ")));
+    }
+    let missing = looks.iter().filter(|look| look.found.is_err()).count();
+    if missing == 0 {
+        print(&format!("everything is there for {}\n", count(tasks.len(), "task", "tasks")));
+        status::OK
+    } else {
+        print(&format!("{} missing\n", count(missing, "thing is", "things are")));
+        status::BROKEN
+    }
+}
+
+fn commands(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
+    let mut names: Vec<_> = tasks.iter().flat_map(|t| &t.commands).map(|name| name.value.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let found = host.which(name).map(|path| path.display().to_string());
+        let found = found.ok_or_else(|| "it is not on the PATH".to_owned());
+        looks.push(Look { what: format!("command `{name}`"), found });
+    }
+}
+
+fn variables(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
+    let mut names: Vec<_> =
+        tasks.iter().flat_map(|t| &t.process_env).filter(|(_, v)| v.required).map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let found = host.env(name).map(|_| "it is set".to_owned()).ok_or_else(|| "it is not set".to_owned());
+        looks.push(Look { what: format!("variable `{name}`"), found });
+    }
+}
+
+fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
+    let Some(task) = tasks.first() else { return };
+    let ActionKind::Agent(action) = &task.action(task.agent).kind else { return };
+    let found = match &action.kind {
+        AgentKind::Noop => Ok("it does nothing".to_owned()),
+        AgentKind::Script { .. } => Ok("it needs nothing but its file".to_owned()),
+        AgentKind::Shell(agent) => {
+            let program = agent.run_prompt.as_ref().and_then(|line| program(&line.value));
+            match program.filter(|word| word.chars().all(|c| c.is_alphanumeric() || "_-./+".contains(c))) {
+                Some(word) => match host.which(&word) {
+                    Some(path) => Ok(path.display().to_string()),
+                    None => Err(format!("`{word}`, with which its command line begins, is not on the PATH")),
+                },
+                None => Ok("a shell runs it".to_owned()),
+            }
+        }
+        AgentKind::Unsupported(why) => Err(why.clone()),
+        AgentKind::Unspecified => Err("the eval names none".to_owned()),
+    };
+    looks.push(Look { what: format!("agent `{}`", plan.agent_name), found });
+}
+
+/// The first word of a command line that is no assignment. Words of the shell itself are not looked for.
+fn program(line: &str) -> Option<String> {
+    const OWN: [&str; 12] =
+        ["if", "for", "while", "case", "cd", "set", "export", "exec", "echo", "printf", "test", "eval"];
+    let line = line.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    let word = line.split_whitespace().find(|word| !word.contains('='))?;
+    (!OWN.contains(&word)).then(|| word.to_owned())
+}
+
+fn extensions(tasks: &[&Plan], looks: &mut Vec<Look>) {
+    let mut names = std::collections::BTreeSet::new();
+    for task in tasks {
+        task.walk(&mut |_, _, action| {
+            if let ActionKind::Step(step) = &action.kind
+                && let OperationKind::Extension { .. } = &step.op.kind
+            {
+                names.insert(step.op.name.clone());
+            }
+        });
+    }
+    for name in names {
+        let found = Err("this version of gevals runs no extensions".to_owned());
+        looks.push(Look { what: format!("operation `{name}`"), found });
+    }
+}
+
+fn servers(plan: &EvalPlan, host: &RealHost, timeout: Duration, looks: &mut Vec<Look>) -> Result<(), String> {
+    let executable = std::env::current_exe().ok();
+    let (specs, _) = match run::specs(&plan.servers, &plan.dir, host, executable.as_ref()) {
+        Ok(specs) => specs,
+        Err(faults) => {
+            looks.extend(faults.into_iter().map(|why| Look { what: "servers".to_owned(), found: Err(why) }));
+            return Ok(());
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    for (name, (spec, _)) in specs {
+        let found = runtime.block_on(async {
+            let options = HubOptions { initialize_timeout: timeout, ..HubOptions::default() };
+            let hub = Hub::start(spec, options).await.map_err(|e| e.to_string())?;
+            let options = ClientOptions { timeout: Some(timeout), ..ClientOptions::default() };
+            let client = hub.client(SessionKind::Own, options).await.map_err(|e| e.to_string())?;
+            let tools = client.list_tools().await.map_err(|e| e.to_string())?;
+            let version = client.server().and_then(|s| s.pointer("/serverInfo/version")?.as_str().map(str::to_owned));
+            drop(client);
+            hub.close().await;
+            let version = version.map_or_else(String::new, |version| format!("version {version}, "));
+            Ok(format!("{version}{}", count(tools.len(), "tool", "tools")))
+        });
+        looks.push(Look { what: format!("server `{name}`"), found });
+    }
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The lines of a recording: what an agent was asked, what it and the servers said to each other, what it answered.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::TaskRun;
+
+/// Of the lines; it grows when a reader of the old form would misread the new one.
+pub const VERSION: u32 = 1;
+
+/// One line of a recording.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
+pub enum Line {
+    /// The first one.
+    Recording {
+        version: u32,
+        run: String,
+        eval: String,
+        plan_digest: String,
+        #[schemars(with = "String")]
+        at: Timestamp,
+    },
+    /// What an agent was asked to do.
+    Prompt {
+        #[schemars(with = "String")]
+        at: Timestamp,
+        task: TaskRun,
+        text: String,
+    },
+    /// A message of MCP, as it was on the wire but for secrets.
+    Message {
+        #[schemars(with = "String")]
+        at: Timestamp,
+        /// The run of a task whose agent's session it is; none for what gevals itself says and hears.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskRun>,
+        server: String,
+        /// Requests and their answers have ids of their own in each session of a server.
+        session: u64,
+        direction: Way,
+        /// A message of JSON-RPC; a string for what was none.
+        message: Value,
+    },
+    /// What an agent said last, and how it ended.
+    Output {
+        #[schemars(with = "String")]
+        at: Timestamp,
+        task: TaskRun,
+        text: String,
+        exit_code: i32,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Way {
+    ToServer,
+    FromServer,
+}

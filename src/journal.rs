@@ -1,0 +1,534 @@
+//! The journal of a run: on disk before the world changes, so that whoever finds a dead run can clean up after it.
+//!
+//! A run has a folder of its own, `.gevals/runs/RUN` in the output directory, and in it `journal.jsonl`: one entry a
+//! line, appended, never rewritten. The events of the run are the most of it; the other entries are what events do not
+//! tell and a later gevals needs – the files the plan was made of, the values of a task, the marks of processes. Secrets
+//! stand in none of them. Whoever may append holds the lock of the file: the run itself, then `recover` or a resumed run.
+#![expect(clippy::disallowed_methods, reason = "the journal is a file of its own kind: appended to and synced")]
+
+mod past;
+mod snapshot;
+
+pub use past::{End, Past, TaskPast};
+pub use snapshot::{Snapshot, Watched};
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::event::{Event, EventKind, TaskRun};
+
+/// Of the entries.
+pub const VERSION: u32 = 1;
+/// The folder in the output directory.
+const FOLDER: &str = ".gevals";
+const FILE: &str = "journal.jsonl";
+const RECORDING: &str = "recording.jsonl";
+/// A process that is being started holds what its parent has open until it is another program.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Entry {
+    /// The first one.
+    Run(Box<Header>),
+    /// Who appends from here on.
+    Process(Writer),
+    /// The tasks that are to run.
+    Selected(Vec<Selected>),
+    Event(Event),
+    /// What the holes of a task's run hold.
+    Values {
+        task: TaskRun,
+        values: Values,
+    },
+    /// The variables of the loops around a group that owes a cleanup.
+    Vars {
+        task: TaskRun,
+        action: String,
+        vars: Map<String, Value>,
+    },
+    /// The leader of a process group.
+    Group {
+        pid: i32,
+        start: u64,
+    },
+    /// What the task owes is kept on purpose.
+    Kept {
+        task: TaskRun,
+    },
+    /// The results are written.
+    Reported,
+    /// The last one: the run has ended, and nothing is owed.
+    Closed,
+}
+
+/// What a run is about.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    pub version: u32,
+    pub run: String,
+    pub gevals: String,
+    pub at: Timestamp,
+    /// As the user named it.
+    pub eval: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// The folder that relative paths start from.
+    pub cwd: PathBuf,
+    /// The results file.
+    pub results: PathBuf,
+    pub plan_digest: String,
+    pub settings: Settings,
+    pub files: Snapshot,
+}
+
+/// What the user asked for, as far as it counts after the run's death.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settings {
+    pub runs: Option<u32>,
+    pub parallel: usize,
+    pub allow_unchecked: bool,
+    pub exit_zero: bool,
+    /// How many of how many runs of a task must pass.
+    #[serde(default)]
+    pub gate: Option<(u32, u32)>,
+    pub overrides: Overrides,
+}
+
+/// What the command line and the environment put in the place of what the eval says.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overrides {
+    pub agent: Option<String>,
+    pub mcp_config: Option<PathBuf>,
+    /// Of tasks, of cleanups, and both where a task says nothing.
+    pub limits: [Option<Duration>; 4],
+    /// `MCP_*`.
+    pub variables: IndexMap<String, String>,
+}
+
+/// A process that holds the lock, and the mark of all it starts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Writer {
+    pub pid: u32,
+    /// Since the boot, in ticks of its clock.
+    pub start: u64,
+    pub mark: String,
+    pub what: String,
+    /// The boot and the container in which pids mean something.
+    pub place: String,
+}
+
+impl Writer {
+    pub fn own(mark: &str, what: &str) -> Self {
+        let pid = std::process::id();
+        let start = crate::host::started(pid).unwrap_or_default();
+        Self { pid, start, mark: mark.to_owned(), what: what.to_owned(), place: crate::host::place() }
+    }
+}
+
+/// A task that is to run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selected {
+    pub index: usize,
+    pub name: String,
+    pub digest: String,
+    pub runs: u32,
+}
+
+/// What is the same throughout one run of a task, without secrets: those are asked for again.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Values {
+    pub id: String,
+    pub port: Option<u16>,
+    /// `spec.env`.
+    pub env: IndexMap<String, String>,
+    /// Variables of gevals' own environment that holes read.
+    pub process: IndexMap<String, String>,
+}
+
+/// A journal that this process may append to.
+#[derive(Debug)]
+pub struct Journal {
+    dir: PathBuf,
+    run: String,
+    state: Mutex<State>,
+    /// Bytes that are known to be on the disk.
+    synced: Mutex<u64>,
+    /// The same, for whoever need not wait.
+    durable: AtomicU64,
+    failure: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: Arc<File>,
+    written: u64,
+    /// Where the last line ends that a recovery needs; what only tells the story can wait for the next one.
+    urgent: u64,
+    owed: HashSet<(TaskRun, String)>,
+}
+
+/// Why a journal cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Another process holds the lock.
+    #[error("{}", live(.0.as_ref()))]
+    Live(Option<Writer>),
+    #[error("its first line is not what a journal begins with")]
+    Malformed,
+    #[error("it was written by a later gevals: its version is {0}")]
+    Later(u32),
+}
+
+fn live(writer: Option<&Writer>) -> String {
+    match writer {
+        Some(writer) => format!("{} is under way (process {})", writer.what, writer.pid),
+        None => "another gevals holds its lock".to_owned(),
+    }
+}
+
+impl Journal {
+    /// A new run's, in the output directory.
+    ///
+    /// # Errors
+    /// The file cannot be made or written.
+    pub fn create(output_dir: &Path, header: Header, writer: Writer) -> io::Result<Self> {
+        let top = output_dir.join(FOLDER);
+        fs::create_dir_all(top.join("runs"))?;
+        let ignore = top.join(".gitignore");
+        if !ignore.exists() {
+            fs::write(ignore, "*\n")?;
+        }
+        let dir = top.join("runs").join(&header.run);
+        private(&dir)?;
+        let file = open(&dir.join(FILE), true)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let run = header.run.clone();
+        let journal = Self::over(dir, run, file, 0, HashSet::new());
+        journal.append(&Entry::Run(Box::new(header)));
+        journal.enter(writer)?;
+        // The names of the new file and its folder have to survive too.
+        for folder in [journal.dir.as_path(), &top.join("runs"), &top] {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(journal)
+    }
+
+    /// The journal of a run that is dead or has ended, and what stands in it. What a death left half written is cut off.
+    ///
+    /// # Errors
+    /// It is not to be had, or is none.
+    pub fn reopen(dir: &Path) -> Result<(Self, Past), Refusal> {
+        let file = open(&dir.join(FILE), false)?;
+        let started = Instant::now();
+        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(io::Error::from(error).into());
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(Refusal::Live(Past::read(dir).ok().and_then(|(past, _)| past.writers.last().cloned())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (past, good) = Past::read(dir)?;
+        if past.header.version > VERSION {
+            return Err(Refusal::Later(past.header.version));
+        }
+        file.set_len(good)?;
+        let owed = past.tasks.iter().flat_map(|(task, of)| of.owed.keys().map(|id| (task.clone(), id.clone())));
+        let journal = Self::over(dir.to_owned(), past.header.run.clone(), file, good, owed.collect());
+        Ok((journal, past))
+    }
+
+    /// Who appends from now on. What it starts is found by this, should it die too.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn enter(&self, writer: Writer) -> io::Result<()> {
+        self.append(&Entry::Process(writer));
+        self.sync_now();
+        self.failure().map_or(Ok(()), |why| Err(io::Error::other(why)))
+    }
+
+    fn over(dir: PathBuf, run: String, file: File, written: u64, owed: HashSet<(TaskRun, String)>) -> Self {
+        let state = State { file: Arc::new(file), written, urgent: 0, owed };
+        Self {
+            dir,
+            run,
+            state: Mutex::new(state),
+            synced: Mutex::default(),
+            durable: AtomicU64::new(0),
+            failure: OnceLock::new(),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Where what agents and servers say is written down.
+    pub fn recording(&self) -> PathBuf {
+        self.dir.join(RECORDING)
+    }
+
+    /// Why it can no longer be written, if so. What it could not hold must not happen.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Hands a line to the operating system: it survives the death of this process. See [`Journal::sync`].
+    pub fn append(&self, entry: &Entry) {
+        self.write(serde_json::to_vec(entry));
+    }
+
+    /// A process that leads a group of its own has started.
+    pub fn group(&self, pid: u32) {
+        if let (Some(start), Ok(pid)) = (crate::host::started(pid), i32::try_from(pid)) {
+            self.append(&Entry::Group { pid, start });
+        }
+    }
+
+    pub fn event(&self, event: &Event) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        enum Borrowed<'a> {
+            Event(&'a Event),
+        }
+        self.write(serde_json::to_vec(&Borrowed::Event(event)));
+        let Some(task) = &event.task else { return };
+        let mut state = self.state();
+        match &event.kind {
+            EventKind::CleanupOwed { cleanups, .. } => {
+                state.owed.extend(cleanups.iter().map(|id| (task.clone(), id.clone())));
+            }
+            EventKind::CleanupPaid { cleanup } => {
+                state.owed.remove(&(task.clone(), cleanup.clone()));
+            }
+            EventKind::ActionFinished { report, .. } if !report.outputs.is_empty() => {}
+            _ => return,
+        }
+        state.urgent = state.written;
+    }
+
+    fn write(&self, line: serde_json::Result<Vec<u8>>) {
+        let mut state = self.state();
+        if self.failure.get().is_some() {
+            return;
+        }
+        let written = line.map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            // One call, so that a death leaves at most one line incomplete.
+            (&*state.file).write_all(&line)?;
+            Ok(line.len() as u64)
+        });
+        match written {
+            Ok(length) => state.written += length,
+            Err(error) => {
+                // Half a line would spoil the next one.
+                let _ = state.file.set_len(state.written);
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Makes durable what was appended so far, if a recovery needs any of it. Several who wait are served by one call to
+    /// the disk.
+    pub async fn sync(self: &Arc<Self>) {
+        let wanted = self.state().urgent;
+        if self.durable.load(Ordering::Acquire) < wanted {
+            let journal = Arc::clone(self);
+            let _ = tokio::task::spawn_blocking(move || journal.sync_to(wanted)).await;
+        }
+    }
+
+    fn sync_now(&self) {
+        let written = self.state().written;
+        self.sync_to(written);
+    }
+
+    fn sync_to(&self, wanted: u64) {
+        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        if *synced >= wanted {
+            return;
+        }
+        let (file, written) = {
+            let state = self.state();
+            (Arc::clone(&state.file), state.written)
+        };
+        match file.sync_data() {
+            Ok(()) => {
+                *synced = written;
+                self.durable.store(written, Ordering::Release);
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&self, error: &io::Error) {
+        self.failure.get_or_init(|| format!("`{}` cannot be written: {error}", self.dir.join(FILE).display()));
+    }
+
+    /// Whether anything is owed.
+    pub fn owes(&self) -> bool {
+        !self.state().owed.is_empty()
+    }
+
+    /// The world of a task is left as it is, for somebody to look at.
+    pub fn keep(&self, task: &TaskRun) {
+        self.append(&Entry::Kept { task: task.clone() });
+    }
+
+    /// The results are written; ends the journal if nothing is owed, and no world kept.
+    pub fn close(&self, keeps: bool) {
+        self.append(&Entry::Reported);
+        if !self.owes() && !keeps {
+            self.append(&Entry::Closed);
+        }
+        self.sync_now();
+    }
+
+    /// Ends the journal whatever is owed.
+    pub fn forget(&self) {
+        self.append(&Entry::Closed);
+        self.sync_now();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The folders of runs that a path names: a run's own, that of an output directory, or one by its id in this folder.
+/// Oldest first.
+pub fn runs(path: &Path) -> Vec<PathBuf> {
+    let by_id = Path::new(FOLDER).join("runs").join(path);
+    for dir in [path, &by_id] {
+        if dir.join(FILE).is_file() {
+            return vec![dir.to_owned()];
+        }
+    }
+    let folder = if path.file_name().is_some_and(|name| name == FOLDER) { path.to_owned() } else { path.join(FOLDER) };
+    let entries = fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
+    let mut dirs: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter_map(|dir| Some((fs::metadata(dir.join(FILE)).ok()?.created().ok(), dir)))
+        .collect();
+    dirs.sort();
+    dirs.into_iter().map(|(_, dir)| dir).collect()
+}
+
+/// Whether the run died before its journal said a word: then it has done nothing.
+pub fn is_stillborn(dir: &Path) -> bool {
+    fs::read(dir.join(FILE)).is_ok_and(|bytes| !bytes.contains(&b'\n'))
+}
+
+/// Whether the run has ended and owes nothing: so says the last line.
+pub fn is_closed(dir: &Path) -> bool {
+    let last = "\n\"closed\"\n";
+    let tail = || {
+        let mut file = File::open(dir.join(FILE))?;
+        file.seek(SeekFrom::End(-(last.len() as i64)))?;
+        let mut tail = String::new();
+        file.read_to_string(&mut tail)?;
+        io::Result::Ok(tail)
+    };
+    tail().is_ok_and(|tail| tail == last)
+}
+
+/// The events in a journal, one by one; what is no entry is passed over.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn events(dir: &Path) -> io::Result<impl Iterator<Item = Event>> {
+    let entries = Entries::open(dir)?;
+    Ok(entries.filter_map(|(entry, _)| match entry {
+        Some(Entry::Event(event)) => Some(event),
+        _ => None,
+    }))
+}
+
+/// Entries with the place where each ends; `None` for a line that is none.
+struct Entries {
+    file: BufReader<File>,
+    at: u64,
+}
+
+impl Entries {
+    fn open(dir: &Path) -> io::Result<Self> {
+        Ok(Self { file: BufReader::with_capacity(64 << 10, File::open(dir.join(FILE))?), at: 0 })
+    }
+}
+
+impl Iterator for Entries {
+    type Item = (Option<Entry>, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        let read = self.file.read_until(b'\n', &mut line).unwrap_or_default();
+        if read == 0 {
+            return None;
+        }
+        self.at += read as u64;
+        let whole = line.last() == Some(&b'\n');
+        Some((whole.then(|| serde_json::from_slice(&line).ok()).flatten(), self.at))
+    }
+}
+
+/// Keeps a second run of the same eval from writing the same results, as long as it is held.
+#[derive(Debug)]
+pub struct Claim(#[expect(dead_code, reason = "holds the lock")] File);
+
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] where another process has it.
+pub fn claim(output_dir: &Path, results: &Path) -> io::Result<Claim> {
+    let folder = output_dir.join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    let name = results.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = open(&folder.join(format!("{name}.lock")), true)?;
+    let started = Instant::now();
+    while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK || started.elapsed() > PATIENCE {
+            return Err(error.into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(Claim(file))
+}
+
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().read(true).append(true).create(create).mode(0o600).open(path)
+}
+
+fn private(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(dir)
+}

@@ -1,0 +1,198 @@
+//! What a journal tells: which tasks have results, what each of the others owes, and the values needed to pay it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use super::{Entries, Entry, Header, Refusal, Selected, Values, Writer};
+use crate::event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, Verdict};
+
+/// The fold of a journal.
+#[derive(Clone, Debug)]
+pub struct Past {
+    pub header: Header,
+    /// All that ever appended.
+    pub writers: Vec<Writer>,
+    /// Leaders of process groups, by pid and start.
+    pub groups: Vec<(i32, u64)>,
+    pub selected: Vec<Selected>,
+    pub tasks: IndexMap<TaskRun, TaskPast>,
+    /// The number of the next event.
+    pub next: u64,
+    /// The run came to its end.
+    pub finished: bool,
+    /// Its results are written.
+    pub reported: bool,
+    pub closed: bool,
+    /// Lines that are no entries, the last one aside.
+    pub unreadable: usize,
+}
+
+/// A run of a task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskPast {
+    pub end: Option<End>,
+    /// Cleanups that are not paid, and the action that owes each.
+    pub owed: IndexMap<String, String>,
+    pub paid: HashSet<String>,
+    pub begun: HashSet<String>,
+    /// Actions that ended, in order; of the reports, what they printed is left out.
+    pub ended: IndexMap<String, ActionReport>,
+    pub values: Option<Values>,
+    /// By action.
+    pub vars: HashMap<String, Map<String, Value>>,
+    pub output: Option<String>,
+    pub calls: Vec<CallReport>,
+    pub kept: bool,
+}
+
+/// How a run of a task ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct End {
+    pub verdict: Verdict,
+    pub reason: String,
+    pub duration: Duration,
+    pub cleanup_failed: bool,
+}
+
+impl Past {
+    /// With the place where the last whole entry ends.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no journal.
+    pub fn read(dir: &Path) -> Result<(Self, u64), Refusal> {
+        let mut entries = Entries::open(dir)?;
+        let Some((Some(Entry::Run(header)), mut good)) = entries.next() else { return Err(Refusal::Malformed) };
+        let mut past = Self {
+            header: *header,
+            writers: Vec::new(),
+            groups: Vec::new(),
+            selected: Vec::new(),
+            tasks: IndexMap::new(),
+            next: 0,
+            finished: false,
+            reported: false,
+            closed: false,
+            unreadable: 0,
+        };
+        let mut bad = 0;
+        for (entry, end) in entries {
+            match entry {
+                Some(entry) => {
+                    past.take(entry);
+                    good = end;
+                    past.unreadable = bad;
+                }
+                None => bad += 1,
+            }
+        }
+        Ok((past, good))
+    }
+
+    /// Whether it needs `recover`: it did not end, or has not told its results, or owes what is not kept on purpose.
+    pub fn interrupted(&self) -> bool {
+        !self.closed
+            && (!self.finished || !self.reported || self.tasks.values().any(|task| !task.owed.is_empty() && !task.kept))
+    }
+
+    /// Whether a world of it is kept on purpose.
+    pub fn keeps(&self) -> bool {
+        !self.closed && self.tasks.values().any(|task| task.kept)
+    }
+
+    /// Every run of a task that was asked for.
+    pub fn wanted(&self) -> impl Iterator<Item = (&Selected, TaskRun)> {
+        self.selected.iter().flat_map(|selected| {
+            (0..selected.runs)
+                .map(move |run| (selected, TaskRun { index: selected.index, name: selected.name.clone(), run }))
+        })
+    }
+
+    /// The result of a task that ended by itself.
+    pub fn result(&self, task: &TaskRun) -> Option<&End> {
+        self.tasks.get(task)?.end.as_ref().filter(|end| end.verdict != Verdict::Cancelled)
+    }
+
+    fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Run(_) => {}
+            Entry::Process(writer) => {
+                self.writers.push(writer);
+                self.closed = false;
+            }
+            Entry::Selected(selected) => self.selected = selected,
+            Entry::Event(event) => self.event(event),
+            Entry::Values { task, values } => self.task(task).values = Some(values),
+            Entry::Vars { task, action, vars } => {
+                self.task(task).vars.insert(action, vars);
+            }
+            Entry::Group { pid, start } => self.groups.push((pid, start)),
+            Entry::Kept { task } => self.task(task).kept = true,
+            Entry::Reported => self.reported = true,
+            Entry::Closed => self.closed = true,
+        }
+    }
+
+    fn task(&mut self, task: TaskRun) -> &mut TaskPast {
+        self.tasks.entry(task).or_default()
+    }
+
+    fn event(&mut self, event: Event) {
+        self.next = event.seq + 1;
+        self.reported &= event.task.is_none();
+        let Some(task) = event.task else {
+            match event.kind {
+                EventKind::RunFinished { .. } => self.finished = true,
+                _ => (self.finished, self.reported) = (false, false),
+            }
+            return;
+        };
+        let of = self.task(task);
+        match event.kind {
+            EventKind::TaskStarted { .. } => *of = TaskPast::default(),
+            EventKind::CleanupOwed { action, cleanups } => {
+                of.owed.extend(cleanups.into_iter().map(|cleanup| (cleanup, action.clone())));
+            }
+            EventKind::CleanupPaid { cleanup } => {
+                of.owed.shift_remove(&cleanup);
+                of.paid.insert(cleanup);
+            }
+            EventKind::ActionStarted { action } => {
+                of.begun.insert(action);
+            }
+            EventKind::ActionFinished { action, report } => {
+                let report = ActionReport {
+                    outputs: report.outputs,
+                    retried: report.retried,
+                    ..ActionReport::new(report.outcome, report.message)
+                };
+                // Behind what ended before it, in whatever round or attempt that was.
+                of.ended.shift_remove(&action);
+                of.ended.insert(action, report);
+            }
+            EventKind::AgentSpoke { text } => of.output = Some(text),
+            EventKind::CallRecorded { call } => of.calls.push(call),
+            EventKind::TaskFinished { verdict, reason, duration, cleanup_failed } => {
+                of.end = Some(End { verdict, reason, duration, cleanup_failed });
+                if of.owed.is_empty() && !of.kept {
+                    let end = of.end.take();
+                    *of = TaskPast { end, ..TaskPast::default() };
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl TaskPast {
+    /// The report of a cleanup step that never runs again.
+    pub fn completed(&self, id: &str) -> Option<&ActionReport> {
+        let report = self.ended.get(id)?;
+        (self.paid.contains(id) || report.outcome == Outcome::Passed).then_some(report)
+    }
+}

@@ -1,0 +1,159 @@
+//! The recording of a run: everything that agents and gevals said to servers, and servers to them, as JSON lines.
+//!
+//! It is written as it happens, through one small buffer, so that a run of any length needs no more memory for it. What
+//! is secret is masked. A reader skips types of lines that it does not know; a version it does not know it refuses.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+
+use super::hub::{Direction, Tap, Traffic};
+use crate::{
+    event::{
+        TaskRun,
+        recording::{Line, Way},
+    },
+    secrets::Secrets,
+};
+
+/// A recording that is being written.
+pub struct Recording {
+    file: Mutex<Written>,
+    secrets: Box<dyn Fn() -> Arc<Secrets> + Send + Sync>,
+}
+
+struct Written {
+    file: BufWriter<File>,
+    failure: Option<String>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Recording")
+    }
+}
+
+impl Recording {
+    /// Begins a recording, or goes on with one; `first` is its first line. `secrets` are asked for at every line, since
+    /// they grow.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn open(
+        path: &Path,
+        first: &Line,
+        secrets: impl Fn() -> Arc<Secrets> + Send + Sync + 'static,
+    ) -> io::Result<Arc<Self>> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let is_new = file.metadata()?.len() == 0;
+        let file = BufWriter::with_capacity(64 << 10, file);
+        let recording = Self { file: Mutex::new(Written { file, failure: None }), secrets: Box::new(secrets) };
+        if is_new {
+            recording.say(first);
+        }
+        Ok(Arc::new(recording))
+    }
+
+    /// A line that is no message.
+    pub fn say(&self, line: &Line) {
+        let text = serde_json::to_string(line).unwrap_or_default();
+        let masked = match (self.secrets)().mask(&text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(masked) => Some(masked),
+        };
+        self.write(&[masked.unwrap_or(text).as_bytes()]);
+    }
+
+    /// Hears the messages of a hub.
+    pub fn tap(self: &Arc<Self>) -> Tap {
+        let recording = Arc::clone(self);
+        Arc::new(move |traffic: Traffic<'_>| recording.message(&traffic))
+    }
+
+    fn message(&self, traffic: &Traffic<'_>) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head<'a> {
+            r#type: &'a str,
+            at: Timestamp,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            task: Option<&'a TaskRun>,
+            server: &'a str,
+            session: u64,
+            direction: Way,
+        }
+        let head = Head {
+            r#type: "message",
+            at: Timestamp::now(),
+            task: traffic.agent.and_then(|recorder| recorder.task()),
+            server: traffic.server,
+            session: traffic.session,
+            direction: match traffic.direction {
+                Direction::ToServer => Way::ToServer,
+                Direction::FromServer => Way::FromServer,
+            },
+        };
+        let mut head = serde_json::to_vec(&head).unwrap_or_default();
+        head.pop();
+        let message = self.masked(traffic.message);
+        self.write(&[&head, b",\"message\":", &message, b"}"]);
+    }
+
+    /// One line of JSON, whatever was said.
+    fn masked<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
+        let text = String::from_utf8_lossy(message);
+        let is_json = |text: &str| serde_json::from_str::<&RawValue>(text).is_ok();
+        let secrets = (self.secrets)();
+        if secrets.is_empty() || matches!(secrets.mask(&text), Cow::Borrowed(_)) {
+            return match is_json(&text) {
+                true if message.contains(&b'\n') => {
+                    // Between tokens only: strings hold no raw ones.
+                    Cow::Owned(message.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect())
+                }
+                true => Cow::Borrowed(message),
+                false => Cow::Owned(Value::from(text).to_string().into_bytes()),
+            };
+        }
+        // A number that is a secret would leave no JSON behind, so the values are masked one by one.
+        let mut value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
+        secrets.mask_json(&mut value);
+        Cow::Owned(value.to_string().into_bytes())
+    }
+
+    fn write(&self, parts: &[&[u8]]) {
+        let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.failure.is_some() {
+            return;
+        }
+        let done = parts.iter().chain([&b"\n".as_slice()]).try_for_each(|part| written.file.write_all(part));
+        if let Err(error) = done {
+            written.failure = Some(error.to_string());
+        }
+    }
+
+    /// Hands what is in the buffer to the operating system.
+    ///
+    /// # Errors
+    /// Why the recording is not complete.
+    pub fn flush(&self) -> Result<(), String> {
+        let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        match &written.failure {
+            Some(why) => Err(why.clone()),
+            None => written.file.flush().map_err(|error| {
+                let why = error.to_string();
+                written.failure = Some(why.clone());
+                why
+            }),
+        }
+    }
+}

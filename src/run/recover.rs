@@ -1,0 +1,278 @@
+//! Makes up for a run that died: what it left running is ended, what it owed is paid, and every task gets a result.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    time::Duration,
+};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Gate, Interrupt,
+    emit::{Emitter, TaskEvents},
+    fill::TaskValues,
+    restore,
+    servers::{self, Servers},
+    status,
+    task::TaskEnd,
+    unit::{Inside, Unit, planned_id},
+};
+use crate::{
+    event::{Event, EventKind, TaskRun, Verdict},
+    hir::BlockRole,
+    host::Host,
+    journal::{Journal, Past, TaskPast},
+    plan::{EvalPlan, Plan, PlanPhase},
+    secrets::is_secret_name,
+    step::TaskState,
+};
+
+/// How long processes of a dead run get after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What a recovery may need.
+pub struct RecoverOptions {
+    pub executable: Option<PathBuf>,
+    pub secrets: Vec<String>,
+    pub server_timeout: Duration,
+    /// The tasks whose cleanups are paid; all of them where there is none.
+    pub only: Option<Vec<String>>,
+    /// Whether worlds that are kept on purpose are paid as well.
+    pub kept: bool,
+}
+
+/// What a recovery came to.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// Processes that were ended.
+    pub ended: usize,
+    pub paid: Vec<(TaskRun, String)>,
+    /// With the reason.
+    pub unpaid: Vec<(TaskRun, String, String)>,
+    /// Tasks that get the result `cancelled`.
+    pub cancelled: usize,
+    pub interrupted: Option<Interrupt>,
+}
+
+/// Ends what a dead run left running. Returns how many processes that were.
+pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
+    let mut ended = 0;
+    let here = crate::host::place();
+    if !here.is_empty() && past.writers.last().is_some_and(|writer| writer.place == here) {
+        ended += host.reap_groups(past.groups.clone(), GRACE).await;
+    }
+    for writer in past.writers.iter().filter(|writer| writer.mark != host.mark()) {
+        // A process that is just becoming another program shows no mark for a moment, so one look is not enough.
+        for _ in 0..20 {
+            let found = host.reap_marked(&writer.mark, GRACE).await;
+            ended += found;
+            host.sleep(Duration::from_millis(5)).await;
+            if found == 0 && host.reap_marked(&writer.mark, GRACE).await == 0 {
+                break;
+            }
+        }
+    }
+    ended
+}
+
+/// Pays what is owed. Events are numbered on from those of the journal; the caller has killed what was left.
+pub async fn pay(
+    plan: &EvalPlan,
+    past: &Past,
+    journal: &Arc<Journal>,
+    options: &RecoverOptions,
+    host: &dyn Host,
+    mut interrupts: UnboundedReceiver<Interrupt>,
+    sink: UnboundedSender<Event>,
+) -> Recovered {
+    let started = host.elapsed();
+    let mut recovered = Recovered::default();
+    let (specs, mut secrets) =
+        servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref()).unwrap_or_default();
+    secrets.extend(super::secret_variables(plan, host));
+    secrets.extend(options.secrets.iter().cloned());
+    let stop = CancellationToken::new();
+    let emitter =
+        Emitter::new(host, sink, secrets).with_journal(Some(Arc::clone(journal)), past.next, CancellationToken::new());
+    let servers = Servers::new(specs, &emitter, options.server_timeout, false);
+    let wanted = |task: &TaskRun, of: &TaskPast| {
+        !of.owed.is_empty()
+            && (options.kept || !of.kept)
+            && options.only.as_ref().is_none_or(|only| only.contains(&task.name))
+    };
+    let interrupted = {
+        let work = async {
+            for (task, of) in past.tasks.iter().filter(|(task, of)| wanted(task, of)) {
+                let Some(planned) = plan.tasks.get(task.index).filter(|p| p.task.name.value == task.name) else {
+                    let why = "the eval has no such task any more".to_owned();
+                    recovered.unpaid.extend(of.owed.keys().map(|id| (task.clone(), id.clone(), why.clone())));
+                    continue;
+                };
+                pay_task(planned, task, of, &emitter, &servers, host, &stop, &mut recovered).await;
+            }
+        };
+        tokio::pin!(work);
+        let mut deaf = false;
+        let mut interrupted = None;
+        loop {
+            tokio::select! {
+                biased;
+                signal = interrupts.recv(), if !deaf => match signal {
+                    None => deaf = true,
+                    Some(signal) => {
+                        interrupted.get_or_insert(signal);
+                        stop.cancel();
+                    }
+                },
+                () = &mut work => break,
+            }
+        }
+        interrupted
+    };
+    recovered.interrupted = interrupted;
+    servers.close().await;
+    host.reap_marked(host.mark(), GRACE).await;
+    if recovered.interrupted.is_some() {
+        return recovered;
+    }
+    recovered.cancelled = give_results(past, &emitter);
+    if !past.finished && !journal.owes() {
+        let exit = exit_of(past);
+        emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
+    }
+    recovered
+}
+
+/// A result for every run of a task that has none.
+fn give_results(past: &Past, emitter: &Emitter<'_>) -> usize {
+    let mut cancelled = 0;
+    for (_, task) in past.wanted() {
+        let of = past.tasks.get(&task);
+        if of.is_some_and(|of| of.end.is_some()) {
+            continue;
+        }
+        let reason = match of {
+            Some(_) => "the run was interrupted before the task ended",
+            None => "the run was interrupted before its turn",
+        };
+        let cleanup_failed = false;
+        let (verdict, duration) = (Verdict::Cancelled, Duration::ZERO);
+        let finished = EventKind::TaskFinished { verdict, reason: reason.to_owned(), duration, cleanup_failed };
+        emitter.emit(Some(&task), finished);
+        cancelled += 1;
+    }
+    cancelled
+}
+
+fn exit_of(past: &Past) -> u8 {
+    let ends: Vec<_> = past
+        .wanted()
+        .map(|(_, task)| match past.tasks.get(&task).and_then(|of| of.end.as_ref()) {
+            Some(end) => TaskEnd::earlier(task, end),
+            None => TaskEnd {
+                task,
+                verdict: Verdict::Cancelled,
+                reason: String::new(),
+                cleanup_failed: false,
+                duration: Duration::ZERO,
+            },
+        })
+        .collect();
+    let settings = &past.header.settings;
+    status(&ends, settings.allow_unchecked, settings.gate.map(|(passes, of)| Gate { passes, of }), settings.exit_zero)
+}
+
+async fn pay_task(
+    plan: &Plan,
+    task: &TaskRun,
+    past: &TaskPast,
+    emitter: &Emitter<'_>,
+    servers: &Servers<'_>,
+    host: &dyn Host,
+    stop: &CancellationToken,
+    recovered: &mut Recovered,
+) {
+    let all_unpaid = |why: String| past.owed.keys().map(move |id| (task.clone(), id.clone(), why.clone()));
+    if stop.is_cancelled() {
+        recovered.unpaid.extend(all_unpaid("the recovery was interrupted".to_owned()));
+        return;
+    }
+    if !plan.step_servers.is_empty()
+        && let Err(why) = servers.all().await
+    {
+        recovered.unpaid.extend(all_unpaid(why));
+        return;
+    }
+    let events = TaskEvents { emitter, run: task.clone() };
+    let values = TaskValues::restored(host, &task.name, past.values.clone().unwrap_or_default());
+    let env = match values.set_env(&plan.env) {
+        Ok(env) => env,
+        Err(why) => {
+            recovered.unpaid.extend(all_unpaid(why));
+            return;
+        }
+    };
+    let secret = env.iter().filter(|(name, _)| is_secret_name(name)).map(|(_, value)| value.clone());
+    emitter.vault.learn(secret);
+    let unit = Unit {
+        host,
+        plan,
+        events: &events,
+        tools: servers,
+        env,
+        state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
+        force: stop,
+        leftovers: Mutex::default(),
+        owes: AtomicBool::new(true),
+        cleanup_failed: AtomicBool::new(false),
+        past: Some(past),
+        ended: Mutex::default(),
+    };
+    let is_top = |id: &String| plan.cleanup.iter().any(|&ix| plan.action(ix).id == *id);
+    // Groups first, innermost first: what was owed last is paid first.
+    let mut groups: Vec<&String> = Vec::new();
+    for (cleanup, owner) in past.owed.iter().rev() {
+        if !is_top(cleanup) && !groups.contains(&owner) {
+            groups.push(owner);
+        }
+    }
+    for owner in groups {
+        let planned = planned_id(owner);
+        let mut found = None;
+        plan.walk(&mut |_, _, action| {
+            if action.id == planned {
+                found = Some(action);
+            }
+        });
+        for block in found.iter().flat_map(|a| &a.blocks).filter(|b| b.role == BlockRole::Cleanup) {
+            let mut scope = restore::scope(&values, plan, past, owner);
+            plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
+            let inside = Inside {
+                role: BlockRole::Cleanup,
+                actions: &block.actions,
+                planned: &planned,
+                executed: owner.clone(),
+            };
+            unit.cleanup(&inside, &mut scope).await;
+        }
+    }
+    if past.owed.keys().any(is_top) {
+        let mut scope = restore::scope(&values, plan, past, "");
+        plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
+        events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
+        let inside = Inside { role: BlockRole::Cleanup, actions: &plan.cleanup, planned: "", executed: String::new() };
+        unit.cleanup(&inside, &mut scope).await;
+    }
+    unit.reap().await;
+    emitter.durable().await;
+    let ended = unit.ended.lock().unwrap_or_else(PoisonError::into_inner);
+    for cleanup in past.owed.keys() {
+        match ended.get(cleanup) {
+            Some(None) => recovered.paid.push((task.clone(), cleanup.clone())),
+            Some(Some(why)) => recovered.unpaid.push((task.clone(), cleanup.clone(), why.clone())),
+            None => recovered.unpaid.push((task.clone(), cleanup.clone(), "it was not reached".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Journals from end to end: recover, resume, worlds that are kept, recordings, and disks that are full.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use std::{fs, path::PathBuf};
+
+use gevals::{event::recording::Line, schema};
+use rustix::process::Signal;
+use serde_json::Value;
+use world::{Ran, World};
+
+/// An eval `e` of portable tasks, each of them its name and the steps of its spec.
+fn tasks(tasks: &[(&str, &str)]) -> World {
+    let world = World::new(&[]);
+    let paths: String = tasks.iter().map(|(name, _)| format!("    - path: {name}.yaml\n")).collect();
+    world.write(
+        "eval.yaml",
+        &format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{type: builtin.noop}}\n  taskSets:\n{paths}"),
+    );
+    for (name, spec) in tasks {
+        world.write(
+            &format!("{name}.yaml"),
+            &format!(
+                "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}}}\nspec:\n  prompt: Do it.\n{spec}"
+            ),
+        );
+    }
+    world
+}
+
+/// Makes a file, waits if it is told to, and removes it.
+const SLOW: &str = r#"  env: {F: "WORLD/made-{random.id}"}
+  setup:
+    - command: {run: "touch $F"}
+    - command: {run: "touch WORLD/here; test -e WORLD/quick || exec sleep 300"}
+  verify: [{command: {run: "test -f $F"}}]
+  cleanup: [{command: {run: "echo cleaned >> WORLD/log; rm $F"}}]
+"#;
+const QUICK: &str = "  verify: [{command: {run: \"echo quick >> WORLD/quick-log; test -d WORLD\"}}]\n  cleanup: [{command: {run: \"true\"}}]\n";
+
+fn run_of(world: &World) -> PathBuf {
+    let mut runs: Vec<_> = fs::read_dir(world.path(".gevals/runs")).unwrap().flatten().map(|e| e.path()).collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    runs.pop().unwrap()
+}
+
+/// Kills a run when the file is there.
+fn killed(world: &World, args: &[&str], when: &str) {
+    let run = world.start(world.command(args));
+    world.wait_for(when);
+    run.signal(Signal::KILL);
+    run.end();
+}
+
+fn outcomes(world: &World) -> Vec<(String, String)> {
+    let results = world.results("e");
+    let outcome = |r: &Value| (r["taskName"].as_str().unwrap().to_owned(), r["outcome"].as_str().unwrap().to_owned());
+    results["results"].as_array().unwrap().iter().map(outcome).collect()
+}
+
+fn made(world: &World) -> usize {
+    fs::read_dir(world.path("."))
+        .unwrap()
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("made-"))
+        .count()
+}
+
+#[test]
+fn a_killed_run_is_recovered_then_resumed() {
+    let world = tasks(&[("a", QUICK), ("b", SLOW), ("c", QUICK)]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    assert_eq!(made(&world), 1);
+    world.run(&["recover"]).expect(0, &["`b`: cleanup/0 is done", "2 task runs were cancelled"]);
+    assert_eq!((made(&world), world.read("log").as_str()), (0, "cleaned\n"));
+    assert!(world.survivors().is_empty());
+    let told = [("a", "passed"), ("b", "cancelled"), ("c", "cancelled")].map(|(n, o)| (n.to_owned(), o.to_owned()));
+    assert_eq!(outcomes(&world), told);
+    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+
+    world.write("quick", "");
+    let resumed =
+        world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 3 results are there", "3 of 3 tasks passed"]);
+    assert!(!resumed.out.contains("PASS    a"), "{}", resumed.out);
+    assert_eq!(outcomes(&world).iter().filter(|(_, outcome)| outcome == "passed").count(), 3);
+    assert_eq!(world.read("quick-log"), "quick\nquick\n");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(2, &["there is nothing to resume"]);
+    world.run(&["run", "eval.yaml", "--resume=nosuch"]).expect(2, &["no run `nosuch`"]);
+}
+
+/// The plan that was made is the one that is cleaned up, whatever became of its files; it is not resumed.
+#[test]
+fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    let text = world.read("b.yaml");
+    world.write("b.yaml", &text.replace("rm $F", "true"));
+    world.run(&["run", "eval.yaml", "--resume"]).expect(2, &["the task `b` has changed since"]);
+    // It was paid for all the same.
+    assert_eq!((made(&world), world.read("log").as_str()), (0, "cleaned\n"));
+
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    for file in ["b.yaml", "eval.yaml"] {
+        fs::remove_file(world.path(file)).unwrap();
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = world.command(&["recover", world.path(".").to_str().unwrap()]);
+    command.current_dir(elsewhere.path());
+    world.start(command).end().expect(0, &["`b`: cleanup/0 is done"]);
+    assert_eq!(made(&world), 0);
+}
+
+/// Ctrl-C leaves nothing owed, and the rest can be run later.
+#[test]
+fn an_interrupted_run_owes_nothing_and_is_resumed() {
+    let world = tasks(&[("a", QUICK), ("b", SLOW)]);
+    let run = world.start(world.command(&["run", "eval.yaml"]));
+    world.wait_for("here");
+    run.signal(Signal::INT);
+    run.end().expect(130, &[]);
+    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are there", "2 of 2 tasks passed"]);
+}
+
+/// A second Ctrl-C stops cleanup, which is then owed; the next run pays it and says so.
+#[test]
+fn the_next_run_pays_what_a_second_signal_left() {
+    let world = tasks(&[(
+        "b",
+        &SLOW.replace("echo cleaned >> WORLD/log;", "touch WORLD/cleaning; test -e WORLD/quick || sleep 300;"),
+    )]);
+    let run = world.start(world.command(&["run", "eval.yaml"]));
+    world.wait_for("here");
+    run.signal(Signal::INT);
+    world.wait_for("cleaning");
+    run.signal(Signal::INT);
+    run.end().expect(130, &[]);
+    assert_eq!(made(&world), 1);
+    world.write("quick", "");
+    let ran =
+        world.run(&["run", "eval.yaml"]).expect(0, &["interrupted", "`b`: cleanup/0 is done", "1 of 1 task passed"]);
+    assert!(!ran.out.contains("interrupted"), "standard output is the report's: {}", ran.out);
+    assert_eq!(made(&world), 0);
+}
+
+/// What fails in a recovery stays owed, until somebody says that it is done.
+#[test]
+fn what_cannot_be_paid_stays_owed() {
+    let world = tasks(&[("b", &SLOW.replace("rm $F", "rm $F && test -e WORLD/can"))]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    world.run(&["recover"]).expect(4, &["cleanup/0 is still owed: failed"]);
+    world.run(&["recover"]).expect(4, &["cleanup/0 is still owed: failed"]);
+    let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
+    world.run(&["recover", "--forget"]).expect(2, &["name it"]);
+    world.run(&["recover", "--forget", &id]).expect(0, &["1 cleanup is forgotten"]);
+    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.run(&["recover", "nowhere"]).expect(2, &["neither a folder nor a run"]);
+}
+
+#[test]
+fn two_at_once_are_told_apart() {
+    let world = tasks(&[("b", SLOW)]);
+    let run = world.start(world.command(&["run", "eval.yaml"]));
+    world.wait_for("here");
+    let other = |args: &[&str]| {
+        let out = world.command(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ran { code: out.status.code(), out: text(out.stdout), err: text(out.stderr), peak: 0 }
+    };
+    other(&["run", "eval.yaml"]).expect(3, &["another run writes to `./gevals-e-out.json`", "--output-dir"]);
+    other(&["recover"]).expect(0, &["a run of `e` is under way (process ", "left alone"]);
+    let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
+    other(&["recover", &id]).expect(2, &["is under way"]);
+    assert_eq!(made(&world), 1);
+    run.signal(Signal::TERM);
+    run.end().expect(143, &[]);
+}
+
+#[test]
+fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
+    let world = tasks(&[("b", SLOW)]);
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no world of `b` is kept"]);
+    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no world of these tasks is kept"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing", "export F=", "--phase verify"]);
+    assert_eq!(made(&world), 1);
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &["PASS    b"]);
+    let file =
+        fs::read_dir(world.path(".")).unwrap().flatten().find(|e| e.file_name().to_string_lossy().starts_with("made-"));
+    let file = file.unwrap().path();
+    fs::rename(&file, world.path("away")).unwrap();
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(1, &["FAIL    b"]);
+    fs::rename(world.path("away"), &file).unwrap();
+    // Half runs leave the results of whole ones alone, and another run leaves the world.
+    assert!(!world.path("gevals-e-out.json").exists());
+    world.run(&["run", "eval.yaml"]).expect(0, &[]);
+    assert_eq!(made(&world), 1);
+    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &["`b`: cleanup/0 is done"]);
+    assert_eq!(made(&world), 0);
+    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+}
+
+#[test]
+fn worlds_of_failures_are_kept() {
+    let world = tasks(&[("a", QUICK), ("b", &SLOW.replace("test -f $F", "false"))]);
+    world.write("quick", "");
+    let ran =
+        world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the world of `b` is left standing"]);
+    assert!(!ran.err.contains("the world of `a`"), "{}", ran.err);
+    assert_eq!(made(&world), 1);
+    world.run(&["recover"]).expect(0, &["its world was kept", "`b`: cleanup/0 is done"]);
+    assert_eq!(made(&world), 0);
+    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+}
+
+/// A server that is not there is found before anything runs.
+#[test]
+fn preflight_looks_and_runs_nothing() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    world
+        .run(&["run", "q", "--preflight"])
+        .expect(0, &["ok      server `notes`", "6 tools", "everything is there for 4 tasks"]);
+    world.write("q/mcp.yaml", "mcpServers:\n  notes: {command: no-such-server, enableAllTools: true}\n");
+    world
+        .run(&["run", "q", "--preflight"])
+        .expect(3, &["missing server `notes`", "no-such-server", "1 thing is missing"]);
+    assert!(!world.path("gevals-quickstart-out.json").exists() && !world.path(".gevals").exists());
+}
+
+/// Every line fits the schema, and the calls are all there.
+#[test]
+fn a_recording_tells_what_was_said() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    world.run(&["run", "q"]).expect(0, &[]);
+    let text = fs::read_to_string(run_of(&world).join("recording.jsonl")).unwrap();
+    let schema = schema::SCHEMAS.iter().find(|s| s.name == "recording").map(|s| (s.make)(None)).unwrap();
+    let validator = jsonschema::draft7::new(&schema).unwrap();
+    let mut calls = 0;
+    let mut answers = 0;
+    let mut prompts = 0;
+    for (i, line) in text.lines().enumerate() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        assert!(validator.is_valid(&value), "{line}");
+        match serde_json::from_value(value).unwrap() {
+            Line::Recording { .. } => assert_eq!(i, 0),
+            Line::Prompt { .. } => prompts += 1,
+            Line::Message { task: Some(_), message, .. } => {
+                calls += usize::from(message["method"] == "tools/call");
+                answers += usize::from(message["result"]["content"].is_array());
+            }
+            Line::Message { .. } | Line::Output { .. } => {}
+        }
+    }
+    let results = world.results("quickstart");
+    let called = |r: &Value| r["callHistory"]["ToolCalls"].as_array().map_or(0, Vec::len);
+    let expected: usize = results["results"].as_array().unwrap().iter().map(called).sum();
+    assert!(expected > 0);
+    assert_eq!((prompts, calls, answers), (4, expected, expected));
+}
+
+/// Neither in the journal nor in the recording, wherever they come from; and what needs one is asked for it again.
+#[test]
+fn secrets_are_written_nowhere() {
+    let spec = r#"  env: {API_TOKEN: "{env.SECRET_TOKEN}", NAME: plain}
+  setup: [{command: {id: s, run: "echo $API_TOKEN"}}, {command: {run: "touch WORLD/here; sleep 300"}}]
+  verify: [{command: {run: "test -n \"{steps.s.outputs.stdout}\""}}]
+  cleanup:
+    - command: {run: "test \"$API_TOKEN\" = hush-hush-0815 && echo cleaned > WORLD/log"}
+    - command: {run: "test -n \"{steps.s.outputs.stdout}\""}
+"#;
+    let world = tasks(&[("b", spec)]);
+    let with_secret = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("SECRET_TOKEN", "hush-hush-0815");
+        world.start(command)
+    };
+    let run = with_secret(&["run", "eval.yaml"]);
+    world.wait_for("here");
+    run.signal(Signal::KILL);
+    run.end();
+    let ran = with_secret(&["recover"]).end();
+    assert_eq!(world.read("log"), "cleaned\n", "{}", ran.out);
+    // A step that would get a mask instead of the value is not run with it.
+    ran.expect(4, &["`b`: cleanup/0 is done", "cleanup/1 is still owed", "has no value"]);
+    for file in ["journal.jsonl", "recording.jsonl"] {
+        let text = fs::read_to_string(run_of(&world).join(file)).unwrap();
+        assert!(!text.contains("hush-hush"), "{file}: {text}");
+    }
+}
+
+/// A line that a death left half written is no trouble, wherever it ends.
+#[test]
+fn a_torn_journal_is_read_up_to_the_tear() {
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    let path = run_of(&world).join("journal.jsonl");
+    let whole = fs::read(&path).unwrap();
+    let torn = [whole.as_slice(), &whole[whole.len() - 150..whole.len() - 40], b"\0\0\0"].concat();
+    fs::write(&path, &torn).unwrap();
+    world.run(&["recover"]).expect(0, &["`b`: cleanup/0 is done"]);
+    assert_eq!(made(&world), 0);
+    assert!(fs::read_to_string(&path).unwrap().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    fs::write(&path, "{}\n").unwrap();
+    world.run(&["recover"]).expect(3, &["its first line is not what a journal begins with"]);
+}
+
+/// A disk that is full – here a limit on the size of files – stops the run before it does what nobody could undo.
+#[test]
+fn a_full_disk_stops_the_run_and_cleans_up() {
+    let step =
+        |i: usize| format!("    - command: {{run: \"touch WORLD/made-{i}; head -c 3000 /dev/zero | tr '\\\\0' x\"}}\n");
+    let steps: String = (0..100).map(step).collect();
+    let spec = format!(
+        "  setup:\n{steps}  verify: [{{command: {{run: \"test -d WORLD\"}}}}]\n  cleanup: [{{command: {{run: \"rm -f WORLD/made-*\"}}}}]\n"
+    );
+    let world = tasks(&[("b", &spec)]);
+    let gevals = env!("CARGO_BIN_EXE_gevals");
+    // 200 blocks of 512 bytes; what exceeds it gets EFBIG, as SIGXFSZ is ignored.
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", &format!("trap '' XFSZ; ulimit -f 200; exec {gevals} run eval.yaml")])
+        .current_dir(world.path("."));
+    let ran = world.start(command).end();
+    assert_eq!(ran.code, Some(3), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("journal.jsonl` cannot be written"), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("CANCELLED") || ran.out.to_lowercase().contains("cancel"), "{}", ran.out);
+    assert_eq!(made(&world), 0, "the cleanup ran");
+    world.run(&["recover"]).expect(0, &[]);
+}
+
+/// `--isolate` starts a server for each task; else all share one.
+#[test]
+fn servers_are_shared_or_not() {
+    for (isolate, starts) in [(false, 1), (true, 4)] {
+        let world = World::new(&[]);
+        world.copy("examples/quickstart", "q");
+        world.write(
+            "q/mcp.yaml",
+            "mcpServers:\n  notes: {command: sh, args: [-c, \"echo start >> WORLD/starts; exec $GEVALS demo-server --dir ${TMPDIR:-/tmp}/gevals-quickstart\"], enableAllTools: true}\n",
+        );
+        let args: &[&str] = if isolate { &["run", "q", "--isolate"] } else { &["run", "q"] };
+        world.run(args).expect(0, &["4 of 4 tasks passed"]);
+        assert_eq!(world.read("starts").lines().count(), starts);
+        assert!(world.survivors().is_empty());
+    }
+}
+
+/// A server that dies in the midst of an agent's turn makes this task broken, and is there again for the next one.
+#[test]
+fn the_task_that_lost_a_server_is_broken() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    // The third line is the first call.
+    let dies = "echo start >> WORLD/starts; if [ $(wc -l < WORLD/starts) -gt 1 ]; then exec $GEVALS demo-server --dir ${TMPDIR:-/tmp}/gevals-quickstart; fi; read l; echo '{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":0,\\\"result\\\":{\\\"protocolVersion\\\":\\\"2025-11-25\\\",\\\"capabilities\\\":{\\\"tools\\\":{}},\\\"serverInfo\\\":{\\\"name\\\":\\\"x\\\",\\\"version\\\":\\\"1\\\"}}}'; read l; read l; exit 9";
+    world.write(
+        "q/mcp.yaml",
+        &format!("mcpServers:\n  notes: {{command: sh, args: [-c, \"{dies}\"], enableAllTools: true}}\n"),
+    );
+    world.run(&["run", "q"]).expect(1, &["3 of 4 tasks passed, 1 broken"]);
+    assert_eq!(world.read("starts").lines().count(), 2);
+}
+
+fn lives(world: &World, pid_file: &str) -> bool {
+    let pid = world.read(pid_file);
+    assert!(!pid.trim().is_empty());
+    fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// What shows no mark of its run is found by its process group; what is in the background of a kept world lives with it.
+#[test]
+fn processes_end_with_their_world() {
+    let start = r#"    - command: {run: "env -i sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid"}"#;
+    let world = tasks(&[("b", &SLOW.replace("  setup:\n", &format!("  setup:\n{start}\n")))]);
+    killed(&world, &["run", "eval.yaml"], "here");
+    assert!(lives(&world, "pid"));
+    world.run(&["recover"]).expect(0, &["ended "]);
+    assert!(!lives(&world, "pid"));
+
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    assert!(lives(&world, "pid"));
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &[]);
+    assert!(lives(&world, "pid"));
+    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &[]);
+    assert!(!lives(&world, "pid"));
+}
