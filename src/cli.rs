@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the command line is the edge: it prints and reads arguments")]
 
 mod check;
+mod convert;
 #[cfg(feature = "run")]
 mod demo_server;
 mod explain;
@@ -79,6 +80,7 @@ enum Colour {
 #[derive(Subcommand, Debug)]
 enum Command {
     Check(check::Args),
+    Convert(convert::Args),
     Explain(explain::Args),
     Plan(plan::Args),
     Schema(schema::Args),
@@ -96,6 +98,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
+        Command::Convert(args) => convert::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),

@@ -21,6 +21,7 @@ pub mod plan;
 mod compile;
 pub mod event;
 pub mod render;
+pub mod convert;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod mcp;
