@@ -91,10 +91,18 @@ enum Command {
     Lock(lock::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
+    /// The inner half of a proof; it runs in a jail of its own.
+    #[cfg(feature = "run")]
+    #[command(hide = true)]
+    ProveInside,
 }
 
 /// Reads the arguments and does what they say.
 pub fn main() -> ExitCode {
+    #[cfg(feature = "run")]
+    if let Some(code) = crate::prove::shim::main() {
+        return ExitCode::from(code);
+    }
     let cli = Cli::parse();
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
@@ -108,6 +116,8 @@ pub fn main() -> ExitCode {
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
+        #[cfg(feature = "run")]
+        Command::ProveInside => crate::prove::inside(),
     };
     ExitCode::from(code)
 }

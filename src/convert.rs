@@ -14,6 +14,8 @@ mod wrap;
 
 use std::path::PathBuf;
 
+pub use lift::looks;
+
 use crate::{
     hir::{Dialect, PhaseKind},
     project::{Project, TaskUnit},
@@ -130,6 +132,8 @@ pub struct Converted {
     pub lines_after: usize,
     /// Files the new text refers to, or the old one did.
     pub files: Vec<PathBuf>,
+    /// The scripts of the original.
+    pub scripts: Vec<String>,
     /// Mistakes made on purpose, for tests of the proof: how many places there were to make one.
     pub places: usize,
 }

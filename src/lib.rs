@@ -24,6 +24,8 @@ pub mod render;
 pub mod convert;
 pub mod host;
 #[cfg(feature = "run")]
+pub mod sandbox;
+#[cfg(feature = "run")]
 pub mod mcp;
 #[cfg(feature = "run")]
 pub mod agent;
@@ -31,6 +33,8 @@ pub mod agent;
 pub mod step;
 #[cfg(feature = "run")]
 pub mod run;
+#[cfg(feature = "run")]
+pub mod prove;
 #[cfg(feature = "run")]
 pub mod report;
 pub mod schema;

@@ -1,5 +1,7 @@
 //! `gevals convert`: tasks in another dialect.
 
+mod tree;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -8,7 +10,7 @@ use std::{
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{Global, complain, print, print_findings, status, unreadable};
+use super::{Global, complain, print, status, unreadable};
 use crate::{
     Compiled, compile,
     convert::{self, Context, Converted, Label, Tally, Target},
@@ -114,7 +116,11 @@ enum Proof {
     Certificate(Certificate),
 }
 
-/// What the proof found.
+#[cfg(feature = "run")]
+use crate::prove::Certificate;
+
+/// Without runs there are no proofs.
+#[cfg(not(feature = "run"))]
 #[derive(Clone, Debug)]
 struct Certificate {
     seeds: u64,
@@ -154,22 +160,106 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
     }
     let mut outcomes = converted(args, &compiled, &sources);
     inherited(&mut outcomes, &compiled, &sources);
-    let _ = (global, print_findings as fn(&[Diagnostic], &Sources, usize, Global));
+    let writes = args.write || args.out.is_some() || args.in_place;
+    if (writes || args.verify) && !args.no_verify {
+        prove(&mut outcomes, args)?;
+    }
     for outcome in &outcomes {
         if let Err(why) = &outcome.result {
             complain(why);
         }
-    }
-    for outcome in &outcomes {
-        let Ok(new) = &outcome.result else { continue };
-        if args.report.is_none() {
-            print(&new.text);
+        if let Proof::Certificate(Certificate { counter_example: Some(example), .. }) = &outcome.proof {
+            complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
         }
     }
+    let good = |o: &&Outcome| {
+        o.result.is_ok() && !matches!(&o.proof, Proof::Certificate(Certificate { counter_example: Some(_), .. }))
+    };
+    let all = outcomes.iter().filter(good).count() == outcomes.len();
+    let kept: Vec<&Outcome> = outcomes.iter().filter(good).collect();
+    let notes = match (args.write || args.in_place, &args.out) {
+        (_, Some(dir)) => tree::write(dir, &kept.iter().map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
+        (true, None) => beside(&kept, args)?,
+        (false, None) => {
+            for outcome in &kept {
+                show(outcome, args, &sources, &compiled);
+            }
+            Vec::new()
+        }
+    };
     if let Some(format) = args.report {
         print(&report(&outcomes, format));
     }
-    Ok(status::OK)
+    for note in notes {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("note: {note}\n").as_bytes());
+    }
+    let _ = global;
+    Ok(if all { status::OK } else { status::NO })
+}
+
+fn written(outcome: &Outcome) -> (PathBuf, &Converted) {
+    match &outcome.result {
+        Ok(new) => (outcome.path.clone(), new),
+        Err(_) => unreachable!("only what was converted is written"),
+    }
+}
+
+/// On standard output: the task, or what changes.
+fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) {
+    let Ok(new) = &outcome.result else { return };
+    if args.diff {
+        let Some(unit) = compiled.project.tasks.iter().find(|t| t.path == outcome.path) else { return };
+        let old = sources.get(unit.file);
+        let path = outcome.path.display().to_string();
+        print(&similar::TextDiff::from_lines(old.text(), new.text.as_str()).unified_diff().header(&path, &path).to_string());
+    } else if args.report.is_none() {
+        print(&new.text);
+    }
+}
+
+/// Beside the old files, or in their places.
+fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
+    let suffix = if args.to == To::Steps { "steps" } else { "portable" };
+    for outcome in outcomes {
+        let (path, new) = written(outcome);
+        let fault = |e: std::io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
+        if args.in_place {
+            tree::replace(&path, &new.text).map_err(fault)?;
+        } else {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let target = path.with_file_name(format!("{stem}.{suffix}.yaml"));
+            write_atomic(&target, new.text.as_bytes()).map_err(fault)?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Runs originals and conversions side by side.
+#[cfg(all(feature = "run", target_os = "linux"))]
+fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
+    use rayon::prelude::*;
+    let unproved = |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
+    let bwrap = crate::sandbox::find().map_err(unproved)?;
+    let exe = std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
+    let faults: Vec<Fault> = outcomes
+        .par_iter_mut()
+        .filter_map(|outcome| {
+            let Ok(new) = &outcome.result else { return None };
+            match crate::prove::prove(&bwrap, &exe, &outcome.path, new, args.seeds) {
+                Ok(certificate) => {
+                    outcome.proof = Proof::Certificate(certificate);
+                    None
+                }
+                Err(why) => Some((status::BROKEN, format!("{}: {why}", outcome.path.display()))),
+            }
+        })
+        .collect();
+    faults.into_iter().next().map_or(Ok(()), Err)
+}
+
+#[cfg(not(all(feature = "run", target_os = "linux")))]
+fn prove(_: &mut [Outcome], _: &Args) -> Result<(), Fault> {
+    Err((status::BROKEN, "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned()))
 }
 
 fn converted(args: &Args, compiled: &Compiled, sources: &Sources) -> Vec<Outcome> {

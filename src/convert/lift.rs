@@ -216,7 +216,7 @@ pub fn read_only(steps: &[Step]) -> bool {
 }
 
 /// Whether a command only looks.
-pub(super) fn looks(run: &str) -> bool {
+pub fn looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     match words.as_slice() {
         ["kubectl" | "oc", rest @ ..] => {

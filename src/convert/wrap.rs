@@ -40,7 +40,6 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         tally: Tally::default(),
         ids: HashMap::new(),
         packages: packages(unit, cx),
-        path: unit.path.clone(),
     };
     if task.dialect == cx.to {
         return Ok(converter.unchanged(source.text()));
@@ -60,7 +59,8 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         task.walk(&mut |_, _| n += 1);
         n
     };
-    let scripts: usize = converter.scripts().iter().map(|s| s.text.lines().count()).sum();
+    let texts: Vec<String> = converter.scripts().into_iter().map(|s| s.text).collect();
+    let scripts: usize = texts.iter().map(|t| t.lines().count()).sum();
     let inline = |task: &Written| PhaseKind::ALL.iter().flat_map(|k| &task.phase(*k).steps).any(|s| s.arg("file").is_some());
     Ok(Converted {
         steps_before: count(task),
@@ -72,6 +72,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         pieces: converter.pieces,
         notes: converter.notes,
         files: referenced(task),
+        scripts: texts,
         places,
     })
 }
@@ -118,7 +119,6 @@ struct Converter<'a> {
     /// The id that stands for a type of step, where the steps dialect refers to types.
     ids: HashMap<String, String>,
     packages: HashMap<String, String>,
-    path: PathBuf,
 }
 
 impl Converter<'_> {
@@ -133,6 +133,7 @@ impl Converter<'_> {
             lines_before: text.lines().count(),
             lines_after: text.lines().count(),
             files: referenced(self.task),
+            scripts: Vec::new(),
             places: 0,
         }
     }
