@@ -62,6 +62,8 @@ pub struct Assign {
     pub local: bool,
     /// Whether this is more than can be told: `declare -A`, `a[1]=`, `+=`.
     pub odd: bool,
+    /// `NAME=(…)`: an array.
+    pub array: Option<Vec<Word>>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -491,14 +493,15 @@ impl<'s> Reader<'s> {
     fn assign(&self, node: Node<'s>) -> Assign {
         let name = node.child_by_field_name("name").map(|n| self.text(n)).unwrap_or_default();
         let value = node.child_by_field_name("value");
-        let array = value.is_some_and(|v| v.kind() == "array");
-        let odd = array || !is_name(name) || has_token(node, "+=");
+        let array = value.filter(|v| v.kind() == "array");
+        let items = array.map(|v| children(v).into_iter().filter(|c| c.is_named()).map(|c| self.word(c)).collect());
+        let odd = array.is_some() || !is_name(name) || has_token(node, "+=");
         let value = match value {
             _ if odd => None,
             Some(v) => Some(self.word(v)),
             None => Some(Word::read("", node.end_byte())),
         };
-        Assign { name: name.split('[').next().unwrap_or_default().to_owned(), value, export: false, local: false, odd }
+        Assign { name: name.split('[').next().unwrap_or_default().to_owned(), value, export: false, local: false, odd, array: items }
     }
 
     fn declaration(&self, node: Node<'s>) -> Kind {
@@ -515,6 +518,7 @@ impl<'s> Reader<'s> {
                     export: false,
                     local: false,
                     odd: word != "export" && word != "local",
+                    array: None,
                 }),
                 _ => flags |= !matches!(self.text(*child), "-r"),
             }

@@ -49,6 +49,9 @@ pub fn called_once(program: &Program) -> HashSet<String> {
 
 /// The effective statements of a script.
 pub fn effective(text: &str) -> usize {
+    if is_foreign(text) {
+        return 1;
+    }
     match bash::parse(text).map(|s| s.program()) {
         Some(program) => count(&program.body, &called_once(&program)),
         None => 0,
@@ -57,7 +60,16 @@ pub fn effective(text: &str) -> usize {
 
 /// The effective statements of a part of a script, in which these functions count where they are called.
 pub fn effective_in(text: &str, once: &HashSet<String>) -> usize {
+    if is_foreign(text) {
+        return 1;
+    }
     bash::parse(text).map_or(0, |s| count(&s.program().body, once))
+}
+
+/// A script of another language is one statement.
+fn is_foreign(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    first.starts_with("#!") && !first.split([' ', '/']).any(|w| matches!(w, "bash" | "sh" | "dash" | "zsh" | "ksh"))
 }
 
 fn count(list: &[Statement], once: &HashSet<String>) -> usize {
@@ -98,8 +110,9 @@ fn one(s: &Statement, once: &HashSet<String>) -> usize {
     }
 }
 
-/// What is still a shell's in a converted task, counted in its text alone. `once` as in the scripts it came from.
-pub fn residual(task: &Task<template::Path>, once: &HashSet<String>) -> usize {
+/// What is still a shell's in a converted task, counted in its text and in the scripts it names. `once` as in the scripts
+/// it came from.
+pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn Fn(&str) -> Option<String>) -> usize {
     let mut found = 0;
     task.walk(&mut |_, step| {
         let text = |key: &str| match step.arg(key).map(|a| &a.kind) {
@@ -107,7 +120,10 @@ pub fn residual(task: &Task<template::Path>, once: &HashSet<String>) -> usize {
             _ => None,
         };
         match step.op.value.as_str() {
-            "script" => found += text("inline").map_or(1, |t| effective_in(&t, once)),
+            "script" => {
+                let script = text("inline").or_else(|| text("file").and_then(|f| file(&f)));
+                found += script.map_or(1, |t| effective_in(&t, once));
+            }
             "command" => found += text("run").map_or(0, |run| usize::from(!is_simple(&run)).max(residual_run(&run))),
             _ => {}
         }
@@ -148,16 +164,18 @@ pub fn is_simple(run: &str) -> bool {
 }
 
 /// The tally of a conversion, recomputed: what the scripts had, and what the result still leaves to a shell.
-pub fn recount(scripts: &[String], result: &Task<template::Path>) -> Tally {
+pub fn recount(scripts: &[String], result: &Task<template::Path>, file: &dyn Fn(&str) -> Option<String>) -> Tally {
     let mut once = HashSet::new();
     let mut effective = 0;
     for text in scripts {
-        if let Some(program) = bash::parse(text).map(|s| s.program()) {
+        if is_foreign(text) {
+            effective += 1;
+        } else if let Some(program) = bash::parse(text).map(|s| s.program()) {
             let own = called_once(&program);
             effective += count(&program.body, &own);
             once.extend(own);
         }
     }
-    Tally { effective, residual: residual(result, &once), ..Tally::default() }
+    Tally { effective, residual: residual(result, &once, file), ..Tally::default() }
 }
 

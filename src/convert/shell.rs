@@ -86,6 +86,8 @@ pub fn quote(text: &str) -> String {
 pub struct Scope {
     vars: HashMap<String, Option<Text>>,
     pub functions: HashMap<String, List>,
+    /// Arrays of known words.
+    pub arrays: HashMap<String, Vec<String>>,
     /// The folder scripts stand in, as a path from where their commands run.
     pub dir: PathBuf,
     /// Variables that some statement of the script sets in a way that cannot be followed.

@@ -264,6 +264,16 @@ impl<'a> Lifter<'a> {
         let asks = |s: &Stmt, positive| self.demands(s, positive, captures, st);
         match &stmt.kind {
             Kind::If { branches, otherwise } => {
+                // `if A; then exit 0; elif B; then exit 0; else exit 1; fi`
+                if let [(a, x), (b, y)] = branches.as_slice()
+                    && let ([a], [b]) = (a.as_slice(), b.as_slice())
+                    && let (Flow::Passes(o, e), Flow::Passes(p, _)) = (body(x)?, body(y)?)
+                    && o.steps.is_empty()
+                    && p.steps.is_empty()
+                {
+                    let Flow::Fails(said) = body(otherwise.as_deref()?)? else { return None };
+                    return Some((alternatives(asks(a, true)?, asks(b, true)?)?, said, Some(Flow::Passes(o, e))));
+                }
                 let [(condition, then)] = branches.as_slice() else { return None };
                 let [condition] = condition.as_slice() else { return None };
                 match (body(then)?, body(otherwise.as_deref().unwrap_or_default())?) {

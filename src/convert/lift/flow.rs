@@ -80,7 +80,18 @@ impl<'a> Lifter<'a> {
                     return self.capture(rest, st, end);
                 }
                 for assign in assigns {
-                    self.assign(assign, st)?;
+                    if self.assign(assign, st).is_none() {
+                        // What needs no command can be made again where it is needed.
+                        let harmless = !assign.export && self.harmless(assign);
+                        harmless.then_some(())?;
+                        st.scope.set(&assign.name, None);
+                        let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
+                        let known = words.and_then(|w| w.iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>());
+                        match known {
+                            Some(known) => st.scope.arrays.insert(assign.name.clone(), known),
+                            None => st.scope.arrays.remove(&assign.name),
+                        };
+                    }
                 }
                 Some(Next::Idle(None))
             }
@@ -120,6 +131,7 @@ impl<'a> Lifter<'a> {
                     _ => None,
                 }
             }
+            Kind::Test(..) if self.known(stmt, st) == Some(true) => Some(Next::Idle(None)),
             Kind::Test(..) | Kind::Pipeline(_) | Kind::Not(_) => {
                 let out = self.check(stmt, st)?;
                 // `! a` never ends a script under `set -e`.
@@ -137,6 +149,18 @@ impl<'a> Lifter<'a> {
             Kind::Count { var, rounds, body } => self.poll((*rounds)?, var, body, after, st, end),
             Kind::While { until, condition, body } => self.wait(*until, condition, body, after, st),
             Kind::Subshell(_) | Kind::Other => None,
+        }
+    }
+
+    /// Whether nothing runs to make a value, and it is the same whenever it is made.
+    fn harmless(&self, assign: &ast::Assign) -> bool {
+        let fixed = |w: &Word| {
+            !w.parts.iter().any(|p| matches!(p, Part::Command { .. })) && !w.source.contains(['`', '$', '+', '(']) || w.literal().is_some()
+        };
+        match (&assign.array, &assign.value) {
+            (Some(words), _) => words.iter().all(fixed),
+            (None, None) => !assign.local,
+            (None, Some(_)) => false,
         }
     }
 
@@ -255,6 +279,12 @@ impl<'a> Lifter<'a> {
                 Some(Next::Steps(Out::step(step), 1))
             }
             _ => {
+                if let Some(body) = st.scope.functions.get(name)
+                    && let Some(Flow::Fails(said)) = self.call_flow(body, simple, st)
+                {
+                    // `exit` in a function ends the script; a status is one that may be passed over.
+                    return ends(body).then(|| Next::End(Flow::Fails(said)));
+                }
                 let out = self.check(stmt, st)?;
                 self.with_status(out, after, st)
             }
@@ -563,6 +593,13 @@ impl<'a> Lifter<'a> {
 
     /// A function in the place of its call.
     fn call(&self, body: &List, simple: &Simple, st: &State) -> Option<Out> {
+        match self.call_flow(body, simple, st)? {
+            Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
+            _ => None,
+        }
+    }
+
+    fn call_flow(&self, body: &List, simple: &Simple, st: &State) -> Option<Flow> {
         if st.depth >= DEPTH || !simple.env.is_empty() || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge)) {
             return None;
         }
@@ -577,10 +614,7 @@ impl<'a> Lifter<'a> {
                 None => inner.scope.set(&n.to_string(), Some(Text::literal(""))),
             }
         }
-        match self.seq(body, inner, End::Falls)? {
-            Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
-            _ => None,
-        }
+        self.seq(body, inner, End::Falls)
     }
 
     /// A file of functions and constants.
@@ -672,6 +706,11 @@ impl<'a> Lifter<'a> {
         }
         let mut list = Vec::new();
         for word in values {
+            let array = word.source.strip_prefix("\"${").and_then(|w| w.strip_suffix("[@]}\""));
+            if let Some(name) = array {
+                list.extend(st.scope.arrays.get(name)?.iter().cloned());
+                continue;
+            }
             match word.variable().and_then(|v| st.scope.get(v)).and_then(Text::constant) {
                 // `for x in $LIST`
                 Some(text) if matches!(word.parts.as_slice(), [Part::Var { quoted: false, .. }]) => {
@@ -836,6 +875,22 @@ impl<'a> Lifter<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether a body ends the script, and never only itself.
+fn ends(body: &[Stmt]) -> bool {
+    let mut exits = false;
+    let mut returns = false;
+    for stmt in body {
+        super::script::walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind {
+                let name = simple.words.first().map_or("", |w| w.source.as_str());
+                exits |= name == "exit";
+                returns |= name == "return";
+            }
+        });
+    }
+    exits && !returns
 }
 
 /// Commands whose status the shell looks at do not end the script.

@@ -304,7 +304,7 @@ pub(super) fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
 }
 
 /// This statement and all below it; what stands in substitutions is text.
-fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
+pub(super) fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
     visit(stmt);
     let lists: Vec<&[Stmt]> = match &stmt.kind {
         Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
@@ -347,7 +347,10 @@ pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
                     })
             }
             Kind::Assign(assigns) => {
-                assigns.iter().any(|a| a.value.as_ref().is_some_and(word) || a.odd || a.export && a.name == name)
+                assigns.iter().any(|a| {
+                    let items = a.array.iter().flatten().any(word);
+                    a.value.as_ref().is_some_and(word) || items || a.odd && a.array.is_none() && a.value.is_some() || a.export && a.name == name
+                })
             }
             Kind::Test(inner, _) => {
                 ast::names_in(inner).iter().any(|n| n == name) || inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name)
