@@ -479,7 +479,13 @@ impl<'s> Reader<'s> {
 
     fn command(&self, node: Node<'s>) -> Option<Simple> {
         let mut simple = Simple::default();
+        let mut end = node.start_byte();
         for child in children(node) {
+            // What the grammar leaves out is not understood.
+            if self.script.text[end..child.start_byte()].chars().any(|c| !c.is_whitespace() && c != '\\') {
+                return None;
+            }
+            end = child.end_byte();
             match child.kind() {
                 "variable_assignment" => simple.env.push(self.assign(child)),
                 "comment" => {}
@@ -554,9 +560,21 @@ impl<'s> Reader<'s> {
     }
 
     fn redirected(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
-        let mut inner = self.stmt(node.child_by_field_name("body")?, depth).kind;
+        let body = node.child_by_field_name("body")?;
+        let mut inner = self.stmt(body, depth).kind;
         let mut redirects = Vec::new();
         let mut arguments = Vec::new();
+        // The grammar loses a `-` before a redirection.
+        let mut end = body.end_byte();
+        let mut lost = Vec::new();
+        for child in children(node).into_iter().filter(|c| c.start_byte() >= body.end_byte()) {
+            match self.script.text[end..child.start_byte()].trim() {
+                "" | "\\" => {}
+                "-" => lost.push(Word::read("-", end)),
+                _ => return None,
+            }
+            end = child.end_byte();
+        }
         let mut wrap: Option<Node<'s>> = None;
         let mut right: Option<(bool, Stmt)> = None;
         for redirect in children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
@@ -578,7 +596,7 @@ impl<'s> Reader<'s> {
                 }
             }
         }
-        let arguments: Vec<_> = arguments.into_iter().map(|a| self.word(a)).collect();
+        let arguments: Vec<_> = lost.into_iter().chain(arguments.into_iter().map(|a| self.word(a))).collect();
         attach(&mut inner, redirects, arguments)?;
         if let Some(pipe) = wrap {
             let mut parts = vec![Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false }];

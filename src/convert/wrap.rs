@@ -193,8 +193,8 @@ impl Converter<'_> {
             let mut new = match name.as_str() {
                 "prompt" => {
                     let text = entry.value.get("inline").and_then(Node::text).unwrap_or_default();
-                    if text.contains("{steps.") {
-                        return Err(refusal(entry.value.span(), "`{steps.` in a prompt has a meaning in the steps dialect, and there is no escape"));
+                    if looks_like_hole(text) || text.contains("{steps.") {
+                        return Err(refusal(entry.value.span(), "braces in the prompt look like a template of the steps dialect, and there is no escape"));
                     }
                     Entry::new("prompt", value)
                 }
@@ -209,6 +209,9 @@ impl Converter<'_> {
                                 return Err(refusal(arg.span, "braces have a meaning for a judge of the steps dialect, and there is no escape"));
                             }
                         }
+                    }
+                    if step.arg("inline").and_then(Arg::as_literal).is_some_and(looks_like_hole) {
+                        return Err(refusal(entry.value.span(), "braces in the script look like a template of the steps dialect, and there is no escape"));
                     }
                     if let Value::Map(fields) = &mut value {
                         fields.retain(|f| step.arg(&f.key.to_ascii_lowercase()).is_some());
@@ -719,7 +722,7 @@ fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Opti
             None => !used.contains(name),
         });
         let holds_self = value.template().contains(&format!("env.{name} "));
-        if fits && agreed && !holds_self && !is_special(name) && !text.is_empty() && !text.contains('\n') {
+        if fits && agreed && !holds_self && !is_special(name) && !text.is_empty() && !text.contains(['\n', '\'']) {
             env.insert(name.clone(), (value.template(), value.constant()));
         }
     }
@@ -742,4 +745,9 @@ fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Opti
 /// The value of a key, however it is written.
 fn find<'t>(node: Node<'t>, name: &str) -> Option<crate::yaml::Entry<'t>> {
     node.entries().find(|e| e.name.eq_ignore_ascii_case(name))
+}
+
+/// Whether a reader of the steps dialect would take something in a text for a template.
+fn looks_like_hole(text: &str) -> bool {
+    ["{env.", "{random.", "{steps.", "{agent."].iter().any(|opener| text.contains(opener))
 }

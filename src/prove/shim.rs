@@ -30,6 +30,12 @@ pub fn main() -> Option<u8> {
     if name == "sleep" {
         return Some(sleep(&args));
     }
+    if name == "date" {
+        // Time stands still; two runs see the same.
+        let text = if args.iter().any(|a| a == "+%s") { "1700000000" } else { "2023-11-14T22:13:20Z" };
+        let _ = writeln!(std::io::stdout(), "{text}");
+        return Some(0);
+    }
     let world: World = serde_json::from_slice(&fs::read(WORLD).ok()?).ok()?;
     let call = call(name, args);
     if call.argv[0] == "curl" {

@@ -80,7 +80,7 @@ impl<'a> Lifter<'a> {
             let text = st.scope.word(word)?;
             self.uses(&text);
             // A value that no one knows yet may hold a quote.
-            open |= text.has_open_hole() && text.0.iter().any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, .. }));
+            open |= text.0.iter().any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, constant: None, .. }));
             let mut written = st.scope.written(word)?;
             if word.literal().is_none() && text.constant().is_some_and(|c| !shell::is_safe(&c)) && !text.has_open_hole() {
                 written = template::escape(&shell::quote(&text.constant()?));

@@ -279,11 +279,17 @@ impl<'a> Lifter<'a> {
                 Some(Next::Steps(Out::step(step), 1))
             }
             _ => {
-                if let Some(body) = st.scope.functions.get(name)
-                    && let Some(Flow::Fails(said)) = self.call_flow(body, simple, st)
-                {
-                    // `exit` in a function ends the script; a status is one that may be passed over.
-                    return ends(body).then(|| Next::End(Flow::Fails(said)));
+                if let Some(body) = st.scope.functions.get(name) {
+                    if st.errexit && st.fragile {
+                        return None;
+                    }
+                    // `set -e` holds in the function too.
+                    return match self.call_flow(body, simple, st)? {
+                        // `exit` in a function ends the script; a status is one that may be passed over.
+                        Flow::Fails(said) => ends(body).then(|| Next::End(Flow::Fails(said))),
+                        Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
+                        Flow::Passes(..) => None,
+                    };
                 }
                 let out = self.check(stmt, st)?;
                 self.with_status(out, after, st)
@@ -660,6 +666,14 @@ impl<'a> Lifter<'a> {
         let text = handler.literal()?;
         let list = ast::read(&bash::parse(&text)?)?;
         let inner = State { tail: false, errexit: false, ..st.clone() };
+        // Under `set -e` what fails in a trap is the status of the script.
+        let guarded = |s: &Stmt| match &s.kind {
+            Kind::Or(pair) => matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo"))),
+            _ => self.is_idle(s, st),
+        };
+        if st.errexit && !list.iter().all(guarded) {
+            return None;
+        }
         let Flow::Falls(cleanup) = self.trapped(&list, after, inner)? else { return None };
         let rest = State { depth: 1, ..st.clone() };
         let (flow, ending) = match self.seq(after, rest, end)? {
