@@ -86,23 +86,162 @@ impl Allowance {
 
 /// Programs that stay what they are: they look at nothing outside of the jail.
 const REAL: &[&str] = &[
-    "awk", "base64", "basename", "bash", "cat", "chmod", "cmp", "comm", "cp", "cut", "dd", "diff", "dirname", "du",
-    "egrep", "env", "expr", "false", "fgrep", "file", "find", "fold", "gawk", "getent", "grep", "gunzip", "gzip", "head", "id",
-    "join", "jq", "ln", "ls", "mawk", "md5sum", "mkdir", "mkfifo", "mktemp", "mv", "nl", "nproc", "od", "paste", "perl",
-    "printenv", "printf", "pwd", "python", "python3", "readlink", "realpath", "rev", "rm", "rmdir", "sed", "seq", "sh",
-    "sha1sum", "sha256sum", "shuf", "sort", "split", "stat", "sum", "tac", "tail", "tar", "tee", "test", "timeout", "touch",
-    "tr", "true", "tsort", "uname", "uniq", "wc", "which", "who", "whoami", "xargs", "xxd", "yes", "zcat", "[", "dash",
+    "awk",
+    "base64",
+    "basename",
+    "bash",
+    "cat",
+    "chmod",
+    "cmp",
+    "comm",
+    "cp",
+    "cut",
+    "dd",
+    "diff",
+    "dirname",
+    "du",
+    "egrep",
+    "env",
+    "expr",
+    "false",
+    "fgrep",
+    "file",
+    "find",
+    "fold",
+    "gawk",
+    "getent",
+    "grep",
+    "gunzip",
+    "gzip",
+    "head",
+    "id",
+    "join",
+    "jq",
+    "ln",
+    "ls",
+    "mawk",
+    "md5sum",
+    "mkdir",
+    "mkfifo",
+    "mktemp",
+    "mv",
+    "nl",
+    "nproc",
+    "od",
+    "paste",
+    "perl",
+    "printenv",
+    "printf",
+    "pwd",
+    "python",
+    "python3",
+    "readlink",
+    "realpath",
+    "rev",
+    "rm",
+    "rmdir",
+    "sed",
+    "seq",
+    "sh",
+    "sha1sum",
+    "sha256sum",
+    "shuf",
+    "sort",
+    "split",
+    "stat",
+    "sum",
+    "tac",
+    "tail",
+    "tar",
+    "tee",
+    "test",
+    "timeout",
+    "touch",
+    "tr",
+    "true",
+    "tsort",
+    "uname",
+    "uniq",
+    "wc",
+    "which",
+    "who",
+    "whoami",
+    "xargs",
+    "xxd",
+    "yes",
+    "zcat",
+    "[",
+    "dash",
 ];
 /// Words of the shell.
 const SHELL: &[&str] = &[
-    ".", ":", "alias", "bg", "bind", "break", "builtin", "case", "cd", "command", "continue", "declare", "disown", "do",
-    "done", "echo", "elif", "else", "esac", "eval", "exec", "exit", "export", "fg", "fi", "for", "function", "getopts", "hash",
-    "if", "in", "jobs", "kill", "let", "local", "mapfile", "popd", "pushd", "read", "readarray", "readonly", "return", "select",
-    "set", "shift", "shopt", "source", "then", "time", "times", "trap", "type", "typeset", "ulimit", "umask", "unalias",
-    "unset", "until", "wait", "while", "{", "}", "gevals",
+    ".",
+    ":",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "case",
+    "cd",
+    "command",
+    "continue",
+    "declare",
+    "disown",
+    "do",
+    "done",
+    "echo",
+    "elif",
+    "else",
+    "esac",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "fg",
+    "fi",
+    "for",
+    "function",
+    "getopts",
+    "hash",
+    "if",
+    "in",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "select",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "then",
+    "time",
+    "times",
+    "trap",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "until",
+    "wait",
+    "while",
+    "{",
+    "}",
+    "gevals",
 ];
 /// Always in the place of the real thing.
-const OUTSIDE: &[&str] = &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
+const OUTSIDE: &[&str] =
+    &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
 
 /// Runs the original and its conversion side by side.
 ///
@@ -112,7 +251,10 @@ pub fn prove(bwrap: &Path, exe: &Path, task: &Path, new: &Converted, seeds: u64)
     let (root, inside) = root(task, new);
     let job = Job { task: inside, converted: new.text.clone(), seeds, allow: Allowance::of(new) };
     let jail = Jail {
-        readable: vec![(root.clone(), PathBuf::from("/source")), (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals"))],
+        readable: vec![
+            (root.clone(), PathBuf::from("/source")),
+            (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals")),
+        ],
         writable: ["/task", "/world"].map(PathBuf::from).to_vec(),
         shim: Some(exe.to_owned()),
         commands: commands(&root, new),
@@ -186,7 +328,13 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
             let name = word.text.rsplit('/').next().unwrap_or_default();
             let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
             let relative = word.text.contains('/') && !word.text.starts_with('/');
-            if plain && !name.is_empty() && !relative && !REAL.contains(&name) && !SHELL.contains(&name) && !name.ends_with(".sh") {
+            if plain
+                && !name.is_empty()
+                && !relative
+                && !REAL.contains(&name)
+                && !SHELL.contains(&name)
+                && !name.ends_with(".sh")
+            {
                 found.insert(name.to_owned());
             }
         }
@@ -243,11 +391,23 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     let mut files = source;
     files.push((converted.clone(), job.converted.clone().into_bytes(), 0o644));
     restore(&files)?;
-    let (old, words) = planned(&job.task)?;
-    let (new, _) = planned(&converted)?;
-    let hints = hints(&new, &words);
+    let (old, words, named) = planned(&job.task)?;
+    let (new, ..) = planned(&converted)?;
+    let (hints, denied) = hints(&new, &words);
     let real = Arc::new(RealHost::new());
-    let world = |seed, mood| World { seed, mood, failing: None, hints: hints.clone(), words: words.clone(), loud: false };
+    let world = |seed, mood| {
+        let mut dice = Dice::new(seed, "files");
+        // An agent that does its work leaves files, and another does not.
+        let files = named.iter().filter(|_| dice.below(3) > 0).cloned().collect::<Vec<_>>();
+        let text = |dice: &mut Dice| match dice.below(3) {
+            0 => String::new(),
+            1 => words.join("\n") + "\n",
+            _ => words.get(dice.below(words.len().max(1))).cloned().unwrap_or_default() + "\n",
+        };
+        let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
+        let (hints, denied, words) = (hints.clone(), denied.clone(), words.clone());
+        World { seed, mood, failing: None, hints, denied, words, files, loud: false }
+    };
     let first = world(0, Mood::Good);
     let calls = ran(&old, &first, &real, &files).await?.phases.into_values().flatten();
     let mut failing: Vec<String> = Vec::new();
@@ -316,7 +476,7 @@ fn untouched(files: &Files) -> bool {
 }
 
 /// The plan of a task with an agent that does nothing, and the words its scripts compare with.
-fn planned(task: &Path) -> Result<(Plan, Vec<String>), String> {
+fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> {
     let sources = Sources::default();
     let path = Path::new(TASK).join(task);
     let compiled = compile(&[path], &sources, &Disk);
@@ -330,18 +490,37 @@ fn planned(task: &Path) -> Result<(Plan, Vec<String>), String> {
         *kind = AgentKind::Noop;
     }
     let mut words = BTreeSet::new();
+    let mut named = BTreeSet::new();
     for source in sources.all() {
         mined(source.text(), &mut words);
+        paths(source.text(), &mut named);
     }
     for unit in &compiled.project.tasks {
         let Some(task) = &unit.task else { continue };
         task.walk(&mut |_, step| {
             if let Some(file) = step.arg("file").and_then(Arg::as_literal) {
-                mined(&fs::read_to_string(task.dir.join(file)).unwrap_or_default(), &mut words);
+                let text = fs::read_to_string(task.dir.join(file)).unwrap_or_default();
+                mined(&text, &mut words);
+                paths(&text, &mut named);
             }
         });
     }
-    Ok((plan, words.into_iter().take(60).collect()))
+    // What is there already is nothing an agent makes.
+    named.retain(|n| !Path::new(TASK).join(n).exists());
+    Ok((plan, words.into_iter().take(60).collect(), named.into_iter().take(12).collect()))
+}
+
+/// Files that a script names: in its own folder, or in `/tmp`.
+fn paths(text: &str, named: &mut BTreeSet<String>) {
+    const ENDINGS: [&str; 10] = ["txt", "json", "log", "pid", "csv", "yaml", "yml", "md", "out", "html"];
+    for word in text.split(|c: char| c.is_whitespace() || "\"'`;|()<>,=:".contains(c)) {
+        let (dir, name) = word.rsplit_once('/').unwrap_or(("", word));
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        let known = name.rsplit_once('.').is_some_and(|(stem, end)| !stem.is_empty() && ENDINGS.contains(&end));
+        if plain && known && matches!(dir, "" | "/tmp") {
+            named.insert(word.to_owned());
+        }
+    }
 }
 
 /// Words that a script compares with.
@@ -360,7 +539,8 @@ fn mined(text: &str, words: &mut BTreeSet<String>) {
 }
 
 /// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
-fn hints(plan: &Plan, words: &[String]) -> BTreeMap<String, Vec<String>> {
+fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>) {
+    let mut denied = BTreeSet::new();
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let env: BTreeMap<String, String> = plan
         .env
@@ -373,7 +553,12 @@ fn hints(plan: &Plan, words: &[String]) -> BTreeMap<String, Vec<String>> {
         .collect();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { args, expect: Some(expect), .. }) = &action.kind else { return };
-        let Some((_, Arg { kind: ArgKind::Text(run), .. })) = args.iter().find(|(n, _)| n.value == "run") else { return };
+        let Some((_, Arg { kind: ArgKind::Text(run), .. })) = args.iter().find(|(n, _)| n.value == "run") else {
+            return;
+        };
+        if expect.get("exitCode").and_then(Arg::as_value).is_some_and(|v| v == 1) {
+            denied.extend(split(&filled(run, &env)).map(|argv| argv.join("\u{1f}")));
+        }
         let Some(stdout) = expect.get("stdout") else { return };
         let text = |arg: Option<&Arg<Def>>| match arg.map(|a| &a.kind) {
             Some(ArgKind::Text(t)) => Some(filled(t, &env)),
@@ -386,7 +571,8 @@ fn hints(plan: &Plan, words: &[String]) -> BTreeMap<String, Vec<String>> {
         if let Some(pattern) = text(stdout.get("matches")).and_then(|p| regex::Regex::new(&p).ok()) {
             let lines = (0..6).map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect::<String>());
             let numbers = (0..30).map(|n| n.to_string());
-            let literal = pattern.as_str().trim_start_matches("(?m)").trim_start_matches("(?s)").trim_start_matches("(?i)");
+            let literal =
+                pattern.as_str().trim_start_matches("(?m)").trim_start_matches("(?s)").trim_start_matches("(?i)");
             let plain = literal.replace(['^', '$', '\\'], "").replace(".*", "-");
             let choices = plain.trim_matches(['(', ')']).split('|').map(str::to_owned).collect::<Vec<_>>();
             let candidates = words.iter().cloned().chain(numbers).chain(lines).chain([plain.clone()]).chain(choices);
@@ -397,7 +583,7 @@ fn hints(plan: &Plan, words: &[String]) -> BTreeMap<String, Vec<String>> {
             found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
         }
     });
-    found
+    (found, denied)
 }
 
 fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> String {
@@ -430,6 +616,26 @@ struct Ran {
     agent: bool,
     cleanup_failed: bool,
     why: String,
+    /// Files as they were when verification began.
+    made: Option<Files>,
+    /// Files as they were at the end.
+    left: Files,
+}
+
+/// What a run has written, without what is private to one of its steps.
+fn written() -> Files {
+    let mut files = tree(Path::new(TASK));
+    let private = |p: &Path| {
+        let first = p.components().next().map(|c| c.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
+        first.starts_with("gevals-") || first.starts_with("tmp.") || first == host::RANDOM_ID
+    };
+    files.extend(
+        tree(Path::new("/tmp"))
+            .into_iter()
+            .filter(|(p, ..)| !private(p))
+            .map(|(p, b, m)| (Path::new("/tmp").join(p), b, m)),
+    );
+    files
 }
 
 fn append_trace(line: &str) {
@@ -454,6 +660,7 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
         world: world.clone(),
         events: Mutex::new(events),
         told: Mutex::default(),
+        made: Mutex::default(),
     });
     let eval = EvalPlan {
         name: "proof".to_owned(),
@@ -489,7 +696,16 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
         }
     }
-    Ok(Ran { phases, passed: end.verdict == Verdict::Passed, agent, cleanup_failed: end.cleanup_failed, why })
+    let made = host.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    Ok(Ran {
+        made,
+        left: written(),
+        phases,
+        passed: end.verdict == Verdict::Passed,
+        agent,
+        cleanup_failed: end.cleanup_failed,
+        why,
+    })
 }
 
 /// In what two runs differ that no label allows.
@@ -513,22 +729,47 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<Str
     for phase in ["setup", "verify", "cleanup"] {
         let (x, y) = (of(a, phase), of(b, phase));
         let common = x.iter().zip(&y).take_while(|(x, y)| x == y).count();
-        let only_look = |calls: &[Call]| calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET");
+        // What an author prints for people when something has failed.
+        let diagnoses = |calls: &[Call]| {
+            let tells = |a: &String| matches!(a.as_str(), "describe" | "logs" | "events" | "get" | "top" | "status");
+            calls
+                .iter()
+                .all(|c| c.argv.iter().any(tells) && !c.argv.iter().any(|a| a.contains("jsonpath") || a == "json"))
+        };
+        let only_look = |calls: &[Call]| {
+            calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
+        };
         let free = match phase {
             "setup" => !a.agent || !b.agent,
             "verify" => !b.passed || !a.passed,
             // More is cleaned up, not less.
             _ => allow.cleanup && common == x.len() && b.cleanup_failed,
         };
+        // To look further is one thing, to wait longer another.
+        let again = |calls: &[Call]| common > 0 && calls.get(common).is_some_and(|c| *c == calls[common - 1]);
+        let free = free && !again(&x) && !again(&y);
         let fits = common == x.len() && common == y.len()
             || free && phase == "cleanup"
-            || free && only_look(&x[common..]) && only_look(&y[common..])
+            || free
+                && only_look(&x[common..])
+                && only_look(&y[common..])
+                && (common == x.len() || common == y.len() || common > 0 && diagnoses(&x[common..]))
             || free && may_fail && common == y.len()
             // What fails stops the one and not the other.
             || phase == "verify" && !a.agent && !b.agent;
         if !fits {
             return Some(format!("they call different commands in {phase}"));
         }
+    }
+    if let (Some(x), Some(y)) = (&a.made, &b.made)
+        && x != y
+        && a.agent == b.agent
+    {
+        let differs = x.iter().chain(y).find(|f| x.contains(f) != y.contains(f)).map(|(p, ..)| p.display().to_string());
+        return Some(format!("they leave different files: `{}`", differs.unwrap_or_default()));
+    }
+    if a.agent == b.agent && a.passed == b.passed && a.left != b.left {
+        return Some("they leave different files behind".to_owned());
     }
     let cleanups_agree = a.cleanup_failed == b.cleanup_failed || b.cleanup_failed && (allow.cleanup || may_fail);
     (!cleanups_agree).then(|| "a cleanup fails in one of them only".to_owned())
@@ -547,10 +788,13 @@ fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     };
     let (left, right) = (lines(a), lines(b));
     let cut = |text: &str| -> String { text.chars().take(70).collect() };
-    let failing = world.failing.as_ref().map(|f| format!(", only `{}` fails", f.replace('\u{1f}', " "))).unwrap_or_default();
-    let mut out = format!("{why} (world {}, {:?}{failing})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
+    let failing =
+        world.failing.as_ref().map(|f| format!(", only `{}` fails", f.replace('\u{1f}', " "))).unwrap_or_default();
+    let mut out =
+        format!("{why} (world {}, {:?}{failing})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
     for i in 0..left.len().max(right.len()) {
-        let (l, r) = (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());
+        let (l, r) =
+            (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());
         out += &format!("{l:70} {} {r}\n", if l == r { '|' } else { '≠' });
     }
     out += &format!("original: {}\nconverted: {}\n", a.why, b.why);

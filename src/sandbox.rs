@@ -47,7 +47,10 @@ pub fn find() -> Result<PathBuf, String> {
         true => Ok(bwrap),
         false => {
             let why = String::from_utf8_lossy(&tried.stderr);
-            Err(format!("bubblewrap does not work on this machine: {}", why.lines().next().unwrap_or("it says nothing")))
+            Err(format!(
+                "bubblewrap does not work on this machine: {}",
+                why.lines().next().unwrap_or("it says nothing")
+            ))
         }
     }
 }

@@ -53,7 +53,14 @@ impl Suite {
     }
 
     fn context(&self, to: Dialect, target: Target) -> Context<'_> {
-        Context { sources: &self.sources, files: &Disk, project: &self.compiled.project, to, target, allow_weaker: false }
+        Context {
+            sources: &self.sources,
+            files: &Disk,
+            project: &self.compiled.project,
+            to,
+            target,
+            allow_weaker: false,
+        }
     }
 
     fn units(&self) -> &[TaskUnit] {
@@ -61,7 +68,8 @@ impl Suite {
     }
 
     fn lifted(&self, unit: &TaskUnit) -> Converted {
-        convert::task(unit, self.context(Dialect::Portable, Target::Builtin)).unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message))
+        convert::task(unit, self.context(Dialect::Portable, Target::Builtin))
+            .unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message))
     }
 }
 
@@ -112,7 +120,8 @@ fn every_task_converts_and_gets_no_new_error() {
                 errors(&after.diagnostics).into_iter().filter(|e| !errors(&before).contains(e)).collect();
             assert!(new_errors.is_empty(), "{}: {new_errors:?}\n{}", unit.path.display(), new.text);
             // Twice is once.
-            let cx = Context { sources: &sources, files: &Disk, project: &after.project, to, target, allow_weaker: false };
+            let cx =
+                Context { sources: &sources, files: &Disk, project: &after.project, to, target, allow_weaker: false };
             let again = convert::task(&after.project.tasks[0], cx).unwrap();
             assert_eq!(again.text, new.text);
             longest = longest.max(new.lines_before);
@@ -142,7 +151,14 @@ fn steps_on_the_way_do_not_change_the_end() {
             let sources = Sources::default();
             compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest)
         };
-        assert_eq!(digest(&direct.text), digest(&other.text), "{}\n{}\n{}", unit.path.display(), direct.text, other.text);
+        assert_eq!(
+            digest(&direct.text),
+            digest(&other.text),
+            "{}\n{}\n{}",
+            unit.path.display(),
+            direct.text,
+            other.text
+        );
     }
 }
 
@@ -208,7 +224,11 @@ fn original_and_conversion_do_the_same() {
         let new = suite.lifted(unit);
         match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
             Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {}
-            Ok(c) => faults.lock().unwrap().push(format!("{}: {}", unit.path.display(), c.counter_example.unwrap_or_default())),
+            Ok(c) => faults.lock().unwrap().push(format!(
+                "{}: {}",
+                unit.path.display(),
+                c.counter_example.unwrap_or_default()
+            )),
             Err(why) => faults.lock().unwrap().push(format!("{}: {why}", unit.path.display())),
         }
     });
@@ -231,7 +251,11 @@ fn mistaken_conversions_are_caught() {
             let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest);
             if wrong.text != right.text && plan(&wrong.text).is_some() {
                 // What the labels of the right one allow is all that is allowed.
-                mutants.push((unit.path.clone(), place, Converted { pieces: right.pieces.clone(), tally: right.tally, ..wrong }));
+                mutants.push((
+                    unit.path.clone(),
+                    place,
+                    Converted { pieces: right.pieces.clone(), tally: right.tally, ..wrong },
+                ));
             }
         }
     }
@@ -254,7 +278,8 @@ fn mistaken_conversions_are_caught() {
 fn five_hundred_tasks_take_a_second() {
     let sources = Sources::default();
     let mut files = MemoryFiles::default();
-    let texts: Vec<String> = tasks().iter().map(|p| fs::read_to_string(p).unwrap()).filter(|t| !t.contains("file:")).collect();
+    let texts: Vec<String> =
+        tasks().iter().map(|p| fs::read_to_string(p).unwrap()).filter(|t| !t.contains("file:")).collect();
     let paths: Vec<PathBuf> = (0..500).map(|i| PathBuf::from(format!("tasks/{i}.yaml"))).collect();
     for (i, path) in paths.iter().enumerate() {
         files.add(path, texts[i % texts.len()].clone(), false);
@@ -276,4 +301,77 @@ fn five_hundred_tasks_take_a_second() {
     let limit = if cfg!(debug_assertions) { 20.0 } else { 1.0 };
     let took = start.elapsed().as_secs_f64();
     assert!(took < limit, "{took} s");
+}
+
+#[expect(dead_code, reason = "shared with other tests")]
+#[path = "support/page.rs"]
+mod page;
+
+/// A script of a page in the smallest task that can have it.
+fn task_of(phase: &str, script: &str) -> String {
+    let indented = |text: &str| text.lines().map(|l| format!("      {l}\n")).collect::<String>();
+    let verify = if phase == "verify" { "" } else { "  verify:\n    contains: done\n" };
+    format!(
+        "kind: Task\nmetadata:\n  name: page\n  difficulty: easy\nsteps:\n  prompt:\n    inline: Do it.\n{verify}  {phase}:\n    inline: |\n{}",
+        indented(&format!("#!/usr/bin/env bash\n{script}"))
+    )
+}
+
+#[test]
+fn pages_say_what_scripts_become() {
+    let mut faults = Vec::new();
+    for page in page::pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert")) {
+        let mut bodies = Vec::new();
+        let mut now: Option<(String, Converted)> = None;
+        for block in &page.blocks {
+            let said = match (block.language(), &now) {
+                ("bash", _) => {
+                    let phase = ["setup", "verify", "cleanup"].into_iter().find(|p| block.has(p)).unwrap();
+                    let mut files = MemoryFiles::default();
+                    files.add("task.yaml", task_of(phase, &block.text()), false);
+                    let sources = Sources::default();
+                    let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);
+                    let cx = Context {
+                        sources: &sources,
+                        files: &files,
+                        project: &compiled.project,
+                        to: Dialect::Portable,
+                        target: Target::Builtin,
+                        allow_weaker: false,
+                    };
+                    now = Some((phase.to_owned(), convert::task(&compiled.project.tasks[0], cx).unwrap()));
+                    continue;
+                }
+                ("yaml", Some((phase, new))) => {
+                    let lines: Vec<_> = new.text.lines().collect();
+                    let start = lines.iter().position(|l| *l == format!("  {phase}:")).unwrap();
+                    let end = lines[start + 1..].iter().position(|l| l.starts_with("  ") && !l.starts_with("   "));
+                    let end = end.map_or(lines.len(), |e| start + 1 + e);
+                    lines[start..end]
+                        .iter()
+                        .map(|l| format!("{}\n", l.strip_prefix("  ").unwrap_or(l)))
+                        .collect::<String>()
+                }
+                ("labels", Some((phase, new))) => new
+                    .pieces
+                    .iter()
+                    .filter(|p| p.phase.name() == phase && p.statements > 0)
+                    .map(|p| {
+                        let why = p.why.as_ref().map(|w| format!(": {w}")).unwrap_or_default();
+                        format!("{} {} in line {}{why}\n", p.label.name(), p.statements, p.line)
+                    })
+                    .collect(),
+                _ => continue,
+            };
+            if said != page.text[block.range.clone()] {
+                faults.push(format!("{}:{}: now\n{said}", page.path.display(), block.line));
+                bodies.push((block.range.clone(), said));
+            }
+        }
+        if !bodies.is_empty() && std::env::var_os("BLESS").is_some() && std::env::var_os("CI").is_none() {
+            fs::write(&page.path, page.with(&bodies)).unwrap();
+            faults.clear();
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -32,14 +32,32 @@ pub enum Kind {
     And(Box<[Stmt; 2]>),
     Or(Box<[Stmt; 2]>),
     Not(Box<Stmt>),
-    If { branches: Vec<(List, List)>, otherwise: Option<List> },
-    For { var: String, values: Vec<Word>, body: List },
+    If {
+        branches: Vec<(List, List)>,
+        otherwise: Option<List>,
+    },
+    For {
+        var: String,
+        values: Vec<Word>,
+        body: List,
+    },
     /// `for ((i = A; i < B; i++))`: how many rounds, where that is plain.
-    Count { var: String, rounds: Option<u32>, body: List },
-    While { until: bool, condition: List, body: List },
+    Count {
+        var: String,
+        rounds: Option<u32>,
+        body: List,
+    },
+    While {
+        until: bool,
+        condition: List,
+        body: List,
+    },
     Group(List),
     Subshell(List),
-    Function { name: String, body: List },
+    Function {
+        name: String,
+        body: List,
+    },
     Other,
 }
 
@@ -93,11 +111,21 @@ pub struct Word {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Part {
-    Text { text: String, quoted: bool },
+    Text {
+        text: String,
+        quoted: bool,
+    },
     /// `$NAME`, `${NAME}`, `${NAME:-default}`.
-    Var { name: String, default: Option<Vec<Part>>, quoted: bool },
+    Var {
+        name: String,
+        default: Option<Vec<Part>>,
+        quoted: bool,
+    },
     /// `$(…)`: the text inside.
-    Command { text: String, quoted: bool },
+    Command {
+        text: String,
+        quoted: bool,
+    },
     /// A pattern, a brace expansion, arithmetic, `~`, and all else.
     Other,
 }
@@ -156,7 +184,10 @@ pub fn names_in(text: &str) -> Vec<String> {
             let end = text[at..].find("))").map_or(text.len(), |e| at + e);
             let inner = &text[at..end];
             found.extend(
-                inner.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|w| is_name(w)).map(str::to_owned),
+                inner
+                    .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+                    .filter(|w| is_name(w))
+                    .map(str::to_owned),
             );
         }
         let start = at + bytes[at..].iter().take_while(|b| matches!(b, b'{' | b'#' | b'!')).count();
@@ -241,7 +272,9 @@ fn parts(text: &str, mode: Mode) -> Vec<Part> {
                 step = len;
             }
             '*' | '?' | '[' if mode == Mode::Word => out.push(Part::Other),
-            '{' if mode == Mode::Word && rest.find('}').is_some_and(|e| rest[..e].contains(',') || rest[..e].contains("..")) => {
+            '{' if mode == Mode::Word
+                && rest.find('}').is_some_and(|e| rest[..e].contains(',') || rest[..e].contains("..")) =>
+            {
                 out.push(Part::Other);
             }
             '~' if mode == Mode::Word && at == 0 => out.push(Part::Other),
@@ -406,7 +439,11 @@ impl<'s> Reader<'s> {
             "redirected_statement" => return self.redirected(node, depth),
             "variable_assignment" => Kind::Assign(vec![self.assign(node)]),
             "variable_assignments" => Kind::Assign(
-                children(node).into_iter().filter(|c| c.kind() == "variable_assignment").map(|c| self.assign(c)).collect(),
+                children(node)
+                    .into_iter()
+                    .filter(|c| c.kind() == "variable_assignment")
+                    .map(|c| self.assign(c))
+                    .collect(),
             ),
             "declaration_command" => self.declaration(node),
             "test_command" => {
@@ -452,7 +489,8 @@ impl<'s> Reader<'s> {
                     Some(limit) => (1, limit),
                     None => (0, limit.strip_prefix('<')?),
                 };
-                let counts = update == format!("{var}++") || update == format!("++{var}") || update == format!("{var}+=1");
+                let counts =
+                    update == format!("{var}++") || update == format!("++{var}") || update == format!("{var}+=1");
                 let rounds = limit.parse::<u32>().ok().zip(first.parse::<u32>().ok());
                 let rounds = rounds.filter(|_| counts).and_then(|(l, f)| (l + inclusive).checked_sub(f));
                 Kind::Count { var: var.to_owned(), rounds, body: self.body(node, depth)? }
@@ -500,14 +538,21 @@ impl<'s> Reader<'s> {
         let name = node.child_by_field_name("name").map(|n| self.text(n)).unwrap_or_default();
         let value = node.child_by_field_name("value");
         let array = value.filter(|v| v.kind() == "array");
-        let items = array.map(|v| children(v).into_iter().filter(|c| c.is_named()).map(|c| self.word(c)).collect());
+        let items = array.map(|v| children(v).into_iter().filter(Node::is_named).map(|c| self.word(c)).collect());
         let odd = array.is_some() || !is_name(name) || has_token(node, "+=");
         let value = match value {
             _ if odd => None,
             Some(v) => Some(self.word(v)),
             None => Some(Word::read("", node.end_byte())),
         };
-        Assign { name: name.split('[').next().unwrap_or_default().to_owned(), value, export: false, local: false, odd, array: items }
+        Assign {
+            name: name.split('[').next().unwrap_or_default().to_owned(),
+            value,
+            export: false,
+            local: false,
+            odd,
+            array: items,
+        }
     }
 
     fn declaration(&self, node: Node<'s>) -> Kind {
@@ -599,7 +644,8 @@ impl<'s> Reader<'s> {
         let arguments: Vec<_> = lost.into_iter().chain(arguments.into_iter().map(|a| self.word(a))).collect();
         attach(&mut inner, redirects, arguments)?;
         if let Some(pipe) = wrap {
-            let mut parts = vec![Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false }];
+            let mut parts =
+                vec![Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false }];
             let mut rest = self.list(pipe, depth);
             // `cat <<EOF | kubectl apply -f - && echo`: the rest of the line hangs below the pipe.
             if let [Stmt { kind: Kind::And(_) | Kind::Or(_), .. }] = rest.as_slice() {
@@ -611,7 +657,12 @@ impl<'s> Reader<'s> {
                 };
                 let [first, second] = *pair;
                 parts.push(first);
-                let joined = Stmt { range: node.byte_range(), kind: Kind::Pipeline(parts), comments: Vec::new(), background: false };
+                let joined = Stmt {
+                    range: node.byte_range(),
+                    kind: Kind::Pipeline(parts),
+                    comments: Vec::new(),
+                    background: false,
+                };
                 let pair = Box::new([joined, second]);
                 inner = if and { Kind::And(pair) } else { Kind::Or(pair) };
             } else {
@@ -631,7 +682,7 @@ impl<'s> Reader<'s> {
         let text = self.text(node);
         Some(match node.kind() {
             "herestring_redirect" => {
-                Redirect::Herestring(children(node).into_iter().find(|c| c.is_named()).map(|c| self.word(c))?)
+                Redirect::Herestring(children(node).into_iter().find(Node::is_named).map(|c| self.word(c))?)
             }
             "heredoc_redirect" => {
                 let start = children(node).into_iter().find(|c| c.kind() == "heredoc_start")?;

@@ -148,7 +148,10 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
         ));
     }
     if args.to == To::Steps && args.target.is_some() {
-        return Err((status::USAGE, "`--target` takes scripts apart for the portable dialect; `--to steps` only wraps them".to_owned()));
+        return Err((
+            status::USAGE,
+            "`--target` takes scripts apart for the portable dialect; `--to steps` only wraps them".to_owned(),
+        ));
     }
     let sources = Sources::default();
     let compiled = compile(&args.paths, &sources, &Disk);
@@ -178,7 +181,7 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
     let all = outcomes.iter().filter(good).count() == outcomes.len();
     let kept: Vec<&Outcome> = outcomes.iter().filter(good).collect();
     let notes = match (args.write || args.in_place, &args.out) {
-        (_, Some(dir)) => tree::write(dir, &kept.iter().map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
+        (_, Some(dir)) => tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
         (true, None) => beside(&kept, args)?,
         (false, None) => {
             for outcome in &kept {
@@ -197,11 +200,8 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
     Ok(if all { status::OK } else { status::NO })
 }
 
-fn written(outcome: &Outcome) -> (PathBuf, &Converted) {
-    match &outcome.result {
-        Ok(new) => (outcome.path.clone(), new),
-        Err(_) => unreachable!("only what was converted is written"),
-    }
+fn written(outcome: &Outcome) -> Option<(PathBuf, &Converted)> {
+    Some((outcome.path.clone(), outcome.result.as_ref().ok()?))
 }
 
 /// On standard output: the task, or what changes.
@@ -211,7 +211,12 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
         let Some(unit) = compiled.project.tasks.iter().find(|t| t.path == outcome.path) else { return };
         let old = sources.get(unit.file);
         let path = outcome.path.display().to_string();
-        print(&similar::TextDiff::from_lines(old.text(), new.text.as_str()).unified_diff().header(&path, &path).to_string());
+        print(
+            &similar::TextDiff::from_lines(old.text(), new.text.as_str())
+                .unified_diff()
+                .header(&path, &path)
+                .to_string(),
+        );
     } else if args.report.is_none() {
         print(&new.text);
     }
@@ -221,7 +226,7 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
 fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
     let suffix = if args.to == To::Steps { "steps" } else { "portable" };
     for outcome in outcomes {
-        let (path, new) = written(outcome);
+        let Some((path, new)) = written(outcome) else { continue };
         let fault = |e: std::io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
         if args.in_place {
             tree::replace(&path, &new.text).map_err(fault)?;
@@ -238,9 +243,11 @@ fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
 #[cfg(all(feature = "run", target_os = "linux"))]
 fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
     use rayon::prelude::*;
-    let unproved = |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
+    let unproved =
+        |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
     let bwrap = crate::sandbox::find().map_err(unproved)?;
-    let exe = std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
+    let exe =
+        std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
     let faults: Vec<Fault> = outcomes
         .par_iter_mut()
         .filter_map(|outcome| {
@@ -259,7 +266,10 @@ fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
 
 #[cfg(not(all(feature = "run", target_os = "linux")))]
 fn prove(_: &mut [Outcome], _: &Args) -> Result<(), Fault> {
-    Err((status::BROKEN, "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned()))
+    Err((
+        status::BROKEN,
+        "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned(),
+    ))
 }
 
 fn converted(args: &Args, compiled: &Compiled, sources: &Sources) -> Vec<Outcome> {
@@ -377,7 +387,12 @@ fn marked(text: &str, marks: &BTreeMap<usize, Vec<&str>>) -> String {
             place.insert(number, number);
             let head = line.trim_end();
             let code = head.split(" #").next().unwrap_or_default();
-            if code.ends_with(['|', '>']) || code.ends_with("|-") || code.ends_with("|+") || code.ends_with("|2") || code.ends_with("|2-") {
+            if code.ends_with(['|', '>'])
+                || code.ends_with("|-")
+                || code.ends_with("|+")
+                || code.ends_with("|2")
+                || code.ends_with("|2-")
+            {
                 let dashes = line.trim_start().strip_prefix("- ").map_or(0, |_| 2);
                 block = Some(indent + dashes);
                 opener = number;
@@ -414,7 +429,8 @@ fn report(outcomes: &[Outcome], format: Format) -> String {
     match format {
         Format::Json => {
             let tasks: Vec<_> = outcomes.iter().map(task_json).collect();
-            let text = serde_json::to_string_pretty(&json!({ "version": 1, "tasks": tasks, "totals": counts(&totals) }));
+            let text =
+                serde_json::to_string_pretty(&json!({ "version": 1, "tasks": tasks, "totals": counts(&totals) }));
             text.unwrap_or_default() + "\n"
         }
         Format::Text => text_report(outcomes, &totals),
@@ -525,11 +541,22 @@ fn markdown_report(outcomes: &[Outcome], totals: &Tally) -> String {
                 let t = &n.tally;
                 out += &format!(
                     "| {} | {}/{} | {} | {} | {} | {} | {} → {} | {} → {} | {proof} |\n",
-                    outcome.name, t.lifted(), t.effective, t.exact, t.stronger, t.weaker, t.residual,
-                    n.steps_before, n.steps_after, n.lines_before, n.lines_after
+                    outcome.name,
+                    t.lifted(),
+                    t.effective,
+                    t.exact,
+                    t.stronger,
+                    t.weaker,
+                    t.residual,
+                    n.steps_before,
+                    n.steps_after,
+                    n.lines_before,
+                    n.lines_after
                 );
             }
-            Err(why) => out += &format!("| {} | not converted: {} | | | | | | | |\n", outcome.name, why.replace('|', "\\|")),
+            Err(why) => {
+                out += &format!("| {} | not converted: {} | | | | | | | |\n", outcome.name, why.replace('|', "\\|"))
+            }
         }
     }
     out += &format!("\n{}\n", share(totals));

@@ -105,7 +105,13 @@ fn one(s: &Statement, once: &HashSet<String>) -> usize {
         }
         Kind::Case(arms) => arms.iter().map(|a| count(a, once)).sum(),
         Kind::Group(list) | Kind::Subshell(list) => count(list, once),
-        Kind::Function { name, body } => if once.contains(name) { count(body, once) } else { 0 },
+        Kind::Function { name, body } => {
+            if once.contains(name) {
+                count(body, once)
+            } else {
+                0
+            }
+        }
         Kind::Unknown => 1,
     }
 }
@@ -178,4 +184,3 @@ pub fn recount(scripts: &[String], result: &Task<template::Path>, file: &dyn Fn(
     }
     Tally { effective, residual: residual(result, &once, file), ..Tally::default() }
 }
-

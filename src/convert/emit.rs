@@ -115,7 +115,11 @@ pub fn keep(node: Node<'_>, text: &str, comments: &mut Comments<'_>) -> Value {
         ),
         Data::Map | Data::Seq => {
             let raw = text.get(node.span().range()).unwrap_or_default();
-            if node.is_alias() || raw.contains(['\n', '&', '*', '#']) { plain(node) } else { Value::Raw(raw.to_owned()) }
+            if node.is_alias() || raw.contains(['\n', '&', '*', '#']) {
+                plain(node)
+            } else {
+                Value::Raw(raw.to_owned())
+            }
         }
         Data::Str(value) => {
             let raw = text.get(node.span().range()).unwrap_or_default();
@@ -141,9 +145,7 @@ pub fn trailing(node: Node<'_>, comments: &mut Comments<'_>) -> Option<String> {
 pub fn plain(node: Node<'_>) -> Value {
     match node.data() {
         Data::Map => Value::Map(node.entries().map(|e| Entry::new(&key(e.name), plain(e.value))).collect()),
-        Data::Seq => {
-            Value::List(node.items().map(|item| Item { comments: Vec::new(), value: plain(item) }).collect())
-        }
+        Data::Seq => Value::List(node.items().map(|item| Item { comments: Vec::new(), value: plain(item) }).collect()),
         Data::Str(text) => Value::text(text),
         _ => Value::Raw(node.text().unwrap_or_default().to_owned()),
     }
@@ -232,7 +234,9 @@ fn scalar(out: &mut String, text: &str, indent: usize, trailing: &str) {
         return;
     }
     let body = text.trim_end_matches('\n');
-    let odd = |c: char| c != '\n' && c != '\t' && c.is_control() || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+    let odd = |c: char| {
+        c != '\n' && c != '\t' && c.is_control() || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+    };
     if body.is_empty() || body.contains(odd) || body.lines().next().is_some_and(|l| l.trim().is_empty()) {
         // Line by line it would not be read as it is.
         *out += &format!(" {}{trailing}\n", quoted(text));
@@ -259,8 +263,11 @@ fn is_plain(text: &str) -> bool {
     let first = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '(' | '$') || !c.is_ascii();
     let Some(head) = text.chars().next() else { return false };
     let number = text.trim_start_matches(['-', '+', '.']).starts_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '.' | '-' | '+' | '_' | 'x' | 'o' | ':' | 'T' | 'Z'));
-    let word = matches!(text.to_ascii_lowercase().as_str(), "null" | "true" | "false" | ".nan" | ".inf" | "~" | "=" | "<<");
+        && text
+            .chars()
+            .all(|c| c.is_ascii_hexdigit() || matches!(c, '.' | '-' | '+' | '_' | 'x' | 'o' | ':' | 'T' | 'Z'));
+    let word =
+        matches!(text.to_ascii_lowercase().as_str(), "null" | "true" | "false" | ".nan" | ".inf" | "~" | "=" | "<<");
     first(head)
         && !number
         && !word

@@ -224,8 +224,8 @@ pub fn looks(run: &str) -> bool {
             let verb = verbs.next().copied().unwrap_or_default();
             let second = rest.iter().skip_while(|w| **w != verb).nth(1).copied().unwrap_or_default();
             match verb {
-                "get" | "wait" | "describe" | "logs" | "version" | "api-resources" | "cluster-info" | "top" | "explain"
-                | "whoami" => true,
+                "get" | "wait" | "describe" | "logs" | "version" | "api-resources" | "cluster-info" | "top"
+                | "explain" | "whoami" => true,
                 "auth" => second == "can-i",
                 "rollout" => second == "status" || second == "history",
                 "config" => matches!(second, "view" | "current-context" | "get-contexts"),
@@ -235,8 +235,11 @@ pub fn looks(run: &str) -> bool {
         ["helm", verb, ..] => matches!(*verb, "list" | "ls" | "status" | "get" | "history" | "version"),
         ["docker", verb, ..] => matches!(*verb, "ps" | "inspect" | "images" | "logs" | "version" | "info"),
         ["git", verb, ..] => matches!(*verb, "status" | "log" | "diff" | "show" | "rev-parse"),
-        ["test" | "[" | "grep" | "true" | "cat" | "ls" | "head" | "tail" | "wc" | "jq" | "diff" | "cmp" | "command"
-        | "which" | "stat" | "file" | "egrep" | "fgrep" | "sha256sum" | "du" | "printenv", ..] => true,
+        [
+            "test" | "[" | "grep" | "true" | "cat" | "ls" | "head" | "tail" | "wc" | "jq" | "diff" | "cmp" | "command"
+            | "which" | "stat" | "file" | "egrep" | "fgrep" | "sha256sum" | "du" | "printenv",
+            ..,
+        ] => true,
         _ => false,
     }
 }

@@ -63,7 +63,9 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
     while let Some(c) = chars.next() {
         match c {
             '\\' => match chars.next()? {
-                c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-') => out.push_str(&regex::escape(&c.to_string())),
+                c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-') => {
+                    out.push_str(&regex::escape(&c.to_string()))
+                }
                 c @ ('|' | '+' | '?' | '(' | ')' | '{' | '}') if extended => {
                     out.push_str(&regex::escape(&c.to_string()));
                 }

@@ -14,17 +14,50 @@ pub struct Step {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
-    Command { run: String, workdir: Option<String>, env: Vec<(String, String)>, expect: Expect },
-    Http { url: String, method: String, headers: Vec<(String, String)>, body: Option<String>, expect: HttpExpect },
-    File { path: String, content: Option<String>, mode: Option<String> },
-    Foreach { var: String, values: Vec<String>, steps: Vec<Step> },
+    Command {
+        run: String,
+        workdir: Option<String>,
+        env: Vec<(String, String)>,
+        expect: Expect,
+    },
+    Http {
+        url: String,
+        method: String,
+        headers: Vec<(String, String)>,
+        body: Option<String>,
+        expect: HttpExpect,
+    },
+    File {
+        path: String,
+        content: Option<String>,
+        mode: Option<String>,
+    },
+    Foreach {
+        var: String,
+        values: Vec<String>,
+        steps: Vec<Step>,
+    },
     AnyOf(Vec<Step>),
-    Group { steps: Vec<Step>, cleanup: Vec<Step> },
-    Eventually { interval: String, steps: Vec<Step> },
+    Group {
+        steps: Vec<Step>,
+        cleanup: Vec<Step>,
+    },
+    Eventually {
+        interval: String,
+        steps: Vec<Step>,
+    },
     Sleep(String),
-    Script { inline: String, shell: Option<String>, workdir: Option<String>, env: Vec<(String, String)> },
+    Script {
+        inline: String,
+        shell: Option<String>,
+        workdir: Option<String>,
+        env: Vec<(String, String)>,
+    },
     /// Anything that was there before.
-    Kept { operation: String, body: Vec<Entry> },
+    Kept {
+        operation: String,
+        body: Vec<Entry>,
+    },
 }
 
 /// What a command must answer.
@@ -259,7 +292,9 @@ fn text_expect(expect: &Expect) -> Option<Value> {
         (Some(equals), None, None) => Some(Value::text(equals)),
         (equals, contains, matches) => {
             let all = [("equals", equals), ("contains", contains), ("matches", matches)];
-            Some(Value::Map(all.into_iter().filter_map(|(k, v)| Some(Entry::new(k, Value::text(v.as_ref()?)))).collect()))
+            Some(Value::Map(
+                all.into_iter().filter_map(|(k, v)| Some(Entry::new(k, Value::text(v.as_ref()?)))).collect(),
+            ))
         }
     }
 }

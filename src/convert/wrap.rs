@@ -45,8 +45,8 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         return Ok(converter.unchanged(source.text()));
     }
     let entries = match (task.dialect, cx.to) {
-        (Dialect::Legacy, Dialect::Steps) => converter.to_steps(root)?,
-        (_, Dialect::Portable) => converter.to_portable(root, mistake)?,
+        (Dialect::Legacy, Dialect::Steps) => converter.as_steps(root)?,
+        (_, Dialect::Portable) => converter.as_portable(root, mistake)?,
         (from, to) => {
             return Err(refusal(whole, format!("a {} task cannot become a {} task", from.name(), to.name())));
         }
@@ -61,7 +61,8 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
     };
     let texts: Vec<String> = converter.scripts().into_iter().map(|s| s.text).collect();
     let scripts: usize = texts.iter().map(|t| t.lines().count()).sum();
-    let inline = |task: &Written| PhaseKind::ALL.iter().flat_map(|k| &task.phase(*k).steps).any(|s| s.arg("file").is_some());
+    let inline =
+        |task: &Written| PhaseKind::ALL.iter().flat_map(|k| &task.phase(*k).steps).any(|s| s.arg("file").is_some());
     Ok(Converted {
         steps_before: count(task),
         steps_after: 0,
@@ -180,7 +181,7 @@ impl Converter<'_> {
     }
 
     /// Legacy to steps: the same scripts, as steps.
-    fn to_steps(&mut self, root: Node<'_>) -> Result<(Vec<Entry>, usize), Refusal> {
+    fn as_steps(&mut self, root: Node<'_>) -> Result<(Vec<Entry>, usize), Refusal> {
         let mut entries = self.head(root, "mcpchecker/v1alpha2");
         entries.extend(self.metadata(root));
         let mut spec = Vec::new();
@@ -194,24 +195,34 @@ impl Converter<'_> {
                 "prompt" => {
                     let text = entry.value.get("inline").and_then(Node::text).unwrap_or_default();
                     if looks_like_hole(text) || text.contains("{steps.") {
-                        return Err(refusal(entry.value.span(), "braces in the prompt look like a template of the steps dialect, and there is no escape"));
+                        return Err(refusal(
+                            entry.value.span(),
+                            "braces in the prompt look like a template of the steps dialect, and there is no escape",
+                        ));
                     }
                     Entry::new("prompt", value)
                 }
                 _ => {
-                    let phase = [("setup", PhaseKind::Setup), ("verify", PhaseKind::Verify), ("cleanup", PhaseKind::Cleanup)];
+                    let phase =
+                        [("setup", PhaseKind::Setup), ("verify", PhaseKind::Verify), ("cleanup", PhaseKind::Cleanup)];
                     let Some((_, kind)) = phase.into_iter().find(|(n, _)| *n == name) else { continue };
                     let Some(step) = self.task.phase(kind).steps.first() else { continue };
                     let operation = step.op.value.clone();
                     if operation == "llmJudge" {
                         for (_, arg) in &step.args {
                             if arg.as_literal().is_some_and(|t| t.contains(['{', '}'])) {
-                                return Err(refusal(arg.span, "braces have a meaning for a judge of the steps dialect, and there is no escape"));
+                                return Err(refusal(
+                                    arg.span,
+                                    "braces have a meaning for a judge of the steps dialect, and there is no escape",
+                                ));
                             }
                         }
                     }
                     if step.arg("inline").and_then(Arg::as_literal).is_some_and(looks_like_hole) {
-                        return Err(refusal(entry.value.span(), "braces in the script look like a template of the steps dialect, and there is no escape"));
+                        return Err(refusal(
+                            entry.value.span(),
+                            "braces in the script look like a template of the steps dialect, and there is no escape",
+                        ));
                     }
                     if let Value::Map(fields) = &mut value {
                         fields.retain(|f| step.arg(&f.key.to_ascii_lowercase()).is_some());
@@ -240,7 +251,12 @@ impl Converter<'_> {
             phase,
             file: source.path,
             line: 1,
-            text: source.text.lines().find(|l| !l.starts_with("#!") && !l.trim().is_empty()).unwrap_or_default().to_owned(),
+            text: source
+                .text
+                .lines()
+                .find(|l| !l.starts_with("#!") && !l.trim().is_empty())
+                .unwrap_or_default()
+                .to_owned(),
             label: Label::Residual,
             statements,
             why: None,
@@ -266,14 +282,22 @@ impl Converter<'_> {
         let path = resolve(&self.task.dir, file);
         let text = String::from_utf8(self.cx.files.read(&path).ok()?).ok()?;
         let dir = Path::new(file).parent().map(|d| crate::source::normalize(d).to_string_lossy().into_owned());
-        Some(Source { phase, text, file: Some(file.to_owned()), workdir: dir.filter(|d| !d.is_empty()), path: Some(path) })
+        Some(Source {
+            phase,
+            text,
+            file: Some(file.to_owned()),
+            workdir: dir.filter(|d| !d.is_empty()),
+            path: Some(path),
+        })
     }
 
-    fn to_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
+    fn as_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
         let mut entries = self.head(root, "mcp-eval/v1");
         let mut metadata = self.metadata(root).unwrap_or_else(|| Entry::new("metadata", Value::Map(Vec::new())));
         if let Value::Map(fields) = &mut metadata.value {
-            for (key, own) in [("timeout", &self.task.meta.timeout), ("cleanupTimeout", &self.task.meta.cleanup_timeout)] {
+            for (key, own) in
+                [("timeout", &self.task.meta.timeout), ("cleanupTimeout", &self.task.meta.cleanup_timeout)]
+            {
                 let limit = own.as_ref().map_or(crate::plan::UNSET_TIMEOUT, |t| t.value);
                 fields.push(Entry::new(key, Value::text(duration::format(limit))));
             }
@@ -373,7 +397,13 @@ impl Converter<'_> {
         for requirement in &self.task.requires {
             let RequirementKind::Extension(name) = &requirement.kind else { continue };
             let package = self.packages.get(&name.value).ok_or_else(|| {
-                refusal(name.span, format!("the package of the extension `{}` is not known: convert it with the eval that declares it", name.value))
+                refusal(
+                    name.span,
+                    format!(
+                        "the package of the extension `{}` is not known: convert it with the eval that declares it",
+                        name.value
+                    ),
+                )
             })?;
             let alias = requirement.alias.as_ref().unwrap_or(name);
             let value = Value::map([("package", Value::text(package)), ("as", Value::text(&alias.value))]);
@@ -452,7 +482,12 @@ impl Converter<'_> {
                             })?;
                             out += &format!("{{steps.{id}.outputs.{key}}}");
                         }
-                        _ => return Err(refusal(hole.span, format!("`{}` has no counterpart in the portable dialect", hole.text))),
+                        _ => {
+                            return Err(refusal(
+                                hole.span,
+                                format!("`{}` has no counterpart in the portable dialect", hole.text),
+                            ));
+                        }
                     }
                 }
             }
@@ -468,7 +503,10 @@ impl Converter<'_> {
             ArgKind::Float(x) => Value::Raw(x.to_string()),
             ArgKind::Text(text) => Value::text(self.template(text)?),
             ArgKind::List(items) => Value::List(
-                items.iter().map(|i| Ok(Item { comments: Vec::new(), value: self.value(i)? })).collect::<Result<_, _>>()?,
+                items
+                    .iter()
+                    .map(|i| Ok(Item { comments: Vec::new(), value: self.value(i)? }))
+                    .collect::<Result<_, _>>()?,
             ),
             ArgKind::Record(fields) => Value::Map(
                 fields.iter().map(|(k, v)| Ok(Entry::new(&key(&k.value), self.value(v)?))).collect::<Result<_, _>>()?,
@@ -494,9 +532,15 @@ impl Converter<'_> {
         let get = |key: &str| old.arg(key);
         match operation {
             "script" => self.script_step(phase, old, shared).map(|steps| match steps.len() {
-                1 if matches!(steps[0].kind, step::Kind::Script { .. } | step::Kind::Kept { .. }) => {
-                    steps.into_iter().map(|s| { let comments = s.comments.clone(); let mut s = limited(s, 300); s.comments = comments; s }).collect()
-                }
+                1 if matches!(steps[0].kind, step::Kind::Script { .. } | step::Kind::Kept { .. }) => steps
+                    .into_iter()
+                    .map(|s| {
+                        let comments = s.comments.clone();
+                        let mut s = limited(s, 300);
+                        s.comments = comments;
+                        s
+                    })
+                    .collect(),
                 _ => steps,
             }),
             "llmJudge" => {
@@ -543,7 +587,7 @@ impl Converter<'_> {
                     }
                     _ => None,
                 });
-                let ty = real.map(|r| operation.replacen(alias, &r, 1)).unwrap_or_else(|| operation.to_owned());
+                let ty = real.map_or_else(|| operation.to_owned(), |r| operation.replacen(alias, &r, 1));
                 let used = self.text.contains(&format!("{{steps.{ty}."));
                 if used || wish.is_some() {
                     let own = wish.is_some();
@@ -569,7 +613,8 @@ impl Converter<'_> {
     fn http_expect(&mut self, old: &hir::Step<template::Path>) -> Result<Value, Refusal> {
         let expect = old.expect.as_ref().map(|(_, e)| e);
         let status = expect.and_then(|e| e.get("status")).map(|s| self.value(s)).transpose()?;
-        let status = status.filter(|s| *s != Value::Raw("0".to_owned())).unwrap_or_else(|| Value::Raw("any".to_owned()));
+        let status =
+            status.filter(|s| *s != Value::Raw("0".to_owned())).unwrap_or_else(|| Value::Raw("any".to_owned()));
         let mut entries = vec![Entry::new("status", status)];
         if let Some(body) = expect.and_then(|e| e.get("body")) {
             let mut demands = Vec::new();
@@ -581,7 +626,9 @@ impl Converter<'_> {
                 for field in fields {
                     let path = field.get("path").and_then(Arg::as_literal).unwrap_or_default();
                     let mut entries = vec![Entry::new("path", Value::text(json_path(path)))];
-                    for (from, to) in [("equals", "equals"), ("type", "type"), ("match", "matches"), ("exists", "exists")] {
+                    for (from, to) in
+                        [("equals", "equals"), ("type", "type"), ("match", "matches"), ("exists", "exists")]
+                    {
                         if let Some(value) = field.get(from) {
                             entries.push(Entry::new(to, self.value(value)?));
                         }
@@ -612,7 +659,12 @@ impl Converter<'_> {
         let source = self.script(phase, old);
         let plain = old.arg("env").is_none() && old.timeout.is_none() && old.continue_on_error.is_none();
         if let (Target::Builtin, Some(source), true) = (self.cx.target, &source, plain) {
-            let before = (shared.env_used.borrow().clone(), shared.ids.borrow().clone(), shared.temporary.borrow().clone(), shared.notes.borrow().clone());
+            let before = (
+                shared.env_used.borrow().clone(),
+                shared.ids.borrow().clone(),
+                shared.temporary.borrow().clone(),
+                shared.notes.borrow().clone(),
+            );
             match lift::lift(source, shared).filter(|l| !l.untouched || l.steps.is_empty()) {
                 Some(lifted) => {
                     self.tally.merge(lifted.books.tally);
@@ -660,13 +712,15 @@ impl Converter<'_> {
 }
 
 fn key(name: &str) -> String {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')) && !name.is_empty();
+    let plain =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')) && !name.is_empty();
     let word = crate::yaml::yaml11(name).is_some() || name.starts_with(|c: char| !c.is_ascii_alphabetic());
     if plain && !word { name.to_owned() } else { crate::yaml::quoted(name) }
 }
 
 fn is_id(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
 /// `a.b[0].c` as a JSONPath.
@@ -674,7 +728,8 @@ fn json_path(path: &str) -> String {
     let mut out = String::from("$");
     for part in path.split('.').filter(|p| !p.is_empty()) {
         let (name, indexes) = part.split_at(part.find('[').unwrap_or(part.len()));
-        let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         match (name.is_empty(), plain) {
             (true, _) => {}
             (_, true) => out += &format!(".{name}"),
@@ -696,13 +751,16 @@ fn sequence(steps: Vec<Step>) -> Vec<Step> {
 /// Names that mean something to programs.
 fn is_special(name: &str) -> bool {
     const PREFIXES: [&str; 15] = [
-        "KUBE", "HELM", "DOCKER", "GIT", "AWS", "GOOGLE", "AZURE", "LC_", "SSH", "CURL", "GO", "PYTHON", "NODE", "NPM", "BASH",
+        "KUBE", "HELM", "DOCKER", "GIT", "AWS", "GOOGLE", "AZURE", "LC_", "SSH", "CURL", "GO", "PYTHON", "NODE", "NPM",
+        "BASH",
     ];
     const NAMES: [&str; 24] = [
-        "PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "IFS", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "EDITOR", "PAGER",
-        "HOSTNAME", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "OPTARG", "OPTIND", "REPLY", "CI",
+        "PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "IFS", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "EDITOR",
+        "PAGER", "HOSTNAME", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "OPTARG", "OPTIND", "REPLY", "CI",
     ];
-    PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name) || name.to_ascii_lowercase().ends_with("_proxy")
+    PREFIXES.iter().any(|p| name.starts_with(p))
+        || NAMES.contains(&name)
+        || name.to_ascii_lowercase().ends_with("_proxy")
 }
 
 /// What the scripts of a task share: above all the variables that may stand in `spec.env`, which are those that have one

@@ -10,7 +10,13 @@ use super::{
 };
 
 /// A request as it stands in the trace, and the status and text of its answer; no status: there was none.
-pub fn ask(world: &World, method: &str, url: &str, headers: &[(String, String)], body: Option<&str>) -> (Option<u16>, String) {
+pub fn ask(
+    world: &World,
+    method: &str,
+    url: &str,
+    headers: &[(String, String)],
+    body: Option<&str>,
+) -> (Option<u16>, String) {
     let mut headers: Vec<String> = headers.iter().map(|(n, v)| format!("{}: {v}", n.to_ascii_lowercase())).collect();
     headers.sort();
     let argv = vec!["http".to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")];
@@ -18,7 +24,9 @@ pub fn ask(world: &World, method: &str, url: &str, headers: &[(String, String)],
     let answer = world.answer(&call, record(&call));
     let Answer { status, stdout, .. } = answer;
     match (status, stdout.trim().parse::<u16>()) {
-        (0, Ok(code @ 100..=599)) if world.words.contains(&code.to_string()) || stdout.len() == 3 => (Some(code), stdout),
+        (0, Ok(code @ 100..=599)) if world.words.contains(&code.to_string()) || stdout.len() == 3 => {
+            (Some(code), stdout)
+        }
         (0, _) => (Some(200), stdout),
         (1, _) => (Some(503), String::new()),
         _ => (None, String::new()),

@@ -19,7 +19,8 @@ use super::{curl, shim, world::World};
 use crate::{
     event::{Event, EventKind},
     host::{
-        Exec, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process, RealHost, StartFault,
+        Exec, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process, RealHost,
+        StartFault,
     },
     source::Files,
 };
@@ -141,7 +142,12 @@ pub struct ProofHost {
     pub events: Mutex<UnboundedReceiver<Event>>,
     /// What has been told so far.
     pub told: Mutex<Vec<Event>>,
+    /// Files as they were when verification began.
+    pub made: Mutex<Option<Vec<(PathBuf, Vec<u8>, u32)>>>,
 }
+
+/// What `random.id` is in every world.
+pub const RANDOM_ID: &str = "r4nd0m1d";
 
 impl ProofHost {
     /// Writes down which phases have begun.
@@ -150,6 +156,14 @@ impl ProofHost {
         while let Ok(event) = events.try_recv() {
             if let EventKind::PhaseStarted { phase } = &event.kind {
                 super::append_trace(&format!("#phase {phase}\n"));
+                if phase == "agent" {
+                    for (path, text) in &self.world.files {
+                        let _ = self.real.write(&Path::new(shim::TASK).join(path), text.as_bytes(), None);
+                    }
+                }
+                if phase == "verify" {
+                    *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(super::written());
+                }
             }
             self.told.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         }
@@ -175,7 +189,7 @@ impl Host for ProofHost {
     }
 
     fn random_id(&self) -> String {
-        "r4nd0m1d".to_owned()
+        RANDOM_ID.to_owned()
     }
 
     fn free_port(&self) -> io::Result<u16> {
@@ -254,7 +268,9 @@ impl Host for ProofHost {
                 (Some(status), text) => {
                     Ok(HttpResponse { status, headers: Vec::new(), body: text.into_bytes(), truncated: false })
                 }
-                (None, _) => Err(HttpFault { kind: HttpFaultKind::Connect, message: "no answer in this world".to_owned() }),
+                (None, _) => {
+                    Err(HttpFault { kind: HttpFaultKind::Connect, message: "no answer in this world".to_owned() })
+                }
             }
         })
     }

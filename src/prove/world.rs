@@ -1,6 +1,6 @@
 //! Made-up worlds: what every command answers, by a seed. The same question gets the same answer, whoever asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +13,12 @@ pub struct World {
     pub failing: Option<String>,
     /// Answers that some step waits for, by command.
     pub hints: BTreeMap<String, Vec<String>>,
+    /// Commands that some step wants to fail.
+    pub denied: BTreeSet<String>,
     /// Words the scripts compare with.
     pub words: Vec<String>,
+    /// What the agent leaves behind.
+    pub files: Vec<(String, String)>,
     /// Whether what fails prints something first, and exits with whatever status.
     pub loud: bool,
 }
@@ -57,7 +61,9 @@ impl Call {
         let words: Vec<_> = self
             .argv
             .iter()
-            .map(|w| if w.is_empty() || w.contains([' ', '\'', '"', '\n', '{', '$']) { format!("'{w}'") } else { w.clone() })
+            .map(|w| {
+                if w.is_empty() || w.contains([' ', '\'', '"', '\n', '{', '$']) { format!("'{w}'") } else { w.clone() }
+            })
             .collect();
         match &self.stdin {
             Some(text) => format!("{} <<< {:?}", words.join(" "), text),
@@ -82,12 +88,15 @@ impl World {
             Mood::Silent => Answer::default(),
             Mood::Good => self.success(call, &mut dice, 100),
             Mood::Odd => {
-                let stdout = if dice.below(3) == 0 { self.wanted(call, &mut dice) } else { self.strange(call, &mut dice) };
+                let stdout =
+                    if dice.below(3) == 0 { self.wanted(call, &mut dice) } else { self.strange(call, &mut dice) };
                 Answer { stdout, ..Answer::default() }
             }
-            Mood::Late if waits(call) => {
-                Answer { status: 1, stderr: "error: timed out waiting for the condition\n".to_owned(), ..Answer::default() }
-            }
+            Mood::Late if waits(call) => Answer {
+                status: 1,
+                stderr: "error: timed out waiting for the condition\n".to_owned(),
+                ..Answer::default()
+            },
             Mood::Late => self.success(call, &mut dice, 90),
             Mood::Mixed => {
                 // Waiting is tried again: the answers change.
@@ -103,6 +112,9 @@ impl World {
     }
 
     fn success(&self, call: &Call, dice: &mut Dice, wanted: usize) -> Answer {
+        if self.denied.contains(&call.key()) && dice.below(100) < wanted {
+            return Answer { status: 1, stderr: "Error: no\n".to_owned(), ..Answer::default() };
+        }
         let stdout = if dice.below(100) < wanted { self.wanted(call, dice) } else { self.near(call, dice) };
         Answer { stdout, ..Answer::default() }
     }
@@ -158,7 +170,8 @@ impl World {
     }
 
     fn strange(&self, call: &Call, dice: &mut Dice) -> String {
-        let text = [" ", "\u{fc}\u{4e2d}", "a b  c", "line\nline two", "-1", "007", "<none>", "null", "{}", "true", "*"];
+        let text =
+            [" ", "\u{fc}\u{4e2d}", "a b  c", "line\nline two", "-1", "007", "<none>", "null", "{}", "true", "*"];
         let text = text[dice.below(text.len())].to_owned();
         if by_line(call) { text.trim().to_owned() + "\n" } else { self.ended(call, text) }
     }

@@ -7,13 +7,7 @@ use std::{
 };
 
 use super::Fault;
-use crate::{
-    Compiled,
-    cli::status,
-    convert::Converted,
-    host::disk::write_atomic,
-    source::normalize,
-};
+use crate::{Compiled, cli::status, convert::Converted, host::disk::write_atomic, source::normalize};
 
 /// Replaces a file; the old one is kept beside it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -50,7 +44,8 @@ pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -
         let path = absolute(path);
         let dir = path.parent().unwrap_or(Path::new("/")).to_owned();
         let texts = std::iter::once(&new.text).chain(&new.scripts);
-        let mut named: BTreeSet<PathBuf> = new.files.iter().map(|f| normalize(&dir.join(f))).filter(|f| f.exists()).collect();
+        let mut named: BTreeSet<PathBuf> =
+            new.files.iter().map(|f| normalize(&dir.join(f))).filter(|f| f.exists()).collect();
         let scripts: Vec<PathBuf> = named.iter().filter_map(|f| f.parent()).map(Path::to_path_buf).collect();
         for text in texts {
             for base in std::iter::once(&dir).chain(&scripts) {
@@ -87,8 +82,11 @@ pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -
 
 /// Files and folders below a folder that a text names.
 fn mentioned(text: &str, dir: &Path) -> Vec<PathBuf> {
-    let cut = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ';' | '|' | '(' | ')' | '<' | '>' | ',' | '=' | '{' | '}');
-    let words = text.split(cut).filter(|w| w.contains(['.', '/']) && !w.starts_with('/') && w.len() > 2 && !w.starts_with('-'));
+    let cut = |c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ';' | '|' | '(' | ')' | '<' | '>' | ',' | '=' | '{' | '}')
+    };
+    let words =
+        text.split(cut).filter(|w| w.contains(['.', '/']) && !w.starts_with('/') && w.len() > 2 && !w.starts_with('-'));
     let mut found = Vec::new();
     for word in words {
         // `$DIR/manifests/web.yaml`: what stands behind the variable.
@@ -132,4 +130,3 @@ fn common(files: &[PathBuf]) -> PathBuf {
     }
     root
 }
-

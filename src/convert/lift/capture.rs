@@ -164,7 +164,13 @@ impl<'a> Lifter<'a> {
             Kind::Pipeline(list) => {
                 let names: Vec<_> = list[1..]
                     .iter()
-                    .map(|s| if let Kind::Simple(s) = &s.kind { s.words.iter().map(|w| w.source.as_str()).collect::<Vec<_>>().join(" ") } else { String::new() })
+                    .map(|s| {
+                        if let Kind::Simple(s) = &s.kind {
+                            s.words.iter().map(|w| w.source.as_str()).collect::<Vec<_>>().join(" ")
+                        } else {
+                            String::new()
+                        }
+                    })
                     .collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 if !matches!(names.as_slice(), ["wc -l"] | ["wc -l", "tr -d ' '" | "tr -d '[:space:]'" | "xargs"]) {
@@ -172,7 +178,10 @@ impl<'a> Lifter<'a> {
                 }
                 let Kind::Simple(first) = &list[0].kind else { return None };
                 // Its lines all end.
-                let by_line = first.words.iter().any(|w| w.source == "--no-headers" || w.source == "-oname" || w.source == "-o=name")
+                let by_line = first
+                    .words
+                    .iter()
+                    .any(|w| w.source == "--no-headers" || w.source == "-oname" || w.source == "-o=name")
                     || first.words.windows(2).any(|p| p[0].source == "-o" && p[1].source == "name");
                 if !by_line {
                     return None;
@@ -185,7 +194,10 @@ impl<'a> Lifter<'a> {
             }
             _ => return None,
         };
-        if matches!(self.name(simple)?, "echo" | "printf" | "cat" | "date" | "basename" | "dirname" | "mktemp" | "pwd" | "cd") {
+        if matches!(
+            self.name(simple)?,
+            "echo" | "printf" | "cat" | "date" | "basename" | "dirname" | "mktemp" | "pwd" | "cd"
+        ) {
             return None;
         }
         let out = self.command(simple, st, true)?;
@@ -277,8 +289,12 @@ impl<'a> Lifter<'a> {
                 let [(condition, then)] = branches.as_slice() else { return None };
                 let [condition] = condition.as_slice() else { return None };
                 match (body(then)?, body(otherwise.as_deref().unwrap_or_default())?) {
-                    (Flow::Fails(said), Flow::Falls(o)) if o.steps.is_empty() => Some((asks(condition, false)?, said, None)),
-                    (Flow::Falls(o), Flow::Fails(said)) if o.steps.is_empty() => Some((asks(condition, true)?, said, None)),
+                    (Flow::Fails(said), Flow::Falls(o)) if o.steps.is_empty() => {
+                        Some((asks(condition, false)?, said, None))
+                    }
+                    (Flow::Falls(o), Flow::Fails(said)) if o.steps.is_empty() => {
+                        Some((asks(condition, true)?, said, None))
+                    }
                     (Flow::Fails(said), flow @ Flow::Passes(..)) => Some((asks(condition, false)?, said, Some(flow))),
                     (flow @ Flow::Passes(..), Flow::Fails(said)) => Some((asks(condition, true)?, said, Some(flow))),
                     (Flow::Passes(o, e), Flow::Falls(f)) if f.steps.is_empty() => {
@@ -306,7 +322,9 @@ impl<'a> Lifter<'a> {
             Kind::Test(..) | Kind::Pipeline(_) | Kind::Not(_) | Kind::Simple(_) if last => {
                 Some((asks(stmt, true)?, Vec::new(), Some(Flow::Falls(Out::none()))))
             }
-            Kind::Test(..) | Kind::Pipeline(_) if st.errexit && !st.fragile => Some((asks(stmt, true)?, Vec::new(), None)),
+            Kind::Test(..) | Kind::Pipeline(_) if st.errexit && !st.fragile => {
+                Some((asks(stmt, true)?, Vec::new(), None))
+            }
             _ => None,
         }
     }
@@ -335,7 +353,10 @@ impl<'a> Lifter<'a> {
                 if !matches!(self.name(first)?, "echo" | "printf") || self.name(last)? != "grep" || !positive {
                     return None;
                 }
-                let words: Vec<_> = first.words[1..].iter().filter(|w| !matches!(w.source.as_str(), "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\"")).collect();
+                let words: Vec<_> = first.words[1..]
+                    .iter()
+                    .filter(|w| !matches!(w.source.as_str(), "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\""))
+                    .collect();
                 let [word] = words.as_slice() else { return None };
                 self.found(word, last, captures, st)
             }
@@ -356,7 +377,14 @@ impl<'a> Lifter<'a> {
         Some(vec![Demand { var: name.clone(), kind: Ask::Text(expect), lenient: false }])
     }
 
-    fn expression(&self, words: &[Word], double: bool, positive: bool, captures: &[Capture], st: &State) -> Option<Vec<Demand>> {
+    fn expression(
+        &self,
+        words: &[Word],
+        double: bool,
+        positive: bool,
+        captures: &[Capture],
+        st: &State,
+    ) -> Option<Vec<Demand>> {
         for (token, joins) in [("||", !positive), ("-o", !positive), ("&&", positive), ("-a", positive)] {
             if let Some(at) = words.iter().position(|w| w.source == token) {
                 let a = self.expression(&words[..at], double, positive, captures, st)?;
@@ -425,12 +453,16 @@ impl<'a> Lifter<'a> {
                     "=~" if double && positive && !swapped => {
                         let source = other.source.trim_matches(['"', '\'']);
                         let quoted = source.len() != other.source.len();
-                        if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1 {
+                        if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1
+                        {
                             return None;
                         }
                         let expect = match quoted {
                             true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
-                            false => Expect { matches: Some(template::escape(&pattern::whole(source)?)), ..Expect::default() },
+                            false => Expect {
+                                matches: Some(template::escape(&pattern::whole(source)?)),
+                                ..Expect::default()
+                            },
                         };
                         one(var, text(expect), false)
                     }

@@ -15,15 +15,47 @@ use crate::{
 
 /// Commands of the shell that mean nothing outside of it.
 const SHELL: [&str; 34] = [
-    "alias", "bg", "bind", "builtin", "caller", "compgen", "coproc", "dirs", "disown", "eval", "exec", "fg", "getopts",
-    "hash", "history", "jobs", "kill", "let", "mapfile", "popd", "pushd", "read", "readarray", "shopt", "suspend", "times",
-    "trap", "type", "ulimit", "umask", "unalias", "unset", "wait", "source",
+    "alias",
+    "bg",
+    "bind",
+    "builtin",
+    "caller",
+    "compgen",
+    "coproc",
+    "dirs",
+    "disown",
+    "eval",
+    "exec",
+    "fg",
+    "getopts",
+    "hash",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "shopt",
+    "suspend",
+    "times",
+    "trap",
+    "type",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+    "source",
 ];
 
 pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any but 0";
 pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
-pub(super) const PLAIN_NUMBER: &str = "only plain decimal numbers compare; the script went on where there was no number";
+pub(super) const PLAIN_NUMBER: &str =
+    "only plain decimal numbers compare; the script went on where there was no number";
 pub(super) const QUOTED_HOLE: &str = "a quote in the value would end the word";
 
 impl<'a> Lifter<'a> {
@@ -62,7 +94,7 @@ impl<'a> Lifter<'a> {
                 _ => return None,
             }
         }
-        if captured && (merged && discards & 1 == 0 || discards & 1 != 0) {
+        if captured && (merged || discards & 1 != 0) {
             return None;
         }
         if let Some(parts) = input {
@@ -74,15 +106,20 @@ impl<'a> Lifter<'a> {
             return Some(out);
         }
         let name = if name == "[" { "test" } else { name };
-        let mut words = vec![st.scope.written(&simple.words[0]).filter(|_| name != "test").unwrap_or_else(|| name.to_owned())];
+        let mut words =
+            vec![st.scope.written(&simple.words[0]).filter(|_| name != "test").unwrap_or_else(|| name.to_owned())];
         let mut open = false;
         for word in &simple.words[1..] {
             let text = st.scope.word(word)?;
             self.uses(&text);
             // A value that no one knows yet may hold a quote.
-            open |= text.0.iter().any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, constant: None, .. }));
+            open |= text
+                .0
+                .iter()
+                .any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, constant: None, .. }));
             let mut written = st.scope.written(word)?;
-            if word.literal().is_none() && text.constant().is_some_and(|c| !shell::is_safe(&c)) && !text.has_open_hole() {
+            if word.literal().is_none() && text.constant().is_some_and(|c| !shell::is_safe(&c)) && !text.has_open_hole()
+            {
                 written = template::escape(&shell::quote(&text.constant()?));
             }
             words.push(written);
@@ -130,7 +167,9 @@ impl<'a> Lifter<'a> {
         if !matches!(parent, "" | "/tmp") || known.starts_with("/dev/") {
             return None;
         }
-        if simple.redirects.iter().any(|r| !matches!(r, Redirect::Write(_) | Redirect::Heredoc(_))) || !simple.env.is_empty() {
+        if simple.redirects.iter().any(|r| !matches!(r, Redirect::Write(_) | Redirect::Heredoc(_)))
+            || !simple.env.is_empty()
+        {
             return None;
         }
         let heredoc = simple.redirects.iter().find_map(|r| if let Redirect::Heredoc(p) = r { Some(p) } else { None });
@@ -189,7 +228,11 @@ impl<'a> Lifter<'a> {
         }
         let mut simple = simple.clone();
         simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
-        simple.words[place] = Word { range: 0..0, source: "FILE".to_owned(), parts: vec![Part::Text { text: "FILE".to_owned(), quoted: false }] };
+        simple.words[place] = Word {
+            range: 0..0,
+            source: "FILE".to_owned(),
+            parts: vec![Part::Text { text: "FILE".to_owned(), quoted: false }],
+        };
         let mut out = self.command(&simple, st, false)?;
         let step::Kind::Command { run, env: own, .. } = &mut out.steps.first_mut()?.kind else { return None };
         *run = run.replacen(" FILE", &format!(" {path}"), 1);
@@ -292,7 +335,9 @@ impl<'a> Lifter<'a> {
     pub(super) fn wanted(&self, simple: &Simple, st: &State) -> Option<Wanted> {
         let mut how = Grep::default();
         let mut found = None;
-        if !simple.env.is_empty() || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge)) {
+        if !simple.env.is_empty()
+            || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge))
+        {
             return None;
         }
         let mut words = simple.words[1..].iter();
@@ -388,9 +433,11 @@ fn limit(words: &[String]) -> Option<String> {
         (_, Some(seconds)) => (seconds + 10).min(whole),
         (None, None) => {
             let slow = match name {
-                "kubectl" | "oc" => words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain")),
-                "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed" | "head"
-                | "tail" | "wc" | "true" | "command" | "ln" | "diff" | "cmp" | "which" | "stat" => false,
+                "kubectl" | "oc" => {
+                    words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain"))
+                }
+                "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed"
+                | "head" | "tail" | "wc" | "true" | "command" | "ln" | "diff" | "cmp" | "which" | "stat" => false,
                 _ => true,
             };
             if slow { whole } else { 60 }

@@ -86,7 +86,8 @@ impl<'a> Lifter<'a> {
                         harmless.then_some(())?;
                         st.scope.set(&assign.name, None);
                         let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
-                        let known = words.and_then(|w| w.iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>());
+                        let known = words
+                            .and_then(|w| w.iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>());
                         match known {
                             Some(known) => st.scope.arrays.insert(assign.name.clone(), known),
                             None => st.scope.arrays.remove(&assign.name),
@@ -104,7 +105,9 @@ impl<'a> Lifter<'a> {
                 let inner = State { tail: true, ..st.clone() };
                 match self.seq(std::slice::from_ref(b), inner, End::Falls) {
                     Some(Flow::Fails(said)) => Some(Next::Steps(self.check(a, st)?.told(&messages(&said)), 1)),
-                    Some(Flow::Falls(o)) if o.steps.is_empty() => Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1)),
+                    Some(Flow::Falls(o)) if o.steps.is_empty() => {
+                        Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1))
+                    }
                     Some(Flow::Falls(_)) => {
                         let out = self.check(stmt, st)?;
                         Some(Next::Steps(self.as_status(out, after, st)?, 1))
@@ -123,7 +126,9 @@ impl<'a> Lifter<'a> {
                         self.or_rest(self.check(a, &soft(st))?, ending, after, st, end)
                     }
                     Flow::Falls(o) if last => Some(Next::Steps(self.check(a, &soft(st))?.then(o), 1)),
-                    Flow::Falls(o) if o.steps.is_empty() => Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1)),
+                    Flow::Falls(o) if o.steps.is_empty() => {
+                        Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1))
+                    }
                     Flow::Falls(o) if !st.errexit => {
                         let both = self.check(a, &soft(st))?.then(o);
                         Some(Next::Steps(self.ignored(both), 1))
@@ -155,7 +160,8 @@ impl<'a> Lifter<'a> {
     /// Whether nothing runs to make a value, and it is the same whenever it is made.
     fn harmless(&self, assign: &ast::Assign) -> bool {
         let fixed = |w: &Word| {
-            !w.parts.iter().any(|p| matches!(p, Part::Command { .. })) && !w.source.contains(['`', '$', '+', '(']) || w.literal().is_some()
+            !w.parts.iter().any(|p| matches!(p, Part::Command { .. })) && !w.source.contains(['`', '$', '+', '('])
+                || w.literal().is_some()
         };
         match (&assign.array, &assign.value) {
             (Some(words), _) => words.iter().all(fixed),
@@ -208,7 +214,9 @@ impl<'a> Lifter<'a> {
         };
         let argument = simple.words.get(1);
         match name {
-            "echo" | "printf" if !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) => {
+            "echo" | "printf"
+                if !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) =>
+            {
                 let commands = simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
                 if commands {
                     return None;
@@ -286,7 +294,7 @@ impl<'a> Lifter<'a> {
                     // `set -e` holds in the function too.
                     return match self.call_flow(body, simple, st)? {
                         // `exit` in a function ends the script; a status is one that may be passed over.
-                        Flow::Fails(said) => ends(body).then(|| Next::End(Flow::Fails(said))),
+                        Flow::Fails(said) => ends(body).then_some(Next::End(Flow::Fails(said))),
                         Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
                         Flow::Passes(..) => None,
                     };
@@ -363,7 +371,8 @@ impl<'a> Lifter<'a> {
         if out.steps.is_empty() {
             return out;
         }
-        if self.shared.err() {
+        // In cleanup the labels would allow it.
+        if self.phase != PhaseKind::Cleanup && self.shared.err() {
             return out;
         }
         if self.phase == PhaseKind::Setup && out.steps.len() == 1 {
@@ -398,7 +407,8 @@ impl<'a> Lifter<'a> {
                 }
                 let idle = matches!(name, "echo" | "printf" | ":" | "true");
                 if idle && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) {
-                    let commands = simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
+                    let commands =
+                        simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
                     return (!commands).then(Out::none);
                 }
                 self.command(simple, st, false)
@@ -433,7 +443,9 @@ impl<'a> Lifter<'a> {
                 self.either(a, b)
             }
             Kind::Test(inner, double) => self.test(inner, *double, st, false),
-            Kind::Simple(simple) if self.name(simple)? == "[" || self.name(simple)? == "test" => denied(self.check(stmt, st)?),
+            Kind::Simple(simple) if self.name(simple)? == "[" || self.name(simple)? == "test" => {
+                denied(self.check(stmt, st)?)
+            }
             Kind::Simple(_) => {
                 let out = denied(self.check(stmt, st)?)?;
                 Some(out.but(Label::Stronger, ONE_STATUS))
@@ -483,14 +495,22 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    fn conditional(&self, branches: &[(List, List)], otherwise: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+    fn conditional(
+        &self,
+        branches: &[(List, List)],
+        otherwise: &[Stmt],
+        after: &[Stmt],
+        st: &State,
+        end: End,
+    ) -> Option<Next> {
         let ((condition, body), more) = branches.split_first()?;
         let nested;
         let otherwise = match more {
             [] => otherwise,
             more => {
                 let kind = Kind::If { branches: more.to_vec(), otherwise: Some(otherwise.to_vec()) };
-                nested = [Stmt { range: condition.first()?.range.clone(), kind, comments: Vec::new(), background: false }];
+                nested =
+                    [Stmt { range: condition.first()?.range.clone(), kind, comments: Vec::new(), background: false }];
                 &nested
             }
         };
@@ -533,7 +553,8 @@ impl<'a> Lifter<'a> {
                     (true, false) => self.either(check()?, b)?,
                     (false, true) => {
                         let denied = deny()?;
-                        let denied = if denied.label == Label::Exact { denied } else { denied.but(Label::Weaker, ONE_STATUS) };
+                        let denied =
+                            if denied.label == Label::Exact { denied } else { denied.but(Label::Weaker, ONE_STATUS) };
                         self.either(denied, a)?
                     }
                     (false, false) => return None,
@@ -590,7 +611,8 @@ impl<'a> Lifter<'a> {
                 let text = st.scope.word(&words[1])?;
                 text.constant().filter(|c| !c.contains([' ', '*', '?']))?;
             }
-            let command = Simple { words: std::iter::once(Word::read("test", 0)).chain(words).collect(), ..Simple::default() };
+            let command =
+                Simple { words: std::iter::once(Word::read("test", 0)).chain(words).collect(), ..Simple::default() };
             let out = self.command(&command, st, false)?;
             return if positive { Some(out) } else { denied(out) };
         }
@@ -606,10 +628,14 @@ impl<'a> Lifter<'a> {
     }
 
     fn call_flow(&self, body: &List, simple: &Simple, st: &State) -> Option<Flow> {
-        if st.depth >= DEPTH || !simple.env.is_empty() || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge)) {
+        if st.depth >= DEPTH
+            || !simple.env.is_empty()
+            || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge))
+        {
             return None;
         }
-        let mut inner = State { function: true, tail: true, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
+        let mut inner =
+            State { function: true, tail: true, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
         for n in 1..10 {
             let value = match simple.words.get(n) {
                 Some(word) => Some(st.scope.word(word)?),
@@ -668,7 +694,9 @@ impl<'a> Lifter<'a> {
         let inner = State { tail: false, errexit: false, ..st.clone() };
         // Under `set -e` what fails in a trap is the status of the script.
         let guarded = |s: &Stmt| match &s.kind {
-            Kind::Or(pair) => matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo"))),
+            Kind::Or(pair) => {
+                matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo")))
+            }
             _ => self.is_idle(s, st),
         };
         if st.errexit && !list.iter().all(guarded) {
@@ -738,7 +766,8 @@ impl<'a> Lifter<'a> {
             return None;
         }
         let mut name = var.to_ascii_lowercase();
-        if ["env", "random", "task", "steps", "agent", "stdout", "stderr", "response", "content", "result"].contains(&name.as_str())
+        if ["env", "random", "task", "steps", "agent", "stdout", "stderr", "response", "content", "result"]
+            .contains(&name.as_str())
             || st.scope.functions.contains_key(&format!("{{{name}}}"))
         {
             name.push_str("_name");
@@ -746,7 +775,12 @@ impl<'a> Lifter<'a> {
         let safe = list.iter().all(|v| super::super::shell::is_safe(v));
         let last = after.is_empty() && st.tail;
         let mut inner = State { tail: last, waiting: false, ..st.clone() };
-        let hole = vec![crate::convert::shell::Piece::Hole { text: format!("{{{name}}}"), constant: None, safe, quoted: false }];
+        let hole = vec![crate::convert::shell::Piece::Hole {
+            text: format!("{{{name}}}"),
+            constant: None,
+            safe,
+            quoted: false,
+        }];
         inner.scope.set(var, Some(Text(hole)));
         let Flow::Falls(out) = self.seq(body, inner, End::Falls)? else { return None };
         if out.steps.is_empty() {
@@ -774,7 +808,9 @@ impl<'a> Lifter<'a> {
         let [pause] = pauses.as_slice() else { return None };
         let interval = self.interval(pause, st)?;
         for stmt in rest {
-            let Some(Next::Idle(_)) = self.next(std::slice::from_ref(stmt), &mut st.clone(), End::Falls) else { return None };
+            let Some(Next::Idle(_)) = self.next(std::slice::from_ref(stmt), &mut st.clone(), End::Falls) else {
+                return None;
+            };
         }
         let out = if until { self.check(condition, st)? } else { self.deny(condition, st)? };
         let _ = after;
@@ -820,12 +856,7 @@ impl<'a> Lifter<'a> {
                 None => looks.push(stmt.clone()),
             }
         }
-        let mut inner = State {
-            tail: false,
-            waiting: true,
-            fragile: st.errexit,
-            ..st.clone()
-        };
+        let mut inner = State { tail: false, waiting: true, fragile: st.errexit, ..st.clone() };
         inner.scope.set(var, None);
         let mut flags = Vec::new();
         set_in(&looks, &mut flags);
@@ -861,8 +892,12 @@ impl<'a> Lifter<'a> {
                 let Flow::Fails(said) = self.seq(one, bad, End::Falls)? else { return None };
                 let used = after[guard + 1..].iter().any(|s| super::script::mentions(s, name));
                 return match good {
-                    Flow::Falls(o) if o.steps.is_empty() && !used => Some(Next::Steps(out.told(&messages(&said)), guard + 2)),
-                    Flow::Passes(o, e) if o.steps.is_empty() => Some(Next::End(Flow::Passes(out.told(&messages(&said)), e))),
+                    Flow::Falls(o) if o.steps.is_empty() && !used => {
+                        Some(Next::Steps(out.told(&messages(&said)), guard + 2))
+                    }
+                    Flow::Passes(o, e) if o.steps.is_empty() => {
+                        Some(Next::End(Flow::Passes(out.told(&messages(&said)), e)))
+                    }
                     _ => None,
                 };
             }
@@ -883,7 +918,8 @@ impl<'a> Lifter<'a> {
         let words = super::capture::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
         let limit = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
-        let last = a.variable() == Some(var) && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==") && limit == rounds;
+        let last =
+            a.variable() == Some(var) && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==") && limit == rounds;
         match self.seq(body, State { tail: false, ..st.clone() }, End::Falls)? {
             Flow::Fails(said) if last => Some(said),
             _ => None,
@@ -927,7 +963,10 @@ fn forgiving(mut out: Out) -> Out {
 
 /// The value of a text that nothing can change any more.
 fn fixed(text: &Text) -> Option<String> {
-    let open = text.0.iter().any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.contains("default(")));
+    let open = text
+        .0
+        .iter()
+        .any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.contains("default(")));
     if open { None } else { text.constant() }
 }
 
@@ -977,10 +1016,15 @@ fn set_in(list: &[Stmt], found: &mut Vec<(String, String)>) {
 /// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: the folder below the script's that this is.
 pub(super) fn script_dir(source: &str) -> Option<&'static str> {
     let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
-    let text = text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
+    let text =
+        text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
     match text.as_str() {
-        "$(cd$(dirname$0)&&pwd)" | "$(dirname$0)" | "$(cd$(dirname$0);pwd)" | "$(dirname$(realpath$0))"
-        | "$(dirname$(readlink-f$0))" | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
+        "$(cd$(dirname$0)&&pwd)"
+        | "$(dirname$0)"
+        | "$(cd$(dirname$0);pwd)"
+        | "$(dirname$(realpath$0))"
+        | "$(dirname$(readlink-f$0))"
+        | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
         "$(cd$(dirname$0)/..&&pwd)" => Some(".."),
         "$(cd$(dirname$0)/../..&&pwd)" => Some("../.."),
         _ => None,
@@ -990,7 +1034,9 @@ pub(super) fn script_dir(source: &str) -> Option<&'static str> {
 /// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
 fn script_dir_prefix(source: &str) -> Option<&str> {
     let text = source.trim_matches('"');
-    for prefix in ["$(dirname \"$0\")/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"] {
+    for prefix in
+        ["$(dirname \"$0\")/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"]
+    {
         if let Some(rest) = text.strip_prefix(prefix) {
             return (!rest.contains('$')).then_some(rest);
         }

@@ -113,11 +113,13 @@ fn spliced(list: List, once: &HashSet<String>) -> List {
     let mut out = Vec::new();
     for stmt in rest {
         let body = match &stmt.kind {
-            Kind::Simple(simple) if simple.redirects.is_empty() && simple.env.is_empty() => match simple.words.as_slice() {
-                [name] => bodies.get(&name.source),
-                [name, all] if all.source == "\"$@\"" => bodies.get(&name.source),
-                _ => None,
-            },
+            Kind::Simple(simple) if simple.redirects.is_empty() && simple.env.is_empty() => {
+                match simple.words.as_slice() {
+                    [name] => bodies.get(&name.source),
+                    [name, all] if all.source == "\"$@\"" => bodies.get(&name.source),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         match body {
@@ -146,7 +148,8 @@ fn own_scope(body: &[Stmt]) -> bool {
             Kind::Assign(assigns) => found |= assigns.iter().any(|a| a.local),
             Kind::Simple(simple) => {
                 let name = simple.words.first().map_or("", |w| w.source.as_str());
-                found |= name == "return" || simple.words.iter().any(|w| w.source.contains("$1") || w.source.contains("$@"));
+                found |=
+                    name == "return" || simple.words.iter().any(|w| w.source.contains("$1") || w.source.contains("$@"));
             }
             _ => {}
         });
@@ -159,7 +162,10 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
     for stmt in list {
         walk(stmt, &mut |s| {
             if let Kind::Simple(simple) = &s.kind
-                && matches!(lifter.name(simple), Some("read" | "mapfile" | "readarray" | "printf" | "unset" | "eval" | "let" | "getopts"))
+                && matches!(
+                    lifter.name(simple),
+                    Some("read" | "mapfile" | "readarray" | "printf" | "unset" | "eval" | "let" | "getopts")
+                )
             {
                 for word in &simple.words[1..] {
                     if ast::is_name(&word.source) {
@@ -184,7 +190,12 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
 }
 
 /// What each statement becomes; `Err`: statements that cannot be lifted after all.
-fn chunks(lifter: &Lifter<'_>, list: &[Stmt], source: &Source, forced: &BTreeSet<usize>) -> Result<Vec<Chunk>, Vec<usize>> {
+fn chunks(
+    lifter: &Lifter<'_>,
+    list: &[Stmt],
+    source: &Source,
+    forced: &BTreeSet<usize>,
+) -> Result<Vec<Chunk>, Vec<usize>> {
     let mut st = start(lifter, source, list);
     let mut chunks: Vec<Chunk> = Vec::new();
     // Variables that a residual run has set.
@@ -192,10 +203,16 @@ fn chunks(lifter: &Lifter<'_>, list: &[Stmt], source: &Source, forced: &BTreeSet
     let mut at = 0;
     while at < list.len() {
         let mut tried = st.clone();
-        let marks = (lifter.shared.ids.borrow().clone(), lifter.shared.temporary.borrow().clone(), lifter.shared.env_used.borrow().clone());
+        let marks = (
+            lifter.shared.ids.borrow().clone(),
+            lifter.shared.temporary.borrow().clone(),
+            lifter.shared.env_used.borrow().clone(),
+        );
         let next = if forced.contains(&at) { None } else { lifter.next(&list[at..], &mut tried, End::Falls) };
         let next = match next {
-            Some(Next::Steps(out, n)) if !allowed(lifter.shared, &out) || (at..at + n).any(|i| forced.contains(&i)) => None,
+            Some(Next::Steps(out, n)) if !allowed(lifter.shared, &out) || (at..at + n).any(|i| forced.contains(&i)) => {
+                None
+            }
             Some(Next::End(Flow::Falls(ref out) | Flow::Passes(ref out, _)))
                 if !allowed(lifter.shared, out) || forced.range(at..).next().is_some() =>
             {
@@ -246,9 +263,9 @@ fn chunks(lifter: &Lifter<'_>, list: &[Stmt], source: &Source, forced: &BTreeSet
     // Whatever uses what a residual run has set belongs to it, with all that stands between.
     let mut more = Vec::new();
     for chunk in chunks.iter().filter(|c| !matches!(c.kind, ChunkKind::Idle)) {
-        for index in chunk.from..chunk.to {
+        for stmt in &list[chunk.from..chunk.to] {
             for (name, owner) in &owners {
-                if *owner < chunk.from && mentions(&list[index], name) {
+                if *owner < chunk.from && mentions(stmt, name) {
                     let needed = (*owner..chunk.to).filter(|i| !forced.contains(i));
                     let lifted = |i: &usize| {
                         chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)))
@@ -277,7 +294,10 @@ fn forget(stmt: &Stmt, st: &mut State) {
         }
     }
     for name in names {
-        if !st.scope.get(&name).is_some_and(|t| t.0.iter().any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.starts_with("{steps.")))) {
+        if !st.scope.get(&name).is_some_and(|t| {
+            t.0.iter()
+                .any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.starts_with("{steps.")))
+        }) {
             st.scope.set(&name, None);
         }
     }
@@ -296,7 +316,14 @@ pub(super) fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
     walk(stmt, &mut |s| match &s.kind {
         Kind::Assign(assigns) => names.extend(assigns.iter().map(|a| a.name.clone())),
         Kind::For { var, .. } | Kind::Count { var, .. } => names.push(var.clone()),
-        Kind::Simple(simple) if simple.words.first().is_some_and(|w| matches!(w.source.as_str(), "read" | "mapfile" | "readarray" | "printf" | "unset" | "let" | "eval" | "getopts")) => {
+        Kind::Simple(simple)
+            if simple.words.first().is_some_and(|w| {
+                matches!(
+                    w.source.as_str(),
+                    "read" | "mapfile" | "readarray" | "printf" | "unset" | "let" | "eval" | "getopts"
+                )
+            }) =>
+        {
             names.extend(simple.words[1..].iter().map(|w| w.source.clone()).filter(|w| ast::is_name(w)));
         }
         _ => {}
@@ -310,11 +337,9 @@ pub(super) fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
         Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
         Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
         Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
-        Kind::If { branches, otherwise } => branches
-            .iter()
-            .flat_map(|(c, b)| [c.as_slice(), b.as_slice()])
-            .chain(otherwise.as_deref())
-            .collect(),
+        Kind::If { branches, otherwise } => {
+            branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
+        }
         Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
         Kind::While { condition, body, .. } => vec![condition, body],
         _ => Vec::new(),
@@ -335,7 +360,9 @@ pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
             Kind::Simple(Simple { env, words, redirects }) => {
                 env.iter().filter_map(|a| a.value.as_ref()).any(word)
                     || words.iter().any(word)
-                    || words.first().is_some_and(|w| w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name))
+                    || words.first().is_some_and(|w| {
+                        w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
+                    })
                     || redirects.iter().any(|r| match r {
                         Redirect::Write(w) | Redirect::Herestring(w) => word(w),
                         Redirect::Heredoc(parts) => {
@@ -346,14 +373,16 @@ pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
                         _ => false,
                     })
             }
-            Kind::Assign(assigns) => {
-                assigns.iter().any(|a| {
-                    let items = a.array.iter().flatten().any(word);
-                    a.value.as_ref().is_some_and(word) || items || a.odd && a.array.is_none() && a.value.is_some() || a.export && a.name == name
-                })
-            }
+            Kind::Assign(assigns) => assigns.iter().any(|a| {
+                let items = a.array.iter().flatten().any(word);
+                a.value.as_ref().is_some_and(word)
+                    || items
+                    || a.odd && a.array.is_none() && a.value.is_some()
+                    || a.export && a.name == name
+            }),
             Kind::Test(inner, _) => {
-                ast::names_in(inner).iter().any(|n| n == name) || inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name)
+                ast::names_in(inner).iter().any(|n| n == name)
+                    || inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name)
             }
             Kind::For { values, .. } => values.iter().any(word),
             Kind::Other => true,
@@ -383,7 +412,10 @@ fn takes_all(stmt: &Stmt) -> bool {
             let literal = |i: usize| simple.words.get(i).and_then(Word::literal);
             found |= match literal(0).as_deref() {
                 Some("exit") => !literal(1).is_some_and(|n| n != "0" && n.bytes().all(|b| b.is_ascii_digit())),
-                Some("trap" | "exec" | "cd" | "pushd" | "popd" | "eval" | "source" | "." | "set" | "shopt" | "umask" | "wait" | "alias" | "kill" | "jobs") => true,
+                Some(
+                    "trap" | "exec" | "cd" | "pushd" | "popd" | "eval" | "source" | "." | "set" | "shopt" | "umask"
+                    | "wait" | "alias" | "kill" | "jobs",
+                ) => true,
                 Some("return") => false,
                 None => true,
                 _ => false,
@@ -507,7 +539,9 @@ fn residual(
         let before = needs.len();
         for (index, stmt) in list[..run.from].iter().enumerate() {
             let needed = match &stmt.kind {
-                Kind::Simple(simple) => matches!(lifter.name(simple), Some("set" | "source" | "." | "cd" | "umask" | "shopt")),
+                Kind::Simple(simple) => {
+                    matches!(lifter.name(simple), Some("set" | "source" | "." | "cd" | "umask" | "shopt"))
+                }
                 Kind::Assign(assigns) => assigns.iter().any(|a| a.export || texts.iter().any(|s| mentions(s, &a.name))),
                 Kind::Function { name, .. } => texts.iter().any(|s| mentions_word(s, name)),
                 _ => false,
@@ -539,7 +573,13 @@ fn residual(
                 continue;
             }
             // Captured by a step before.
-            let id = lifter.shared.ids.borrow().iter().find(|id| **id == assign.name.to_ascii_lowercase().replace('_', "-")).cloned()?;
+            let id = lifter
+                .shared
+                .ids
+                .borrow()
+                .iter()
+                .find(|id| **id == assign.name.to_ascii_lowercase().replace('_', "-"))
+                .cloned()?;
             env.push((assign.name.clone(), format!("{{steps.{id}.outputs.stdout}}")));
             continue;
         }
@@ -566,7 +606,12 @@ fn residual(
         (None, _) => Some("bash".to_owned()),
     };
     inline += &all;
-    let mut step = Step::new(step::Kind::Script { inline: crate::template::escape(&inline), shell, workdir: source.workdir.clone(), env });
+    let mut step = Step::new(step::Kind::Script {
+        inline: crate::template::escape(&inline),
+        shell,
+        workdir: source.workdir.clone(),
+        env,
+    });
     step.timeout = None;
     Some(step)
 }
@@ -589,7 +634,11 @@ pub fn constants(text: &str) -> HashMap<String, Option<Text>> {
     for stmt in &list {
         let Kind::Assign(assigns) = &stmt.kind else { continue };
         for assign in assigns {
-            let value = assign.value.as_ref().filter(|_| !assign.odd && !assign.export).and_then(|w| scope.parts(&w.parts, true));
+            let value = assign
+                .value
+                .as_ref()
+                .filter(|_| !assign.odd && !assign.export)
+                .and_then(|w| scope.parts(&w.parts, true));
             let once = names.iter().filter(|n| **n == assign.name).count() == 1;
             let value = value.filter(|_| once);
             scope.set(&assign.name, value.clone());
