@@ -120,7 +120,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// Whether a statement only prints.
-    fn idle(&self, stmt: &Stmt) -> bool {
+    pub(super) fn idle(&self, stmt: &Stmt) -> bool {
         match &stmt.kind {
             Kind::Simple(simple) => {
                 matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))

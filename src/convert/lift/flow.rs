@@ -62,7 +62,7 @@ impl<'a> Lifter<'a> {
     /// What the first statements of a list are.
     pub(super) fn next(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let (stmt, after) = rest.split_first()?;
-        if stmt.background {
+        if stmt.background || self.leaks(stmt, after, st) {
             return None;
         }
         match &stmt.kind {
@@ -155,6 +155,27 @@ impl<'a> Lifter<'a> {
             Kind::While { until, condition, body } => self.wait(*until, condition, body, after, st),
             Kind::Subshell(_) | Kind::Other => None,
         }
+    }
+
+    /// Whether a variable that is set somewhere inside of a statement is read behind it: steps set none.
+    fn leaks(&self, stmt: &Stmt, after: &[Stmt], st: &State) -> bool {
+        let mut names = Vec::new();
+        match &stmt.kind {
+            Kind::Assign(_) | Kind::Function { .. } => return false,
+            // What a loop that waits has found out is looked at by itself.
+            Kind::For { body, .. } | Kind::Count { body, .. }
+                if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) => {}
+            _ => super::script::assigned(stmt, &mut names),
+        }
+        super::script::walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind
+                && let Some(body) = self.name(simple).and_then(|n| st.scope.functions.get(n))
+            {
+                body.iter().for_each(|s| super::script::assigned_beyond(s, &mut names));
+            }
+        });
+        let read = |name: &String| after.iter().any(|s| !self.idle(s) && super::script::mentions(s, name));
+        names.iter().any(read)
     }
 
     /// Whether nothing runs to make a value, and it is the same whenever it is made.
@@ -637,14 +658,9 @@ impl<'a> Lifter<'a> {
         let mut inner =
             State { function: true, tail: true, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
         for n in 1..10 {
-            let value = match simple.words.get(n) {
-                Some(word) => Some(st.scope.word(word)?),
-                None => None,
-            };
-            match value {
-                Some(value) => inner.scope.set(&n.to_string(), Some(value)),
-                None => inner.scope.set(&n.to_string(), Some(Text::literal(""))),
-            }
+            // What is not known may still be printed.
+            let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
+            inner.scope.set(&n.to_string(), value);
         }
         self.seq(body, inner, End::Falls)
     }

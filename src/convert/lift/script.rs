@@ -303,7 +303,7 @@ fn forget(stmt: &Stmt, st: &mut State) {
     }
 }
 
-fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
+pub(super) fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
     walk(stmt, &mut |s| {
         if let Kind::Assign(assigns) = &s.kind {
             names.extend(assigns.iter().filter(|a| !a.local).map(|a| a.name.clone()));
