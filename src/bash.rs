@@ -6,7 +6,7 @@ pub mod gotext;
 pub mod program;
 pub mod prompt;
 
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
 
 use tree_sitter::{Node, Parser, Tree};
 
@@ -19,9 +19,15 @@ pub struct Script {
 
 /// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
 pub fn parse(text: &str) -> Option<Script> {
-    let mut parser = Parser::new();
-    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
-    Some(Script { text: text.to_owned(), tree: parser.parse(text, None)? })
+    thread_local! {
+        // To make one costs more than to parse a short script.
+        static PARSER: RefCell<Option<Parser>> = RefCell::new({
+            let mut parser = Parser::new();
+            parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok().then_some(parser)
+        });
+    }
+    let tree = PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(text, None))?;
+    Some(Script { text: text.to_owned(), tree })
 }
 
 impl Script {

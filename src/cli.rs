@@ -6,9 +6,13 @@ mod convert;
 #[cfg(feature = "run")]
 mod demo_server;
 mod explain;
+mod git;
 #[cfg(feature = "run")]
 mod lock;
+#[cfg(feature = "run")]
+mod new;
 mod plan;
+mod result;
 #[cfg(feature = "run")]
 mod run;
 mod schema;
@@ -41,10 +45,12 @@ pub mod status {
 
 const EXAMPLES: &str = "\
 Examples:
+  gevals new eval                     write an eval to begin with
   gevals check                        check every task and eval below this folder
   gevals plan eval.yaml               see what would happen, without doing it
   gevals run eval.yaml                run an eval, and write its results
   gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
+  gevals result diff a.json b.json    what got worse between two runs
   gevals explain unknown-field        what a rule is about, with its cure
 
 Exit status:
@@ -84,9 +90,12 @@ enum Command {
     Explain(explain::Args),
     Plan(plan::Args),
     Schema(schema::Args),
+    Result(result::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
     Run(run::Args),
+    #[cfg(feature = "run")]
+    New(new::Args),
     #[cfg(feature = "run")]
     Lock(lock::Args),
     #[cfg(feature = "run")]
@@ -103,6 +112,10 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::prove::shim::main() {
         return ExitCode::from(code);
     }
+    #[cfg(not(feature = "run"))]
+    if let Some(code) = not_in_this_build() {
+        return ExitCode::from(code);
+    }
     let cli = Cli::parse();
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
@@ -110,8 +123,11 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),
+        Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::New(args) => new::main(&args),
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
@@ -120,6 +136,15 @@ pub fn main() -> ExitCode {
         Command::ProveInside => crate::prove::inside(),
     };
     ExitCode::from(code)
+}
+
+/// The compiler alone says of the other commands that they exist.
+#[cfg(not(feature = "run"))]
+fn not_in_this_build() -> Option<u8> {
+    let command =
+        std::env::args().nth(1).filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "demo-server"))?;
+    complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
+    Some(status::USAGE)
 }
 
 impl Global {
@@ -159,6 +184,12 @@ fn complain(message: &str) {
     let _ = writeln!(err, "error: {message}");
 }
 
+/// What deserves attention, and stops nothing.
+fn warn(message: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "warning: {message}");
+}
+
 /// Prints findings where a run, or a plan, must stop for them.
 fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
     let err = std::io::stderr();
@@ -173,7 +204,12 @@ fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-#[cfg(feature = "run")]
 fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
+}
+
+/// A path as a word of a shell.
+#[cfg(feature = "run")]
+fn quoted(path: &std::path::Path) -> String {
+    crate::report::quoted(&shown(path))
 }

@@ -1,8 +1,8 @@
 //! The whole way, from paths to plans: read, check, lint, lower.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -13,13 +13,14 @@ use crate::{
     hir::{Assertions, Limits},
     lint::{
         self, EvalView, ProjectView, TaskView,
-        script::{self, ScriptView},
+        script::{self, ScriptFiles},
     },
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan},
     policy::{Level, Policy},
-    project::{self, EvalUnit, Project, TaskUnit},
-    source::{Files, Sources},
+    project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
+    signature::Vocabularies,
+    source::{Files, Listed, Sources, Span, Spanned},
 };
 
 /// What came of compiling.
@@ -30,17 +31,29 @@ pub struct Compiled {
     pub evals: Vec<Option<EvalPlan>>,
     /// A plan for every task on its own, likewise.
     pub tasks: Vec<Option<Plan>>,
+    /// The scripts and prompts that each task refers to; none where the task means nothing.
+    pub refers: Vec<Vec<PathBuf>>,
     /// Everything found, in the order of all outputs.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// What a compilation may be told besides the paths.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Levels over those of `gevals.toml`.
     pub levels: Vec<(String, Level)>,
     /// Whether tasks that no eval selects are reported.
     pub workspace: bool,
+    /// What replaces parts of evals.
+    pub overrides: Overrides,
+    /// Whether plans are wanted. Findings are the same without them, and sooner.
+    pub plans: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { levels: Vec::new(), workspace: false, overrides: Overrides::default(), plans: true }
+    }
 }
 
 /// Compiles files and folders. There is a plan if and only if there is no hard error (`decisions.md` §1).
@@ -50,6 +63,7 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
 
 /// The same, with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
+    let files = &Listed::new(files);
     let vocabularies = builtin::vocabularies();
     let mut out = Diagnostics::default();
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
@@ -60,7 +74,13 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     }
     // Without a policy nobody knows what was to be silent: nothing is planned.
     let planless = out.has_hard();
-    let context = project::Context { sources, files, vocabularies: &vocabularies, exclude: &policy.exclude };
+    let context = project::Context {
+        sources,
+        files,
+        vocabularies: &vocabularies,
+        exclude: &policy.exclude,
+        overrides: &options.overrides,
+    };
     let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
 
@@ -79,86 +99,169 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
             seen.push(&bare);
         }
     }
-    let results: Vec<Vec<(&Lock, Option<Checked>, Diagnostics)>> = project
-        .tasks
-        .par_iter()
-        .zip(&locks)
-        .map(|(unit, locks)| {
-            let check = |lock: &&'_ Lock| {
-                let mut found = Diagnostics::default();
-                let cx = check::Context { sources, files, vocabularies: &vocabularies, lock };
-                let checked = check_task(unit, cx, &mut found);
-                (checked, found)
-            };
-            locks
-                .iter()
-                .map(|lock| {
-                    let (checked, found) = check(lock);
-                    (*lock, checked, found)
-                })
-                .collect()
-        })
-        .collect();
-    let shared =
-        script::files(results.iter().flatten().filter_map(|(_, c, _)| Some(&c.as_ref()?.task)), sources, files);
-    let scripts: Vec<Vec<Vec<ScriptView<'_>>>> = results
-        .par_iter()
-        .zip(&project.tasks)
-        .map(|(results, unit)| {
-            let tasks = results.iter().map(|(_, checked, _)| checked.as_ref().map(|c| &c.task));
-            tasks.map(|task| task.map_or_else(Vec::new, |t| script::views(unit, t, &shared, sources))).collect()
-        })
-        .collect();
-    let checked = |task: usize, lock: &Lock| {
-        let index = results[task].iter().position(|(l, ..)| std::ptr::eq(*l, lock))?;
-        Some((results[task][index].1.as_ref()?, scripts[task][index].as_slice()))
+    let units: Vec<Vec<&TaskUnit>> =
+        project.evals.iter().map(|e| e.selected.iter().map(|s| &project.tasks[s.task]).collect()).collect();
+    let mut selecting: Vec<Vec<(usize, &Selected)>> = vec![Vec::new(); project.tasks.len()];
+    for (index, eval) in project.evals.iter().enumerate() {
+        eval.selected.iter().for_each(|s| selecting[s.task].push((index, s)));
+    }
+    let scripts = ScriptFiles::default();
+    let shared = Shared {
+        options,
+        project: &project,
+        units: &units,
+        scripts: &scripts,
+        vocabularies: &vocabularies,
+        sources,
+        files,
     };
-    for (_, _, found) in results.iter().flatten() {
-        out.extend(found.iter().cloned());
-    }
-
-    let selected: indexmap::IndexSet<usize> = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
-    let tasks: Vec<Option<Plan>> = results
-        .par_iter()
-        .zip(&project.tasks)
-        .map(|(results, unit)| {
-            let checked = results.first()?.1.as_ref()?;
-            let context = plan::Context { files: hashes(checked, files), ..plan::Context::default() };
-            Some(plan::lower(&checked.task, &unit.path, &context))
-        })
+    // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
+    let mut results: Vec<TaskResult> = (0..project.tasks.len())
+        .into_par_iter()
+        .map(|task| shared.task(task, &locks[task], &selecting[task]))
         .collect();
-    for (index, unit) in project.tasks.iter().enumerate() {
-        if let (Some((_, Some(checked), _)), false) = (results[index].first(), selected.contains(&index)) {
-            let scripts = scripts[index].first().map_or(&[][..], Vec::as_slice);
-            lint::in_task(
-                &TaskView { unit, task: &checked.task, scripts, eval: None, asserted: false, sources, files },
-                &mut out,
-            );
+    for result in &mut results {
+        out.extend(std::mem::take(&mut result.found));
+    }
+    lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
+
+    let views = |index: usize, unit: &'_ EvalUnit| {
+        let mut found = Diagnostics::default();
+        if let Some(eval) = &unit.eval {
+            lint::in_eval(&EvalView { unit: &project.evals[index], eval, tasks: &units[index], sources }, &mut found);
         }
+        found
+    };
+    let linted: Vec<Diagnostics> = project.evals.par_iter().enumerate().map(|(i, unit)| views(i, unit)).collect();
+    let mut evals = Vec::new();
+    for (index, (unit, found)) in project.evals.iter().zip(linted).enumerate() {
+        let under: Vec<Option<Under>> = unit
+            .selected
+            .iter()
+            .map(|s| {
+                let under = &mut results[s.task].under;
+                Some(under.swap_remove(under.iter().position(|u| u.eval == index)?))
+            })
+            .collect();
+        let hard = found.has_hard() || under.iter().flatten().any(|u| u.hard);
+        out.extend(found);
+        evals.push(eval_plan(unit, under).filter(|_| options.plans && !hard));
     }
-    lint::in_project(&ProjectView { project: &project, scripts: &shared, sources, files }, &mut out);
-
-    let evals = project
-        .evals
-        .iter()
-        .map(|unit| {
-            let mut found = Diagnostics::default();
-            let cx = check::Context { sources, files, vocabularies: &vocabularies, lock: &unit.lock };
-            let plan = eval_plan(unit, &project, &checked, cx, &mut found);
-            let hard = found.has_hard();
-            out.extend(found);
-            plan.filter(|_| !hard)
-        })
-        .collect();
     if options.workspace {
+        let selected = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
         lint::orphans(&project, &selected, &mut out);
+    }
+    let mut refers = Vec::new();
+    let mut tasks = Vec::new();
+    for result in results {
+        refers.push(result.refers.into_iter().collect());
+        tasks.push(result.alone);
     }
     let (evals, tasks) = match planless {
         true => (vec![None; project.evals.len()], vec![None; project.tasks.len()]),
         false => (evals, tasks),
     };
     let out = policy.apply(out, &rules, sources);
-    Compiled { project, evals, tasks, diagnostics: out.into_sorted(sources) }
+    Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
+}
+
+/// What all tasks are compiled with.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    options: &'a Options,
+    project: &'a Project,
+    /// The tasks of each eval.
+    units: &'a [Vec<&'a TaskUnit>],
+    scripts: &'a ScriptFiles,
+    vocabularies: &'a Vocabularies,
+    sources: &'a Sources,
+    files: &'a dyn Files,
+}
+
+/// What came of one task.
+#[derive(Default)]
+struct TaskResult {
+    found: Diagnostics,
+    refers: IndexSet<PathBuf>,
+    /// Its plan where no eval selects it.
+    alone: Option<Plan>,
+    under: Vec<Under>,
+}
+
+/// What came of a task under an eval that selects it.
+struct Under {
+    eval: usize,
+    plan: Option<Plan>,
+    hard: bool,
+}
+
+impl Shared<'_> {
+    fn task(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)]) -> TaskResult {
+        let Self { project, sources, files, .. } = *self;
+        let unit = &project.tasks[index];
+        let mut result = TaskResult::default();
+        for (nth, lock) in locks.iter().enumerate() {
+            let cx = check::Context { sources, files, vocabularies: self.vocabularies, lock };
+            let mut found = Diagnostics::default();
+            let checked = check_task(unit, cx, &mut found);
+            result.found.extend(found);
+            let Some(checked) = checked else { continue };
+            let task = &checked.task;
+            let scripts = script::views(unit, task, self.scripts, sources, files);
+            let view = TaskView { unit, task, scripts: &scripts, eval: None, asserted: false, sources, files };
+            if selecting.is_empty() {
+                lint::in_task(&view, &mut result.found);
+            }
+            let hashes = if self.options.plans { hashes(&checked, files) } else { IndexMap::new() };
+            for (eval, selected) in selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)) {
+                let mut found = Diagnostics::default();
+                let plan = self.under(&view, &checked, *eval, selected, &hashes, cx, &mut found);
+                result.under.push(Under { eval: *eval, plan, hard: found.has_hard() });
+                result.found.extend(found);
+            }
+            if nth == 0 && self.options.plans {
+                let context = plan::Context { files: hashes, ..plan::Context::default() };
+                result.alone = Some(plan::lower(task, &unit.path, &context));
+            }
+            result.refers.extend(checked.files);
+        }
+        result
+    }
+
+    /// Lints a task under an eval, and plans it if all of it means something.
+    fn under(
+        &self,
+        view: &TaskView<'_>,
+        checked: &Checked,
+        index: usize,
+        selected: &Selected,
+        hashes: &IndexMap<PathBuf, String>,
+        cx: check::Context<'_>,
+        out: &mut Diagnostics,
+    ) -> Option<Plan> {
+        let unit = &self.project.evals[index];
+        let eval = unit.eval.as_ref()?;
+        let limits = self.options.overrides.limits;
+        let assertions: Vec<&Assertions> =
+            selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
+        let asserted = assertions.iter().any(|a| !a.items.is_empty());
+        let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources };
+        lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, out);
+        let agent = agent_kind(unit, view.unit, checked, cx, out)?;
+        if !self.options.plans {
+            return None;
+        }
+        let context = plan::Context {
+            agent,
+            assertions,
+            defaults: defaults(&eval.default_limits, limits, eval.config),
+            files: hashes.clone(),
+        };
+        let mut plan = plan::lower(view.task, &view.unit.path, &context);
+        plan.timeout = limits.timeout.unwrap_or(plan.timeout);
+        plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
+        Some(plan)
+    }
 }
 
 fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) -> Option<Checked> {
@@ -168,54 +271,14 @@ fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) ->
     checked.filter(|_| unit.reported.is_none() && !out.has_hard())
 }
 
-/// Lints an eval and plans it, if all of it means something.
-fn eval_plan<'a>(
-    unit: &EvalUnit,
-    project: &Project,
-    checked: &dyn Fn(usize, &Lock) -> Option<(&'a Checked, &'a [ScriptView<'a>])>,
-    cx: check::Context<'_>,
-    out: &mut Diagnostics,
-) -> Option<EvalPlan> {
+/// The plan of an eval, if all of it means something.
+fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
     let eval = unit.eval.as_ref()?;
-    let units: Vec<&TaskUnit> = unit.selected.iter().map(|s| &project.tasks[s.task]).collect();
-    let view = EvalView { unit, eval, tasks: &units, sources: cx.sources };
-    lint::in_eval(&view, out);
-    let mut plans = Vec::new();
-    let mut whole = unit.reported.is_none();
-    for (selected, task_unit) in unit.selected.iter().zip(&units) {
-        let Some((checked, scripts)) = checked(selected.task, &unit.lock) else {
-            whole = false;
-            continue;
-        };
-        let assertions: Vec<&Assertions> =
-            selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
-        let asserted = assertions.iter().any(|a| !a.items.is_empty());
-        lint::in_task(
-            &TaskView {
-                unit: task_unit,
-                task: &checked.task,
-                scripts,
-                eval: Some(view),
-                asserted,
-                sources: cx.sources,
-                files: cx.files,
-            },
-            out,
-        );
-        match agent_kind(unit, task_unit, checked, cx, out) {
-            Some(agent) => {
-                let context = plan::Context {
-                    agent,
-                    assertions,
-                    defaults: Limits { ..eval.default_limits.clone() },
-                    files: hashes(checked, cx.files),
-                };
-                plans.push(plan::lower(&checked.task, &task_unit.path, &context));
-            }
-            None => whole = false,
-        }
+    let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| u?.plan).collect();
+    if unit.reported.is_some() {
+        return None;
     }
-    whole.then(|| EvalPlan {
+    Some(EvalPlan {
         name: eval.name.value.clone(),
         path: unit.path.clone(),
         agent: eval.agent.clone(),
@@ -224,8 +287,17 @@ fn eval_plan<'a>(
         dir: eval.dir.clone(),
         judge: eval.judge.is_some(),
         secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
-        tasks: plans,
+        tasks: tasks?,
     })
+}
+
+/// The eval's defaults, or what replaces them.
+fn defaults(eval: &Limits, over: LimitOverrides, place: Span) -> Limits {
+    let or = |over: Option<Duration>, own: Option<_>| over.map(|d| Spanned::new(d, place)).or(own);
+    Limits {
+        timeout: or(over.default_timeout, eval.timeout),
+        cleanup_timeout: or(over.default_cleanup_timeout, eval.cleanup_timeout),
+    }
 }
 
 fn agent_name(unit: &EvalUnit) -> String {

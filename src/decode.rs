@@ -5,7 +5,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
+    diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
     hir::{Arg, ArgKind, Hole, Name, Part, Suspect, Template},
     rule,
     source::{Span, Spanned},
@@ -74,7 +74,13 @@ impl<'d> Reader<'d> {
     /// Reads `node` as a mapping. `what` names it in messages: `a task`, `the config of an eval`.
     pub fn fields<'t>(&mut self, node: Node<'t>, what: &'static str) -> Option<Fields<'t>> {
         match node.data() {
-            Data::Map => Some(Fields { entries: node.entries().collect(), asked: Vec::new(), what, span: node.span() }),
+            Data::Map => Some(Fields {
+                entries: node.entries().collect(),
+                asked: Vec::new(),
+                missing: Vec::new(),
+                what,
+                span: node.span(),
+            }),
             _ => {
                 self.wrong_type(node, "a mapping", what);
                 None
@@ -290,6 +296,8 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
 pub struct Fields<'t> {
     entries: Vec<Entry<'t>>,
     asked: Vec<&'static str>,
+    /// Keys that must be there and are not.
+    missing: Vec<&'static str>,
     what: &'static str,
     pub span: Span,
 }
@@ -321,18 +329,31 @@ impl<'t> Fields<'t> {
 
     /// A key that must be there; a missing one is reported at `parent`.
     pub fn require(&mut self, reader: &mut Reader<'_>, key: &'static str, parent: Span) -> Option<Node<'t>> {
-        let found = self.take(reader, key);
+        self.require_entry(reader, key, parent, None).map(|e| e.value)
+    }
+
+    /// The same with the key, and with what to write where it is missing.
+    pub fn require_entry(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        parent: Span,
+        help: Option<&str>,
+    ) -> Option<Entry<'t>> {
+        let found = self.take_entry(reader, key);
         if found.is_none() {
-            let near = self.entries.iter().map(|e| e.name);
-            let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{} has no `{key}`", self.what));
-            if let Some(near) = nearest(key, near)
-                && let Some(entry) = self.entries.iter().find(|e| e.name == near)
-            {
-                diagnostic = diagnostic.label(entry.key.span(), format!("did you mean this one to be `{key}`?"));
-            }
-            reader.error(diagnostic);
+            self.missing.push(key);
+            let diagnostic = Diagnostic::new(&MISSING_FIELD, parent, self.has_no(key));
+            reader.error(match help {
+                Some(help) => diagnostic.help(help),
+                None => diagnostic,
+            });
         }
         found
+    }
+
+    fn has_no(&self, key: &str) -> String {
+        format!("{} has no `{key}`", self.what)
     }
 
     /// What is left: keys nobody asked for.
@@ -344,11 +365,19 @@ impl<'t> Fields<'t> {
         &self.entries
     }
 
-    /// Reports every key that nobody asked for, with the nearest name and the place where it would belong.
+    /// Reports every key that nobody asked for, with the nearest name and the place where it would belong. One that is a
+    /// missing key misspelt is one fault, not two.
     pub fn finish(self, reader: &mut Reader<'_>) {
         for entry in &self.entries {
-            let known = self.asked.iter().copied();
-            reader.out.push(unknown_field(entry.name, entry.key.span(), self.what, known));
+            let unknown = unknown_field(entry.name, entry.key.span(), self.what, self.asked.iter().copied());
+            match nearest(entry.name, self.asked.iter().copied()).filter(|near| self.missing.contains(near)) {
+                Some(near) => {
+                    let message = self.has_no(near);
+                    reader.out.retain(|d| d.rule.name != MISSING_FIELD.name || d.message != message);
+                    reader.error(unknown.strength(Strength::Hard));
+                }
+                None => reader.out.push(unknown),
+            }
         }
     }
 }
@@ -466,7 +495,11 @@ pub fn scan_text(text: &str, span: Span, place: &dyn Fn(std::ops::Range<usize>) 
         span: place(s.range),
         detail: s.detail,
     });
-    Template { parts: parts.collect(), span, suspects: suspects.collect() }
+    let (mut parts, mut suspects): (Vec<_>, Vec<_>) = (parts.collect(), suspects.collect());
+    // A suite has thousands of them.
+    parts.shrink_to_fit();
+    suspects.shrink_to_fit();
+    Template { parts, span, suspects }
 }
 
 /// A value with the holes that `scan` finds in its texts.

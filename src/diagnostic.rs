@@ -12,7 +12,7 @@ pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Le
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
 
-pub use writers::{WRITERS, Writer};
+pub use writers::{WRITERS, Writer, annotation};
 
 use crate::source::{Sources, Span};
 

@@ -1,10 +1,10 @@
 #![doc = include_str!("README.md")]
 
 pub mod source;
+pub mod secrets;
 pub mod diagnostic;
 pub mod ty;
 pub mod yaml;
-pub mod secrets;
 pub mod template;
 pub mod hir;
 pub mod signature;
@@ -19,9 +19,11 @@ pub mod check;
 pub mod lint;
 pub mod plan;
 mod compile;
+pub mod affected;
 pub mod event;
 pub mod render;
 pub mod convert;
+pub mod results;
 pub mod host;
 #[cfg(feature = "run")]
 pub mod sandbox;

@@ -35,6 +35,7 @@ mod servers;
 mod stdin;
 mod steps;
 mod texts;
+mod unlocked;
 mod unpinned_server;
 mod unreferenced_script;
 mod unresolved_source;
@@ -249,6 +250,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
+    Lint { rule: &unlocked::NOT_LOCKED, found: Found::InEval(unlocked::check) },
     Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },

@@ -2,7 +2,8 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 /// The file's name; it stands beside the eval, or above it.
 pub const FILE_NAME: &str = "gevals.lock";
@@ -15,6 +16,9 @@ pub struct Lock {
     /// By the name a server has in the MCP config.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub servers: IndexMap<String, LockedServer>,
+    /// By the alias an extension has in the eval, or by the package that a task imports.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub extensions: IndexMap<String, LockedExtension>,
 }
 
 /// What a server said of itself when it was locked.
@@ -35,6 +39,125 @@ pub struct LockedTool {
     pub input_schema: Value,
 }
 
+/// What an extension's manifest said when it was locked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LockedExtension {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Of the manifest.
+    pub sha256: String,
+    #[serde(default)]
+    pub operations: IndexMap<String, LockedOperation>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LockedOperation {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Whether it may stand in setup and cleanup.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub action: bool,
+    /// Whether it may stand in verify.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub check: bool,
+    pub input_schema: Value,
+    /// None where the manifest does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<IndexMap<String, Value>>,
+}
+
+/// `extension.yaml`, as an extension's author writes it.
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    version: Value,
+    #[serde(default)]
+    actions: Vec<ManifestOperation>,
+    #[serde(default)]
+    checks: Vec<ManifestOperation>,
+}
+
+#[derive(Deserialize)]
+struct ManifestOperation {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    args: IndexMap<String, ManifestArgument>,
+    #[serde(default)]
+    outputs: Option<IndexMap<String, Value>>,
+}
+
+#[derive(Deserialize, PartialEq)]
+struct ManifestArgument {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    required: bool,
+    #[serde(default)]
+    default: Option<Value>,
+}
+
+impl LockedExtension {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_manifest(text: &str) -> Result<Self, String> {
+        let manifest: Manifest = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
+        let version = manifest.version.as_str().map_or_else(|| manifest.version.to_string(), str::to_owned);
+        let sha256 = Sha256::digest(text).iter().map(|b| format!("{b:02x}")).collect();
+        let version = if manifest.version.is_null() { String::new() } else { version };
+        let mut locked = Self { version, sha256, operations: IndexMap::new() };
+        let actions = manifest.actions.into_iter().map(|o| (o, true));
+        for (operation, action) in actions.chain(manifest.checks.into_iter().map(|o| (o, false))) {
+            let input_schema = operation.schema()?;
+            let entry = locked.operations.entry(operation.name.clone()).or_insert_with(|| LockedOperation {
+                description: operation.description,
+                input_schema: input_schema.clone(),
+                outputs: operation.outputs,
+                ..LockedOperation::default()
+            });
+            if entry.input_schema != input_schema {
+                return Err(format!("`{}` takes other arguments as an action than as a check", operation.name));
+            }
+            entry.action |= action;
+            entry.check |= !action;
+        }
+        Ok(locked)
+    }
+}
+
+impl ManifestOperation {
+    fn schema(&self) -> Result<Value, String> {
+        let mut properties = Map::new();
+        for (name, argument) in &self.args {
+            let mut schema = match argument.kind.as_deref() {
+                None => json!({}),
+                Some("duration") => json!({"type": "string", "format": "duration"}),
+                Some(kind @ ("string" | "boolean" | "integer" | "number" | "object" | "array")) => {
+                    json!({"type": kind})
+                }
+                Some(other) => return Err(format!("`{other}`, the type of `{name}`, is not known")),
+            };
+            for (key, value) in
+                [("description", argument.description.clone().map(Value::from)), ("default", argument.default.clone())]
+            {
+                if let Some(value) = value {
+                    schema[key] = value;
+                }
+            }
+            properties.insert(name.clone(), schema);
+        }
+        let required: Vec<_> = self.args.iter().filter(|(_, a)| a.required).map(|(name, _)| name.as_str()).collect();
+        Ok(json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}))
+    }
+}
+
 impl Lock {
     /// The tools of a server, where the lock knows it.
     pub fn tools(&self, server: &str) -> Option<&IndexMap<String, LockedTool>> {
@@ -51,5 +174,21 @@ impl Lock {
             1 => Ok(lock),
             other => Err(format!("version {other} is not known; this gevals reads version 1")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_becomes_operations() {
+        let text = "name: k8s\nversion: 1.2.0\nactions:\n- name: wait\n  args: {for: {type: duration, required: true}}\nchecks:\n- name: wait\n  args: {for: {type: duration, required: true}}\n- {name: ready}\n";
+        let locked = LockedExtension::from_manifest(text).unwrap();
+        let wait = &locked.operations["wait"];
+        assert!(wait.action && wait.check && !locked.operations["ready"].action);
+        assert_eq!(wait.input_schema["properties"]["for"]["format"], "duration");
+        assert!(LockedExtension::from_manifest(&text.replacen("duration", "string", 1)).is_err());
+        assert!(LockedExtension::from_manifest("actions: [{name: a, args: {b: {type: time}}}]").is_err());
     }
 }

@@ -4,9 +4,12 @@
 //! expected to be; in a folder, files of others are left alone.
 
 mod glob;
+mod overrides;
+
+pub use overrides::{AgentChoice, EnvServer, EnvTransport, LimitOverrides, Overrides};
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -102,11 +105,12 @@ pub struct Context<'a> {
     pub vocabularies: &'a Vocabularies,
     /// Patterns of paths that are left out when a folder is searched.
     pub exclude: &'a [String],
+    pub overrides: &'a Overrides,
 }
 
 /// Reads the files and folders named, and everything they refer to.
 pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Project {
-    let mut loader = Loader { cx, project: Project::default(), tasks: IndexMap::new() };
+    let mut loader = Loader { cx, project: Project::default(), tasks: IndexMap::new(), locks: HashMap::new() };
     let mut wanted = Vec::new();
     for path in paths {
         match cx.files.stat(path) {
@@ -120,6 +124,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     wanted.retain(|(path, _)| seen.insert(path.clone()));
     // Reading and parsing is done side by side; what refers to other files is followed one by one.
     let parsed: Vec<_> = wanted.par_iter().map(|(path, named)| parse(path, *named, cx)).collect();
+    loader.project.tasks.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
     let mut evals = Vec::new();
     for ((path, _), parsed) in wanted.iter().zip(parsed) {
         match parsed {
@@ -156,8 +161,8 @@ enum Parsed {
     Stranger,
     Broken(Diagnostics),
     Task(Box<TaskUnit>, Diagnostics),
-    Eval(yaml::Tree, FileId, Diagnostics),
-    Other(yaml::Tree, FileId, FileKind, Diagnostics),
+    Eval(Box<yaml::Tree>, FileId, Diagnostics),
+    Other(Box<yaml::Tree>, FileId, FileKind, Diagnostics),
 }
 
 /// Reads and parses one file. One that was named must be ours; one found in a folder may be a stranger's.
@@ -173,17 +178,18 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     if !named && !mentions_kind(&text) {
         return Parsed::Stranger;
     }
-    let Ok(tree) = yaml::parse(file, &text, &mut out) else { return Parsed::Broken(out) };
-    if !named && out.has_hard() && text.contains("{{") && !ours(&text) {
+    let tree = yaml::parse(file, &text, &mut out);
+    if !named && out.has_hard() && (is_foreign(&text) || text.contains("{{") && !ours(&text)) {
         return Parsed::Stranger;
     }
+    let Ok(tree) = tree else { return Parsed::Broken(out) };
     match dialect::identify(tree.root(), &mut out) {
         Ok(Some(FileKind::Task(dialect))) => {
             let unit = task_unit(path, file, tree, dialect, cx, &mut out);
             Parsed::Task(Box::new(unit), out)
         }
-        Ok(Some(FileKind::Eval)) => Parsed::Eval(tree, file, out),
-        Ok(Some(kind)) => Parsed::Other(tree, file, kind, out),
+        Ok(Some(FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
+        Ok(Some(kind)) => Parsed::Other(Box::new(tree), file, kind, out),
         Ok(None) if named && is_mcp_config(tree.root()) => {
             let dir = dir_of(path);
             dialect::mcp_config::decode(tree.root(), file, &dir, &mut out);
@@ -216,6 +222,13 @@ fn mentions_kind(text: &str) -> bool {
         ["kind", "Kind", "KIND", "spec", "steps", "config", "commands"].iter().any(|k| line.starts_with(k))
     };
     text.lines().any(begins) || text.trim_start().starts_with('{')
+}
+
+/// Whether a text that does not parse says that it is of another program's API.
+fn is_foreign(text: &str) -> bool {
+    let version = text.lines().find_map(|line| line.strip_prefix("apiVersion:")).unwrap_or_default();
+    let version = version.trim().trim_matches(['"', '\'']);
+    !version.is_empty() && !["mcpchecker/", "gevals/", "mcp-eval/"].iter().any(|ours| version.starts_with(ours))
 }
 
 fn ours(text: &str) -> bool {
@@ -251,6 +264,12 @@ fn task_unit(
     if dialect != Dialect::Portable {
         yaml11_words(&tree, out);
     }
+    let mut value = value;
+    if let Some(task) = &mut value {
+        for phase in [&mut task.setup, &mut task.verify, &mut task.cleanup] {
+            shrink(&mut phase.steps);
+        }
+    }
     // A fault of the YAML itself leaves no plan either; it has been reported.
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
@@ -270,6 +289,15 @@ fn task_unit(
         unit.reported = Some(reported);
     }
     unit
+}
+
+/// Gives back what the vectors of steps have to spare: there may be thousands of tasks.
+fn shrink(steps: &mut Vec<hir::Step<template::Path>>) {
+    steps.shrink_to_fit();
+    for step in steps {
+        step.args.shrink_to_fit();
+        step.blocks.iter_mut().for_each(|block| shrink(&mut block.steps));
+    }
 }
 
 /// Words that YAML 1.1 reads otherwise, but for those of which something has been said.
@@ -337,6 +365,8 @@ struct Loader<'a> {
     project: Project,
     /// By path: a file is read once, whoever refers to it.
     tasks: IndexMap<PathBuf, usize>,
+    /// By folder: evals that share a lock share what was checked under it.
+    locks: HashMap<Option<PathBuf>, Arc<Lock>>,
 }
 
 impl Loader<'_> {
@@ -376,22 +406,33 @@ impl Loader<'_> {
             reported,
         };
         let mut failed = reported;
+        let overrides = self.cx.overrides;
+        if let (Some(eval), Some(choice)) = (&mut unit.eval, &overrides.agent) {
+            eval.agent = Some(choice.reference(self.is_oracle(choice), eval.config));
+        }
+        if let (Some(eval), Some(path)) = (&mut unit.eval, &overrides.mcp_config) {
+            eval.mcp_config = Some(Name::new(path.to_string_lossy().into_owned(), eval.config));
+        }
+        // What a command line names is found from where it was typed.
+        let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
         if let Some(eval) = &unit.eval {
             match self.lock(&dir, out) {
-                Ok(lock) => unit.lock = Arc::new(lock),
+                Ok(lock) => unit.lock = lock,
                 Err(r) => failed = Some(r),
             }
             if let Some(agent) = &eval.agent {
-                match self.agent(agent, &dir, out) {
+                match self.agent(agent, from(overrides.agent.is_some()), out) {
                     Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
                     Err(r) => failed = Some(r),
                 }
             }
-            if let Some(name) = &eval.mcp_config {
-                match self.mcp(name, &dir, out) {
+            match (&eval.mcp_config, &overrides.server) {
+                (Some(name), _) => match self.mcp(name, from(overrides.mcp_config.is_some()), out) {
                     Ok(mcp) => unit.mcp = Some(mcp),
                     Err(r) => failed = Some(r),
-                }
+                },
+                (None, Some(server)) => unit.mcp = Some(server.config(eval.config)),
+                (None, None) => {}
             }
         }
         if let Some(eval) = unit.eval.clone() {
@@ -407,14 +448,28 @@ impl Loader<'_> {
         unit
     }
 
+    /// Whether the agent that was chosen is a script for `builtin.script`.
+    fn is_oracle(&self, choice: &AgentChoice) -> bool {
+        let AgentChoice::File(path) = choice else { return false };
+        let Some(text) = self.cx.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+            return false;
+        };
+        let mut ignored = Diagnostics::default();
+        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), &text, &mut ignored);
+        tree.is_ok_and(|t| matches!(dialect::identify(t.root(), &mut ignored), Ok(Some(FileKind::Oracle))))
+    }
+
     /// The lock beside the eval, or in a folder above it.
-    fn lock(&self, dir: &Path, out: &mut Diagnostics) -> Result<Lock, Reported> {
+    fn lock(&mut self, dir: &Path, out: &mut Diagnostics) -> Result<Arc<Lock>, Reported> {
         let found =
             dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
         for path in found {
+            if let Some(lock) = self.locks.get(&Some(path.clone())) {
+                return Ok(Arc::clone(lock));
+            }
             let Ok(bytes) = self.cx.files.read(&path) else { continue };
             let (file, text) = text(bytes, &path, self.cx, out)?;
-            return Lock::parse(&text).map_err(|message| {
+            let lock = Lock::parse(&text).map_err(|message| {
                 out.error(
                     Diagnostic::new(
                         &INVALID_LOCK,
@@ -424,8 +479,11 @@ impl Loader<'_> {
                     .help("gevals writes this file; make it anew with `gevals lock`"),
                 )
             });
+            let lock = Arc::new(lock?);
+            self.locks.insert(Some(path), Arc::clone(&lock));
+            return Ok(lock);
         }
-        Ok(Lock::default())
+        Ok(Arc::clone(self.locks.entry(None).or_default()))
     }
 
     fn document(
@@ -527,8 +585,25 @@ impl Loader<'_> {
                 _ => continue,
             };
             let mut matched = false;
-            for (path, named) in paths {
-                let task = match self.task(&path, &place, named, out) {
+            let new: Vec<_> = paths.iter().filter(|(path, _)| !self.tasks.contains_key(path)).collect();
+            let mut read: HashMap<PathBuf, _> = new
+                .into_par_iter()
+                .map(|(path, named)| {
+                    let mut found = Diagnostics::default();
+                    let unit = self.task(path, &place, *named, &mut found);
+                    (path.clone(), (unit, found))
+                })
+                .collect();
+            for (path, _) in paths {
+                let unit = match (self.tasks.get(&path), read.remove(&path)) {
+                    (Some(&known), _) => Ok(Some(known)),
+                    (None, Some((unit, found))) => {
+                        out.extend(found);
+                        unit.map(|unit| unit.map(|unit| self.add_task(unit)))
+                    }
+                    (None, None) => continue,
+                };
+                let task = match unit {
                     Ok(Some(task)) => task,
                     Ok(None) => continue,
                     Err(reported) => {
@@ -600,23 +675,17 @@ impl Loader<'_> {
         out.push(diagnostic);
     }
 
-    /// The task in a file, read once. A file that a glob matches may be another's.
+    /// The task in a file. A file that a glob matches may be another's.
     fn task(
-        &mut self,
+        &self,
         path: &Path,
         place: &Spanned<String>,
         named: bool,
         out: &mut Diagnostics,
-    ) -> Result<Option<usize>, Reported> {
-        if let Some(&index) = self.tasks.get(path) {
-            return Ok(Some(index));
-        }
+    ) -> Result<Option<TaskUnit>, Reported> {
         let (file, tree) = self.document(path, place, "task", out)?;
         match dialect::identify(tree.root(), out)? {
-            Some(FileKind::Task(dialect)) => {
-                let unit = task_unit(path, file, tree, dialect, self.cx, out);
-                Ok(Some(self.add_task(unit)))
-            }
+            Some(FileKind::Task(dialect)) => Ok(Some(task_unit(path, file, tree, dialect, self.cx, out))),
             found if named => Err(self.wrong_kind(place, "Task", found, out)),
             _ => Ok(None),
         }

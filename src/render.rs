@@ -64,6 +64,8 @@ pub struct View<'a> {
     /// Show every task whole, however many there are, and every round of a loop over a literal list.
     pub expand: bool,
     pub outcomes: Option<Outcomes<'a>>,
+    /// What an earlier run of the eval took.
+    pub earlier: Option<&'a results::Earlier>,
     /// Where the texts of spans are found, for excerpts.
     pub sources: Option<&'a Sources>,
     /// Where the scripts that tasks refer to are found, for what they touch.
@@ -79,6 +81,7 @@ impl<'a> View<'a> {
             unicode: true,
             expand: false,
             outcomes: None,
+            earlier: None,
             sources: None,
             files: None,
         }

@@ -1,10 +1,15 @@
 //! Reports: folds over the events of a run. What people and machines read while it runs, and the results file.
 
+mod github;
 mod json;
+mod live;
 mod results;
 mod text;
 
-pub use results::{Results, results_path};
+pub use results::Results;
+pub(crate) use text::quoted;
+
+pub use crate::render::results::results_path;
 
 use std::{io::Write, path::PathBuf, sync::Arc};
 
@@ -15,7 +20,7 @@ use crate::{
     event::{Event, EventKind},
     host::Host,
     plan::EvalPlan,
-    run::{Interrupt, RunOptions, RunSummary, run_eval},
+    run::{Gate, Interrupt, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
 };
 
@@ -29,7 +34,7 @@ pub struct ReportFormat {
 /// Takes the next event and gives the text that is to be printed for it.
 pub type Fold = Box<dyn FnMut(&Event) -> String + Send>;
 
-pub const REPORTS: &[ReportFormat] = &[text::FORMAT, json::FORMAT];
+pub const REPORTS: &[ReportFormat] = &[text::FORMAT, github::FORMAT, json::FORMAT];
 
 /// What a report may know besides the events.
 #[derive(Clone)]
@@ -44,15 +49,48 @@ pub struct ReportInput {
     /// Workers, and the number of runs asked for on the command line.
     pub parallel: usize,
     pub runs: Option<u32>,
+    /// Which tasks are run.
+    pub selection: Selection,
+    pub gate: Option<Gate>,
     /// Where the results file goes.
     pub results: PathBuf,
+    pub detail: Detail,
+    /// Whether to show, on standard error, what is going on right now.
+    pub live: bool,
+    /// Of the command line, what a command to run a task again must repeat.
+    pub flags: Vec<String>,
+}
+
+/// How much the text says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Detail {
+    /// The summary only.
+    Quiet,
+    /// A line a task.
+    #[default]
+    Normal,
+    /// A line an action.
+    Verbose,
 }
 
 impl ReportInput {
     pub fn new(plan: Arc<EvalPlan>, sources: Arc<Sources>, eval: impl Into<String>, options: &RunOptions) -> Self {
         let results = results_path(&options.output_dir, &plan.name);
-        let (parallel, runs) = (options.parallel, options.runs);
-        Self { plan, sources, eval: eval.into(), colour: false, findings: Vec::new(), parallel, runs, results }
+        Self {
+            plan,
+            sources,
+            eval: eval.into(),
+            colour: false,
+            findings: Vec::new(),
+            parallel: options.parallel,
+            runs: options.runs,
+            selection: options.selection.clone(),
+            gate: options.gate,
+            results,
+            detail: Detail::default(),
+            live: false,
+            flags: Vec::new(),
+        }
     }
 }
 
@@ -68,6 +106,19 @@ pub async fn run(
     let unwritable = |error: std::io::Error| format!("`{}` cannot be written: {error}", input.results.display());
     if let Err(error) = writable(input, options, host.as_ref()) {
         return RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] };
+    }
+    if let Some(fault) = other_shard(input, host.as_ref()) {
+        return RunSummary { exit: 2, tasks: Vec::new(), faults: vec![fault] };
+    }
+    let selection = &input.selection;
+    if selection.of(&input.plan).is_empty() && !selection.all(&input.plan).is_empty() {
+        // An empty shard is one, too: whoever merges the shards looks for it.
+        let mut results = Results::new(input);
+        results.finish_empty();
+        return match host.write(&input.results, results.text().as_bytes(), None) {
+            Ok(()) => RunSummary::default(),
+            Err(error) => RunSummary { exit: 3, tasks: Vec::new(), faults: vec![unwritable(error)] },
+        };
     }
     let (sink, events) = unbounded_channel();
     let fold = (format.make)(input);
@@ -93,6 +144,23 @@ fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::
     host.remove(&probe)
 }
 
+/// Results of another shard of the same eval would be lost; those of an earlier run of this one are meant to be.
+fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
+    let own = input.selection.shard?;
+    let text = String::from_utf8(host.files().read(&input.results).ok()?).ok()?;
+    let there = crate::results::read(&text).ok()?;
+    let number = |key: &str| there.summary.get("shard")?.get(key)?.as_u64();
+    let (index, of) = (number("index")?, number("of")?);
+    let other = (index, of) != (u64::from(own.index), u64::from(own.of));
+    other.then(|| {
+        format!(
+            "`{}` holds shard {index}/{of}: give each shard a folder of its own, such as `--output-dir shard-{}`",
+            input.results.display(),
+            own.index
+        )
+    })
+}
+
 /// Feeds the report and the results until the last event. The results are written whenever a task has ended.
 async fn follow(
     input: &ReportInput,
@@ -102,15 +170,36 @@ async fn follow(
     out: &mut (dyn Write + Send),
 ) -> std::io::Result<()> {
     let mut results = Results::new(input);
+    let mut live = input.live.then(|| live::Live::new(input.colour));
+    let mut clock = tokio::time::interval(live::TICK);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let mut written = Ok(());
-    while let Some(event) = events.recv().await {
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = events.recv() => event,
+            _ = clock.tick(), if live.is_some() => {
+                live.iter_mut().for_each(live::Live::tick);
+                continue;
+            }
+        };
+        let Some(event) = event else { break };
         results.take(&event);
         if matches!(event.kind, EventKind::TaskFinished { .. } | EventKind::RunFinished { .. }) {
             written = host.write(&input.results, results.text().as_bytes(), None);
         }
+        live.iter_mut().for_each(|live| live.take(&event));
         let text = fold(&event);
+        if text.is_empty() {
+            continue;
+        }
         // A reader that went away (`| head`) must not keep cleanup from running.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let mut print = || drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+        match &live {
+            Some(live) => live.print(print),
+            None => print(),
+        }
     }
+    live.iter_mut().for_each(live::Live::clear);
     written
 }

@@ -7,11 +7,13 @@ mod agent;
 pub mod assert;
 mod emit;
 pub mod fill;
+pub mod select;
 mod servers;
 mod task;
 mod unit;
 pub mod verdict;
 
+pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use task::TaskEnd;
 pub use unit::planned_id;
@@ -23,14 +25,14 @@ use std::{
 };
 
 use futures_util::stream::{self, StreamExt};
-use regex::Regex;
+use indexmap::IndexMap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Event, EventKind, TaskRun, Verdict},
     host::Host,
-    plan::{EvalPlan, wire},
+    plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
     secrets::is_secret_name,
 };
 use emit::Emitter;
@@ -46,10 +48,14 @@ pub struct RunOptions {
     pub runs: Option<u32>,
     /// How many of the tasks that allow it run side by side.
     pub parallel: usize,
-    /// Of task names; the others are left out.
-    pub filter: Option<Regex>,
+    /// The tasks that are run; the others are left out.
+    pub selection: Selection,
+    /// Whether the first run that does not pass is the last that is started.
+    pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
+    /// How many runs of a task must pass, where not all.
+    pub gate: Option<Gate>,
     /// Whether a task that checks nothing counts as passed.
     pub allow_unchecked: bool,
     /// Exit status 0 where it would be 1 or 4.
@@ -67,7 +73,9 @@ impl Default for RunOptions {
         Self {
             runs: None,
             parallel: 1,
-            filter: None,
+            selection: Selection::default(),
+            fail_fast: false,
+            gate: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
             exit_zero: false,
@@ -79,7 +87,7 @@ impl Default for RunOptions {
 }
 
 /// What a run came to.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunSummary {
     /// `decisions.md` §11.
     pub exit: u8,
@@ -156,7 +164,7 @@ pub async fn run_eval(
 ) -> RunSummary {
     let host = host.as_ref();
     let started = host.elapsed();
-    let selected = selection(plan, options);
+    let selected = options.selection.of(plan);
     let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
     let mut faults = unset_variables(plan, &selected, host);
     let (specs, mut secrets) = match specs {
@@ -169,11 +177,10 @@ pub async fn run_eval(
     secrets.extend(secret_variables(plan, host));
     secrets.extend(options.secrets.iter().cloned());
     if selected.is_empty() {
-        let why = match &options.filter {
-            Some(filter) => format!("no task's name matches `{filter}`"),
-            None => "the eval selects no task".to_owned(),
+        return match options.selection.shard {
+            Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
+            _ => RunSummary { exit: 2, tasks: Vec::new(), faults: vec![options.selection.nothing(plan)] },
         };
-        return RunSummary { exit: 2, tasks: Vec::new(), faults: vec![why] };
     }
     if !faults.is_empty() {
         return RunSummary { exit: 3, tasks: Vec::new(), faults };
@@ -193,7 +200,9 @@ pub async fn run_eval(
             runs: selected.iter().map(|&index| runs(index) as usize).sum(),
         },
     );
-    let servers = Servers::new(specs, &emitter, options.server_timeout);
+    let is_client = |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if matches!(agent.kind, AgentKind::Shell(_)));
+    let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
+    let servers = Servers::new(specs, &emitter, options.server_timeout, clients);
     let world = World {
         host,
         emitter: &emitter,
@@ -201,6 +210,7 @@ pub async fn run_eval(
         cancel: CancellationToken::new(),
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),
+        stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());
     let mut interrupted: Option<Interrupt> = None;
@@ -220,6 +230,11 @@ pub async fn run_eval(
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
                         let end = task::run(world, planned, &digests[index], task).await;
+                        if options.fail_fast && !good(end.verdict, options) {
+                            world
+                                .stopped
+                                .get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
+                        }
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                     }
                 }
@@ -267,12 +282,14 @@ pub async fn run_eval(
 
 /// The exit status of a run that came to its end.
 pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
-    let good = |verdict| match verdict {
-        Verdict::Passed => true,
-        Verdict::Unchecked => options.allow_unchecked,
-        Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
-    };
-    let exit = if !tasks.iter().all(|t| good(t.verdict)) {
+    let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
+    for end in tasks {
+        let (passes, all) = runs.entry(end.task.index).or_default();
+        *passes += u32::from(good(end.verdict, options));
+        *all += 1;
+    }
+    let enough = |(passes, all): &(u32, u32)| *passes >= options.gate.map_or(*all, |gate| gate.passes);
+    let exit = if !runs.values().all(enough) {
         1
     } else if tasks.iter().any(|t| t.cleanup_failed) {
         4
@@ -282,11 +299,12 @@ pub fn status(tasks: &[TaskEnd], options: &RunOptions) -> u8 {
     if options.exit_zero { 0 } else { exit }
 }
 
-fn selection(plan: &EvalPlan, options: &RunOptions) -> Vec<usize> {
-    let wanted = |index: &usize| {
-        options.filter.as_ref().is_none_or(|filter| filter.is_match(&plan.tasks[*index].task.name.value))
-    };
-    (0..plan.tasks.len()).filter(wanted).collect()
+fn good(verdict: Verdict, options: &RunOptions) -> bool {
+    match verdict {
+        Verdict::Passed => true,
+        Verdict::Unchecked => options.allow_unchecked,
+        Verdict::Failed | Verdict::Broken | Verdict::Cancelled => false,
+    }
 }
 
 /// Variables of the environment that holes read without a default.

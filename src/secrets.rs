@@ -1,6 +1,6 @@
 //! Masking of secrets in what gevals writes: results, logs, recordings, plans, messages. The wire is never masked.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
 use base64::{
     Engine,
@@ -39,6 +39,71 @@ pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
 }
+
+/// Whether what is written under a telling name can be a secret: long enough, and neither a placeholder, nor the path of a
+/// file, nor the name of a variable.
+pub fn looks_secret(value: &str) -> bool {
+    const PLACEHOLDERS: [&str; 14] = [
+        "test",
+        "dummy",
+        "fake",
+        "example",
+        "changeme",
+        "change-me",
+        "placeholder",
+        "your",
+        "xxx",
+        "none",
+        "null",
+        "anonymous",
+        "not-needed",
+        "unused",
+    ];
+    let bare = value.trim();
+    let bare = SCHEMES.iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
+    let lower = bare.to_ascii_lowercase();
+    let placeholder = PLACEHOLDERS.iter().any(|p| lower.contains(p));
+    let path = bare.starts_with(['/', '~', '.', '<', '$', '{']) || bare.contains("://");
+    let variable = bare.contains('_') && bare.bytes().all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
+    bare.len() >= 8 && !placeholder && !path && !variable && !bare.contains(' ')
+}
+
+const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
+
+/// A line of a file with the values of telling names (`TOKEN: …`, `--password=…`, `https://user:…@host`) made
+/// unreadable; every byte keeps its place. For lines that are shown, of files that may have a secret written in clear.
+pub fn veil(line: &str) -> Cow<'_, str> {
+    // A short word under `key:` is a label more often than a secret.
+    let telling = |name: &str| is_secret_name(name) && !matches!(name.to_ascii_lowercase().as_str(), "key" | "auth");
+    let mut values: Vec<Range<usize>> = Vec::new();
+    let mut from = 0;
+    while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
+        let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), found.get(2)) else { break };
+        if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) {
+            values.push(value.range());
+            from = whole.end();
+        } else {
+            from = value.start().max(name.end() + 1);
+        }
+    }
+    values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
+    if values.is_empty() {
+        return Cow::Borrowed(line);
+    }
+    let hidden = |at: usize| values.iter().any(|v| v.contains(&at));
+    let stars = |(at, c): (usize, char)| if hidden(at) { "*".repeat(c.len_utf8()) } else { c.to_string() };
+    Cow::Owned(line.char_indices().map(stars).collect())
+}
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static PAIR: LazyLock<Regex> = LazyLock::new(|| {
+    let name =
+        r#"([A-Za-z0-9_.-]*(?i:token|key|secret|passw|passphrase|pwd|credential|auth|cookie|dsn)[A-Za-z0-9_.-]*)"#;
+    Regex::new(&format!(r#"{name}["']?\s*[:=]\s*["']?(?:(?:Bearer|Basic|[Tt]oken)\s+)?([^\s"',}}\]]+)"#)).unwrap()
+});
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://[^/\s:@]+:([^@\s/$\{]+)@").unwrap());
 
 /// A set of secret values, found in plain, JSON-escaped, base64 and URL-encoded form.
 #[derive(Debug, Default)]
@@ -211,6 +276,29 @@ mod tests {
         let mut json = serde_json::json!({"k123456789": [123_456_789, 7, "x123456789y"]});
         secrets.mask_json(&mut json);
         assert_eq!(json, serde_json::json!({"k***": ["***", 7, "x***y"]}));
+    }
+
+    #[test]
+    fn values_of_telling_names_are_veiled_and_others_are_not() {
+        for (line, shown) in [
+            ("headers: {Authorization: Bearer 8f14e45fceea167a}", "headers: {Authorization: Bearer ****************}"),
+            (r#"  "GITHUB_TOKEN": "ghp_abcdéf12","#, r#"  "GITHUB_TOKEN": "*************","#),
+            ("args: [--password=hunter2hunter2, -v]", "args: [--password=**************, -v]"),
+            ("run: curl -H 'X-Api-Key: 0123456789'", "run: curl -H 'X-Api-Key: **********'"),
+            ("url: postgres://me:geheim@localhost/x", "url: postgres://me:******@localhost/x"),
+        ] {
+            assert_eq!(veil(line), shown);
+        }
+        for line in [
+            "key: app.kubernetes.io/name",
+            "TOKEN: ${GITHUB_TOKEN}",
+            "apiKey: OPENAI_API_KEY",
+            "tokens: {max: 4000}",
+            "PASSWORD: changeme",
+            "prompt: Find the secret: it is in the file notes.txt",
+        ] {
+            assert_eq!(veil(line), line);
+        }
     }
 
     #[test]

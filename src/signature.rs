@@ -40,7 +40,8 @@ pub struct Signature {
     pub control: Control,
     /// Needs the eval's judge.
     pub judges: bool,
-    /// Sets of parameters (and `expect`) of which exactly one must be given.
+    /// Sets of parameters (and `expect`) of which exactly one must be given; `a.b` is the key `b` of the parameter `a`,
+    /// where that is given.
     pub exactly_one: &'static [&'static [&'static str]],
     /// Adapts the signature to the literal arguments of one step (`protocol: json` changes what a script gives).
     pub refine: Option<Refine>,

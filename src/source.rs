@@ -4,7 +4,7 @@
 //! the edge, where a message is printed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     ops::Range,
     path::{Component, Path, PathBuf},
     sync::{Arc, OnceLock, PoisonError, RwLock},
@@ -176,6 +176,50 @@ pub trait Files: Sync {
     fn stat(&self, path: &Path) -> Option<Stat>;
     /// The entries of a folder by name, sorted; empty where there is no such folder.
     fn list(&self, dir: &Path) -> Vec<String>;
+    /// The files and folders in a folder, sorted by name, and whether each is a folder. A disk knows that without asking
+    /// for each.
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        let kind = |name: String| {
+            let stat = self.stat(&dir.join(&name))?;
+            Some((name, stat == Stat::Dir))
+        };
+        self.list(dir).into_iter().filter_map(kind).collect()
+    }
+}
+
+/// Files whose folders are listed once, however often they are asked for.
+pub struct Listed<'a> {
+    files: &'a dyn Files,
+    folders: RwLock<HashMap<PathBuf, Vec<(String, bool)>>>,
+}
+
+impl<'a> Listed<'a> {
+    pub fn new(files: &'a dyn Files) -> Self {
+        Self { files, folders: RwLock::default() }
+    }
+}
+
+impl Files for Listed<'_> {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        self.files.read(path)
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        self.files.stat(path)
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        self.files.list(dir)
+    }
+
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        if let Some(known) = self.folders.read().unwrap_or_else(PoisonError::into_inner).get(dir) {
+            return known.clone();
+        }
+        let entries = self.files.entries(dir);
+        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned(), entries.clone());
+        entries
+    }
 }
 
 /// Files in memory, by path. A name ending in `*` in [`MemoryFiles::add`]'s `executable` has no meaning here: the bit is

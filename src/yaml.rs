@@ -151,8 +151,13 @@ impl Tree {
 
     /// The node written at `span`.
     pub fn node_at(&self, span: Span) -> Option<Node<'_>> {
-        let at = |raw: &Raw| raw.start == span.start && raw.end == span.end;
-        let id = (self.file == span.file).then(|| self.nodes.iter().position(at))??;
+        if self.file != span.file {
+            return None;
+        }
+        // Nodes stand in the order in which they begin.
+        let first = self.nodes.partition_point(|raw| raw.start < span.start);
+        let here = self.nodes[first..].iter().take_while(|raw| raw.start == span.start);
+        let id = first + here.into_iter().position(|raw| raw.end == span.end)?;
         Some(Node { tree: self, id: u32::try_from(id).ok()? })
     }
 

@@ -160,7 +160,7 @@ fn bad_files_are_refused_with_their_place() {
 fn wrong_usage_is_said_before_anything_runs() {
     let world = small("touch WORLD/ran", OK, "");
     world.run(&["run", "eval.yaml", "--run", "("]).expect(2, &["--run"]);
-    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task is selected"]);
+    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
     world.run(&["run", "eval.yaml", "--runs", "0"]).expect(2, &["--runs"]);
     world.run(&["run", "eval.yaml", "--server-timeout", "30"]).expect(2, &["the unit is missing"]);
     world.run(&["run", "eval.yaml", "--format", "xml"]).expect(2, &["xml"]);

@@ -160,6 +160,31 @@ async fn a_refused_handshake_is_tried_again_for_the_next() {
 }
 
 #[tokio::test]
+async fn a_server_without_a_handshake_is_asked_in_its_way() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let serve = tokio::spawn(async move {
+        assert_eq!(server.next_json().await["method"], "initialize");
+        server.send(r#"{"id":0,"error":{"code":-32601,"message":"no such method"}}"#).await;
+        let mut asked = Vec::new();
+        for result in
+            [json!({"capabilities": {"tools": {}}}), json!({"tools": [{"name": "t"}]}), json!({"content": []})]
+        {
+            let request = server.next_json().await;
+            let meta = &request["params"]["_meta"];
+            assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+            assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}));
+            asked.push(request["method"].as_str().unwrap().to_owned());
+            server.reply(&request, result).await;
+        }
+        assert_eq!(asked, ["server/discover", "tools/list", "tools/call"]);
+    });
+    let client = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap();
+    assert_eq!(client.list_tools().await.unwrap(), [json!({"name": "t"})]);
+    client.call_tool("t", json!({})).await.unwrap();
+    serve.await.unwrap();
+}
+
+#[tokio::test]
 async fn ids_and_tokens_of_two_sessions_do_not_mix() {
     let (hub, mut server) = hub(HubOptions::default());
     let recorder = Recorder::default();
@@ -543,8 +568,8 @@ mod http {
     use indexmap::IndexMap;
     use rmcp::{
         ClientHandler, RoleClient, ServiceExt,
-        model::{CallToolRequestParams, ProgressNotificationParam},
-        service::NotificationContext,
+        model::{CallToolRequestParams, ProgressNotificationParam, ProtocolVersion},
+        service::{ClientLifecycleMode, ClientServiceExt, NotificationContext},
         transport::StreamableHttpClientTransport,
     };
     use tokio_util::sync::CancellationToken;
@@ -624,6 +649,35 @@ mod http {
         let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
         use_through_front(&hub).await;
         hub.close().await;
+    }
+
+    /// An agent that greets nobody and says in each request who it is, as MCP has it since 2026-07-28.
+    #[tokio::test]
+    async fn an_agent_without_a_handshake_is_served() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let dir = tempfile::tempdir().unwrap();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let served = dir.path().to_owned();
+        tokio::spawn(async move { demo::serve(&served, far).await });
+        let (reader, writer) = tokio::io::split(near);
+        let over_stdio = Hub::from_streams("notes", reader, writer, HubOptions::default());
+        let (url, _stop) = demo_at(dir.path()).await;
+        let over_http = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        for (title, hub) in [("one", over_stdio), ("two", over_http)] {
+            let recorder = Recorder::default();
+            let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+            let transport = StreamableHttpClientTransport::from_uri(front.url.as_str());
+            let mode = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+            let agent = Listener::default().serve_with_lifecycle(transport, mode).await.unwrap();
+            assert_eq!(agent.list_all_tools().await.unwrap().len(), 6, "{title}");
+            let arguments = json!({"title": title, "body": "text"}).as_object().unwrap().clone();
+            let request = CallToolRequestParams::new("notes_create").with_arguments(arguments);
+            assert_eq!(agent.call_tool(request).await.unwrap().is_error, Some(false), "{title}");
+            let records = recorder.records();
+            assert_eq!((records.len(), records[0].outcome.clone()), (1, CallOutcome::Ok), "{title}");
+            agent.cancel().await.unwrap();
+            hub.close().await;
+        }
     }
 
     #[tokio::test]

@@ -21,10 +21,20 @@ use gevals::{
 };
 
 #[test]
-fn single_faults_are_seen_and_placed() {
+fn single_faults_of_tasks_are_seen_and_placed() {
+    hold(&corpus("kind: Task", 20), 14, 1000);
+}
+
+#[test]
+fn single_faults_of_evals_are_seen_and_placed() {
+    hold(&corpus("kind: Eval", 20), 11, 500);
+}
+
+/// Makes every mutant there is, and looks at what is said of it.
+fn hold(corpus: &[Valid], kinds: usize, least: usize) {
     let mut table: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     let mut missed = String::new();
-    for valid in corpus() {
+    for valid in corpus {
         let before: BTreeSet<_> =
             valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
         for mutant in mutants(&valid.text) {
@@ -50,7 +60,7 @@ fn single_faults_are_seen_and_placed() {
         count.iter().zip(&mut all).for_each(|(n, sum)| *sum += n);
     }
     println!("{:16} {:>8} {:>7.1}% {:>7.1}%\n{missed}", "all", all[0], share(all[1], all[0]), share(all[2], all[0]));
-    assert!(table.len() == 14 && all[0] > 1000, "the generator makes too little: {all:?} of {} kinds", table.len());
+    assert!(table.len() == kinds && all[0] > least, "the generator makes too little: {all:?} of {} kinds", table.len());
     assert!(share(all[1], all[0]) >= 99.0 && share(all[2], all[0]) >= 97.0, "{all:?}");
 }
 
@@ -89,14 +99,17 @@ impl Valid {
     }
 
     fn is_valid(&self) -> bool {
+        let mut files = self.files.clone();
+        files.add(&self.path, self.text.as_str(), false);
         let sources = Sources::default();
-        let compiled = compile(std::slice::from_ref(&self.path), &sources, &self.files);
-        compiled.project.tasks.len() == 1 && !compiled.diagnostics.iter().any(|d| d.strength.is_error())
+        let compiled = compile(std::slice::from_ref(&self.path), &sources, &files);
+        let (tasks, evals) = (compiled.project.tasks.len(), compiled.project.evals.len());
+        (evals == 1 || tasks == 1) && !compiled.diagnostics.iter().any(|d| d.strength.is_error())
     }
 }
 
-/// Tasks in `examples/` and in the fixtures, and those of the rules' pages that stand alone.
-fn corpus() -> Vec<Valid> {
+/// Files of a kind in `examples/` and in the fixtures, and those that the rules' pages call right.
+fn corpus(kind: &str, least: usize) -> Vec<Valid> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut corpus = Vec::new();
     for dir in [root.join("examples"), root.join("tests/fixtures/mutants")] {
@@ -109,20 +122,36 @@ fn corpus() -> Vec<Valid> {
         }
     }
     for entry in fs::read_dir(root.join("lints")).unwrap() {
-        let path = entry.unwrap().path();
-        let page = fs::read_to_string(&path).unwrap();
-        for block in page.split("\n```").filter_map(|b| b.strip_prefix("yaml pass")) {
-            let text = block.split_once('\n').map(|(_, body)| format!("{body}\n")).unwrap();
-            let mut files = MemoryFiles::default();
-            files.add("task.yaml", text.as_str(), false);
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            corpus.push(Valid { name, path: "task.yaml".into(), text, files });
+        let entry_path = entry.unwrap().path();
+        let page = fs::read_to_string(&entry_path).unwrap();
+        let blocks = page.split("\n```").filter_map(|b| Some((b.lines().next()?, b.split_once('\n')?.1)));
+        let mut files = MemoryFiles::default();
+        let mut right = Vec::new();
+        for (fence, body) in blocks {
+            let words: Vec<_> = fence.split_whitespace().collect();
+            let (["yaml", "fail" | "pass", ..] | ["sh", ..]) = words.as_slice() else { continue };
+            let named = words.iter().find(|w| w.contains('.')).map(|w| (*w).to_owned());
+            let kind = body.lines().find_map(|l| l.strip_prefix("kind: ")).unwrap_or("task").to_lowercase();
+            let path = named.unwrap_or_else(|| format!("{kind}.yaml"));
+            let text = format!("{body}\n");
+            files.add(path.as_str(), text.as_str(), words.contains(&"exec"));
+            right.push((path, text));
+        }
+        for (path, text) in right {
+            // The last block of one name is the one that counts.
+            let name = format!("{}: {path}", path_name(&entry_path));
+            corpus.push(Valid { name, path: path.into(), text, files: files.clone() });
         }
     }
-    corpus.retain(|v| v.text.lines().any(|l| l == "kind: Task") && v.is_valid());
+    corpus.retain(|v| v.text.lines().any(|l| l == kind) && v.is_valid());
     corpus.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(corpus.len() > 20, "only {} valid tasks", corpus.len());
+    corpus.dedup_by(|a, b| a.text == b.text);
+    assert!(corpus.len() > least, "only {} are valid", corpus.len());
     corpus
+}
+
+fn path_name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
 fn read(base: &Path, dir: &Path, files: &mut MemoryFiles, yaml: &mut Vec<PathBuf>) {
@@ -158,7 +187,13 @@ fn mutants(text: &str) -> Vec<Mutant> {
     let sources = Sources::default();
     let file = sources.add("task.yaml", text);
     let tree = yaml::parse(file, text, &mut Diagnostics::default()).unwrap();
-    let mut maker = Maker { text, portable: text.contains("mcp-eval/v1"), extensions: Vec::new(), made: Vec::new() };
+    let mut maker = Maker {
+        text,
+        portable: text.contains("mcp-eval/v1"),
+        eval: text.lines().any(|l| l == "kind: Eval"),
+        extensions: Vec::new(),
+        made: Vec::new(),
+    };
     for requirement in tree.root().get("spec").and_then(|s| s.get("requires")).into_iter().flat_map(Node::items) {
         if let Some(name) = requirement.get("extension") {
             maker.extensions.extend(requirement.get("as").or(Some(name)).and_then(Node::as_str).map(str::to_owned));
@@ -172,17 +207,25 @@ fn mutants(text: &str) -> Vec<Mutant> {
 struct Maker<'a> {
     text: &'a str,
     portable: bool,
+    eval: bool,
     extensions: Vec<String>,
     made: Vec<Mutant>,
 }
 
 /// Keys of which the author makes the names inside.
-const OWN_NAMES: [&str; 7] = ["env", "labels", "annotations", "outputs", "args", "headers", "json"];
+const OWN_NAMES: [&str; 9] =
+    ["labelSelector", "argumentsMatch", "env", "labels", "annotations", "outputs", "args", "headers", "json"];
 /// Keys whose values may be anything.
 const ANYTHING: [&str; 4] = ["equals", "annotations", "category", "json"];
 const DURATIONS: [&str; 4] = ["timeout", "cleanupTimeout", "interval", "duration"];
 /// A key that must be there, and what it stands under.
-const REQUIRED: [(&str, &str); 14] = [
+const REQUIRED: [(&str, &str); 20] = [
+    ("config", ""),
+    ("agent", "config"),
+    ("taskSets", "config"),
+    ("type", "agent"),
+    ("server", "toolsUsed"),
+    ("server", "callOrder"),
     ("metadata", ""),
     ("spec", ""),
     ("steps", ""),
@@ -311,6 +354,12 @@ impl Maker<'_> {
                 words.extend(["30", "0s", "-5s", "5 min", "1d"].map(|w| ("duration", w.to_owned())));
             }
             "difficulty" => words.extend(["medum", "Easy"].map(|w| ("enum", w.to_owned()))),
+            "kind" if self.eval => words.extend(["eval", "Evl", "Evals"].map(|w| ("kind", w.to_owned()))),
+            "type" if parent == "agent" || parent == "callOrder" => words.push(("enum", "bulitin.nop".to_owned())),
+            "path" | "glob" | "mcpConfigFile" if self.eval => words.push(("missing file", "nowhere.yaml".to_owned())),
+            "toolPattern" | "uriPattern" => words.push(("pattern", "\"[\"".to_owned())),
+            "server" if self.eval => words.push(("server", "clutser".to_owned())),
+            "minToolCalls" | "maxToolCalls" => words.extend(["-1", "many"].map(|w| ("number", w.to_owned()))),
             "protocol" | "type" => words.extend(["jsn", "String"].map(|w| ("enum", w.to_owned()))),
             "status" => words.extend(["20x", "\"200\"", "2000"].map(|w| ("enum", w.to_owned()))),
             "kind" => words.extend(["task", "Taks", "Tasks"].map(|w| ("kind", w.to_owned()))),

@@ -887,3 +887,21 @@ fn results_are_read_back() {
     assert_eq!(painted.get("rich", "verify/1"), None);
     assert!(results::read(&serde_json::json!({})).is_none());
 }
+
+/// Two runs of one task, of which one counted tokens, and one of another; the plan wants five of the first.
+#[test]
+fn what_to_expect_is_the_mean_of_earlier_runs_times_those_to_come() {
+    let file = serde_json::json!({ "results": [
+        { "taskName": "t", "durationSeconds": 1.0, "tokenEstimate": { "totalTokens": 100 } },
+        { "taskName": "t", "durationSeconds": 2.0, "tokenEstimate": { "totalTokens": 200 } },
+        { "taskName": "other", "durationSeconds": 50.0 },
+        { "taskName": "never", "tokenEstimate": { "totalTokens": 7 } },
+    ] });
+    let earlier = results::Earlier::read(&file, "then.json".to_owned()).unwrap();
+    let task = |name: &str, runs: u32| {
+        let text = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: NAME, runs: RUNS}\nspec: {prompt: p, verify: [{command: {run: a}}]}\n";
+        plan(&text.replace("NAME", name).replace("RUNS", &runs.to_string()))
+    };
+    let plans = [task("t", 5), task("unknown", 1)];
+    assert_eq!(earlier.of(&plans), (Duration::from_millis(7500), Some(750), 1));
+}

@@ -19,7 +19,8 @@ use gevals::{
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan},
     report::{self, ReportInput, Results},
-    run::{Interrupt, RunOptions, RunSummary, planned_id, run_eval},
+    results::{self, merge::merge},
+    run::{Interrupt, RunOptions, RunSummary, Selection, Shard, planned_id, run_eval},
     source::{FileId, MemoryFiles, Sources},
     yaml,
 };
@@ -599,4 +600,92 @@ async fn a_server_that_does_not_start_leaves_nothing_to_run() {
     let (summary, text, _) = run_files(dir.path(), &files, RunOptions::default()).await;
     assert_eq!((summary.exit, summary.tasks[0].verdict), (3, Verdict::Broken));
     assert!(text.contains("no-such-program-here"), "{text}");
+}
+
+/// The results of a run, without what differs from one run to the next.
+async fn results_of(plan: &Arc<EvalPlan>, selection: Selection) -> serde_json::Value {
+    let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
+    let mut results = Results::new(&ReportInput::new(Arc::clone(plan), Arc::default(), "eval.yaml", &options));
+    let ran = run_plan(world(), plan, &options, &[]).await;
+    ran.events.iter().for_each(|event| results.take(event));
+    let mut file = results.json();
+    timeless(&mut file);
+    file
+}
+
+fn timeless(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for key in ["runId", "startedAt", "durationSeconds", "duration", "timestamp"] {
+                map.shift_remove(key);
+            }
+            map.values_mut().for_each(timeless);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(timeless),
+        _ => {}
+    }
+}
+
+/// In the order of names and runs.
+fn in_order(mut file: serde_json::Value) -> serde_json::Value {
+    if let Some(results) = file["results"].as_array_mut() {
+        results.sort_by_key(|r| (r["taskName"].to_string(), r["runIndex"].as_u64()));
+    }
+    file
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn shards_merge_to_the_whole(
+        tasks in prop::collection::vec((0usize..4, any::<bool>(), 1u32..4, any::<bool>()), 1..7),
+        of in 1u32..5,
+        seed in prop::option::of(0u64..9),
+        left_out in 0u32..5,
+    ) {
+        let sources = Sources::default();
+        let plans = tasks.iter().enumerate().map(|(i, (how, clean, runs, parallel))| {
+            let (verify, cleanup) = (["ok", "no", "gone", "ok"][*how], if *clean { "ok" } else { "no" });
+            let text = format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t{i}, runs: {runs}, parallel: {parallel}}}\nspec:\n  prompt: Do it.\n  verify: [{{command: {{run: {verify}}}}}]\n  cleanup: [{{command: {{run: {cleanup}}}}}]\n");
+            plan_of(&sources, "t.yaml", &text, AgentKind::Noop)
+        });
+        let plan = Arc::new(eval_of(plans.collect()));
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let whole = runtime().block_on(results_of(&plan, Selection { shuffle: seed, ..Selection::default() }));
+        let shards: Vec<_> = (1..=of).map(|index| {
+            let shard = Some(Shard { index, of });
+            let selection = Selection { shard, shuffle: seed, ..Selection::default() };
+            // A shard without tasks has nothing to report but that.
+            let empty = selection.of(&plan).is_empty();
+            let file = if empty {
+                let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
+                let mut results = Results::new(&ReportInput::new(Arc::clone(&plan), Arc::default(), "eval.yaml", &options));
+                results.finish_empty();
+                results.json()
+            } else {
+                runtime().block_on(results_of(&plan, selection))
+            };
+            (format!("{index}.json"), results::read(&file.to_string()).unwrap(), empty)
+        }).collect();
+        let given = |skip: Option<u32>| -> Vec<_> {
+            let kept = shards.iter().zip(1..).filter(|(_, index)| Some(*index) != skip);
+            kept.map(|((path, file, _), _)| (path.clone(), file.clone())).collect()
+        };
+        let merged = merge(&given(None)).unwrap();
+        prop_assert_eq!(&merged.faults, &Vec::<String>::new());
+        prop_assert_eq!(in_order(merged.file), in_order(whole));
+        // What is missing is told, and what is twice.
+        let left_out = left_out % of + 1;
+        if of > 1 {
+            let faults = merge(&given(Some(left_out))).unwrap().faults;
+            prop_assert!(faults.contains(&format!("shard {left_out}/{of} is missing")), "{:?}", faults);
+            let lost = !shards[left_out as usize - 1].2;
+            prop_assert_eq!(faults.len() > 1, lost, "{:?}", faults);
+        }
+        let mut twice = given(None);
+        twice.push(twice[0].clone());
+        let faults = merge(&twice).unwrap().faults;
+        prop_assert!(faults.iter().any(|f| f.starts_with(&format!("shard 1/{of} is there twice"))), "{:?}", faults);
+    }
 }

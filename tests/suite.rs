@@ -138,7 +138,7 @@ impl Case {
 
     /// `decisions.md` §1: there is a plan if and only if there is no hard error.
     fn plans_exist_if_and_only_if_nothing_is_hard(&self, roots: &[PathBuf]) -> Result<(), String> {
-        let Compiled { project, evals, tasks, diagnostics } = &self.compiled;
+        let Compiled { project, evals, tasks, diagnostics, .. } = &self.compiled;
         let hard: Vec<&Diagnostic> = diagnostics.iter().filter(|d| d.strength == Strength::Hard).collect();
         if hard.is_empty() && (tasks.iter().any(Option::is_none) || evals.iter().any(Option::is_none)) {
             return Err("there is no hard error, and no plan either".to_owned());
@@ -191,6 +191,13 @@ fn rules_do_what_their_pages_say() {
 fn rule_page(page: &Page, rule: &'static Rule, faults: &mut Faults) {
     let of = |word: &str| page.blocks.iter().filter(|b| b.has(word)).collect::<Vec<_>>();
     let (fail, pass) = (of("fail"), of("pass"));
+    if rule.strength <= Strength::Verdict && !page.text.contains("\n**Why it is an error:** ") {
+        faults.push(
+            page,
+            1,
+            "a page of an error has a paragraph `**Why it is an error:** …`: why the file cannot be right",
+        );
+    }
     let texts: Vec<_> = page.blocks.iter().filter(|b| b.language() == "text").collect();
     let ([text], false, false) = (texts.as_slice(), fail.is_empty(), pass.is_empty()) else {
         return faults.push(page, 1, "a page has `fail` blocks, one `text` block and `pass` blocks");

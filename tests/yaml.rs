@@ -426,7 +426,7 @@ proptest! {
             let mut out = Diagnostics::default();
             yaml::yaml11_words(&tree, &mut out);
             let _ = tree.root().to_json();
-            walk(tree.root(), &text)?;
+            walk(&tree, tree.root(), &text)?;
         }
     }
 
@@ -439,15 +439,16 @@ proptest! {
     }
 }
 
-fn walk(node: Node<'_>, text: &str) -> Result<(), TestCaseError> {
+fn walk(tree: &Tree, node: Node<'_>, text: &str) -> Result<(), TestCaseError> {
     prop_assert!(text.get(node.span().range()).is_some(), "{:?} {:?}", text, node.span());
+    prop_assert_eq!(tree.node_at(node.span()).map(Node::span), Some(node.span()), "{:?}", text);
     let map = node.source_map();
     for (i, c) in node.text().unwrap_or("").char_indices() {
         prop_assert!(text.get(map.span(i..i + c.len_utf8()).range()).is_some());
     }
     for child in node.items().chain(node.entries().flat_map(|e| [e.key, e.value])) {
         prop_assert!(node.is_alias() || child.is_alias() || child.span().end <= text.len() as u32);
-        walk(child, text)?;
+        walk(tree, child, text)?;
     }
     Ok(())
 }

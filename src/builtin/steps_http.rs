@@ -96,6 +96,7 @@ fn signature() -> Signature {
         expect: Some(Shape::of::<StepsExpect>()),
         timeout: Some(Duration::from_secs(300)),
         continues: false,
+        exactly_one: &[&["body.raw", "body.json"]],
         ..Signature::leaf("http", "sends an HTTP request", Shape::of::<StepsHttp>())
     }
 }

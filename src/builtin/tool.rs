@@ -1,6 +1,6 @@
 //! `ALIAS.TOOL`: an MCP tool as a step. Not in the table of built-ins: its name is the author's and the server's.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -71,17 +71,21 @@ pub struct StepsContentExpect {
     pub fields: Vec<FieldExpect>,
 }
 
+static PARAMS: LazyLock<Shape> = LazyLock::new(Shape::of::<Tool>);
+static EXPECT: LazyLock<Shape> = LazyLock::new(Shape::of::<Expect>);
+static STEPS_EXPECT: LazyLock<Shape> = LazyLock::new(Shape::of::<StepsExpect>);
+
 /// The signature of a tool, whose `inputSchema` is known where there is a lock.
 pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> Signature {
-    let mut params = Shape::of::<Tool>();
+    let mut params = PARAMS.clone();
     if let (Shape::Record { fields, .. }, Some(schema)) = (&mut params, input_schema) {
         let shape = Shape::from_schema(schema);
         let required = shape.fields().is_some_and(|f| f.values().any(|f| f.required));
         fields.insert("args".to_owned(), Field { shape, required, ..Field::default() });
     }
     let expect = match dialect {
-        Dialect::Portable => Shape::of::<Expect>(),
-        _ => Shape::of::<StepsExpect>(),
+        Dialect::Portable => EXPECT.clone(),
+        _ => STEPS_EXPECT.clone(),
     };
     let locals = match dialect {
         Dialect::Portable => {

@@ -9,8 +9,9 @@ use crate::{
     builtin,
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
+    lock::LockedOperation,
     rule,
-    signature::Signature,
+    signature::{Shape, Signature},
     source::Span,
     template::Path,
     ty::Type,
@@ -32,6 +33,8 @@ pub(super) struct Aliases(IndexMap<String, Alias>);
 struct Alias {
     what: Prefix,
     span: Span,
+    /// Whether the name was given with `as`.
+    given: bool,
     used: Cell<bool>,
 }
 
@@ -53,16 +56,19 @@ impl Checker<'_> {
                 RequirementKind::Extension(name) => (Prefix::Extension(name.value.clone()), name),
                 RequirementKind::Command(_) | RequirementKind::Judge(_) => return None,
             };
+            let given = r.alias.is_some();
             let name = r.alias.as_ref().unwrap_or(name);
-            Some((name.value.clone(), Alias { what, span: name.span, used: Cell::new(false) }))
+            Some((name.value.clone(), Alias { what, span: name.span, given, used: Cell::new(false) }))
         });
         let imported = self.task.imports.iter().map(|i| {
             let what = Prefix::Extension(i.package.value.clone());
             match &i.alias {
-                Some(alias) => (alias.value.clone(), Alias { what, span: alias.span, used: Cell::new(false) }),
+                Some(alias) => {
+                    (alias.value.clone(), Alias { what, span: alias.span, given: true, used: Cell::new(false) })
+                }
                 None => (
                     package_name(&i.package.value).to_owned(),
-                    Alias { what, span: i.package.span, used: Cell::new(false) },
+                    Alias { what, span: i.package.span, given: false, used: Cell::new(false) },
                 ),
             }
         });
@@ -87,15 +93,22 @@ impl Checker<'_> {
         Aliases(aliases)
     }
 
-    /// Reports requirements that no step uses.
+    /// Reports requirements that no step uses. A server may be there for the agent; only a name given to it with `as`,
+    /// which no agent ever sees, is for steps alone.
     pub(super) fn aliases_used(&mut self) {
-        let unused: Vec<_> =
-            self.aliases.0.iter().filter(|(_, a)| !a.used.get()).map(|(n, a)| (n.clone(), a.span)).collect();
-        for (name, span) in unused {
-            self.out.push(
-                Diagnostic::new(&UNUSED_REQUIREMENT, span, format!("no step uses `{name}`"))
-                    .help("remove the requirement: it keeps the task from running where the thing is missing"),
-            );
+        for (name, alias) in self.aliases.0.iter().filter(|(_, a)| !a.used.get()) {
+            self.out.push(match (&alias.what, alias.given) {
+                (Prefix::Server(_), false) => continue,
+                (Prefix::Server(server), true) => {
+                    Diagnostic::new(&UNUSED_REQUIREMENT, alias.span, format!("no step uses `{name}`"))
+                        .strength(Strength::Note)
+                        .help(format!("agents see the server as `{server}`: `as` gives it a name for steps alone"))
+                }
+                (Prefix::Extension(_), _) => {
+                    Diagnostic::new(&UNUSED_REQUIREMENT, alias.span, format!("no step uses `{name}`"))
+                        .help("remove the requirement: it keeps the task from running where the thing is missing")
+                }
+            });
         }
     }
 
@@ -158,7 +171,15 @@ impl Checker<'_> {
                 Some((OperationKind::Tool { server, tool: operation.to_owned() }, Arc::new(signature)))
             }
             Prefix::Extension(package) => {
-                let signature = extension_signature(&step.op.value, dialect);
+                let locked = self.cx.lock.extensions.get(&package).map(|e| &e.operations);
+                if let Some(operations) = locked
+                    && !operations.contains_key(operation)
+                {
+                    let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
+                    self.error(missing_operation(&package, operation, span, operations));
+                    return None;
+                }
+                let signature = extension_signature(&step.op.value, dialect, locked.and_then(|o| o.get(operation)));
                 Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
             }
         }
@@ -244,16 +265,47 @@ pub fn unknown_tool<'a>(
     }
 }
 
-/// Of an extension whose manifest is not locked: everything is believed.
-fn extension_signature(name: &str, dialect: Dialect) -> Signature {
-    let open = crate::signature::Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
+/// An operation that the locked extension does not have.
+fn missing_operation(
+    package: &str,
+    operation: &str,
+    span: Span,
+    known: &IndexMap<String, LockedOperation>,
+) -> Diagnostic {
+    let message = format!("the extension `{package}` has no operation `{operation}`");
+    let diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, span, message);
+    match nearest(operation, known.keys().map(String::as_str)) {
+        Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
+        None => {
+            let known: Vec<_> = known.keys().take(12).map(|k| format!("`{k}`")).collect();
+            diagnostic.help(format!("`gevals.lock` knows {}", known.join(", ")))
+        }
+    }
+}
+
+/// Of an extension whose manifest is not locked everything is believed.
+fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
+    let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
+    let params = locked.map_or(open, |operation| Shape::from_schema(&operation.input_schema));
+    let outputs = locked.and_then(|operation| operation.outputs.as_ref()).map(|outputs| Type::Record {
+        fields: outputs.iter().map(|(name, schema)| (name.clone(), Shape::from_schema(schema).ty())).collect(),
+        open: false,
+    });
+    let phases = locked.map_or_else(
+        || PhaseKind::ALL.to_vec(),
+        |o| {
+            let verb = |phase| if phase == PhaseKind::Verify { o.check } else { o.action };
+            PhaseKind::ALL.into_iter().filter(|phase| verb(*phase)).collect()
+        },
+    );
     Signature {
-        locals: [("result".to_owned(), Type::map())].into(),
+        phases,
+        locals: [("result".to_owned(), outputs.unwrap_or_else(Type::map))].into(),
         lists_outputs: dialect == Dialect::Portable,
-        expect: Some(crate::signature::Shape::Any),
+        expect: Some(Shape::Any),
         timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
-        ..Signature::leaf(name, "calls an operation of an extension", open)
+        ..Signature::leaf(name, "calls an operation of an extension", params)
     }
 }
 
@@ -280,7 +332,18 @@ impl Checker<'_> {
     /// Parameters of which exactly one must be given.
     pub(super) fn exactly_one(&mut self, step: &Step<Path>, args: &Args, signature: &Signature) {
         for set in signature.exactly_one {
-            let mut given: Vec<(Span, &str)> = args
+            // `body.raw` is a key of the parameter `body`, where that is given.
+            let (within, at, whose) = match set.first().and_then(|word| word.split_once('.')) {
+                None => (args.as_slice(), step.key, &step.op.value),
+                Some((outer, _)) => match args.iter().find(|(k, _)| k.value == outer) {
+                    Some((outer, Arg { kind: crate::hir::ArgKind::Record(fields), .. })) => {
+                        (fields.as_slice(), outer.span, &outer.value)
+                    }
+                    _ => continue,
+                },
+            };
+            let set: Vec<_> = set.iter().map(|word| word.rsplit('.').next().unwrap_or(word)).collect();
+            let mut given: Vec<(Span, &str)> = within
                 .iter()
                 .filter(|(k, _)| set.contains(&k.value.as_str()))
                 .map(|(k, _)| (k.span, k.value.as_str()))
@@ -298,12 +361,8 @@ impl Checker<'_> {
             match given.as_slice() {
                 [_] => {}
                 [] => self.error(
-                    Diagnostic::new(
-                        &super::EXACTLY_ONE,
-                        step.key,
-                        format!("`{}` needs {}", step.op.value, words("or")),
-                    )
-                    .help("give exactly one of them"),
+                    Diagnostic::new(&super::EXACTLY_ONE, at, format!("`{whose}` needs {}", words("or")))
+                        .help("give exactly one of them"),
                 ),
                 [(first, _), rest @ ..] => {
                     for (span, name) in rest {
@@ -311,11 +370,14 @@ impl Checker<'_> {
                             Diagnostic::new(
                                 &super::EXACTLY_ONE,
                                 *span,
-                                format!("`{}` takes only one of {}", step.op.value, words("and")),
+                                format!("`{whose}` takes only one of {}", words("and")),
                             )
                             .label(*first, "given first")
                             .here(format!("`{name}` too"))
-                            .help("keep one of them; write a second step for the other"),
+                            .help(match at == step.key {
+                                true => "keep one of them; write a second step for the other",
+                                false => "keep one of them",
+                            }),
                         );
                     }
                 }

@@ -1,17 +1,27 @@
 //! `gevals check`: every finding, located, and nothing else done.
 
+mod scope;
+mod watch;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::IsTerminal as _,
     path::{Path, PathBuf},
 };
 
+use scope::{Looked, look};
+use watch::Watched;
+
 use super::{Global, complain, print, status, unreadable};
 use crate::{
-    Compiled, Options, compile_with,
+    Options,
+    builtin::count,
     diagnostic::{self, Diagnostic, WRITERS, fix},
     host::disk::{Disk, write_atomic},
     lint,
     policy::Level,
+    project::Project,
+    secrets::veil,
     source::{Files, ReadError, Sources, Stat, normalize},
 };
 
@@ -19,6 +29,9 @@ const EXAMPLES: &str = "\
 Examples:
   gevals check                        check everything below this folder
   gevals check eval.yaml              an eval, and all it refers to
+  gevals check tasks/pod/verify.sh    every task and eval that refers to a script, prompt or config
+  gevals check --changed-since main   what differs from a revision, and all that refers to it
+  gevals check --watch                check again whenever a file changes
   gevals check --fix tasks/           mend what can be mended
   gevals check --fix --dry-run        see what would be mended
   gevals check --format github        annotations in a pull request
@@ -36,7 +49,20 @@ Exit status: 0 no errors, 1 errors were found, 2 a named path cannot be read, or
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Files and folders; this folder by default.
+    ///
+    /// Of a script, a prompt or a config, every task and eval of the repository that refers to it is checked.
     paths: Vec<PathBuf>,
+    /// The paths are files that changed: check what they concern, and say nothing of files that concern no task.
+    ///
+    /// This is what hooks want. Tasks bring the evals that select them; evals are looked for up to the repository's root.
+    #[arg(long, requires = "paths", conflicts_with_all = ["changed_since", "stdin", "workspace"])]
+    affected: bool,
+    /// Check what has changed since a revision of the git repository, and all that refers to it.
+    #[arg(long, value_name = "REV", conflicts_with_all = ["stdin", "workspace"])]
+    changed_since: Option<String>,
+    /// Check again whenever a file changes, until interrupted.
+    #[arg(long, conflicts_with_all = ["fix", "stdin", "write_baseline", "list_rules"])]
+    watch: bool,
     /// How findings are written.
     #[arg(long, default_value = "pretty", value_parser = clap::builder::PossibleValuesParser::new(WRITERS.iter().map(|w| w.name)))]
     format: String,
@@ -95,24 +121,41 @@ pub fn main(args: &Args, global: Global) -> u8 {
         print(&super::explain::list());
         return status::OK;
     }
-    match run(args, global) {
-        Ok(code) => code,
+    let overlay = match Overlay::new(args) {
+        Ok(overlay) => overlay,
         Err((code, message)) => {
             complain(&message);
-            code
+            return code;
         }
+    };
+    let once = |files: &dyn Files| {
+        run(args, files, global).unwrap_or_else(|(code, message)| {
+            complain(&message);
+            code
+        })
+    };
+    if !args.watch {
+        return once(&overlay);
+    }
+    loop {
+        if std::io::stdout().is_terminal() {
+            print("\x1b[2J\x1b[3J\x1b[H");
+        }
+        let watched = Watched::new(&overlay);
+        once(&watched);
+        print("watching; Ctrl-C ends\n");
+        watched.wait();
     }
 }
 
 type Fault = (u8, String);
 
-fn run(args: &Args, global: Global) -> Result<u8, Fault> {
+fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
-    let overlay = Overlay::new(args)?;
     let mut fixed = BTreeSet::new();
     if args.fix && !args.dry_run {
         for _ in 0..ROUNDS {
-            let changed = apply(args, &options, &overlay)?;
+            let changed = apply(args, &options, files)?;
             if changed.is_empty() {
                 break;
             }
@@ -120,25 +163,25 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
         }
     }
     let sources = Sources::default();
-    let compiled = compile(args, &options, &overlay, &sources);
+    let Looked { compiled, mut found, files, may_be_empty } = look(args, &options, files, &sources)?;
     let unreadable = unreadable(&compiled);
     if args.fix && args.dry_run {
-        return Ok(dry_run(&compiled, &sources, args));
+        return Ok(dry_run(&found, &sources, args));
     }
-    let mut found = compiled.diagnostics.clone();
     if let Some(path) = &args.write_baseline {
-        let text = serde_json::to_string_pretty(&Baseline::of(&found, &sources).0).unwrap_or_default();
-        write_atomic(path, text.as_bytes())
+        let text =
+            serde_json::to_string_pretty(&Baseline::of(&found, &sources, &|p| place(p, path, &compiled.project)).0)
+                .unwrap_or_default();
+        write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
-        print(&format!("{} findings written to {}\n", found.len(), path.display()));
+        print(&format!("{} written to {}\n", count(found.len(), "finding", "findings"), path.display()));
         return Ok(status::OK);
     }
     let mut known = (0, Vec::new());
     if let Some(path) = &args.baseline {
-        known = Baseline::read(path)?.take(&mut found, &sources);
+        known = Baseline::read(path)?.take(&mut found, &sources, &|p| place(p, path, &compiled.project));
     }
-    let files = compiled.project.files();
-    if files == 0 && found.is_empty() {
+    if files == 0 && found.is_empty() && !may_be_empty {
         return match unreadable {
             true => Ok(status::USAGE),
             false => Err((
@@ -148,6 +191,9 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
         };
     }
     let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return Ok(status::USAGE) };
+    if args.statistics && writer.machine {
+        return Err((status::USAGE, format!("--statistics counts for people, not as `{}`", args.format)));
+    }
     let mut style = global.pretty(&std::io::stdout());
     style.limit = (!writer.machine).then_some(args.max_findings);
     let mut text = match args.statistics && !writer.machine {
@@ -181,7 +227,7 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
 }
 
 fn options(args: &Args) -> Result<Options, Fault> {
-    let mut options = Options { workspace: args.workspace, ..Options::default() };
+    let mut options = Options { workspace: args.workspace, plans: false, ..Options::default() };
     for (rules, level) in [(&args.deny, Level::Error), (&args.warn, Level::Warning), (&args.allow, Level::Off)] {
         for name in rules {
             let Some(rule) = lint::rule(name) else { return Err((status::USAGE, super::explain::unknown(name))) };
@@ -197,23 +243,12 @@ fn options(args: &Args) -> Result<Options, Fault> {
     Ok(options)
 }
 
-fn compile(args: &Args, options: &Options, files: &Overlay, sources: &Sources) -> Compiled {
-    let mut paths = args.paths.clone();
-    if let (true, Some(path)) = (args.stdin && paths.is_empty(), &args.stdin_filename) {
-        paths.push(path.clone());
-    }
-    if paths.is_empty() {
-        paths.push(PathBuf::from("."));
-    }
-    compile_with(&paths, options, sources, files)
-}
-
 /// One round of fixes: which files it changed.
-fn apply(args: &Args, options: &Options, files: &Overlay) -> Result<Vec<PathBuf>, Fault> {
+fn apply(args: &Args, options: &Options, files: &dyn Files) -> Result<Vec<PathBuf>, Fault> {
     let sources = Sources::default();
-    let compiled = compile(args, options, files, &sources);
+    let found = look(args, options, files, &sources)?.found;
     let mut changed = Vec::new();
-    for (file, text) in fix::apply_all(&compiled.diagnostics, &sources) {
+    for (file, text) in fix::apply_all(&found, &sources) {
         let path = sources.get(file).path().to_owned();
         write_atomic(&path, text.as_bytes())
             .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
@@ -223,13 +258,14 @@ fn apply(args: &Args, options: &Options, files: &Overlay) -> Result<Vec<PathBuf>
 }
 
 /// What `--fix` would do first, as a diff.
-fn dry_run(compiled: &Compiled, sources: &Sources, args: &Args) -> u8 {
-    let changes = fix::apply_all(&compiled.diagnostics, sources);
+fn dry_run(found: &[Diagnostic], sources: &Sources, args: &Args) -> u8 {
+    let changes = fix::apply_all(found, sources);
     for (file, text) in &changes {
         let source = sources.get(*file);
         let path = source.path().display().to_string();
         let diff = similar::TextDiff::from_lines(source.text(), text);
-        print(&diff.unified_diff().header(&path, &path).to_string());
+        let diff = diff.unified_diff().header(&path, &path).to_string();
+        print(&diff.split_inclusive('\n').map(veil).collect::<String>());
     }
     match changes.is_empty() || args.exit_zero {
         true => status::OK,
@@ -247,8 +283,8 @@ fn statistics(found: &[Diagnostic]) -> String {
     rows.into_iter().map(|(name, n)| format!("{n:6}  {name}\n")).collect()
 }
 
-/// The disk, with one file's text from standard input.
-struct Overlay(Option<(PathBuf, Vec<u8>)>);
+/// The disk, with another text in the place of one file: from standard input, or not yet written.
+pub(super) struct Overlay(Option<(PathBuf, Vec<u8>)>);
 
 impl Overlay {
     fn new(args: &Args) -> Result<Self, Fault> {
@@ -256,7 +292,11 @@ impl Overlay {
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
             .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
-        Ok(Self(Some((normalize(path), bytes))))
+        Ok(Self::over(path, bytes))
+    }
+
+    pub(super) fn over(path: &Path, bytes: Vec<u8>) -> Self {
+        Self(Some((normalize(path), bytes)))
     }
 }
 
@@ -278,18 +318,36 @@ impl Files for Overlay {
     fn list(&self, dir: &Path) -> Vec<String> {
         Disk.list(dir)
     }
+
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        Disk.entries(dir)
+    }
 }
 
-/// Findings that are known: by rule, file and text, whatever line they have moved to.
-struct Baseline(Vec<[String; 3]>);
+/// Findings that are known: by rule, task and text, wherever they have moved to.
+struct Baseline(Vec<Known>);
+
+#[derive(PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    rule: String,
+    /// The name of the task; of other files the path, from the baseline's folder.
+    place: String,
+    /// The message, white space made one.
+    message: String,
+}
+
+/// How a baseline calls the file of a finding.
+type Place<'a> = &'a dyn Fn(&Path) -> String;
 
 impl Baseline {
-    fn of(found: &[Diagnostic], sources: &Sources) -> Self {
-        Self(found.iter().map(|d| Self::key(d, sources)).collect())
+    fn of(found: &[Diagnostic], sources: &Sources, place: Place<'_>) -> Self {
+        Self(found.iter().map(|d| Self::key(d, sources, place)).collect())
     }
 
-    fn key(d: &Diagnostic, sources: &Sources) -> [String; 3] {
-        [d.rule.name.to_owned(), sources.path(d.span).display().to_string(), d.message.clone()]
+    fn key(d: &Diagnostic, sources: &Sources, place: Place<'_>) -> Known {
+        let message = d.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        Known { rule: d.rule.name.to_owned(), place: place(&sources.path(d.span)), message }
     }
 
     fn read(path: &Path) -> Result<Self, Fault> {
@@ -299,10 +357,10 @@ impl Baseline {
     }
 
     /// Takes known findings out: how many those were, and what the baseline knows and nobody finds any more.
-    fn take(mut self, found: &mut Vec<Diagnostic>, sources: &Sources) -> (usize, Vec<String>) {
+    fn take(mut self, found: &mut Vec<Diagnostic>, sources: &Sources, place: Place<'_>) -> (usize, Vec<String>) {
         let before = found.len();
         found.retain(|d| {
-            let key = Self::key(d, sources);
+            let key = Self::key(d, sources, place);
             match self.0.iter().position(|k| *k == key) {
                 Some(at) => {
                     self.0.swap_remove(at);
@@ -311,7 +369,19 @@ impl Baseline {
                 None => true,
             }
         });
-        let gone = self.0.iter().map(|[rule, path, message]| format!("{path}: {rule}: {message}")).collect();
+        let gone = self.0.iter().map(|k| format!("{}: {}: {}", k.place, k.rule, k.message)).collect();
         (before - found.len(), gone)
     }
+}
+
+/// The task of a file, or its path from the folder of `base`.
+fn place(path: &Path, base: &Path, project: &Project) -> String {
+    let unit = project.tasks.iter().find(|unit| unit.path == path);
+    if let Some(task) = unit.and_then(|unit| unit.task.as_ref()) {
+        return task.name.value.clone();
+    }
+    let whole = |path: &Path| std::path::absolute(path).map_or_else(|_| path.to_owned(), |p| normalize(&p));
+    let (path, base) = (whole(path), whole(base));
+    let relative = base.parent().and_then(|dir| path.strip_prefix(dir).ok());
+    relative.unwrap_or(&path).display().to_string().replace('\\', "/")
 }

@@ -1,32 +1,55 @@
+//! `gevals lock`: asks the servers of an eval what tools they have, and its extensions what they can do, and writes it
+//! down for `check`.
+
 //! `gevals lock`: asks the servers of an eval what tools they have, and writes it down for `check`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use indexmap::IndexMap;
 
-use super::{Global, compile_paths, complain, print, print_findings, shown, status, unreadable};
+use super::{Global, check::Overlay, compile_paths, complain, print, print_findings, shown, status, unreadable};
 use crate::{
+    Options,
     builtin::count,
+    compile_with,
     diagnostic::Strength,
-    host::{RealHost, disk::write_atomic},
-    lock::{FILE_NAME, Lock, LockedServer, LockedTool},
+    hir::Task,
+    host::{
+        RealHost,
+        disk::{Disk, write_atomic},
+    },
+    lock::{FILE_NAME, Lock, LockedExtension, LockedServer, LockedTool},
     mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    project::EvalUnit,
     run,
-    source::Sources,
+    source::{Files, Sources, Stat, resolve},
+    template,
 };
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals lock eval.yaml      write gevals.lock beside the eval
+  gevals lock eval.yaml           write gevals.lock beside the eval
+  gevals lock eval.yaml --check   has a server changed since, and which evals does that break?
 
-`gevals check` is pure and offline: it knows the tools of a server from this file only.";
+`gevals check` is pure and offline: it knows the tools of a server and the operations of an extension from this file only.
 
-/// Start the servers of an eval, list their tools, and write gevals.lock beside it.
+Exit status: 0 written, or as locked; 1 --check found a difference; 2 there is nothing to lock; 3 a server did not answer";
+
+/// Write down what servers and extensions have: gevals.lock, beside the eval.
+///
+/// Starts the servers of the eval and lists their tools; reads the manifest (extension.yaml) of extensions that are given
+/// by a path.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// An eval file.
     eval: PathBuf,
+    /// Write nothing: exit with 1 if something is no longer as it was locked, and say which evals that breaks.
+    #[arg(long)]
+    check: bool,
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -39,63 +62,216 @@ pub fn main(args: &Args, global: Global) -> u8 {
         complain(&format!("`{}` is not one eval", shown(&args.eval)));
         return status::USAGE;
     };
-    let Some(config) = &unit.mcp else {
+    let unread = unit.eval.as_ref().is_none_or(|e| e.mcp_config.is_some()) && unit.mcp.is_none();
+    if unread {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
         print_findings(&hard, &sources, compiled.project.files(), global);
-        complain("the eval has no MCP config to lock");
+    }
+    let tasks = unit.selected.iter().filter_map(|s| compiled.project.tasks[s.task].task.as_ref());
+    let packages = extensions(unit, tasks);
+    if unread || unit.mcp.is_none() && packages.is_empty() {
+        complain("the eval has no MCP config and no extension with a path to lock");
         return status::USAGE;
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            complain(&format!("cannot start: {error}"));
-            return status::BROKEN;
-        }
-    };
-    // Where `run` starts them, too.
-    let dir = unit.eval.as_ref().map_or_else(PathBuf::new, |eval| eval.dir.clone());
-    let mut lock = Lock { version: 1, servers: IndexMap::new() };
-    let executable = std::env::current_exe().ok();
-    let specs = match run::specs(&config.servers, &dir, &RealHost::new(), executable.as_ref()) {
-        Ok((specs, _)) => specs,
+    }
+    let asked = servers(unit).and_then(|servers| {
+        let manifests = packages.into_iter().map(|(name, path)| Ok((name, manifest(&path)?)));
+        Ok(Lock { version: 1, servers, extensions: manifests.collect::<Result<_, Vec<String>>>()? })
+    });
+    let lock = match asked {
+        Ok(lock) => lock,
         Err(faults) => {
             faults.iter().for_each(|fault| complain(fault));
             return status::BROKEN;
         }
     };
-    for (name, (spec, _)) in specs {
-        match runtime.block_on(ask(spec)) {
-            Ok(locked) => {
-                lock.servers.insert(name, locked);
-            }
-            Err(message) => {
-                complain(&message);
-                return status::BROKEN;
-            }
+    let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
+    let text = match serde_yaml::to_string(&lock) {
+        Ok(text) => text,
+        Err(error) => {
+            complain(&format!("cannot write `{}`: {error}", path.display()));
+            return status::BROKEN;
         }
+    };
+    if args.check {
+        return drift(unit, &lock, &path, &text);
     }
-    let path = unit.path.parent().unwrap_or(std::path::Path::new("")).join(FILE_NAME);
-    let written = serde_yaml::to_string(&lock)
-        .map_err(|e| e.to_string())
-        .and_then(|text| write_atomic(&path, text.as_bytes()).map_err(|e| e.to_string()));
-    if let Err(error) = written {
+    if let Err(error) = write_atomic(&path, text.as_bytes()) {
         complain(&format!("cannot write `{}`: {error}", path.display()));
         return status::BROKEN;
     }
     let tools: usize = lock.servers.values().map(|s| s.tools.len()).sum();
-    print(&format!(
-        "locked {} of {} in {}\n",
-        count(tools, "tool", "tools"),
-        count(lock.servers.len(), "server", "servers"),
-        path.display()
-    ));
+    let operations: usize = lock.extensions.values().map(|e| e.operations.len()).sum();
+    let mut parts = Vec::new();
+    if !lock.servers.is_empty() {
+        let servers = count(lock.servers.len(), "server", "servers");
+        parts.push(format!("{} of {servers}", count(tools, "tool", "tools")));
+    }
+    if !lock.extensions.is_empty() {
+        let extensions = count(lock.extensions.len(), "extension", "extensions");
+        parts.push(format!("{} of {extensions}", count(operations, "operation", "operations")));
+    }
+    print(&format!("locked {} in {}\n", parts.join(" and "), path.display()));
     status::OK
+}
+
+/// Asks every server of the eval.
+fn servers(unit: &EvalUnit) -> Result<IndexMap<String, LockedServer>, Vec<String>> {
+    let Some(config) = &unit.mcp else { return Ok(IndexMap::new()) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| vec![format!("cannot start: {error}")])?;
+    // Where `run` starts them, too.
+    let dir = unit.eval.as_ref().map_or_else(PathBuf::new, |eval| eval.dir.clone());
+    let executable = std::env::current_exe().ok();
+    let (specs, _) = run::specs(&config.servers, &dir, &RealHost::new(), executable.as_ref())?;
+    let ask = |(name, (spec, _))| Ok((name, runtime.block_on(ask(spec)).map_err(|fault| vec![fault])?));
+    specs.into_iter().map(ask).collect()
+}
+
+/// The extensions that are given by a path: their name in the lock, and where they are.
+fn extensions<'a>(unit: &EvalUnit, tasks: impl Iterator<Item = &'a Task<template::Path>>) -> IndexMap<String, PathBuf> {
+    let local = |package: &str| package.starts_with(['.', '/']);
+    let mut found = IndexMap::new();
+    if let Some(eval) = &unit.eval {
+        for extension in &eval.extensions {
+            if let Some(package) = extension.package.as_ref().filter(|p| local(&p.value)) {
+                let path = resolve(&eval.dir, &package.value);
+                found.insert(package.value.clone(), path.clone());
+                found.insert(extension.alias.value.clone(), path);
+            }
+        }
+    }
+    let declared: Vec<String> = found.keys().cloned().collect();
+    let mut imported = Vec::new();
+    for task in tasks {
+        for import in task.imports.iter().filter(|i| local(&i.package.value)) {
+            imported.push(import.package.value.clone());
+            found.entry(import.package.value.clone()).or_insert_with(|| resolve(&task.dir, &import.package.value));
+        }
+    }
+    // A package is a name only where a task imports it.
+    found.retain(|name, _| imported.contains(name) || declared.contains(name) && !local(name));
+    found
+}
+
+/// The manifest of an extension: beside the program, or in the folder.
+fn manifest(extension: &Path) -> Result<LockedExtension, Vec<String>> {
+    let dir = match Disk.stat(extension) {
+        Some(Stat::Dir) => extension,
+        _ => extension.parent().unwrap_or(Path::new("")),
+    };
+    let path = dir.join("extension.yaml");
+    let fault = |error: String| vec![format!("cannot read the manifest `{}`: {error}", path.display())];
+    let bytes = Disk.read(&path).map_err(|e| fault(e.to_string()))?;
+    LockedExtension::from_manifest(&String::from_utf8_lossy(&bytes)).map_err(fault)
+}
+
+/// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.
+fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
+    let then = match Disk.read(path).map_err(|e| e.to_string()).and_then(|b| Lock::parse(&String::from_utf8_lossy(&b)))
+    {
+        Ok(then) => then,
+        Err(error) => {
+            complain(&format!(
+                "cannot read `{}`: {error}; write it with `gevals lock {}`",
+                path.display(),
+                unit.path.display()
+            ));
+            return status::NO;
+        }
+    };
+    let mut changes = Vec::new();
+    compare("server", &then.servers, &now.servers, &mut changes, |name, old, new, changes| {
+        compare(&format!("tool `{name}`."), &old.tools, &new.tools, changes, |_, _, _, _| {});
+        if old.version != new.version {
+            changes.push(format!("the version of `{name}` is `{}`; it was `{}`", new.version, old.version));
+        }
+    });
+    compare("extension", &then.extensions, &now.extensions, &mut changes, |name, old, new, changes| {
+        compare(&format!("operation `{name}`."), &old.operations, &new.operations, changes, |_, _, _, _| {});
+        if old.version != new.version {
+            changes.push(format!("the version of `{name}` is `{}`; it was `{}`", new.version, old.version));
+        }
+    });
+    if changes.is_empty() {
+        print(&format!("all is as it was locked in {}\n", path.display()));
+        return status::OK;
+    }
+    let mut report: String = changes.iter().map(|change| format!("{change}\n")).collect();
+    report += &broken(path, text);
+    report += &format!("if this is as it should be: gevals lock {}\n", unit.path.display());
+    print(&report);
+    status::NO
+}
+
+/// What appeared, disappeared, or is another; of the last, `inside` may tell more.
+fn compare<T: PartialEq>(
+    what: &str,
+    old: &IndexMap<String, T>,
+    new: &IndexMap<String, T>,
+    changes: &mut Vec<String>,
+    inside: impl Fn(&str, &T, &T, &mut Vec<String>),
+) {
+    let called = |name: &str| match what.strip_suffix('.') {
+        Some(owner) => format!("{}.{name}`", owner.trim_end_matches('`')),
+        None => format!("{what} `{name}`"),
+    };
+    for (name, was) in old {
+        match new.get(name) {
+            None => changes.push(format!("{} is gone", called(name))),
+            Some(is) if is != was => {
+                let before = changes.len();
+                inside(name, was, is, changes);
+                if changes.len() == before {
+                    changes.push(format!("{} has changed", called(name)));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    for name in new.keys().filter(|name| !old.contains_key(*name)) {
+        changes.push(format!("{} is new", called(name)));
+    }
+}
+
+/// The errors that the evals below the lock's folder would have with the new lock and have not with the old.
+fn broken(path: &Path, text: &str) -> String {
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let errors = |files: &dyn Files| {
+        let sources = Sources::default();
+        let compiled = compile_with(&[dir.to_owned()], &Options::default(), &sources, files);
+        let errors: Vec<(PathBuf, String)> = compiled
+            .diagnostics
+            .iter()
+            .filter(|d| d.strength.is_error())
+            .map(|d| {
+                let source = sources.get(d.span.file);
+                let at = source.position(d.span.start);
+                let path = source.path();
+                (path.to_owned(), format!("{}:{}:{}: {}", path.display(), at.line, at.column, d.message))
+            })
+            .collect();
+        (compiled, errors)
+    };
+    let (_, before) = errors(&Disk);
+    let (compiled, mut after) = errors(&Overlay::over(path, text.as_bytes().to_vec()));
+    after.retain(|error| !before.contains(error));
+    let mut report = String::new();
+    for eval in &compiled.project.evals {
+        let tasks: Vec<&PathBuf> = eval.selected.iter().map(|s| &compiled.project.tasks[s.task].path).collect();
+        let own: Vec<_> = after.iter().filter(|(path, _)| *path == eval.path || tasks.contains(&path)).collect();
+        if !own.is_empty() {
+            report += &format!("this breaks {}:\n", eval.path.display());
+            own.iter().for_each(|(_, error)| report += &format!("  {error}\n"));
+        }
+    }
+    if report.is_empty() { "this breaks no eval\n".to_owned() } else { report }
 }
 
 /// How long a server may take to list its tools.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
+/// Starts a server and asks what it has.
+pub(super) async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
     let name = spec.name.clone();
     let hub = Hub::start(spec, HubOptions::default()).await.map_err(|e| e.to_string())?;
     let options = ClientOptions { timeout: Some(TIMEOUT), ..ClientOptions::default() };

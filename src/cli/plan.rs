@@ -19,7 +19,7 @@ use crate::{
     render::{
         Done, FORMATS, View,
         diff::DIFF_FORMATS,
-        results::{self, Painted},
+        results::{self, Earlier, Painted},
     },
     source::{Files, Sources},
 };
@@ -105,7 +105,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         files: Some(&Disk),
         ..View::new(&[])
     };
-    let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
+    let earlier: Vec<_> = planned.evals.iter().map(|eval| earlier(&eval.name)).collect();
+    let evals = planned.evals.iter().zip(&earlier);
+    let evals = evals.map(|(eval, e)| View { eval: Some(eval), plans: &eval.tasks, earlier: e.as_ref(), ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
     let views: Vec<_> = evals.chain(loose).collect();
     let text = (format.render)(&views);
@@ -163,6 +165,13 @@ fn painted(path: &Path) -> Result<Painted, String> {
     let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
     let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
     results::read(&value).ok_or_else(|| format!("`{shown}` is no results file"))
+}
+
+/// What the eval took the last time, if it left its results here.
+fn earlier(eval: &str) -> Option<Earlier> {
+    let path = results::results_path(Path::new(""), eval);
+    let value = serde_json::from_slice(&Disk.read(&path).ok()?).ok()?;
+    Earlier::read(&value, path.display().to_string())
 }
 
 /// Writes the picture where the system's viewer finds it.

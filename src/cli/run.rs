@@ -1,19 +1,27 @@
 //! `gevals run`: does what the plan says.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
+use clap::builder::PossibleValuesParser;
 use regex::Regex;
 
-use super::{Global, compile_paths, complain, print_findings, shown, status, unreadable};
+use super::{Global, complain, print_findings, shown, status, unreadable};
 use crate::{
-    Compiled,
+    Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Strength},
     hir::Dialect,
-    host::RealHost,
+    host::{RealHost, disk::Disk},
     plan::EvalPlan,
-    report::{self, REPORTS, ReportInput},
-    run::{RunOptions, interrupts},
-    source::Sources,
+    project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
+    report::{self, Detail, REPORTS, ReportInput},
+    results::{self, github},
+    run::{Gate, Labels, RunOptions, Selection, Shard, interrupts},
+    source::{Files, Sources},
     ty::duration,
 };
 
@@ -21,10 +29,19 @@ const EXAMPLES: &str = "\
 Examples:
   gevals run eval.yaml                      run all tasks, one by one
   gevals run eval.yaml --run '^create'      only tasks whose name matches
+  gevals run eval.yaml -l suite=core        only tasks that have this label
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
+  gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
+  gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
+  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
   gevals run eval.yaml --format json        events as JSON lines, for other programs
 
-The results are written to gevals-NAME-out.json as tasks finish.
+The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them.
+In GitHub Actions failures are annotated, and the page of the job gets a summary.
+
+Where the eval names no MCP config, variables describe the server: MCP_COMMAND, with MCP_ARGS and
+MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
+name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
@@ -36,37 +53,94 @@ pub struct Args {
     /// An eval file, or a folder that holds one.
     eval: PathBuf,
     /// Only tasks whose name matches this pattern.
-    #[arg(short, long, value_name = "REGEX")]
+    #[arg(short, long, value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
     run: Option<Regex>,
+    /// Only tasks with these labels: KEY=VALUE, by commas; several values of a key are alternatives.
+    #[arg(short, long, value_name = "LABELS", help_heading = "Which tasks")]
+    label_selector: Vec<Labels>,
+    /// Only the I-th of N parts of the tasks, from 1.
+    #[arg(long, value_name = "I/N", help_heading = "Which tasks")]
+    shard: Option<Shard>,
+    /// Run the tasks in random order.
+    #[arg(long, help_heading = "Which tasks")]
+    shuffle: bool,
+    /// The random order of an earlier run.
+    #[arg(long, value_name = "N", requires = "shuffle", help_heading = "Which tasks")]
+    seed: Option<u64>,
     /// How often each task is run, instead of what it says itself.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How")]
     runs: Option<u32>,
     /// How many tasks run side by side, among those that allow it.
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
     parallel: u16,
-    /// Where results are written.
-    #[arg(short, long, value_name = "DIR", default_value = ".")]
-    output_dir: PathBuf,
-    /// What is printed.
-    #[arg(long, default_value = "text", value_parser = clap::builder::PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)))]
-    format: String,
+    /// Start no further task once one has not passed.
+    #[arg(long, help_heading = "How")]
+    fail_fast: bool,
+    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, or builtin.NAME:MODEL.
+    #[arg(long, value_name = "AGENT", help_heading = "How")]
+    agent: Option<String>,
+    /// Other servers: an MCP config, instead of the one that the eval names.
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    mcp_config_file: Option<PathBuf>,
+    /// How long a run of a task may take, whatever it says itself.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    task_timeout: Option<Duration>,
+    /// The same, for tasks that say nothing.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    default_task_timeout: Option<Duration>,
+    /// How long the cleanup of a run may take, whatever the task says.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    cleanup_timeout: Option<Duration>,
+    /// The same, for tasks that say nothing.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    default_cleanup_timeout: Option<Duration>,
     /// How long a server may take to start.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     server_timeout: Duration,
+    /// Where results are written.
+    #[arg(short, long, value_name = "DIR", default_value = ".", help_heading = "Output")]
+    output_dir: PathBuf,
+    /// What is printed; `text` by default, and `github` in GitHub Actions.
+    #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)), help_heading = "Output")]
+    format: Option<String>,
+    /// Print the summary only, and what did not pass.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
+    quiet: bool,
+    /// Print a line for every step and every call.
+    #[arg(short, long, help_heading = "Output")]
+    verbose: bool,
     /// Refuse findings that may fool the author in every dialect, not only the portable one.
-    #[arg(long)]
+    #[arg(long, help_heading = "Verdicts")]
     strict: bool,
     /// Let tasks pass that nothing decides.
-    #[arg(long)]
+    #[arg(long, help_heading = "Verdicts")]
     allow_unchecked: bool,
+    /// Run each task N times, of which P must pass.
+    #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
+    gate: Option<Gate>,
     /// Exit with 0 where it would be 1 or 4.
-    #[arg(long)]
+    #[arg(long, help_heading = "Verdicts")]
     exit_zero: bool,
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
+    // mcpchecker's `-o` says what is printed.
+    if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
+        complain(&format!(
+            "`-o {format}` would write the results to a folder `{format}`: write `--format {format}`, or `-o ./{format}`"
+        ));
+        return status::USAGE;
+    }
+    let overrides = match overrides(args) {
+        Ok(overrides) => overrides,
+        Err(message) => {
+            complain(&message);
+            return status::USAGE;
+        }
+    };
     let sources = Sources::default();
-    let compiled = compile_paths(std::slice::from_ref(&args.eval), &sources);
+    let options = Options { overrides, ..Options::default() };
+    let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &Disk);
     if unreadable(&compiled) {
         return status::USAGE;
     }
@@ -80,6 +154,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
             return status::USAGE;
         }
     };
+    let selection = selection(args);
+    leave_out(&selection, plan.as_ref(), &mut compiled);
     let refused = refused(args, &compiled);
     if !refused.is_empty() {
         print_findings(&refused, &sources, compiled.project.files(), global);
@@ -88,16 +164,96 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
-    if !tolerated.is_empty() {
-        print_findings(&tolerated, &sources, compiled.project.files(), global);
-    }
-    let Some(plan) = plan.filter(|p| selects(args, p)) else {
+    let Some(plan) = plan else {
         complain("no task is selected");
         return status::USAGE;
     };
+    if selection.all(&plan).is_empty() {
+        // They may tell why the eval itself selects none.
+        if plan.tasks.is_empty() && !tolerated.is_empty() {
+            print_findings(&tolerated, &sources, compiled.project.files(), global);
+        }
+        complain(&format!("no task is selected: {}", selection.nothing(&plan)));
+        return status::USAGE;
+    }
+    print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
     let findings = diagnostic::report(&tolerated, &sources, compiled.project.files());
     let findings = findings.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect();
-    execute(args, global, plan, sources, findings)
+    execute(args, global, plan, selection, sources, findings)
+}
+
+/// What the command line and the environment put in the place of what the eval says.
+fn overrides(args: &Args) -> Result<Overrides, String> {
+    let agent = args.agent.as_deref().map(AgentChoice::parse);
+    let file = match &agent {
+        Some(AgentChoice::File(path)) => Some(path),
+        _ => None,
+    };
+    for path in file.into_iter().chain(&args.mcp_config_file) {
+        Disk.read(path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
+    }
+    Ok(Overrides {
+        agent,
+        mcp_config: args.mcp_config_file.clone(),
+        server: EnvServer::read(&|name| std::env::var(name).ok())?,
+        limits: LimitOverrides {
+            timeout: args.task_timeout,
+            cleanup_timeout: args.cleanup_timeout,
+            default_timeout: args.default_task_timeout,
+            default_cleanup_timeout: args.default_cleanup_timeout,
+        },
+    })
+}
+
+fn selection(args: &Args) -> Selection {
+    Selection {
+        name: args.run.clone(),
+        labels: args.label_selector.iter().cloned().fold(Labels::default(), Labels::and),
+        shard: args.shard,
+        // Few digits, as people copy it.
+        shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000))),
+    }
+}
+
+/// Of the command line, what decides how a task goes.
+fn repeated(args: &Args) -> Vec<String> {
+    let path = |p: &PathBuf| p.display().to_string();
+    let time = |d: &Option<Duration>| d.map(duration::format);
+    let values = [
+        ("--agent", args.agent.clone()),
+        ("--mcp-config-file", args.mcp_config_file.as_ref().map(path)),
+        ("--task-timeout", time(&args.task_timeout)),
+        ("--default-task-timeout", time(&args.default_task_timeout)),
+        ("--cleanup-timeout", time(&args.cleanup_timeout)),
+        ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
+    ];
+    let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    values.flatten().chain(args.allow_unchecked.then(|| "--allow-unchecked".to_owned())).collect()
+}
+
+/// Warnings are shown that anybody will read; the others are counted.
+const WARNINGS: usize = 5;
+
+/// Findings that keep nothing from running. Those that may fool the author are told one by one (`decisions.md` §1).
+fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
+    let (errors, mild): (Vec<_>, Vec<_>) = found.iter().cloned().partition(|d| d.strength.is_error());
+    let told = if args.verbose || (mild.len() <= WARNINGS && !args.quiet) { found } else { &errors };
+    if errors.len() > WARNINGS && !args.verbose {
+        let err = std::io::stderr();
+        let mut text = String::new();
+        let _ = diagnostic::concise(told, sources, &global.pretty(&err), &mut text);
+        let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(told, files));
+    } else if !told.is_empty() {
+        print_findings(told, sources, files, global);
+    }
+    if told.len() < found.len() && !args.quiet {
+        let eval = report::quoted(&shown(&args.eval));
+        eprintln!("{} warnings and notes are not shown: `gevals check {eval}` tells them\n", found.len() - told.len());
+    }
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| format!("it is no pattern\n{e}"))
 }
 
 /// A time that something may take.
@@ -107,10 +263,6 @@ fn limit(text: &str) -> Result<Duration, String> {
         Ok(limit) => Ok(limit),
         Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
     }
-}
-
-fn selects(args: &Args, plan: &EvalPlan) -> bool {
-    plan.tasks.iter().any(|t| args.run.as_ref().is_none_or(|r| r.is_match(&t.task.name.value)))
 }
 
 /// The eval that the path names, with its plan where it has one.
@@ -130,6 +282,15 @@ fn the_eval(args: &Args, compiled: &Compiled) -> Result<Option<EvalPlan>, String
     }
 }
 
+/// Drops findings in tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is not among them.
+fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Compiled) {
+    let Some(plan) = plan else { return };
+    let wanted: Vec<_> = selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.span.file).collect();
+    let others = compiled.project.tasks.iter().map(|t| t.file).filter(|file| !wanted.contains(file));
+    let others: Vec<_> = others.collect();
+    compiled.diagnostics.retain(|d| !others.contains(&d.span.file));
+}
+
 /// Hard errors, and verdict errors where they are refused (`decisions.md` §1).
 fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     let dialect_of = |d: &Diagnostic| compiled.project.tasks.iter().find(|t| t.file == d.span.file).map(|t| t.dialect);
@@ -145,7 +306,14 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
 }
 
-fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findings: Vec<serde_json::Value>) -> u8 {
+fn execute(
+    args: &Args,
+    global: Global,
+    plan: EvalPlan,
+    selection: Selection,
+    sources: Sources,
+    findings: Vec<serde_json::Value>,
+) -> u8 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -154,9 +322,11 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
         }
     };
     let options = RunOptions {
-        runs: args.runs,
+        runs: args.gate.map(|gate| gate.of).or(args.runs),
         parallel: usize::from(args.parallel),
-        filter: args.run.clone(),
+        selection,
+        fail_fast: args.fail_fast,
+        gate: args.gate,
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
         exit_zero: args.exit_zero,
@@ -164,10 +334,21 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
         secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
     };
+    let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true");
+    let format = args.format.as_deref().unwrap_or(if in_actions { "github" } else { "text" });
+    let for_people = format != "json";
     let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
     input.findings = findings;
-    let Some(format) = REPORTS.iter().find(|r| r.name == args.format) else { return status::USAGE };
+    input.flags = repeated(args);
+    input.detail = match (args.quiet, args.verbose) {
+        (true, _) => Detail::Quiet,
+        (_, true) => Detail::Verbose,
+        _ => Detail::Normal,
+    };
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    input.live = for_people && !args.quiet && !dumb && std::io::stderr().is_terminal();
+    let Some(format) = REPORTS.iter().find(|r| r.name == format) else { return status::USAGE };
     let summary = runtime.block_on(async {
         let interrupts = match interrupts() {
             Ok(interrupts) => interrupts,
@@ -180,9 +361,15 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
     match summary {
         Ok(summary) => {
             // The text report has told already what kept every task from running.
-            let told = |fault: &&String| args.format == "text" && summary.tasks.iter().any(|t| t.reason == **fault);
+            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason == **fault);
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
+            }
+            if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
+                eprintln!("shard {shard} has no task: there are fewer tasks than shards");
+            }
+            if summary.exit != status::USAGE {
+                add_step_summary(&input);
             }
             summary.exit
         }
@@ -190,5 +377,17 @@ fn execute(args: &Args, global: Global, plan: EvalPlan, sources: Sources, findin
             complain(&message);
             status::BROKEN
         }
+    }
+}
+
+/// Tells the page of the job in GitHub Actions how it went.
+fn add_step_summary(input: &ReportInput) {
+    let Some(page) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|page| !page.is_empty()) else { return };
+    let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some(file) = text.and_then(|text| results::read(&text).ok()) else { return };
+    let added = std::fs::OpenOptions::new().create(true).append(true).open(&page);
+    let added = added.and_then(|mut page| page.write_all(github::step_summary(&file).as_bytes()));
+    if let Err(error) = added {
+        super::warn(&format!("cannot add to `{}`: {error}", PathBuf::from(page).display()));
     }
 }

@@ -13,7 +13,10 @@ use miette::{
 use owo_colors::{OwoColorize, Style};
 
 use super::{Diagnostic, Fix, Strength, fix};
-use crate::source::{FileId, Position, Source, Sources, Span};
+use crate::{
+    secrets::veil,
+    source::{FileId, Position, Source, Sources, Span},
+};
 
 /// How findings are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -282,7 +285,7 @@ impl Snippet {
                     mark.to.end = moved(mark.from.end).max(mark.to.start);
                 }
             }
-            text.push_str(&visible(&source.text()[window.clone()]));
+            text.push_str(&visible(&veiled(source.text(), &whole, &window)));
             text.push_str(if window.end < whole.end { dots } else { "" });
             text.push('\n');
         }
@@ -396,7 +399,7 @@ fn print_fix(fix: &Fix, sources: &Sources, style: &Pretty, out: &mut impl fmt::W
         let window = window(line, indent..line.len(), anchor, width - 9 - 2 * style.dots().len());
         let before = if window.start > indent { style.dots() } else { "" };
         let after = if window.end < line.len() { style.dots() } else { "" };
-        let shown = visible(&line[window]).replace('\t', "    ");
+        let shown = visible(&veiled(line, &(0..line.len()), &window)).replace('\t', "    ");
         writeln!(out, "       {}", format_args!("{sign} {before}{shown}{after}").style(colour))?;
     }
     Ok(())
@@ -458,6 +461,16 @@ fn line(source: &Source, number: usize) -> Range<usize> {
     let content = text.strip_suffix('\n').map_or(text, |t| t.strip_suffix('\r').unwrap_or(t));
     let mark = if start == 0 && content.starts_with('\u{feff}') { 3 } else { 0 };
     start + mark..start + content.len()
+}
+
+/// What is shown of a line, without secrets. What tells one may stand a little before.
+fn veiled<'t>(text: &'t str, line: &Range<usize>, window: &Range<usize>) -> Cow<'t, str> {
+    const BEFORE: usize = 200;
+    let from = text.ceil_char_boundary(window.start.saturating_sub(BEFORE)).clamp(line.start, window.start);
+    match veil(&text[from..window.end]) {
+        Cow::Borrowed(_) => Cow::Borrowed(&text[window.clone()]),
+        Cow::Owned(veiled) => Cow::Owned(veiled[window.start - from..].to_owned()),
+    }
 }
 
 /// The part of a line that is shown: all of it where there is room, else what is around `anchor`. Costs no more for a

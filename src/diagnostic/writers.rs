@@ -123,9 +123,21 @@ fn uri(path: &str) -> String {
         .collect()
 }
 
+/// Text behind `::` in a command of GitHub Actions.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// An annotation of GitHub Actions at a line.
+pub fn annotation(level: &str, path: &str, line: usize, title: &str, message: &str) -> String {
+    format!("::{level} file={},line={line},title={}::{}\n", property(path), property(title), data(message))
+}
+
 fn github(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> String {
-    let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
-    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
     let mut out = String::new();
     for (d, f) in found.iter().zip(report(found, sources, 0).diagnostics) {
         let level = match d.strength {

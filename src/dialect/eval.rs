@@ -35,11 +35,9 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     super::envelope(&mut fields, reader);
     let mut name = Spanned::new(String::new(), head);
-    match fields.take_entry(reader, "metadata") {
-        None => reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "an eval has no `metadata`")
-                .help("write `metadata: {name: …}`: results are named after it"),
-        ),
+    let help = "write `metadata: {name: …}`: results are named after it";
+    match fields.require_entry(reader, "metadata", head, Some(help)) {
+        None => {}
         Some(entry) => {
             if let Some(mut meta) = reader.fields(entry.value, "an eval's metadata") {
                 if let Some(node) = meta.require(reader, "name", entry.key.span())
@@ -54,15 +52,10 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
             }
         }
     }
-    let config = fields.take_entry(reader, "config");
+    let help = "agent, servers and task sets stand under `config`";
+    let config = fields.require_entry(reader, "config", head, Some(help));
     fields.finish(reader);
-    let Some(config) = config else {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "an eval has no `config`")
-                .help("agent, servers and task sets stand under `config`"),
-        );
-        return None;
-    };
+    let config = config?;
     let mut fields = reader.fields(config.value, "an eval's config")?;
     let mut eval = Eval {
         file,
@@ -133,7 +126,9 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     if let Some(node) = fields.take(reader, "secrets") {
         eval.secrets = reader.words(node, "`secrets`");
     }
-    match fields.take_entry(reader, "taskSets") {
+    let help = "write `taskSets: [{glob: \"tasks/*.yaml\"}]`";
+    match fields.require_entry(reader, "taskSets", config.key.span(), Some(help)) {
+        None => {}
         Some(entry) => {
             let items = reader.items(entry.value, "`taskSets`");
             if items.is_empty() && matches!(entry.value.data(), Data::Seq) {
@@ -144,10 +139,6 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
             }
             eval.task_sets = items.into_iter().filter_map(|item| task_set(reader, item)).collect();
         }
-        None => reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, config.key.span(), "an eval's config has no `taskSets`")
-                .help("write `taskSets: [{glob: \"tasks/*.yaml\"}]`"),
-        ),
     }
     fields.finish(reader);
     Some(eval)

@@ -29,24 +29,14 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let mut fields = reader.fields(root, "a legacy task")?;
     let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     envelope(&mut fields, reader);
-    let meta_entry = fields.take_entry(reader, "metadata");
+    let help = "write `metadata: {name: …}`; other tools never select a task without a name";
+    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
     let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    if meta_entry.is_none() {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`")
-                .help("write `metadata: {name: …}`; other tools never select a task without a name"),
-        );
-    }
     let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Legacy);
-    let steps = fields.take_entry(reader, "steps");
+    let help = "write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`";
+    let steps = fields.require_entry(reader, "steps", head, Some(help));
     fields.finish(reader);
-    let Some(steps) = steps else {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "a legacy task has no `steps`")
-                .help("write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`"),
-        );
-        return None;
-    };
+    let steps = steps?;
     let mut fields = reader.fields(steps.value, "the steps of a legacy task")?;
     let mut task = Task {
         dialect: Dialect::Legacy,

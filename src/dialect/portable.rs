@@ -21,16 +21,12 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let mut fields = reader.fields(root, "a task")?;
     let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     envelope(&mut fields, reader);
-    let meta_entry = fields.take_entry(reader, "metadata");
+    let help = "write `metadata: {name: …}`";
+    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
     let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    if meta_entry.is_none() {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`")
-                .help("write `metadata: {name: …}`"),
-        );
-    }
     let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Portable);
-    let spec_entry = fields.take_entry(reader, "spec");
+    let help = "the prompt and the steps stand under `spec`";
+    let spec_entry = fields.require_entry(reader, "spec", head, Some(help));
     if spec_entry.is_none() && fields.remaining().iter().any(|e| e.name == "steps") {
         reader.out.push(
             Diagnostic::new(
@@ -43,13 +39,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
         fields.take(reader, "steps");
     }
     fields.finish(reader);
-    let Some(spec) = spec_entry else {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `spec`")
-                .help("the prompt and the steps stand under `spec`"),
-        );
-        return None;
-    };
+    let spec = spec_entry?;
     let mut fields = reader.fields(spec.value, "a task's spec")?;
     let mut task = Task {
         dialect: Dialect::Portable,

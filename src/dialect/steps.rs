@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::{DialectInfo, TaskFile, envelope, metadata, portable::requirement, prompt, step};
 use crate::{
-    decode::{self, Leniency, Reader, Scan, literal},
-    diagnostic::Diagnostic,
+    decode::{Leniency, Reader, Scan, literal},
     hir::{Dialect, Hole, Part, Phase, Suspect, Task, Template},
     source::Span,
     template::{Ident, Path, Segment, SegmentKind, SuspectKind},
@@ -24,24 +23,14 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let mut fields = reader.fields(root, "a task")?;
     let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     envelope(&mut fields, reader);
-    let meta_entry = fields.take_entry(reader, "metadata");
+    let help = "write `metadata: {name: …}`; other tools never select a task without a name";
+    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
     let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    if meta_entry.is_none() {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `metadata`")
-                .help("write `metadata: {name: …}`; other tools never select a task without a name"),
-        );
-    }
     let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Steps);
-    let spec = fields.take_entry(reader, "spec");
+    let help = "in the steps dialect the prompt and the steps stand under `spec`";
+    let spec = fields.require_entry(reader, "spec", head, Some(help));
     fields.finish(reader);
-    let Some(spec) = spec else {
-        reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, head, "a task has no `spec`")
-                .help("in the steps dialect the prompt and the steps stand under `spec`"),
-        );
-        return None;
-    };
+    let spec = spec?;
     let mut fields = reader.fields(spec.value, "a task's spec")?;
     let mut task = Task {
         dialect: Dialect::Steps,

@@ -41,6 +41,23 @@ impl Files for Disk {
         names.sort();
         names
     }
+
+    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        let kind = |entry: fs::DirEntry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_dir = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => true,
+                Ok(kind) if kind.is_file() => false,
+                // A link is what it leads to.
+                _ => self.stat(&dir.join(&name))? == Stat::Dir,
+            };
+            Some((name, is_dir))
+        };
+        let mut entries: Vec<_> = fs::read_dir(here).into_iter().flatten().flatten().filter_map(kind).collect();
+        entries.sort();
+        entries
+    }
 }
 
 /// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.

@@ -2,6 +2,7 @@
 
 use super::{
     TaskView,
+    exit_status::errexit_line,
     script::{Reader, ScriptView},
     texts,
 };
@@ -184,7 +185,14 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
         for command in content.program.commands() {
             let Some(call) = Call::of(command, "delete") else { continue };
             let lenient = call.has(&["--ignore-not-found", "-l", "--selector", "--all"]);
-            if lenient || guarded.iter().any(|g| std::ptr::eq(*g, command)) {
+            // Where errors do not stop the script, only its last command decides.
+            let last = content
+                .program
+                .body
+                .last()
+                .is_some_and(|s| s.range.end >= command.range.end && s.range.start <= command.range.start);
+            let decides = last || content.program.stops_at_errors() || errexit_line(&content.text);
+            if lenient || !decides || guarded.iter().any(|g| std::ptr::eq(*g, command)) {
                 continue;
             }
             let verb = content.span(call.words[call.verb].range.clone());

@@ -5,6 +5,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{AssertionKind, Expand, RequirementKind, Transport},
     rule,
+    secrets::{is_secret_name, looks_secret},
     source::Span,
 };
 
@@ -36,14 +37,14 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
             Transport::Http { headers, .. } => headers,
         };
         for (name, value) in pairs {
-            if tells_secret(&name.value) && !value.has_variables() && is_secret(&value.display()) {
+            if is_secret_name(&name.value) && !value.has_variables() && looks_secret(&value.display()) {
                 let variable = name.value.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
                 report(name.span, &name.value, &format!("take it from the environment: `${{{variable}}}`"));
             }
         }
     }
     for (name, value) in view.eval.extensions.iter().flat_map(|e| &e.env) {
-        if tells_secret(&name.value) && !value.contains("${") && !value.contains("{env.") && is_secret(value) {
+        if is_secret_name(&name.value) && !value.contains("${") && !value.contains("{env.") && looks_secret(value) {
             report(name.span, &name.value, "take it from the environment");
         }
     }
@@ -53,52 +54,6 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
     {
         report(key.span.head(), "apiKey", "`apiKey` is the name of a variable that holds the key, not the key");
     }
-}
-
-fn tells_secret(name: &str) -> bool {
-    const TELLING: [&str; 12] = [
-        "TOKEN",
-        "KEY",
-        "APIKEY",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "PASSPHRASE",
-        "CREDENTIAL",
-        "CREDENTIALS",
-        "AUTH",
-        "AUTHORIZATION",
-        "COOKIE",
-    ];
-    name.to_ascii_uppercase().split(['_', '-', '.']).any(|part| TELLING.contains(&part))
-}
-
-/// Long enough, and neither a placeholder nor the path of a file.
-fn is_secret(value: &str) -> bool {
-    let bare = value.trim();
-    let bare =
-        ["Bearer ", "Basic ", "Token ", "token "].iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
-    let lower = bare.to_ascii_lowercase();
-    let placeholder = [
-        "test",
-        "dummy",
-        "fake",
-        "example",
-        "changeme",
-        "change-me",
-        "placeholder",
-        "your",
-        "xxx",
-        "none",
-        "null",
-        "anonymous",
-        "not-needed",
-        "unused",
-    ]
-    .iter()
-    .any(|p| lower.contains(p));
-    let path = bare.starts_with(['/', '~', '.', '<', '$', '{']) || bare.contains("://");
-    bare.len() >= 8 && !placeholder && !path && !bare.contains(' ')
 }
 
 /// `./bin/server` is looked for where the program is started (§11 D6).
@@ -215,7 +170,8 @@ pub fn difficulty(view: &EvalView<'_>, out: &mut Diagnostics) {
     if tasks.len() < 3 || without.len() * 3 > tasks.len() {
         return;
     }
-    for task in without {
+    // A task without a name has another fault, and its head was not read.
+    for task in without.into_iter().filter(|t| !t.name.value.is_empty()) {
         out.push(
             Diagnostic::new(
                 &MISSING_DIFFICULTY,

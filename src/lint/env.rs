@@ -112,6 +112,9 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
         .eval
         .and_then(|e| e.unit.oracle.as_ref())
         .and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
+    // Nobody knows what an oracle says that cannot be read.
+    let scripted = |e: super::EvalView<'_>| e.eval.agent.as_ref().is_some_and(|a| a.kind.value == "builtin.script");
+    opaque |= view.eval.is_some_and(|e| e.unit.oracle.is_none() && scripted(e));
     let mut said = Vec::new();
     if let Some(entry) = oracle {
         let mut say = |t: &crate::hir::Template<crate::template::Path>| said.extend(t.holes().map(|h| h.text.clone()));

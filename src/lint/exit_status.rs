@@ -51,10 +51,7 @@ fn understood(script: &ScriptView<'_>) -> bool {
 /// The first command whose failure goes unseen, in a script that looks at no failure anywhere.
 fn ignored(content: &Content) -> Option<&Statement> {
     let program = &content.program;
-    if program.stops_at_errors()
-        || content.text.contains("$?")
-        || content.text.starts_with("#!") && errexit_line(&content.text)
-    {
+    if program.stops_at_errors() || content.text.contains("$?") || errexit_line(&content.text) {
         return None;
     }
     let careful = program.commands().iter().any(|c| match c.name() {
@@ -69,9 +66,11 @@ fn ignored(content: &Content) -> Option<&Statement> {
     others.iter().find(|s| matters(s) && flow::status(program, s).other)
 }
 
-fn errexit_line(text: &str) -> bool {
+/// Whether the first line, `#!/bin/sh -e`, makes the script stop at errors.
+pub(super) fn errexit_line(text: &str) -> bool {
     let line = text.lines().next().unwrap_or_default();
-    line.split_whitespace().skip(1).any(|w| w.starts_with('-') && !w.starts_with("--") && w.contains('e'))
+    line.starts_with("#!")
+        && line.split_whitespace().skip(1).any(|w| w.starts_with('-') && !w.starts_with("--") && w.contains('e'))
 }
 
 /// `exit 0`, `true`, `:`, `… || true`: the author wants success.

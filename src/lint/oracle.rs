@@ -41,6 +41,10 @@ pub fn unused(view: &EvalView<'_>, out: &mut Diagnostics) {
             servers::known(view, &call.server, out);
         }
         let name = &entry.task;
+        // An entry may belong to the task whose name could not be read.
+        if view.tasks.iter().any(|u| u.task.as_ref().is_none_or(|t| t.name.value.is_empty())) {
+            continue;
+        }
         if view.tasks.iter().filter_map(|u| u.task.as_ref()).any(|t| t.name.value == name.value) {
             continue;
         }

@@ -33,7 +33,9 @@ pub fn eval_paths(view: &EvalView<'_>, out: &mut Diagnostics) {
     let eval = view.eval;
     let sets = eval.task_sets.iter().flat_map(|s| s.path.iter().chain(&s.glob));
     let named: Vec<&Name> = sets.chain(&eval.mcp_config).chain(eval.agent.iter().flat_map(|a| &a.path)).collect();
-    for name in named.iter().filter(|n| Path::new(&n.value).is_absolute()) {
+    // What the command line names stands in no file.
+    let written = |n: &&&Name| n.span != eval.config && Path::new(&n.value).is_absolute();
+    for name in named.iter().filter(written) {
         out.push(absolute(&name.value, name.span));
     }
 }

@@ -1,12 +1,12 @@
 //! What the steps of a task give to a shell: the text, where it is written, and what reads it.
 
 use std::{
+    collections::HashMap,
     ops::Range,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
 use crate::{
@@ -83,9 +83,15 @@ enum Place {
     Scalar(SourceMap),
 }
 
-/// Script files by path, each read once whoever runs it.
+/// Script files by path. One is kept as long as somebody looks at it, and its place in the sources for ever.
 #[derive(Debug, Default)]
-pub struct ScriptFiles(IndexMap<PathBuf, ScriptFile>);
+pub struct ScriptFiles(Mutex<HashMap<PathBuf, Known>>);
+
+#[derive(Debug)]
+struct Known {
+    file: FileId,
+    script: Weak<ScriptFile>,
+}
 
 #[derive(Debug)]
 pub struct ScriptFile {
@@ -98,12 +104,38 @@ pub struct ScriptFile {
 pub const HOLE: char = '\u{1a}';
 
 impl ScriptFiles {
-    pub fn get(&self, path: &Path) -> Option<&ScriptFile> {
-        self.0.get(path)
+    /// Whether a task runs this file.
+    pub fn contains(&self, path: &Path) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path)
     }
 
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.keys().map(PathBuf::as_path)
+    fn get(&self, path: &Path, sources: &Sources, files: &dyn Files) -> Option<Arc<ScriptFile>> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(script) = known().get(path).and_then(|k| k.script.upgrade()) {
+            return Some(script);
+        }
+        let text = String::from_utf8(files.read(path).ok()?);
+        let executable = matches!(files.stat(path), Some(crate::source::Stat::File { executable: true }));
+        // Of a program nothing is to be read.
+        let (text, reader) = match text {
+            Ok(text) => {
+                let reader = shebang(&text).unwrap_or(Reader::Nothing);
+                (text, reader)
+            }
+            Err(_) => (String::new(), Reader::Foreign),
+        };
+        let indent = (reader != Reader::Foreign).then(String::new);
+        let file = {
+            let mut all = known();
+            let add = || Known { file: sources.add(path, text.as_str()), script: Weak::new() };
+            all.entry(path.to_owned()).or_insert_with(add).file
+        };
+        let content = Arc::new(Content::new(text, reader, Place::File(file), indent));
+        let script = Arc::new(ScriptFile { content, reader, executable });
+        if let Some(known) = known().get_mut(path) {
+            known.script = Arc::downgrade(&script);
+        }
+        Some(script)
     }
 }
 
@@ -143,51 +175,25 @@ impl Content {
     }
 }
 
-/// Reads every script file that a task names.
-pub fn files<'t>(tasks: impl Iterator<Item = &'t Task<Def>>, sources: &Sources, files: &dyn Files) -> ScriptFiles {
-    let mut paths = IndexSet::new();
-    for task in tasks {
-        task.walk(&mut |_, step| paths.extend(path_of(task, step)));
-    }
-    let read = |path: PathBuf| {
-        let text = String::from_utf8(files.read(&path).ok()?);
-        let executable = matches!(files.stat(&path), Some(crate::source::Stat::File { executable: true }));
-        let Ok(text) = text else {
-            // A program: nothing is to be read in it.
-            let place = Place::File(sources.add(&path, ""));
-            let content = Arc::new(Content::new(String::new(), Reader::Foreign, place, None));
-            return Some((path, ScriptFile { content, reader: Reader::Foreign, executable }));
-        };
-        let reader = shebang(&text).unwrap_or(Reader::Nothing);
-        let place = Place::File(sources.add(&path, text.as_str()));
-        Some((
-            path,
-            ScriptFile {
-                content: Arc::new(Content::new(text, reader, place, Some(String::new()))),
-                reader,
-                executable,
-            },
-        ))
-    };
-    let paths: Vec<_> = paths.into_iter().collect();
-    let read: Vec<_> = paths.into_par_iter().filter_map(read).collect();
-    ScriptFiles(read.into_iter().collect())
-}
-
 fn path_of(task: &Task<Def>, step: &Step<Def>) -> Option<PathBuf> {
     let is_script = matches!(step.op.kind, OperationKind::Builtin("script"));
     is_script.then(|| Some(resolve(&task.dir, step.arg("file")?.as_literal()?)))?
 }
 
 /// The texts that a task's steps give to shells, in the order written.
-pub fn views<'a>(unit: &TaskUnit, task: &'a Task<Def>, files: &ScriptFiles, sources: &Sources) -> Vec<ScriptView<'a>> {
-    let mut views = Vec::new();
+pub fn views<'a>(
+    unit: &TaskUnit,
+    task: &'a Task<Def>,
+    scripts: &ScriptFiles,
+    sources: &Sources,
+    files: &dyn Files,
+) -> Vec<ScriptView<'a>> {
+    let mut steps = Vec::new();
     for phase in PhaseKind::ALL {
-        task.phase(phase).steps.iter().for_each(|s| {
-            walk(phase, s, &mut |phase, step| views.extend(view(unit, task, phase, step, files, sources)));
-        });
+        task.phase(phase).steps.iter().for_each(|s| walk(phase, s, &mut |phase, step| steps.push((phase, step))));
     }
-    views
+    let views = steps.into_par_iter().with_min_len(64);
+    views.filter_map(|(phase, step)| view(unit, task, phase, step, scripts, sources, files)).collect()
 }
 
 fn walk<'a>(phase: PhaseKind, step: &'a Step<Def>, visit: &mut dyn FnMut(PhaseKind, &'a Step<Def>)) {
@@ -207,8 +213,9 @@ fn view<'a>(
     task: &'a Task<Def>,
     phase: PhaseKind,
     step: &'a Step<Def>,
-    files: &ScriptFiles,
+    scripts: &ScriptFiles,
     sources: &Sources,
+    files: &dyn Files,
 ) -> Option<ScriptView<'a>> {
     let OperationKind::Builtin(operation) = step.op.kind else { return None };
     let find = |name: &str| step.args.iter().find(|(k, _)| k.value == name);
@@ -235,7 +242,7 @@ fn view<'a>(
     };
     if key.value == "file" {
         let path = path_of(task, step)?;
-        let file = files.get(&path)?;
+        let file = scripts.get(&path, sources, files)?;
         let dir = if task.dialect == Dialect::Portable { dir } else { path.parent().map(Path::to_owned) };
         return Some(view(Form::File { path }, dir, file.reader, false, Arc::clone(&file.content)));
     }

@@ -16,11 +16,12 @@ rule! {
 /// A `*.sh` beside a task that no file names (author mistake 10). Whatever names it, in whatever way, keeps it silent.
 pub fn check(view: &ProjectView<'_>, out: &mut Diagnostics) {
     let dirs: BTreeSet<&Path> = view.project.tasks.iter().filter_map(|t| t.path.parent()).collect();
-    let broken = |dir: &Path| view.project.tasks.iter().any(|t| t.task.is_none() && t.path.parent() == Some(dir));
-    for dir in dirs.into_iter().filter(|d| !broken(d)) {
-        let names = view.files.list(dir);
+    let unread = view.project.tasks.iter().filter(|t| t.task.is_none());
+    let broken: BTreeSet<&Path> = unread.filter_map(|t| t.path.parent()).collect();
+    for dir in dirs.difference(&broken).copied() {
+        let names: Vec<String> = view.files.entries(dir).into_iter().map(|(name, _)| name).collect();
         let mut silent: Vec<&String> =
-            names.iter().filter(|n| n.ends_with(".sh") && !view.scripts.paths().any(|p| p == dir.join(n))).collect();
+            names.iter().filter(|n| n.ends_with(".sh") && !view.scripts.contains(&dir.join(n))).collect();
         if silent.is_empty() {
             continue;
         }

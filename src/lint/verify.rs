@@ -1,25 +1,26 @@
 //! Verify steps that cannot fail, that the prompt answers, or that rest on a judge alone.
 
-use std::sync::LazyLock;
+use std::{cell::LazyCell, sync::LazyLock};
 
 use regex::Regex;
 
 use super::{TaskView, texts};
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics},
-    hir::{BlockRole, Def, Dialect, OperationKind, Step, Task},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    hir::{ArgKind, BlockRole, Def, Dialect, OperationKind, Step, Task},
     rule,
     signature::Control,
 };
 
 rule! {
-    pub static UNFALSIFIABLE_VERIFY = "unfalsifiable-verify", Warning;
+    pub static UNFALSIFIABLE_VERIFY = "unfalsifiable-verify", Verdict;
     pub static PROMPT_CONTAINS_ANSWER = "prompt-contains-answer", Warning;
     pub static EXACT_WORDS_OF_ANSWER = "exact-words-of-answer", Warning;
     pub static JUDGE_DECIDES_ALONE = "judge-decides-alone", Note;
 }
 
-/// No step of verify can fail, and no assertion decides either.
+/// No step of verify can fail, and no assertion decides either. A task that no eval selects may yet get assertions, and
+/// some steps fail where the agent broke something: these are warnings.
 pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     let steps = &task.verify.steps;
@@ -29,14 +30,27 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
-    out.push(
-        Diagnostic::new(
-            &UNFALSIFIABLE_VERIFY,
-            first.key,
-            format!("{what}: `{}` passes whatever the agent does", task.name.value),
-        )
-        .help("look at what the agent was to bring about, and say what it must be (`expect`)"),
-    );
+    let mut certain = view.eval.is_some();
+    steps.iter().for_each(|s| s.walk(&mut |s| certain &= is_certain(s)));
+    let finding = Diagnostic::new(
+        &UNFALSIFIABLE_VERIFY,
+        first.key,
+        format!("{what}: `{}` passes whatever the agent does", task.name.value),
+    )
+    .help("look at what the agent was to bring about, and say what it must be (`expect`)");
+    out.push(if certain { finding } else { finding.strength(Strength::Warning) });
+}
+
+/// Whether a step that seems not to fail fails only where something outside the task is broken.
+fn is_certain(step: &Step<Def>) -> bool {
+    match &step.op.kind {
+        OperationKind::Builtin("http" | "file") => false,
+        // `notes_list` of a folder that the agent was to make fails without it.
+        OperationKind::Tool { .. } => {
+            step.arg("args").is_none_or(|a| matches!(&a.kind, ArgKind::Record(fields) if fields.is_empty()))
+        }
+        _ => true,
+    }
 }
 
 fn cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
@@ -101,7 +115,7 @@ fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
 /// What the judge or a `grep` looks for in the answer stands in the prompt: an agent that repeats the question passes.
 pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
-    let text = fold(&texts::written(&prompt.text));
+    let text = LazyCell::new(|| fold(&texts::written(&prompt.text)));
     for step in &view.task.verify.steps {
         step.walk(&mut |step| {
             if step.op.signature.judges {

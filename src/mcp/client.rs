@@ -26,6 +26,11 @@ use super::{
     message::{self, Message, Shape},
 };
 
+/// The first protocol without a handshake.
+const STATELESS: &str = "2026-07-28";
+
+/// How long a server that has refused the handshake may take to answer without one.
+const DISCOVERY: std::time::Duration = std::time::Duration::from_secs(5);
 /// Pages of one list, before the server is taken to count in circles.
 const PAGES: usize = 1000;
 
@@ -113,6 +118,8 @@ pub struct Client {
     options: ClientOptions,
     shared: Arc<Shared>,
     server: OnceLock<Value>,
+    /// The server speaks a protocol without a handshake, in which every request says who asks.
+    stateless: OnceLock<()>,
     counter: AtomicU64,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
@@ -155,19 +162,23 @@ impl Client {
             options,
             shared,
             server: OnceLock::new(),
+            stateless: OnceLock::new(),
             counter: AtomicU64::new(0),
             _tasks: [AbortOnDropHandle::new(write), AbortOnDropHandle::new(read)],
         }
     }
 
-    /// The handshake; gives the server's result.
+    /// The handshake; gives the server's result. A server that refuses it is asked in the way of 2026-07-28, which has none.
     pub async fn initialize(&self) -> Result<Value, CallError> {
         let params = json!({
             "protocolVersion": self.options.protocol,
             "capabilities": self.options.capabilities,
             "clientInfo": {"name": self.options.name, "version": self.options.version},
         });
-        let result = self.request("initialize", Some(params)).await?;
+        let result = match self.request("initialize", Some(params)).await {
+            Err(refusal @ CallError::Protocol { .. }) => return self.discover().await.ok_or(refusal),
+            result => result?,
+        };
         if !result.is_object() {
             return Err(malformed("initialize", "it is no object"));
         }
@@ -175,7 +186,25 @@ impl Client {
         Ok(self.server.get_or_init(|| result).clone())
     }
 
-    /// The result of `initialize`.
+    async fn discover(&self) -> Option<Value> {
+        let params = json!({ "_meta": self.introduction() });
+        // A server that refuses `initialize` and then says nothing is no server of that protocol.
+        let answer = tokio::time::timeout(DISCOVERY, self.request("server/discover", Some(params))).await.ok()?;
+        let result = answer.ok().filter(Value::is_object)?;
+        self.stateless.get_or_init(|| ());
+        Some(self.server.get_or_init(|| result).clone())
+    }
+
+    /// What a request without a handshake says of its sender.
+    fn introduction(&self) -> Value {
+        json!({
+            "io.modelcontextprotocol/protocolVersion": STATELESS,
+            "io.modelcontextprotocol/clientInfo": {"name": self.options.name, "version": self.options.version},
+            "io.modelcontextprotocol/clientCapabilities": self.options.capabilities,
+        })
+    }
+
+    /// The result of `initialize`, or of `server/discover`.
     pub fn server(&self) -> Option<&Value> {
         self.server.get()
     }
@@ -268,6 +297,9 @@ impl Client {
         let mut request = json!({"jsonrpc": "2.0", "id": id, "method": method});
         if let Some(params) = params {
             request["params"] = params;
+        }
+        if self.stateless.get().is_some() {
+            request["params"]["_meta"] = self.introduction();
         }
         let given_up = GivenUp { shared: &self.shared, id, cancellable: method != "initialize" };
         self.shared.send(request.to_string().into());

@@ -10,7 +10,7 @@ use crate::{
     decode::INVALID_PATTERN,
     diagnostic::{Diagnostic, nearest},
     hir::Name,
-    source::{Files, Stat, resolve},
+    source::{Files, normalize, resolve},
 };
 
 /// Links may lead in circles.
@@ -21,14 +21,14 @@ const SKIPPED: [&str; 5] = [".git", ".gevals", "node_modules", "target", ".venv"
 
 /// All YAML and JSON files below a folder, sorted, without what ignore files and `exclude` leave out.
 pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<PathBuf> {
-    let mut excluded = GitignoreBuilder::new(dir);
+    let mut excluded = GitignoreBuilder::new(normalize(dir));
     for pattern in exclude {
         // A malformed pattern matches nothing; git does the same.
         let _ = excluded.add_line(None, pattern);
     }
     let mut ignores: Vec<Gitignore> = excluded.build().into_iter().collect();
     let mut found = Vec::new();
-    search(dir, files, 0, &mut ignores, &mut found);
+    search(&normalize(dir), files, 0, &mut ignores, &mut found);
     found
 }
 
@@ -36,10 +36,10 @@ fn search(dir: &Path, files: &dyn Files, depth: usize, ignores: &mut Vec<Gitigno
     if depth > MAX_DEPTH {
         return;
     }
-    let names = files.list(dir);
+    let entries = files.entries(dir);
     let before = ignores.len();
     for name in [".gitignore", ".ignore"] {
-        if let (true, Ok(bytes)) = (names.iter().any(|n| n == name), files.read(&dir.join(name))) {
+        if let (true, Ok(bytes)) = (entries.iter().any(|(n, _)| n == name), files.read(&dir.join(name))) {
             let mut builder = GitignoreBuilder::new(dir);
             for line in String::from_utf8_lossy(&bytes).lines() {
                 let _ = builder.add_line(None, line);
@@ -47,21 +47,23 @@ fn search(dir: &Path, files: &dyn Files, depth: usize, ignores: &mut Vec<Gitigno
             ignores.extend(builder.build());
         }
     }
-    for name in names {
+    for (name, is_dir) in entries {
+        let wanted = match is_dir {
+            true => !SKIPPED.contains(&name.as_str()),
+            false => [".yaml", ".yml", ".json"].iter().any(|e| name.len() > e.len() && name.ends_with(e)),
+        };
+        if !wanted {
+            continue;
+        }
         let path = dir.join(&name);
-        let stat = files.stat(&path);
         // The ignore file nearest to the path has the last word.
-        let ignored = ignores.iter().rev().map(|i| i.matched(&path, stat == Some(Stat::Dir))).find(|m| !m.is_none());
+        let ignored = ignores.iter().rev().map(|i| i.matched(&path, is_dir)).find(|m| !m.is_none());
         if ignored.is_some_and(|m| m.is_ignore()) {
             continue;
         }
-        match stat {
-            Some(Stat::Dir) if SKIPPED.contains(&name.as_str()) => {}
-            Some(Stat::Dir) => search(&path, files, depth + 1, ignores, found),
-            Some(Stat::File { .. }) if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") => {
-                found.push(path);
-            }
-            _ => {}
+        match is_dir {
+            true => search(&path, files, depth + 1, ignores, found),
+            false => found.push(path),
         }
     }
     ignores.truncate(before);
@@ -120,13 +122,12 @@ fn walk(dir: &Path, files: &dyn Files, depth: usize, visit: &mut dyn FnMut(PathB
     if depth > MAX_DEPTH {
         return;
     }
-    for name in files.list(dir) {
+    for (name, is_dir) in files.entries(dir) {
         let path = dir.join(&name);
-        match files.stat(&path) {
-            Some(Stat::Dir) if SKIPPED.contains(&name.as_str()) => {}
-            Some(Stat::Dir) => walk(&path, files, depth + 1, visit),
-            Some(Stat::File { .. }) => visit(path),
-            None => {}
+        match is_dir {
+            true if SKIPPED.contains(&name.as_str()) => {}
+            true => walk(&path, files, depth + 1, visit),
+            false => visit(path),
         }
     }
 }

@@ -1,12 +1,22 @@
 //! Outcomes and durations out of a results file, to be painted on plans. Reads our own results and upstream's, of which
 //! the latter know tasks only.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::Value;
 
 use super::Done;
-use crate::event::Outcome;
+use crate::{event::Outcome, plan::Plan};
+
+/// Where the results of an eval go.
+pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
+    let name: String = eval.chars().map(|c| if c == '/' || c == ' ' { '-' } else { c }).collect();
+    output_dir.join(format!("gevals-{name}-out.json"))
+}
 
 /// How tasks and their actions went; an empty name stands for the task itself.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +53,49 @@ pub fn read(file: &Value) -> Option<Painted> {
         }
     }
     Some(painted)
+}
+
+/// What runs took, and where that is known from.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    pub from: String,
+    /// Time and tokens of one run of each task, on average; tokens where they were counted.
+    tasks: HashMap<String, (Duration, Option<u64>)>,
+}
+
+impl Earlier {
+    /// Reads a results file. `None` where it is none.
+    pub fn read(file: &Value, from: String) -> Option<Self> {
+        let results = file.as_array().or_else(|| file.get("results")?.as_array())?;
+        let mut runs: HashMap<String, Vec<(Duration, Option<u64>)>> = HashMap::new();
+        for result in results {
+            let name = result.get("taskName").and_then(Value::as_str);
+            if let (Some(name), Some(time)) = (name, seconds(result.get("durationSeconds"))) {
+                let tokens = result.pointer("/tokenEstimate/totalTokens").and_then(Value::as_u64);
+                runs.entry(name.to_owned()).or_default().push((time, tokens));
+            }
+        }
+        let tasks = runs.into_iter().map(|(name, runs)| {
+            let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+            let time = runs.iter().map(|(time, _)| *time).sum::<Duration>() / count;
+            let tokens = runs.iter().map(|(_, tokens)| *tokens).sum::<Option<u64>>().map(|sum| sum / u64::from(count));
+            (name, (time, tokens))
+        });
+        Some(Self { from, tasks: tasks.collect() })
+    }
+
+    /// Time, tokens, and how many of the plans it knows; each counted as often as it will run.
+    pub fn of(&self, plans: &[Plan]) -> (Duration, Option<u64>, usize) {
+        let known = plans.iter().filter_map(|plan| Some((plan.task.runs, self.tasks.get(&plan.task.name.value)?)));
+        known.fold((Duration::ZERO, None, 0), |(time, tokens, count), (runs, (more, used))| {
+            let used = used.map(|used| used.saturating_mul(runs.into()));
+            let tokens = match (tokens, used) {
+                (Some(a), Some(b)) => Some(a + b),
+                (a, b) => a.or(b),
+            };
+            (time.saturating_add(more.saturating_mul(runs)), tokens, count + 1)
+        })
+    }
 }
 
 /// The worse of two.

@@ -91,6 +91,13 @@ impl Tree<'_> {
             _ => format!(": {alone} one by one, then {beside} side by side"),
         };
         self.fact("tasks", &format!("{}{order}", self.view.plans.len()));
+        if let Some(earlier) = self.view.earlier
+            && let (time, tokens, known @ 1..) = earlier.of(self.view.plans)
+        {
+            let tokens = tokens.map_or_else(String::new, |n| format!(" and {n} tokens"));
+            let known = if known == self.view.plans.len() { String::new() } else { format!(" for {known} of them") };
+            self.fact("expect", &format!("{}{tokens}{known}, as in `{}`", duration::format(time), earlier.from));
+        }
     }
 
     /// One line a task, in the order in which they run.
@@ -201,7 +208,8 @@ impl Tree<'_> {
     /// What is unusual about an action, and what it uses.
     fn notes(&self, plan: &Plan, ix: ActionIx, action: &Action) -> String {
         let mut notes = Vec::new();
-        if let Some(took) = self.view.done(plan, action).and_then(|done| done.duration) {
+        let done = self.view.done(plan, action).filter(|done| done.outcome != Outcome::Skipped);
+        if let Some(took) = done.and_then(|done| done.duration) {
             notes.push(format!("took {}", duration::format(took)));
         }
         let uses = uses(plan, ix);

@@ -1,12 +1,7 @@
 //! The results file, `gevals-EVAL-out.json`: the shape that tools for upstream's results read (§8 of the upstream
 //! behaviour), and our own keys beside.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -16,14 +11,9 @@ use crate::{
     event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, Verdict},
     hir::{CallKind, CallStatus, Transport},
     plan::{ActionKind, EvalPlan, PlanPhase},
+    results,
     run::planned_id,
 };
-
-/// Where the results of an eval go.
-pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
-    let name: String = eval.chars().map(|c| if c == '/' || c == ' ' { '-' } else { c }).collect();
-    output_dir.join(format!("gevals-{name}-out.json"))
-}
 
 /// A fold over events.
 pub struct Results {
@@ -124,10 +114,13 @@ impl Results {
         json!({ "summary": self.summary, "results": self.done, "findings": self.findings })
     }
 
-    /// As upstream writes it: two spaces, no characters that HTML would take for its own.
     pub fn text(&self) -> String {
-        let text = serde_json::to_string_pretty(&self.json()).unwrap_or_default();
-        text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026") + "\n"
+        results::text(&self.json())
+    }
+
+    /// Of a run that had nothing to do.
+    pub fn finish_empty(&mut self) {
+        self.summary.insert("exit".to_owned(), json!(0));
     }
 
     fn result(
@@ -342,11 +335,23 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     if !servers.is_empty() {
         out.insert("mcpServers".to_owned(), json!(servers));
     }
-    let names: Vec<_> = plan.tasks.iter().map(|t| t.task.name.value.as_str()).collect();
+    // Those of all shards, so that it shows when one is missing.
+    let selected = input.selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.value.as_str());
+    let names: Vec<_> = selected.collect();
     out.insert("evals".to_owned(), json!({ "names": names, "taskSets": [] }));
     out.insert("parallelWorkers".to_owned(), json!(input.parallel.max(1)));
     out.insert("runs".to_owned(), json!(input.runs.unwrap_or(1)));
+    out.insert("version".to_owned(), json!(results::VERSION));
     out.insert("eval".to_owned(), json!(plan.name));
+    if let Some(shard) = input.selection.shard {
+        out.insert("shard".to_owned(), json!({ "index": shard.index, "of": shard.of }));
+    }
+    if let Some(gate) = input.gate {
+        out.insert("gate".to_owned(), json!({ "passes": gate.passes, "of": gate.of }));
+    }
+    if let Some(seed) = input.selection.shuffle {
+        out.insert("seed".to_owned(), json!(seed));
+    }
     out.insert("gevalsVersion".to_owned(), json!(env!("CARGO_PKG_VERSION")));
     out
 }

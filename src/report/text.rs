@@ -4,11 +4,11 @@ use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{ReportFormat, ReportInput};
+use super::{Detail, ReportFormat, ReportInput};
 use crate::{
     event::{ActionReport, Difference, Event, EventKind, Outcome, TaskRun, Verdict},
     plan::{Action, PlanPhase},
-    run::planned_id,
+    run::{Gate, planned_id},
     source::Span,
     ty::duration,
 };
@@ -27,7 +27,7 @@ const LINES: usize = 8;
 /// Characters of a line that are shown.
 const WIDTH: usize = 160;
 
-struct Text {
+pub(super) struct Text {
     input: ReportInput,
     /// Planned actions by task and id.
     actions: Vec<HashMap<String, Action>>,
@@ -36,6 +36,14 @@ struct Text {
     done: Vec<Finished>,
     notices: Vec<String>,
     cancelled: Option<String>,
+}
+
+/// A check that did not pass, for annotations.
+pub(super) struct Failure {
+    pub path: String,
+    pub line: usize,
+    pub title: String,
+    pub message: String,
 }
 
 struct Finished {
@@ -47,7 +55,7 @@ struct Finished {
 }
 
 impl Text {
-    fn new(input: &ReportInput) -> Self {
+    pub(super) fn new(input: &ReportInput) -> Self {
         let actions = input.plan.tasks.iter().map(|task| {
             let mut actions = HashMap::new();
             task.walk(&mut |_, _, action| {
@@ -65,11 +73,25 @@ impl Text {
         }
     }
 
-    fn take(&mut self, event: &Event) -> String {
+    pub(super) fn take(&mut self, event: &Event) -> String {
         match (&event.task, &event.kind) {
-            (Some(task), EventKind::ActionFinished { action, report }) if report.outcome != Outcome::Passed => {
-                self.bad.entry(task.clone()).or_default().push((action.clone(), report.clone()));
-                String::new()
+            (Some(task), EventKind::ActionFinished { action, report }) => {
+                if report.outcome != Outcome::Passed {
+                    self.bad.entry(task.clone()).or_default().push((action.clone(), report.clone()));
+                }
+                self.verbosely(|text| {
+                    let why = cut(one_line(&report.message));
+                    let why = if why.is_empty() { why } else { format!(": {why}") };
+                    let (outcome, took) = (report.outcome.name(), brief(report.duration));
+                    text.faint(&format!("  {} {action} {outcome} in {took}{why}", task.name))
+                })
+            }
+            (Some(task), EventKind::CallRecorded { call }) => self.verbosely(|text| {
+                let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
+                text.faint(&cut(&format!("  {} calls {}.{}{arguments}", task.name, call.server, call.name)))
+            }),
+            (None, EventKind::ServerStarted { server }) => {
+                self.verbosely(|text| text.faint(&format!("  server {server} started")))
             }
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
                 let bad = self.bad.shift_remove(task).unwrap_or_default();
@@ -81,7 +103,7 @@ impl Text {
                     cleanup_failed: *cleanup_failed,
                     bad,
                 });
-                line
+                if self.input.detail == Detail::Quiet { String::new() } else { line }
             }
             (_, EventKind::ServerNotice { server, message }) => {
                 self.notices.push(format!("`{server}`: {}", one_line(message)));
@@ -93,6 +115,52 @@ impl Text {
             }
             (_, EventKind::RunFinished { duration, .. }) => self.summary(*duration),
             _ => String::new(),
+        }
+    }
+
+    fn verbosely(&self, line: impl FnOnce(&Self) -> String) -> String {
+        if self.input.detail == Detail::Verbose { line(self) + "\n" } else { String::new() }
+    }
+
+    /// The checks that did not pass, with the lines that asked for them; for a run without one, its task.
+    pub(super) fn failures(&self) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed && d.verdict != Verdict::Cancelled) {
+            let before = failures.len();
+            for (id, report) in &done.bad {
+                let said = matches!(report.outcome, Outcome::Failed | Outcome::Broken);
+                let Some(action) = self.action(&done.task, id).filter(|a| said && a.blocks.is_empty()) else {
+                    continue;
+                };
+                let differences = report.differences.iter().map(|d| {
+                    format!("\n{}: expected {}, actual {}", d.subject, one_line(&d.expected), one_line(&d.actual))
+                });
+                let at = report.differences.iter().find_map(|d| d.at);
+                let span = at.map_or(action.span, |(start, end)| Span { start, end, ..action.span });
+                failures.push(Failure {
+                    title: format!("{} {id}", done.task.name),
+                    message: how(report) + &differences.collect::<String>(),
+                    ..self.failure_at(span)
+                });
+            }
+            if let (true, Some(planned)) = (failures.len() == before, self.input.plan.tasks.get(done.task.index)) {
+                failures.push(Failure {
+                    title: done.task.name.clone(),
+                    message: format!("{}: {}", done.verdict.name(), done.reason),
+                    ..self.failure_at(planned.task.name.span)
+                });
+            }
+        }
+        failures
+    }
+
+    fn failure_at(&self, span: Span) -> Failure {
+        let source = self.input.sources.get(span.file);
+        Failure {
+            path: source.path().display().to_string(),
+            line: source.position(span.start).line,
+            title: String::new(),
+            message: String::new(),
         }
     }
 
@@ -116,6 +184,15 @@ impl Text {
             plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
         writeln!(out, "\n{passed} of {counted} passed{others} in {}", brief(took)).ok();
+        if let Some(gate) = self.input.gate {
+            writeln!(out, "the gate is {} passes of {} runs: {}", gate.passes, gate.of, self.gate(gate)).ok();
+        }
+        if let Some(shard) = self.input.selection.shard {
+            writeln!(out, "this was shard {shard}: `gevals result merge` puts the shards together").ok();
+        }
+        if let Some(seed) = self.input.selection.shuffle {
+            writeln!(out, "in random order; the same again with --shuffle --seed {seed}").ok();
+        }
         self.by_difficulty(&mut out);
         self.by_task(&mut out);
         let mut remarks: IndexMap<_, usize> = IndexMap::new();
@@ -135,6 +212,16 @@ impl Text {
         }
         writeln!(out, "\nresults: {}", self.input.results.display()).ok();
         out
+    }
+
+    /// Which tasks did not pass often enough.
+    fn gate(&self, gate: Gate) -> String {
+        let mut passes: IndexMap<&str, u32> = IndexMap::new();
+        for done in &self.done {
+            *passes.entry(&done.task.name).or_default() += u32::from(done.verdict == Verdict::Passed);
+        }
+        let missed: Vec<_> = passes.into_iter().filter(|(_, n)| *n < gate.passes).map(|(name, _)| name).collect();
+        if missed.is_empty() { "met".to_owned() } else { format!("missed by {}", missed.join(", ")) }
     }
 
     /// `easy 2/3, hard 0/1`, where tasks say how hard they are.
@@ -215,11 +302,18 @@ impl Text {
         let all: IndexSet<_> = self.done.iter().map(|d| d.task.name.as_str()).collect();
         let eval = quoted(&self.input.eval);
         let names: Vec<_> = names.into_iter().collect();
-        match names.as_slice() {
-            [one] => format!("gevals run {eval} --run {}", quoted(&format!("^{one}$"))),
-            several if several.len() == all.len() => format!("gevals run {eval}"),
-            several => format!("gevals run {eval} --run {}", quoted(&format!("^({})$", several.join("|")))),
-        }
+        let run = match names.as_slice() {
+            [one] => format!(" --run {}", quoted(&format!("^{one}$"))),
+            several if several.len() == all.len() && self.is_whole() => String::new(),
+            several => format!(" --run {}", quoted(&format!("^({})$", several.join("|")))),
+        };
+        let flags: String = self.input.flags.iter().map(|flag| format!(" {}", quoted(flag))).collect();
+        format!("gevals run {eval}{run}{flags}")
+    }
+
+    /// Whether this run is of all tasks of the eval.
+    fn is_whole(&self) -> bool {
+        self.input.selection.of(&self.input.plan).len() == self.input.plan.tasks.len()
     }
 
     /// Every step and assertion that did not pass.
@@ -386,7 +480,7 @@ fn literal(text: &str) -> String {
 }
 
 /// As a word of a shell.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

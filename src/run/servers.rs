@@ -9,14 +9,14 @@ use std::{
 use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::emit::{Emitter, header_secrets};
 use crate::{
     event::EventKind,
     hir::{Expand, ExpandPart, Server, Transport},
     host::Host,
-    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, ServerError, ServerSpec, SessionKind},
     plan::wire::is_secret_header,
     secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
@@ -26,7 +26,9 @@ use crate::{
 pub(super) struct Running {
     pub hub: Hub,
     /// For the steps' own calls, which nobody records.
-    own: Client,
+    own: OnceCell<Client>,
+    /// The tools, where gevals asked before any agent spoke.
+    asked: Option<Result<Vec<Value>, CallError>>,
     config: Server,
 }
 
@@ -37,9 +39,17 @@ impl Running {
 
     /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
     pub async fn allowed(&self) -> Result<Vec<String>, CallError> {
-        let tools = self.own.list_tools().await?;
+        let tools = match (&self.asked, self.own.get()) {
+            (_, Some(own)) => own.list_tools().await?,
+            (Some(asked), None) => asked.clone()?,
+            (None, None) => self.own().await.map_err(|e| CallError::Lost(e.to_string()))?.list_tools().await?,
+        };
         let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
         Ok(names.filter(|name| self.config.allows(name)).map(str::to_owned).collect())
+    }
+
+    async fn own(&self) -> Result<&Client, ServerError> {
+        self.own.get_or_try_init(|| self.hub.client(SessionKind::Own, ClientOptions::default())).await
     }
 }
 
@@ -49,6 +59,8 @@ pub(super) struct Servers<'a> {
     emitter: &'a Emitter<'a>,
     /// For `initialize`.
     timeout: Duration,
+    /// Some agent is a client of its own, with capabilities that only it knows.
+    clients: bool,
 }
 
 /// How to reach each server, and what its agents may do.
@@ -126,9 +138,9 @@ fn transport(
 }
 
 impl<'a> Servers<'a> {
-    pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration) -> Self {
+    pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration, clients: bool) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
-        Self { specs, running, emitter, timeout }
+        Self { specs, running, emitter, timeout, clients }
     }
 
     /// All servers, started if need be.
@@ -159,9 +171,23 @@ impl<'a> Servers<'a> {
             initialize_timeout: self.timeout,
             ..HubOptions::default()
         };
-        let hub = Hub::start(spec.clone(), options).await.map_err(|e| e.to_string())?;
+        let start = || async { Hub::start(spec.clone(), options.clone()).await.map_err(|e| e.to_string()) };
+        let hub = start().await?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
-        let running = Arc::new(Running { hub, own, config: config.clone() });
+        let mut running = Running { hub, own: OnceCell::from(own), asked: None, config: config.clone() };
+        // A process hears one `initialize`. It should be the agent's, whose capabilities nobody knows before it speaks;
+        // so what gevals wants to know before is asked of a process that then ends.
+        if self.clients && matches!(spec.transport, mcp::Transport::Stdio { .. }) {
+            let own = running.own.take();
+            running.asked = match &own {
+                Some(own) => Some(own.list_tools().await),
+                None => None,
+            };
+            drop(own);
+            running.hub.close().await;
+            running.hub = start().await?;
+        }
+        let running = Arc::new(running);
         *slot = Some(Arc::clone(&running));
         self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned() });
         Ok(running)
@@ -188,7 +214,8 @@ impl Tools for Servers<'_> {
             let Some(running) = slot.lock().await.clone() else {
                 return Err(ToolFault::Lost(format!("`{server}` does not run")));
             };
-            match running.own.call_tool(tool, args).await {
+            let own = running.own().await.map_err(|error| ToolFault::Lost(error.to_string()))?;
+            match own.call_tool(tool, args).await {
                 Ok(result) => Ok(ToolAnswer {
                     content: Value::Array(result.content),
                     structured_content: result.structured,

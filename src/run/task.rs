@@ -42,6 +42,8 @@ pub(super) struct World<'a> {
     pub force: CancellationToken,
     /// Why no task can run: a server that does not start.
     pub unstarted: OnceLock<String>,
+    /// Why no further task is started: `--fail-fast`.
+    pub stopped: OnceLock<String>,
 }
 
 /// What a run of a task came to.
@@ -62,6 +64,8 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     let mut cleanup_failed = false;
     if world.cancel.is_cancelled() {
         facts.cancelled = Some("the run was cancelled before its turn".to_owned());
+    } else if let Some(why) = world.stopped.get() {
+        facts.cancelled = Some(why.clone());
     } else {
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
         match ready(world, plan).await {

@@ -32,8 +32,19 @@ pub struct Summary {
     pub evals: SummaryEvals,
     pub parallel_workers: u32,
     pub runs: u32,
+    /// Of this shape; a reader refuses what is newer than it.
+    pub version: u64,
     /// The eval's name.
     pub eval: String,
+    /// Which part of the eval this is, where it was divided.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// How many runs of each task had to pass, where not all.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+    /// Of the random order, where there was one.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     pub gevals_version: String,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
@@ -50,6 +61,21 @@ pub struct Summary {
     /// The exit status.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Shard {
+    /// From 1.
+    pub index: u32,
+    pub of: u32,
+}
+
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Gate {
+    pub passes: u32,
+    pub of: u32,
 }
 
 #[derive(JsonSchema, Debug)]
@@ -83,7 +109,7 @@ pub struct SummaryServer {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryEvals {
-    /// Of the tasks.
+    /// Of the tasks that were meant, those of other shards too.
     pub names: Vec<String>,
     pub task_sets: Vec<Value>,
 }

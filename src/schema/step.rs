@@ -119,7 +119,12 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
         _ => body["additionalProperties"] = json!(false),
     }
     if let [set] = signature.exactly_one {
-        body["oneOf"] = set.iter().map(|name| json!({ "required": [name] })).collect();
+        let required = |name: &&str| json!({ "required": [name.rsplit('.').next()] });
+        let one_of = set.iter().map(required).collect();
+        match set.first().and_then(|name| name.split_once('.')) {
+            Some((outer, _)) => body["properties"][outer]["oneOf"] = one_of,
+            None => body["oneOf"] = one_of,
+        }
     }
     let schema = match short {
         Some(short) => json!({ "anyOf": [short, body] }),

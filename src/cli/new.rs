@@ -1,0 +1,529 @@
+//! `gevals new`: first files, which check and run as they are, to be changed into what is meant. Nothing is overwritten.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::{complain, print, status};
+use crate::{
+    host::disk::{Disk, write_atomic},
+    lock::{FILE_NAME, Lock, LockedServer, LockedTool},
+    mcp::{ServerSpec, Transport},
+    source::Files,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals new eval                          an eval, servers, a scripted agent and a first task
+  gevals new eval --from-server 'npx -y @modelcontextprotocol/server-everything@2025.9.25'
+  gevals new task tasks/create-note.yaml   one more task
+  gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
+
+With --from-server the server is started and asked for its tools: the task calls one of them, lists the others, and
+gevals.lock lets `gevals check` know them all. What is written passes `gevals check`.
+
+Exit status: 0 all is written, 2 a file is there already: nothing is written, 3 the server does not start";
+
+/// Write a first task or eval, to begin with.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Task(Task),
+    Eval(Eval),
+}
+
+/// A task.
+#[derive(clap::Args, Debug)]
+struct Task {
+    /// The file; the task is named after it.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// In which dialect it is written.
+    #[arg(long, value_enum, default_value_t = Form::Portable)]
+    dialect: Form,
+    #[command(flatten)]
+    from: From,
+}
+
+/// An eval, with all it needs beside it: servers, a scripted agent and a task.
+#[derive(clap::Args, Debug)]
+struct Eval {
+    /// The file of the eval, or the folder for an `eval.yaml`.
+    #[arg(value_name = "PATH", default_value = "eval.yaml")]
+    path: PathBuf,
+    #[command(flatten)]
+    from: From,
+}
+
+#[derive(clap::Args, Debug)]
+struct From {
+    /// The server that is evaluated: a command line, or the URL of a streamable HTTP server.
+    #[arg(long, value_name = "COMMAND")]
+    from_server: Option<String>,
+    /// What the server is called; by default after its command.
+    #[arg(long, value_name = "NAME", requires = "from_server")]
+    server_name: Option<String>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// `mcp-eval/v1`.
+    Portable,
+    /// `mcpchecker/v1alpha2`.
+    Steps,
+    /// `mcpchecker/v1alpha1`.
+    Legacy,
+}
+
+/// A status and what to say of it.
+type Fault = (u8, String);
+
+pub fn main(args: &Args) -> u8 {
+    let written = match &args.what {
+        What::Task(args) => task(args),
+        What::Eval(args) => eval(args),
+    };
+    match written {
+        Ok(said) => {
+            print(&said);
+            status::OK
+        }
+        Err((code, message)) => {
+            complain(&message);
+            code
+        }
+    }
+}
+
+/// A server and what it said of itself.
+struct Server {
+    name: String,
+    /// Its entry of an MCP config.
+    config: Value,
+    locked: LockedServer,
+}
+
+fn task(args: &Task) -> Result<String, Fault> {
+    let path = yaml_file(&args.path, "task");
+    let name = name_of(&path)?;
+    refuse_existing([path.as_path()])?;
+    let server = server(&args.from)?;
+    if server.is_some() && args.dialect != Form::Portable {
+        return Err((status::USAGE, "a task from a server is written in the portable dialect only".to_owned()));
+    }
+    let text = match args.dialect {
+        Form::Portable => portable(&name, server.as_ref()),
+        Form::Steps => steps(&name),
+        Form::Legacy => legacy(&name),
+    };
+    write(&path, &text)?;
+    Ok(format!("wrote {}\n\ncheck it with `gevals check {}`\n", path.display(), super::quoted(&path)))
+}
+
+fn eval(args: &Eval) -> Result<String, Fault> {
+    let path = match Disk.stat(&args.path) {
+        Some(crate::source::Stat::Dir) => args.path.join("eval.yaml"),
+        _ => yaml_file(&args.path, "eval"),
+    };
+    let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+    let stem = name_of(&path)?;
+    let name = if stem == "eval" { folder_name(&dir).unwrap_or(stem) } else { stem };
+    let (mcp, oracle, task, lock) =
+        (dir.join("mcp.yaml"), dir.join("oracle.yaml"), dir.join("tasks/first.yaml"), dir.join(FILE_NAME));
+    refuse_existing([&path, &mcp, &oracle, &task, &lock].map(PathBuf::as_path))?;
+    let server = match server(&args.from)? {
+        Some(server) => server,
+        // One that is always there.
+        None => ask("notes", json!({ "command": "gevals", "args": ["demo-server"] }))?,
+    };
+    let config = json!({ "mcpServers": { &server.name: server.config } });
+    let mut locked = Lock { version: 1, ..Lock::default() };
+    locked.servers.insert(server.name.clone(), server.locked.clone());
+    let files = [
+        (&task, portable("first", Some(&server))),
+        (&oracle, scripted(&server)),
+        (&mcp, format!("# The servers. `gevals lock` asks them for their tools again.\n{}", yaml(&config))),
+        (&lock, serde_yaml::to_string(&locked).unwrap_or_default()),
+        (&path, suite(&name, &server)),
+    ];
+    let mut said = String::new();
+    for (path, text) in files {
+        write(path, &text)?;
+        said += &format!("wrote {}\n", path.display());
+    }
+    let eval = super::quoted(&path);
+    Ok(format!("{said}\ncheck them with `gevals check {eval}`, run them with `gevals run {eval}`\n"))
+}
+
+/// `NAME` is `NAME.yaml`.
+fn yaml_file(path: &Path, what: &str) -> PathBuf {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("yaml" | "yml" | "json") => path.to_owned(),
+        _ if path.as_os_str().is_empty() => PathBuf::from(format!("{what}.yaml")),
+        _ => PathBuf::from(format!("{}.yaml", path.display())),
+    }
+}
+
+fn name_of(path: &Path) -> Result<String, Fault> {
+    let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+    let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    if stem.is_empty() || !stem.chars().all(fits) {
+        return Err((
+            status::USAGE,
+            format!("`{}` gives no name: use letters, digits, `-`, `_` and `.`", path.display()),
+        ));
+    }
+    Ok(stem.to_owned())
+}
+
+/// Of the folder that an eval is written to.
+fn folder_name(dir: &Path) -> Option<String> {
+    let dir = if dir.as_os_str().is_empty() { std::env::current_dir().ok()? } else { dir.canonicalize().ok()? };
+    let name = dir.file_name()?.to_str()?.to_owned();
+    name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c)).then_some(name)
+}
+
+fn refuse_existing<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Fault> {
+    let there: Vec<_> = paths.into_iter().filter(|p| Disk.stat(p).is_some()).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = there.iter().map(|p| format!("`{}`", p.display())).collect();
+    let (is, it) = if there.len() == 1 { ("is", "it") } else { ("are", "them") };
+    Err((status::USAGE, format!("{} {is} there already; nothing is written over {it}", names.join(", "))))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Fault> {
+    let fault = |e: std::io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        std::fs::create_dir_all(dir).map_err(fault)?;
+    }
+    write_atomic(path, text.as_bytes()).map_err(fault)
+}
+
+fn server(from: &From) -> Result<Option<Server>, Fault> {
+    let Some(command) = &from.from_server else { return Ok(None) };
+    let (config, words) = match command.contains("://") {
+        true => (json!({ "url": command }), vec![command.trim_end_matches('/').to_owned()]),
+        false => {
+            let words = words(command).map_err(|why| (status::USAGE, format!("`{command}`: {why}")))?;
+            let Some((program, args)) = words.split_first() else {
+                return Err((status::USAGE, "--from-server names no command".to_owned()));
+            };
+            let mut config = json!({ "command": program });
+            if !args.is_empty() {
+                config["args"] = json!(args);
+            }
+            (config, words)
+        }
+    };
+    let name = from.server_name.clone().unwrap_or_else(|| server_name(&words));
+    ask(&name, config).map(Some)
+}
+
+/// Starts a server, as an MCP config describes it, and asks for its tools.
+fn ask(name: &str, mut config: Value) -> Result<Server, Fault> {
+    config["enableAllTools"] = json!(true);
+    let text = |key: &str| config.get(key).and_then(Value::as_str).map(str::to_owned);
+    let transport = match (text("url"), text("command")) {
+        (Some(url), _) => Transport::Http { url, headers: IndexMap::new() },
+        (None, command) => {
+            let own = std::env::current_exe().ok().map(|p| p.to_string_lossy().into_owned());
+            let command = command.filter(|c| c != "gevals").or(own).unwrap_or_default();
+            let args = config.get("args").and_then(Value::as_array).into_iter().flatten();
+            let args = args.filter_map(|a| a.as_str().map(str::to_owned)).collect();
+            Transport::Stdio { command, args, env: IndexMap::new(), cwd: None }
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| (status::BROKEN, format!("cannot start: {e}")))?;
+    let spec = ServerSpec { name: name.to_owned(), transport };
+    let locked = runtime.block_on(super::lock::ask(spec)).map_err(|why| (status::BROKEN, why))?;
+    Ok(Server { name: name.to_owned(), config, locked })
+}
+
+/// The words of a command line, with quotes as a shell has them; nothing is expanded.
+fn words(line: &str) -> Result<Vec<String>, &'static str> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(chars.next()),
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() { Err("a quote is not closed") } else { Ok(words) }
+}
+
+/// `everything` of `npx -y @modelcontextprotocol/server-everything@1.2`.
+fn server_name(words: &[String]) -> String {
+    let launchers = ["npx", "uvx", "uv", "node", "python", "python3", "docker", "podman", "sh", "bash", "env"];
+    let named = words.iter().filter(|w| !w.starts_with('-') && !launchers.contains(&w.as_str()) && *w != "run");
+    let word = named.map(String::as_str).next().or(words.first().map(String::as_str)).unwrap_or_default();
+    let word = word.split_once("://").map_or(word, |(_, rest)| rest.split(['/', ':']).next().unwrap_or_default());
+    let last = word.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
+    let last = last.split_once('@').map_or(last, |(name, _)| name);
+    let last = last.split(['.', ':', '=']).next().unwrap_or_default();
+    let bare = last.trim_start_matches("mcp-server-").trim_start_matches("server-").trim_start_matches("mcp-");
+    let bare = bare.trim_end_matches("-mcp-server").trim_end_matches("-server").trim_end_matches("-mcp");
+    let name: String = bare.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
+    let name = name.trim_matches('-').to_owned();
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "server".to_owned() }
+}
+
+/// The tool that is most likely to be there for looking, and its arguments.
+fn a_tool(server: &Server) -> Option<(&str, Value)> {
+    let looks = |name: &str| ["echo", "list", "get", "read", "search", "find"].iter().any(|w| name.contains(w));
+    let needs = |tool: &LockedTool| tool.input_schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+    let tools = server.locked.tools.iter();
+    let (name, tool) = tools.min_by_key(|(name, tool)| (!looks(&name.to_lowercase()), needs(tool)))?;
+    let required = tool.input_schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let args: Map<String, Value> = required
+        .filter_map(Value::as_str)
+        .map(|name| {
+            let schema = tool.input_schema.get("properties").and_then(|p| p.get(name));
+            (name.to_owned(), schema.map_or_else(|| json!("example"), sample))
+        })
+        .collect();
+    Some((name, Value::Object(args)))
+}
+
+/// A value that a schema may take.
+fn sample(schema: &Value) -> Value {
+    let given = schema.get("default").or_else(|| schema.get("const"));
+    let given = given.or_else(|| schema.get("enum")?.as_array()?.first());
+    if let Some(value) = given.or_else(|| schema.get("examples")?.as_array()?.first()) {
+        return value.clone();
+    }
+    let kind = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
+        kind => kind.and_then(Value::as_str),
+    };
+    match kind {
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
+        Some("boolean") => json!(false),
+        Some("array") => {
+            let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(10) as usize;
+            json!(vec![schema.get("items").map_or_else(|| json!("example"), sample); least])
+        }
+        Some("object") => {
+            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let field = |name: &str| (name.to_owned(), schema["properties"].get(name).map_or(Value::Null, sample));
+            Value::Object(required.filter_map(Value::as_str).map(field).collect())
+        }
+        Some("null") => Value::Null,
+        _ => json!("example"),
+    }
+}
+
+/// As flow YAML; JSON is YAML, but for text that would be a hole.
+fn flow(value: &Value) -> String {
+    value.to_string()
+}
+
+fn yaml(value: &Value) -> String {
+    serde_yaml::to_string(value).unwrap_or_default()
+}
+
+/// What the server can do, as comments.
+fn tools(server: &Server) -> String {
+    let line = |(name, tool): (&String, &LockedTool)| {
+        let about: String = tool.description.lines().next().unwrap_or_default().chars().take(80).collect();
+        let required = tool.input_schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: Vec<_> = required.filter_map(Value::as_str).collect();
+        format!("#   {name}({}){}{about}\n", required.join(", "), if about.is_empty() { "" } else { "  " })
+    };
+    let lines: String = server.locked.tools.iter().map(line).collect();
+    format!("# The tools of `{}`, with the arguments they need:\n{lines}", server.name)
+}
+
+fn portable(name: &str, server: Option<&Server>) -> String {
+    let head = |about: &str| {
+        format!(
+            "# What an agent is asked to do, and what decides whether it did. All about it: `gevals help`, docs/.\n{about}kind: Task\napiVersion: mcp-eval/v1\nmetadata:\n  name: {name}\n  difficulty: easy\n  timeout: 5m\n"
+        )
+    };
+    let called = server.and_then(|s| Some((s, a_tool(s)?)));
+    match (server, called) {
+        (_, Some((server, (tool, args)))) => format!(
+            "{}spec:
+  requires:
+    - mcpServer: {server}         # its tools become steps: {server}.TOOL
+  prompt: |
+    Use the tool {tool}, and tell me what it says.
+  # What decides. A step that expects something can fail: say what the world must look like when the job is done.
+  verify:
+    - {server}.{tool}:
+        args: {}
+    - command:
+        run: test -n \"$ANSWER\"
+        env: {{ANSWER: \"{{agent.output}}\"}}
+  # What has to go again, whatever happened. It is done in reverse order.
+  cleanup: []
+",
+            head(&tools(server)),
+            flow(&args),
+            server = server.name
+        ),
+        _ => format!(
+            "{}spec:
+  env:
+    FILE: /tmp/{name}-{{random.id}}.txt   # new in every run, so that runs cannot meet
+  prompt: |
+    Write the word \"hello\" into the file {{env.FILE}}.
+  # What decides: say what the world must look like when the job is done.
+  verify:
+    - file:
+        path: \"{{env.FILE}}\"
+        expect: {{contains: hello}}
+  # What has to go again, whatever happened. It is done in reverse order.
+  cleanup:
+    - file:
+        path: \"{{env.FILE}}\"
+        absent: true
+",
+            head("")
+        ),
+    }
+}
+
+fn steps(name: &str) -> String {
+    format!(
+        "# What an agent is asked to do, and what decides whether it did.
+kind: Task
+apiVersion: mcpchecker/v1alpha2
+metadata:
+  name: {name}
+  difficulty: easy
+spec:
+  limits: {{timeout: 5m, cleanupTimeout: 1m}}
+  prompt:
+    inline: Write the word \"hello\" into the file /tmp/gevals-{name}.txt.
+  setup:
+    - script:
+        inline: rm -f /tmp/gevals-{name}.txt
+  verify:
+    - script:
+        inline: grep -q hello /tmp/gevals-{name}.txt
+  cleanup:
+    - script:
+        inline: rm -f /tmp/gevals-{name}.txt
+"
+    )
+}
+
+fn legacy(name: &str) -> String {
+    format!(
+        "# What an agent is asked to do, and what decides whether it did.
+kind: Task
+metadata:
+  name: {name}
+  difficulty: easy
+steps:
+  setup:
+    inline: rm -f /tmp/gevals-{name}.txt
+  prompt:
+    inline: Write the word \"hello\" into the file /tmp/gevals-{name}.txt.
+  verify:
+    inline: grep -q hello /tmp/gevals-{name}.txt
+  cleanup:
+    inline: rm -f /tmp/gevals-{name}.txt
+"
+    )
+}
+
+/// What the scripted agent does in the first task.
+fn scripted(server: &Server) -> String {
+    let call = a_tool(server).map(|(tool, args)| {
+        format!("    calls:\n      - {{server: {}, tool: {tool}, args: {}}}\n", server.name, flow(&args))
+    });
+    format!(
+        "# What the scripted agent does in each task. It needs no model: use it to see that a task can be done.
+kind: Oracle
+tasks:
+  first:
+{}    output: Done.
+",
+        call.unwrap_or_default()
+    )
+}
+
+fn suite(name: &str, server: &Server) -> String {
+    let asserted = a_tool(server).map(|(tool, _)| {
+        format!(
+            "      # What the agent's calls must have been like.
+      assertions:
+        toolsUsed:
+          - {{server: {}, tool: {tool}}}
+",
+            server.name
+        )
+    });
+    format!(
+        "# An eval: which agent does which tasks on which servers.
+kind: Eval
+metadata:
+  name: {name}
+config:
+  agent:
+    type: builtin.script          # put a real agent here: {{type: file, path: agent.yaml}}
+    path: oracle.yaml
+  mcpConfigFile: mcp.yaml
+  taskSets:
+    - glob: tasks/*.yaml
+{}",
+        asserted.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_are_words() {
+        assert_eq!(words(r#"a 'b c'  "d\"e" f\ g '' "#), Ok(["a", "b c", "d\"e", "f g", ""].map(str::to_owned).into()));
+        assert_eq!(words(""), Ok(Vec::new()));
+        assert!(words("a 'b").is_err());
+    }
+
+    #[test]
+    fn servers_are_named_after_what_they_are() {
+        let named = |line: &str| server_name(&words(line).unwrap_or_default());
+        for (line, name) in [
+            ("npx -y @modelcontextprotocol/server-everything@2025.9.25", "everything"),
+            ("uvx mcp-server-git --repository .", "git"),
+            ("./bin/kubernetes-mcp-server --read-only", "kubernetes"),
+            ("gevals demo-server", "gevals"),
+            ("https://example.org/mcp", "example"),
+            ("http://127.0.0.1:8080/mcp", "server"),
+            ("node server.js", "server"),
+            ("", "server"),
+        ] {
+            assert_eq!(named(line), name, "{line}");
+        }
+    }
+
+    #[test]
+    fn samples_fit_their_schemas() {
+        let schema = json!({"type": "object", "required": ["a", "b", "c", "d"], "properties": {
+            "a": {"type": "string"}, "b": {"type": "integer", "minimum": 3}, "c": {"enum": ["x"]},
+            "d": {"type": "array", "minItems": 1, "items": {"type": "boolean"}}, "e": {"type": "string"}}});
+        assert_eq!(sample(&schema), json!({"a": "example", "b": 3, "c": "x", "d": [false]}));
+    }
+}

@@ -1,0 +1,328 @@
+//! `gevals result`: looks at results files, our own and mcpchecker's, and compares them.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+
+use super::{complain, print, shown, status};
+use crate::{
+    host::disk::{Disk, write_atomic},
+    results::{self, ResultsFile, diff, junit, merge, summary, view},
+    source::Files,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals result summary out.json              a line a task, and the totals
+  gevals result view out.json --task create   all about tasks with `create` in their name
+  gevals result verify out.json --task 0.8    exit 1 if fewer than 80 % of the tasks passed
+  gevals result diff --base old.json --current new.json
+  gevals result convert junit out.json --output-file junit.xml
+  gevals result merge shard-*/out.json -o out.json
+
+Files that mcpchecker wrote are read as well, in both of their forms.
+
+Exit status: 0 all is well, 1 the answer is no (a regression, a missed threshold, a missing shard),
+             2 used wrongly, or the file is no results file";
+
+/// Look at results files, and compare them.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    View(View),
+    Summary(Summary),
+    Verify(Verify),
+    Diff(Diff),
+    Convert(Convert),
+    Merge(Merge),
+}
+
+/// Show each result in full: why it failed, what was called, what the agent said.
+#[derive(clap::Args, Debug)]
+struct View {
+    /// A results file.
+    file: PathBuf,
+    /// Only tasks whose name holds this text, in any case.
+    #[arg(long, value_name = "TEXT")]
+    task: Option<String>,
+    /// Show what the agent said and did, in order.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    timeline: bool,
+    /// How much of the timeline is shown; 0 shows all.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    max_events: usize,
+    /// How many lines of an output are shown.
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    max_output_lines: usize,
+    /// How much of a line is shown.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_line_length: usize,
+}
+
+/// A line a task, and the totals.
+#[derive(clap::Args, Debug)]
+struct Summary {
+    /// A results file.
+    file: PathBuf,
+    /// Only tasks whose name holds this text, in any case.
+    #[arg(long, value_name = "TEXT")]
+    task: Option<String>,
+    /// How it is written.
+    #[arg(short, long, visible_alias = "format", value_enum, default_value_t = SummaryFormat::Text)]
+    output: SummaryFormat,
+    /// KEY=VALUE lines, for `$GITHUB_OUTPUT`.
+    #[arg(long)]
+    github_output: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum SummaryFormat {
+    Text,
+    Json,
+}
+
+const VERIFY: &str = "\
+Examples:
+  gevals result verify gevals-e-out.json --task 1.0 --assertion 0.9
+
+Every run counts as a task, and every kind of assertion of a result as an assertion. Where nothing is asserted, no
+threshold of assertions can be missed.";
+
+/// Exit with 1 unless enough tasks and assertions passed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = VERIFY)]
+struct Verify {
+    /// A results file.
+    file: PathBuf,
+    /// The share of tasks that must have passed, from 0 to 1.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    task: Option<f64>,
+    /// The share of assertions that must have passed, from 0 to 1.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    assertion: Option<f64>,
+}
+
+const DIFF: &str = "\
+Examples:
+  gevals result diff --base main.json --current mine.json
+  gevals result diff main.json mine.json -o markdown >> $GITHUB_STEP_SUMMARY
+
+Runs of a task are compared by the share that passed. A task that got worse is a regression, and the exit status is 1; a
+task that is new or gone is none.";
+
+/// Compare two results files: what got worse, better, is new or gone.
+#[derive(clap::Args, Debug)]
+#[command(after_help = DIFF)]
+struct Diff {
+    /// The two files: base, then current.
+    #[arg(num_args = 2, value_names = ["BASE", "CURRENT"], conflicts_with_all = ["base", "current"], required_unless_present_all = ["base", "current"])]
+    files: Vec<PathBuf>,
+    /// The results to compare with.
+    #[arg(long, value_name = "FILE", requires = "current")]
+    base: Option<PathBuf>,
+    /// The results of now.
+    #[arg(long, value_name = "FILE", requires = "base")]
+    current: Option<PathBuf>,
+    /// How it is written.
+    #[arg(short, long, visible_alias = "format", value_enum, default_value_t = DiffFormat::Text)]
+    output: DiffFormat,
+    /// Exit with 0 where it would be 1.
+    #[arg(long)]
+    exit_zero: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum DiffFormat {
+    Text,
+    Markdown,
+}
+
+/// Write results in another form.
+#[derive(clap::Args, Debug)]
+struct Convert {
+    #[command(subcommand)]
+    to: Target,
+}
+
+#[derive(Subcommand, Debug)]
+enum Target {
+    Junit(Junit),
+}
+
+/// JUnit XML, a case a result: what failed is a failure, what could not be carried out an error.
+#[derive(clap::Args, Debug)]
+struct Junit {
+    /// A results file.
+    file: PathBuf,
+    /// Only tasks whose name holds this text, in any case.
+    #[arg(long, value_name = "TEXT")]
+    task: Option<String>,
+    /// Where it is written, instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    output_file: Option<PathBuf>,
+}
+
+const MERGE: &str = "\
+Examples:
+  gevals run eval.yaml --shard 1/2 -o shard-1       on one machine
+  gevals run eval.yaml --shard 2/2 -o shard-2       on another
+  gevals result merge shard-1/*.json shard-2/*.json -o gevals-e-out.json
+
+A shard or a result that is missing, or there twice, is reported, and the exit status is 1; what is there is written all
+the same.";
+
+/// Put the results of shards together, as if they had been one run.
+#[derive(clap::Args, Debug)]
+#[command(after_help = MERGE)]
+struct Merge {
+    /// The results of the shards.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Where the results are written, instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Exit with 0 also where results are missing.
+    #[arg(long)]
+    allow_missing: bool,
+}
+
+/// A status and what to say of it.
+type Fault = (u8, String);
+
+pub fn main(args: &Args) -> u8 {
+    let done = match &args.command {
+        Command::View(args) => show(args),
+        Command::Summary(args) => summarise(args),
+        Command::Verify(args) => verify(args),
+        Command::Diff(args) => compare(args),
+        Command::Convert(Convert { to: Target::Junit(args) }) => to_junit(args),
+        Command::Merge(args) => put_together(args),
+    };
+    done.unwrap_or_else(|(code, message)| {
+        complain(&message);
+        code
+    })
+}
+
+/// A share of all, from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("write a number from 0 to 1, such as `0.8` for 80 %".to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<ResultsFile, Fault> {
+    let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", path.display()));
+    let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
+    results::read(&text).map_err(fault)
+}
+
+/// Those that a filter leaves; none are a fault, as nothing would be shown.
+fn some<'a>(file: &'a ResultsFile, path: &Path, task: Option<&str>) -> Result<Vec<&'a results::RunResult>, Fault> {
+    let found = file.only(task);
+    match (found.is_empty(), task) {
+        (false, _) => Ok(found),
+        (true, Some(task)) => Err((status::USAGE, format!("no task in `{}` has `{task}` in its name", path.display()))),
+        (true, None) => Err((status::USAGE, format!("there are no results in `{}`", path.display()))),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Fault> {
+    write_atomic(path, text.as_bytes()).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
+}
+
+fn show(args: &View) -> Result<u8, Fault> {
+    let file = read(&args.file)?;
+    let limits = view::Limits {
+        timeline: args.timeline,
+        events: args.max_events,
+        lines: args.max_output_lines,
+        width: args.max_line_length,
+    };
+    let mut out = Vec::new();
+    for result in some(&file, &args.file, args.task.as_deref())? {
+        out.push(view::view(result, prompt(result.path()).as_deref(), limits));
+    }
+    print(&out.join("\n"));
+    Ok(status::OK)
+}
+
+/// What a task asks, where its file is still there.
+fn prompt(task: &str) -> Option<String> {
+    let text = |path: &Path| String::from_utf8(Disk.read(path).ok()?).ok();
+    let path = Path::new(task);
+    let beside = |file: &str| text(&path.parent()?.join(file));
+    view::prompt(&text(path)?, &beside)
+}
+
+fn summarise(args: &Summary) -> Result<u8, Fault> {
+    let file = read(&args.file)?;
+    let (path, task) = (shown(&args.file), args.task.as_deref());
+    print(&match args.output {
+        _ if args.github_output => summary::github(&file, &path, task),
+        SummaryFormat::Text => summary::text(&file, task),
+        SummaryFormat::Json => format!("{:#}\n", summary::json(&file, &path, task)),
+    });
+    Ok(status::OK)
+}
+
+fn verify(args: &Verify) -> Result<u8, Fault> {
+    let file = read(&args.file)?;
+    if args.task.is_none() && args.assertion.is_none() {
+        super::warn("no threshold is given, so this passes whatever the results are; add `--task 1.0`");
+    }
+    let (met, text) = summary::verify(&file, args.task.unwrap_or(0.0), args.assertion.unwrap_or(0.0));
+    print(&text);
+    if met { Ok(status::OK) } else { Err((status::NO, "thresholds not met".to_owned())) }
+}
+
+fn compare(args: &Diff) -> Result<u8, Fault> {
+    let (base, current) = match (args.files.as_slice(), &args.base, &args.current) {
+        ([base, current], ..) => (base, current),
+        (_, Some(base), Some(current)) => (base, current),
+        _ => return Err((status::USAGE, "name two files: `--base FILE --current FILE`".to_owned())),
+    };
+    let (base, current) = (read(base)?, read(current)?);
+    let diff = diff::diff(&base, &current);
+    print(&match args.output {
+        DiffFormat::Text => diff.text(),
+        DiffFormat::Markdown => diff.markdown(),
+    });
+    Ok(if diff.regressions.is_empty() || args.exit_zero { status::OK } else { status::NO })
+}
+
+fn to_junit(args: &Junit) -> Result<u8, Fault> {
+    let file = read(&args.file)?;
+    let xml = junit::junit(&file, &some(&file, &args.file, args.task.as_deref())?);
+    match &args.output_file {
+        Some(path) => write(path, &xml)?,
+        None => print(&xml),
+    }
+    Ok(status::OK)
+}
+
+fn put_together(args: &Merge) -> Result<u8, Fault> {
+    let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let merged = merge::merge(&files).map_err(|why| (status::USAGE, why))?;
+    let text = results::text(&merged.file);
+    match &args.output {
+        Some(path) => {
+            write(path, &text)?;
+            let count = merged.file["results"].as_array().map_or(0, Vec::len);
+            print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
+        }
+        None => print(&text),
+    }
+    for fault in &merged.faults {
+        complain(fault);
+    }
+    Ok(if merged.faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
+}

@@ -1,0 +1,106 @@
+//! Names that nobody could verify, since no lock says what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::EvalView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{AssertionKind, CallKind, CallMatcher, RequirementKind},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static NOT_LOCKED = "not-locked", Note;
+}
+
+/// More names than this are counted.
+const SHOWN: usize = 8;
+
+/// Tools of servers and operations of extensions that are used, and of which the lock knows nothing.
+pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let (tools, operations) = used(view);
+    let place = view.eval.mcp_config.as_ref().map_or(view.eval.config, |name| name.span);
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled) {
+        let mut names = tools.get(server.name.value.as_str()).cloned().unwrap_or_default();
+        names.extend(server.always_allow.iter().map(|t| t.value.as_str()));
+        if view.unit.lock.tools(&server.name.value).is_none() && !names.is_empty() {
+            out.push(finding(view, place, &format!("the server `{}`", server.name.value), &names));
+        }
+    }
+    for (extension, names) in operations {
+        let declared = view.eval.extensions.iter().find(|e| e.alias.value == extension).map(|e| e.alias.span);
+        let imported = || {
+            let tasks = view.tasks.iter().filter_map(|unit| unit.task.as_ref());
+            tasks.flat_map(|t| &t.imports).find(|i| i.package.value == extension).map(|i| i.package.span)
+        };
+        if let (None, Some(span)) = (view.unit.lock.extensions.get(extension), declared.or_else(imported)) {
+            out.push(finding(view, span, &format!("the extension `{extension}`"), &names));
+        }
+    }
+}
+
+fn finding(view: &EvalView<'_>, span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
+    let mut words: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    if names.len() > SHOWN {
+        words.push(format!("{} more", names.len() - SHOWN));
+    }
+    let message = format!("without a lock nobody knows whether {what} has {}", words.join(", "));
+    Diagnostic::new(&NOT_LOCKED, span, message)
+        .help(format!("write one down, once and whenever it changes: `gevals lock {}`", view.unit.path.display()))
+}
+
+type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// The tools and operations that tasks, oracle and assertions name, by server and by extension.
+fn used<'a>(view: &EvalView<'a>) -> (Names<'a>, Names<'a>) {
+    let (mut tools, mut operations) = (Names::new(), Names::new());
+    for task in view.tasks.iter().filter_map(|unit| unit.task.as_ref()) {
+        let mut aliases: BTreeMap<&str, (&str, bool)> = BTreeMap::new();
+        for requirement in &task.requires {
+            let (name, is_server) = match &requirement.kind {
+                RequirementKind::McpServer(name) => (name, true),
+                RequirementKind::Extension(name) => (name, false),
+                RequirementKind::Command(_) | RequirementKind::Judge(_) => continue,
+            };
+            let alias = requirement.alias.as_ref().unwrap_or(name);
+            aliases.insert(&alias.value, (&name.value, is_server));
+        }
+        for import in &task.imports {
+            let short = || {
+                let name = import.package.value.rsplit('/').next().unwrap_or_default();
+                name.split('@').next().unwrap_or_default()
+            };
+            let alias = import.alias.as_ref().map_or_else(short, |a| a.value.as_str());
+            aliases.insert(alias, (&import.package.value, false));
+        }
+        task.walk(&mut |_, step| {
+            if let Some((alias, operation)) = step.op.value.split_once('.')
+                && let Some((name, is_server)) = aliases.get(alias)
+            {
+                let names = if *is_server { &mut tools } else { &mut operations };
+                names.entry(name).or_default().insert(operation);
+            }
+        });
+    }
+    for item in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()).flat_map(|a| &a.items) {
+        let matchers: &[CallMatcher] = match &item.kind {
+            AssertionKind::AllUsed(CallKind::Tool, m)
+            | AssertionKind::AnyUsed(CallKind::Tool, m)
+            | AssertionKind::NoneUsed(CallKind::Tool, m) => m,
+            AssertionKind::CallOrder(calls) => {
+                for call in calls.iter().filter(|c| c.kind == CallKind::Tool) {
+                    tools.entry(&call.server.value).or_default().insert(&call.name.value);
+                }
+                &[]
+            }
+            _ => &[],
+        };
+        for matcher in matchers {
+            if let Some(name) = &matcher.name {
+                tools.entry(&matcher.server.value).or_default().insert(&name.value);
+            }
+        }
+    }
+    (tools, operations)
+}

@@ -1,0 +1,226 @@
+//! What a command line, or the environment, puts in the place of what an eval says.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    hir::{AgentRef, Expand, ExpandPart, McpConfig, Server, Transport},
+    source::{Span, Spanned},
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub agent: Option<AgentChoice>,
+    /// From the current folder.
+    pub mcp_config: Option<PathBuf>,
+    /// For evals that name no MCP config.
+    pub server: Option<EnvServer>,
+    pub limits: LimitOverrides,
+}
+
+/// Of every task: the first two over what it says itself, the others where it says nothing (§1.8 of the upstream
+/// behaviour).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitOverrides {
+    pub timeout: Option<Duration>,
+    pub cleanup_timeout: Option<Duration>,
+    pub default_timeout: Option<Duration>,
+    pub default_cleanup_timeout: Option<Duration>,
+}
+
+/// An agent named on a command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AgentChoice {
+    /// A file of kind Agent or Oracle, from the current folder.
+    File(PathBuf),
+    /// `builtin.NAME`, or `builtin.NAME:MODEL`, or `builtin.NAME:PATH` where it takes a path.
+    Builtin { kind: String, rest: Option<String> },
+}
+
+impl AgentChoice {
+    /// Reads what stands on the command line.
+    pub fn parse(text: &str) -> Self {
+        match text.starts_with("builtin.") {
+            false => Self::File(PathBuf::from(text)),
+            true => {
+                let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+                Self::Builtin { kind: kind.to_owned(), rest: rest.map(str::to_owned) }
+            }
+        }
+    }
+
+    /// As an eval would say it; `oracle` where a file is of that kind.
+    pub(super) fn reference(&self, oracle: bool, span: Span) -> AgentRef {
+        let name = |text: &str| Spanned::new(text.to_owned(), span);
+        let (kind, path, model) = match self {
+            Self::File(path) => {
+                (if oracle { "builtin.script" } else { "file" }, Some(name(&path.to_string_lossy())), None)
+            }
+            Self::Builtin { kind, rest } => {
+                let rest = rest.as_deref().map(name);
+                match kind.as_str() {
+                    "builtin.script" | "builtin.replay" => (kind.as_str(), rest, None),
+                    _ => (kind.as_str(), None, rest),
+                }
+            }
+        };
+        AgentRef { kind: name(kind), path, model, span }
+    }
+}
+
+/// The one server that `MCP_*` variables describe (§4.2 of the upstream behaviour).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnvServer {
+    pub name: String,
+    pub enable_all_tools: bool,
+    pub transport: EnvTransport,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EnvTransport {
+    Stdio { command: String, args: Vec<String>, env: Vec<(String, String)> },
+    Http { url: String, headers: Vec<(String, String)> },
+}
+
+impl EnvServer {
+    /// Reads the variables; none where none of those that make a server is set.
+    ///
+    /// # Errors
+    /// The variable that cannot be read, and why.
+    pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
+        let get = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let (url, host, port) = (get("MCP_URL"), get("MCP_HOST"), get("MCP_PORT"));
+        let transport = match (get("MCP_COMMAND"), &url, &host, &port) {
+            (None, None, None, None) => return Ok(None),
+            (Some(command), ..) => EnvTransport::Stdio {
+                command,
+                args: get("MCP_ARGS").map_or(Ok(Vec::new()), |text| args(&text))?,
+                env: pairs("MCP_ENV", get("MCP_ENV"))?,
+            },
+            _ => {
+                let built = || {
+                    let port = port.as_ref().map(|p| format!(":{p}")).unwrap_or_default();
+                    let path = get("MCP_PATH").unwrap_or_else(|| "/mcp".to_owned());
+                    let slash = if path.starts_with('/') { "" } else { "/" };
+                    format!("http://{}{port}{slash}{path}", host.as_deref().unwrap_or("localhost"))
+                };
+                EnvTransport::Http {
+                    url: url.clone().unwrap_or_else(built),
+                    headers: pairs("MCP_HEADERS", get("MCP_HEADERS"))?,
+                }
+            }
+        };
+        let off = |value: &str| value.eq_ignore_ascii_case("false") || value == "0";
+        Ok(Some(Self {
+            name: get("MCP_SERVER_NAME").unwrap_or_else(|| "default".to_owned()),
+            enable_all_tools: !get("MCP_ENABLE_ALL_TOOLS").is_some_and(|value| off(&value)),
+            transport,
+        }))
+    }
+
+    /// As a config of this one server; `span` stands for its place.
+    pub(super) fn config(&self, span: Span) -> McpConfig {
+        // What a variable holds is meant as it is: nothing in it is expanded again.
+        let plain = |text: &str| Expand { span, parts: vec![ExpandPart::Text(text.to_owned())] };
+        let name = |text: &str| Spanned::new(text.to_owned(), span);
+        let named = |pairs: &[(String, String)]| pairs.iter().map(|(n, v)| (name(n), plain(v))).collect();
+        let transport = match &self.transport {
+            EnvTransport::Stdio { command, args, env } => Transport::Stdio {
+                command: plain(command),
+                args: args.iter().map(|arg| plain(arg)).collect(),
+                env: named(env),
+            },
+            EnvTransport::Http { url, headers } => Transport::Http { url: plain(url), headers: named(headers) },
+        };
+        let server = Server {
+            name: name(&self.name),
+            span,
+            transport,
+            disabled: false,
+            always_allow: Vec::new(),
+            enable_all_tools: Some(Spanned::new(self.enable_all_tools, span)),
+        };
+        McpConfig { file: span.file, dir: PathBuf::new(), servers: vec![server] }
+    }
+}
+
+/// A JSON list, or words between commas.
+fn args(text: &str) -> Result<Vec<String>, String> {
+    if text.trim_start().starts_with('[') {
+        return serde_json::from_str(text).map_err(|e| format!("`MCP_ARGS` is no JSON list of strings: {e}"));
+    }
+    Ok(text.split(',').map(str::trim).filter(|arg| !arg.is_empty()).map(str::to_owned).collect())
+}
+
+fn pairs(name: &str, text: Option<String>) -> Result<Vec<(String, String)>, String> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let value: Value = serde_json::from_str(&text).map_err(|e| format!("`{name}` is not JSON: {e}"))?;
+    let Value::Object(map) = value else { return Err(format!("`{name}` is no JSON object of strings")) };
+    let pairs = map.into_iter().map(|(key, value)| match value {
+        Value::String(value) => Ok((key, value)),
+        other => Err(format!("`{name}` is no JSON object of strings: `{key}` is `{other}`")),
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Option<EnvServer>, String> {
+        let find = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        EnvServer::read(&find)
+    }
+
+    fn url(variables: &[(&str, &str)]) -> String {
+        match read(variables).unwrap().unwrap().transport {
+            EnvTransport::Http { url, .. } => url,
+            EnvTransport::Stdio { command, .. } => panic!("{command}"),
+        }
+    }
+
+    #[test]
+    fn variables_describe_a_server() {
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[("MCP_ARGS", "a"), ("MCP_PATH", "/x"), ("MCP_URL", "")]), Ok(None));
+        assert_eq!(url(&[("MCP_URL", "https://x/y"), ("MCP_PORT", "5")]), "https://x/y");
+        assert_eq!(url(&[("MCP_HOST", "h"), ("MCP_PORT", "5")]), "http://h:5/mcp");
+        assert_eq!(url(&[("MCP_PORT", "5"), ("MCP_PATH", "x")]), "http://localhost:5/x");
+        assert_eq!(url(&[("MCP_HOST", "h")]), "http://h/mcp");
+        let server = read(&[
+            ("MCP_COMMAND", "c"),
+            ("MCP_URL", "u"),
+            ("MCP_ARGS", " a, ,b "),
+            ("MCP_ENV", r#"{"A": "1"}"#),
+            ("MCP_SERVER_NAME", "s"),
+            ("MCP_ENABLE_ALL_TOOLS", "False"),
+        ]);
+        let server = server.unwrap().unwrap();
+        assert_eq!((server.name.as_str(), server.enable_all_tools), ("s", false));
+        let EnvTransport::Stdio { command, args, env } = server.transport else { panic!() };
+        assert_eq!((command.as_str(), args, env), ("c", vec!["a".into(), "b".into()], vec![("A".into(), "1".into())]));
+        let on =
+            |value: &str| read(&[("MCP_URL", "u"), ("MCP_ENABLE_ALL_TOOLS", value)]).unwrap().unwrap().enable_all_tools;
+        assert!(on("true") && on("") && on("no") && !on("0"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (name, value) in [("MCP_ARGS", "[1]"), ("MCP_ENV", "{"), ("MCP_ENV", r#"{"A": 1}"#), ("MCP_ENV", "[]")] {
+            assert!(read(&[("MCP_COMMAND", "c"), (name, value)]).unwrap_err().contains(name), "{value}");
+        }
+        assert!(read(&[("MCP_URL", "u"), ("MCP_HEADERS", "x")]).unwrap_err().contains("MCP_HEADERS"));
+    }
+
+    #[test]
+    fn an_agent_is_a_file_or_a_builtin() {
+        assert_eq!(AgentChoice::parse("a/agent.yaml"), AgentChoice::File("a/agent.yaml".into()));
+        let builtin = |kind: &str, rest: Option<&str>| AgentChoice::Builtin {
+            kind: kind.to_owned(),
+            rest: rest.map(str::to_owned),
+        };
+        assert_eq!(AgentChoice::parse("builtin.noop"), builtin("builtin.noop", None));
+        assert_eq!(AgentChoice::parse("builtin.llm-agent:openai:x"), builtin("builtin.llm-agent", Some("openai:x")));
+    }
+}

@@ -1,0 +1,21 @@
+//! `github`: what people read, and an annotation for each check that did not pass, at the line that asked for it.
+
+use super::{ReportFormat, text::Text};
+use crate::{diagnostic::annotation, event::EventKind};
+
+pub(super) const FORMAT: ReportFormat = ReportFormat {
+    name: "github",
+    summary: "the text, and annotations of GitHub Actions",
+    make: |input| {
+        let mut text = Text::new(input);
+        Box::new(move |event| {
+            let mut out = text.take(event);
+            if matches!(event.kind, EventKind::RunFinished { .. }) {
+                for failure in text.failures() {
+                    out += &annotation("error", &failure.path, failure.line, &failure.title, &failure.message);
+                }
+            }
+            out
+        })
+    },
+};

@@ -1,0 +1,438 @@
+//! Results files, read back: our own and those of the tools before us, in both of their forms (§8 of the upstream
+//! behaviour). What `gevals result` says of them is made here, as text; files are read and written at the edge.
+
+pub mod diff;
+pub mod github;
+pub mod junit;
+pub mod merge;
+pub mod summary;
+mod timeline;
+pub mod view;
+
+use serde_json::{Map, Value};
+
+/// The version of the file's shape that this gevals writes, and the newest it reads.
+pub const VERSION: u64 = 1;
+
+/// A results file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ResultsFile {
+    /// Empty in the older form, which is a bare list.
+    pub summary: Map<String, Value>,
+    pub results: Vec<RunResult>,
+    pub findings: Vec<Value>,
+}
+
+/// One run of one task, as written; questions are answered with what upstream would read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunResult(pub Map<String, Value>);
+
+/// Reads a results file.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn read(text: &str) -> Result<ResultsFile, String> {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
+        return Err("the file is empty".to_owned());
+    }
+    let value: Value = serde_json::from_str(text).map_err(|e| format!("it is not JSON: {e}"))?;
+    let (mut summary, mut findings) = (Map::new(), Vec::new());
+    let results = match value {
+        Value::Array(results) => results,
+        Value::Object(mut file) => {
+            if let Some(Value::Object(found)) = file.remove("summary") {
+                summary = found;
+            }
+            if let Some(Value::Array(found)) = file.remove("findings") {
+                findings = found;
+            }
+            match file.remove("results") {
+                Some(Value::Array(results)) => results,
+                // An empty list, as Go writes it.
+                Some(Value::Null) => Vec::new(),
+                Some(_) => return Err("its `results` are no list".to_owned()),
+                None => return Err("it has no `results`: this is no results file".to_owned()),
+            }
+        }
+        _ => return Err("it is neither a list of results nor an object that has one".to_owned()),
+    };
+    if let Some(version) = summary.get("version").and_then(Value::as_u64).filter(|v| *v > VERSION) {
+        return Err(format!("it has version {version}, and this gevals reads up to {VERSION}: use a newer gevals"));
+    }
+    let results = results.into_iter().enumerate().map(|(i, result)| match result {
+        Value::Object(map) if map.get("taskName").is_some_and(Value::is_string) => Ok(RunResult(map)),
+        _ => Err(format!("its result {} has no `taskName`", i + 1)),
+    });
+    Ok(ResultsFile { results: results.collect::<Result<_, _>>()?, summary, findings })
+}
+
+/// As it is written: two spaces, no characters that HTML would take for its own.
+pub fn text(file: &Value) -> String {
+    let text = serde_json::to_string_pretty(file).unwrap_or_default();
+    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026") + "\n"
+}
+
+impl ResultsFile {
+    /// Those whose task's name holds this text, in any case (§8.4); all where there is none.
+    pub fn only(&self, task: Option<&str>) -> Vec<&RunResult> {
+        let wanted = task.map(str::to_lowercase).unwrap_or_default();
+        self.results.iter().filter(|r| r.name().to_lowercase().contains(&wanted)).collect()
+    }
+
+    /// The name of the eval; the older forms do not know it.
+    pub fn eval(&self) -> &str {
+        self.summary.get("eval").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// One kind of assertion in one result.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Asserted<'a> {
+    pub kind: &'a str,
+    pub passed: bool,
+    pub reason: &'a str,
+}
+
+impl RunResult {
+    fn text(&self, key: &str) -> &str {
+        self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.0.get(key).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    fn number(&self, pointer: &[&str]) -> Option<u64> {
+        let (first, rest) = pointer.split_first()?;
+        rest.iter().try_fold(self.0.get(*first)?, |value, key| value.get(key))?.as_u64()
+    }
+
+    pub fn name(&self) -> &str {
+        self.text("taskName")
+    }
+
+    pub fn path(&self) -> &str {
+        self.text("taskPath")
+    }
+
+    pub fn difficulty(&self) -> &str {
+        self.text("difficulty")
+    }
+
+    pub fn output(&self) -> &str {
+        self.text("taskOutput")
+    }
+
+    /// Whether verification passed, assertions aside.
+    pub fn task_passed(&self) -> bool {
+        self.flag("taskPassed")
+    }
+
+    pub fn assertions_passed(&self) -> bool {
+        self.flag("allAssertionsPassed")
+    }
+
+    pub fn passed(&self) -> bool {
+        self.task_passed() && self.assertions_passed()
+    }
+
+    pub fn timed_out(&self) -> bool {
+        self.flag("timedOut")
+    }
+
+    pub fn agent_failed(&self) -> bool {
+        self.flag("agentExecutionError")
+    }
+
+    pub fn cleanup_failed(&self) -> bool {
+        self.flag("cleanupFailed")
+    }
+
+    /// Our own word for how it ended; upstream has none.
+    pub fn outcome(&self) -> Option<&str> {
+        self.0.get("outcome").and_then(Value::as_str)
+    }
+
+    /// Which run of how many, both from 1.
+    pub fn run(&self) -> (u64, u64) {
+        (self.number(&["runIndex"]).unwrap_or(0) + 1, self.number(&["totalRuns"]).unwrap_or(1).max(1))
+    }
+
+    /// The name, with the run where there are several.
+    pub fn title(&self) -> String {
+        match self.run() {
+            (_, 1) => self.name().to_owned(),
+            (run, all) => format!("{} (run {run}/{all})", self.name()),
+        }
+    }
+
+    pub fn plan_digest(&self) -> &str {
+        self.text("planDigest")
+    }
+
+    pub fn seconds(&self) -> Option<f64> {
+        self.0.get("durationSeconds").and_then(Value::as_f64).filter(|s| s.is_finite() && *s >= 0.0)
+    }
+
+    /// By kind, in the order of the file.
+    pub fn assertions(&self) -> impl Iterator<Item = Asserted<'_>> {
+        let kinds = self.0.get("assertionResults").and_then(Value::as_object).into_iter().flatten();
+        kinds.filter(|(_, result)| result.is_object()).map(|(kind, result)| Asserted {
+            kind,
+            passed: result.get("passed").and_then(Value::as_bool).unwrap_or_default(),
+            reason: result.get("reason").and_then(Value::as_str).unwrap_or_default(),
+        })
+    }
+
+    /// Passed, and all.
+    pub fn assertion_counts(&self) -> (usize, usize) {
+        (self.assertions().filter(|a| a.passed).count(), self.assertions().count())
+    }
+
+    /// `KIND` or `KIND: REASON`, of the assertions that failed.
+    pub fn failed_assertions(&self) -> Vec<String> {
+        let failed = self.assertions().filter(|a| !a.passed);
+        failed
+            .map(|a| if a.reason.is_empty() { a.kind.to_owned() } else { format!("{}: {}", a.kind, a.reason) })
+            .collect()
+    }
+
+    /// Why it did not pass, in a line; empty where it passed.
+    pub fn why(&self) -> String {
+        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        match (self.task_passed(), self.passed()) {
+            (_, true) => String::new(),
+            (false, _) if self.text("taskError").is_empty() && self.agent_failed() => "the agent failed".to_owned(),
+            (false, _) if self.text("taskError").is_empty() => "the task failed".to_owned(),
+            (false, _) => first(self.text("taskError")),
+            (true, _) => match self.failed_assertions().as_slice() {
+                [] => "assertions failed".to_owned(),
+                failed => first(&failed.join("; ")),
+            },
+        }
+    }
+
+    pub fn error(&self) -> &str {
+        self.text("taskError")
+    }
+
+    pub fn tokens(&self) -> Tokens {
+        let any = |keys: &[&str]| self.number(keys);
+        Tokens {
+            estimated: any(&["tokenEstimate", "totalTokens"]),
+            schema: any(&["tokenEstimate", "mcpSchemaTokens"]),
+            agent_input: any(&["tokenEstimate", "actual", "inputTokens"]),
+            agent_output: any(&["tokenEstimate", "actual", "outputTokens"]),
+            judge_input: any(&["judgeTokenUsage", "inputTokens"]),
+            judge_output: any(&["judgeTokenUsage", "outputTokens"]),
+            error: self.0.get("tokenEstimate").and_then(|t| t.get("error")?.as_str()).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// What a run cost, as far as anyone counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tokens {
+    pub estimated: Option<u64>,
+    /// Of the tools' descriptions.
+    pub schema: Option<u64>,
+    pub agent_input: Option<u64>,
+    pub agent_output: Option<u64>,
+    pub judge_input: Option<u64>,
+    pub judge_output: Option<u64>,
+    /// Why the estimate is none.
+    pub error: String,
+}
+
+impl Tokens {
+    fn add(&mut self, other: &Self) {
+        let sum = |a: &mut Option<u64>, b: Option<u64>| {
+            if let Some(b) = b {
+                *a = Some(a.unwrap_or(0).saturating_add(b));
+            }
+        };
+        sum(&mut self.estimated, other.estimated);
+        sum(&mut self.schema, other.schema);
+        sum(&mut self.agent_input, other.agent_input);
+        sum(&mut self.agent_output, other.agent_output);
+        sum(&mut self.judge_input, other.judge_input);
+        sum(&mut self.judge_output, other.judge_output);
+        if self.error.is_empty() {
+            self.error.clone_from(&other.error);
+        }
+    }
+}
+
+/// What all result commands count alike (§8.4): every run is a task, and an assertion is a kind in a result.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Statistics {
+    pub tasks: usize,
+    /// Verification passed, assertions aside.
+    pub tasks_passed: usize,
+    pub assertions: usize,
+    pub assertions_passed: usize,
+    /// Where the task and its assertions passed.
+    pub passed: usize,
+    pub cleanups_failed: usize,
+    pub tokens: Tokens,
+}
+
+impl Statistics {
+    pub fn of<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Self {
+        let mut out = Self::default();
+        for result in results {
+            let (passed, all) = result.assertion_counts();
+            out.tasks += 1;
+            out.tasks_passed += usize::from(result.task_passed());
+            out.assertions += all;
+            out.assertions_passed += passed;
+            out.passed += usize::from(result.passed());
+            out.cleanups_failed += usize::from(result.cleanup_failed());
+            out.tokens.add(&result.tokens());
+        }
+        out
+    }
+
+    pub fn task_rate(&self) -> f64 {
+        rate(self.tasks_passed, self.tasks)
+    }
+
+    pub fn assertion_rate(&self) -> f64 {
+        rate(self.assertions_passed, self.assertions)
+    }
+}
+
+/// A fraction; 0 of nothing.
+fn rate(part: usize, all: usize) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 / all as f64 }
+}
+
+/// `75.00%`.
+fn percent(rate: f64) -> String {
+    format!("{:.2}%", rate * 100.0)
+}
+
+/// Without control characters, which could do anything to a terminal.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn both_forms_are_read_and_others_are_refused() {
+        let one = r#"{"taskName": "a", "taskPassed": true, "allAssertionsPassed": true}"#;
+        for text in [format!("[{one}]"), format!(" \n[{one}]\n"), format!(r#"{{"results": [{one}]}}"#)] {
+            let file = read(&text).unwrap();
+            assert_eq!((file.results.len(), file.results[0].passed()), (1, true));
+        }
+        assert!(read(r#"{"results": []}"#).unwrap().results.is_empty());
+        assert!(read(r#"{"summary": {}, "results": null}"#).unwrap().results.is_empty());
+        assert!(read("[]").unwrap().results.is_empty());
+        for bad in ["", " \n", "{}", "5", "{", r#"{"results": 5}"#, "[5]", "[{}]", r#"[{"taskName": 5}]"#] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert!(read(r#"{"summary": {"version": 2}, "results": []}"#).unwrap_err().contains("newer"));
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_type_is_no_fault() {
+        let file = read(
+            r#"[{"taskName": "a", "taskPassed": "yes", "assertionResults": {"x": 5, "y": {}}, "tokenEstimate": [1]}]"#,
+        )
+        .unwrap();
+        let result = &file.results[0];
+        assert!(!result.passed());
+        assert_eq!(result.assertion_counts(), (0, 1));
+        assert_eq!(result.why(), "the task failed");
+        assert_eq!(result.tokens(), Tokens::default());
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let keys = [
+            "taskName",
+            "taskPath",
+            "taskPassed",
+            "taskOutput",
+            "taskError",
+            "assertionResults",
+            "allAssertionsPassed",
+            "callHistory",
+            "ToolCalls",
+            "tokenEstimate",
+            "totalTokens",
+            "runIndex",
+            "totalRuns",
+            "durationSeconds",
+            "Steps",
+            "verifyOutput",
+            "results",
+            "summary",
+            "evals",
+            "names",
+            "shard",
+            "index",
+            "of",
+            "passed",
+            "type",
+            "outcome",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+            Just(Value::from("{\"type\":\"item.completed\",\"item\":5}\nexec\n\nx")),
+        ];
+        leaf.prop_recursive(4, 64, 6, move |inner| {
+            let entry = (prop::sample::select(keys.to_vec()), inner.clone());
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                prop::collection::vec(entry, 0..6)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_read_breaks_what_shows_it(mut results in prop::collection::vec(json(), 0..4), summary in json()) {
+            for (i, result) in results.iter_mut().enumerate() {
+                if let Value::Object(map) = result {
+                    map.insert("taskName".to_owned(), Value::from(format!("t{}", i % 2)));
+                } else {
+                    *result = serde_json::json!({ "taskName": "t", "assertionResults": result.clone() });
+                }
+            }
+            let text = serde_json::json!({ "summary": summary, "results": results }).to_string();
+            if let Ok(file) = read(&text) {
+                for result in file.only(None) {
+                    view::view(result, None, view::Limits::default());
+                }
+                summary::text(&file, None);
+                summary::json(&file, "x", None);
+                summary::github(&file, "x", None);
+                summary::verify(&file, 0.5, 0.5);
+                let diff = diff::diff(&file, &file);
+                prop_assert!(diff.regressions.is_empty() && diff.improvements.is_empty());
+                diff.text();
+                diff.markdown();
+                junit::junit(&file, &file.only(None));
+                github::step_summary(&file);
+                drop(merge::merge(&[("a".to_owned(), file.clone()), ("b".to_owned(), file)]));
+            }
+        }
+    }
+
+    #[test]
+    fn rates_of_nothing_are_nothing() {
+        let none = Statistics::of([]);
+        assert!(none.task_rate() == 0.0 && none.assertion_rate() == 0.0);
+    }
+}

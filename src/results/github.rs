@@ -1,0 +1,43 @@
+//! The summary of a run for GitHub's pages (`GITHUB_STEP_SUMMARY`): Markdown.
+
+use std::fmt::Write;
+
+use super::{ResultsFile, Statistics, diff::cell, view::status};
+
+/// The most failures that are told in full; GitHub takes a megabyte.
+const FAILURES: usize = 50;
+
+pub fn step_summary(file: &ResultsFile) -> String {
+    let all = Statistics::of(&file.results);
+    let mark = if all.passed == all.tasks && all.tasks > 0 { "✅" } else { "❌" };
+    let eval = if file.eval().is_empty() { "gevals" } else { file.eval() };
+    let mut out = format!("## {mark} {}: {} of {} passed\n\n", cell(eval), all.passed, all.tasks);
+    if let Some(reason) = file.summary.get("cancelled").and_then(|r| r.as_str()) {
+        writeln!(out, "> ⚠️ The run was cut short: {}\n", cell(reason)).ok();
+    }
+    if let Some(shard) = file.summary.get("shard") {
+        writeln!(out, "Shard {} of {}.\n", shard["index"], shard["of"]).ok();
+    }
+    out.push_str("| | task | status | assertions | time |\n|---|---|---|---|---|\n");
+    for result in &file.results {
+        let (passed, asserted) = result.assertion_counts();
+        let assertions = if asserted > 0 { format!("{passed}/{asserted}") } else { String::new() };
+        let time = result.seconds().map(|s| format!("{s:.1} s")).unwrap_or_default();
+        let mark = if result.passed() { "✅" } else { "❌" };
+        writeln!(out, "| {mark} | {} | {} | {assertions} | {time} |", cell(&result.title()), status(result)).ok();
+    }
+    let failed: Vec<_> = file.results.iter().filter(|r| !r.passed()).collect();
+    if !failed.is_empty() {
+        out.push_str("\n### What did not pass\n\n");
+    }
+    for result in failed.iter().take(FAILURES) {
+        writeln!(out, "- **{}** {}", cell(&result.title()), cell(&result.why())).ok();
+    }
+    if failed.len() > FAILURES {
+        writeln!(out, "- … and {} more", failed.len() - FAILURES).ok();
+    }
+    if all.cleanups_failed > 0 {
+        writeln!(out, "\n> ⚠️ {} cleanups failed.", all.cleanups_failed).ok();
+    }
+    out
+}

@@ -1,0 +1,156 @@
+//! `gevals result convert junit` (§8.9 of the upstream behaviour).
+
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::{ResultsFile, RunResult, view};
+
+/// JUnit XML: a case a result.
+///
+/// A verification or an assertion that failed is a *failure*; what could not be carried out is an *error*.
+pub fn junit(file: &ResultsFile, results: &[&RunResult]) -> String {
+    let mut report = Report::new("gevals");
+    let name = if file.eval().is_empty() { "gevals" } else { file.eval() };
+    let mut suite = TestSuite::new(name);
+    for result in results {
+        suite.add_test_case(case(result));
+    }
+    report.add_test_suite(suite);
+    report.to_string().unwrap_or_default()
+}
+
+fn case(result: &RunResult) -> TestCase {
+    let mut status = match fault(result) {
+        None => TestCaseStatus::success(),
+        Some(fault) => {
+            let mut status = match fault.kind {
+                Some(kind) => TestCaseStatus::non_success(kind),
+                None => TestCaseStatus::skipped(),
+            };
+            status.set_type(fault.name).set_message(short(&fault.text)).set_description(fault.text);
+            status
+        }
+    };
+    if let (Some("unchecked"), TestCaseStatus::NonSuccess { .. }) = (result.outcome(), &status) {
+        status.set_type("Unchecked");
+    }
+    let mut case = TestCase::new(result.title(), status);
+    case.set_classname(class(result.path()));
+    if let Some(seconds) = result.seconds().and_then(|s| Duration::try_from_secs_f64(s).ok()) {
+        case.set_time(seconds);
+    }
+    case.set_system_out(view::view(result, None, view::Limits { events: 0, lines: 200, width: 1000, timeline: true }));
+    case
+}
+
+struct Fault {
+    /// None where it was not run.
+    kind: Option<NonSuccessKind>,
+    name: &'static str,
+    text: String,
+}
+
+fn fault(result: &RunResult) -> Option<Fault> {
+    use NonSuccessKind::{Error, Failure};
+    let text = if result.error().is_empty() { result.why() } else { result.error().to_owned() };
+    let fault = |kind, name| Some(Fault { kind, name, text: text.clone() });
+    match (result.task_passed(), result.passed()) {
+        (_, true) => None,
+        (true, _) => {
+            let failed = result.failed_assertions();
+            let text = if failed.is_empty() { "Assertions failed".to_owned() } else { failed.join("; ") };
+            Some(Fault { kind: Some(Failure), name: "AssertionFailure", text })
+        }
+        _ if result.outcome() == Some("cancelled") => fault(None, "Cancelled"),
+        _ if result.agent_failed() => fault(Some(Error), "AgentExecutionError"),
+        _ if result.timed_out() => fault(Some(Error), "Timeout"),
+        _ if verified(result) => fault(Some(Failure), "VerificationFailure"),
+        _ => fault(Some(Error), "ExecutionError"),
+    }
+}
+
+/// Whether verification came to its end, and the answer was no.
+fn verified(result: &RunResult) -> bool {
+    match result.outcome() {
+        Some(outcome) => matches!(outcome, "failed" | "unchecked"),
+        // Upstream calls a script's exit status an error, too.
+        None => ["one or more verification steps failed", "verification failed:"]
+            .iter()
+            .any(|p| result.error().starts_with(p)),
+    }
+}
+
+/// The file's name without its extension.
+fn class(path: &str) -> String {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+}
+
+/// A message stands in an attribute: one line of at most 200 characters.
+fn short(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::read;
+
+    #[test]
+    fn failures_errors_and_what_was_not_run_are_told_apart() {
+        let file = read(
+            r#"{"summary": {"eval": "e<&>"}, "results": [
+              {"taskName": "fine", "taskPath": "a/b.yaml", "taskPassed": true, "allAssertionsPassed": true, "durationSeconds": 1.5},
+              {"taskName": "no", "taskPassed": false, "taskError": "verification failed: \u0001<x>\n]]>"},
+              {"taskName": "asserted", "taskPassed": true, "allAssertionsPassed": false, "assertionResults": {"a": {"passed": false, "reason": "r"}, "b": {"passed": false}}},
+              {"taskName": "bare", "taskPassed": true, "allAssertionsPassed": false, "assertionResults": null},
+              {"taskName": "agent", "taskPassed": false, "agentExecutionError": true, "timedOut": true},
+              {"taskName": "late", "taskPassed": false, "timedOut": true, "taskError": "task exceeded timeout of 1s"},
+              {"taskName": "setup", "taskPassed": false, "taskError": "failed to setup task: x"},
+              {"taskName": "left", "taskPassed": false, "outcome": "cancelled", "runIndex": 1, "totalRuns": 3}
+            ]}"#,
+        )
+        .unwrap();
+        let text = junit(&file, &file.only(None));
+        let report = Report::deserialize_from_str(&text).unwrap();
+        let suite = &report.test_suites[0];
+        assert_eq!((suite.name.as_str(), suite.tests, suite.failures, suite.errors), ("e<&>", 8, 3, 3));
+        let cases: Vec<_> = suite
+            .test_cases
+            .iter()
+            .map(|c| match &c.status {
+                TestCaseStatus::Success { .. } => {
+                    format!("{}.{} passed", c.classname.as_ref().unwrap().as_str(), c.name.as_str())
+                }
+                TestCaseStatus::NonSuccess { kind, ty, message, .. } => {
+                    format!(
+                        "{} {kind:?} {} {}",
+                        c.name.as_str(),
+                        ty.as_ref().unwrap().as_str(),
+                        message.as_ref().unwrap().as_str()
+                    )
+                }
+                TestCaseStatus::Skipped { .. } => format!("{} skipped", c.name.as_str()),
+            })
+            .collect();
+        assert_eq!(
+            cases,
+            [
+                "b.fine passed",
+                "no Failure VerificationFailure verification failed: <x> ]]>",
+                "asserted Failure AssertionFailure a: r; b",
+                "bare Failure AssertionFailure Assertions failed",
+                "agent Error AgentExecutionError the agent failed",
+                "late Error Timeout task exceeded timeout of 1s",
+                "setup Error ExecutionError failed to setup task: x",
+                "left (run 2/3) skipped",
+            ]
+        );
+        assert!(!text.contains('\u{1}') && text.starts_with("<?xml"));
+    }
+}

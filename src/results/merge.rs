@@ -1,0 +1,130 @@
+//! `gevals result merge`: the results of shards as those of one run. What is there twice, or nowhere, is said.
+//!
+//! Property: *merging all shards of a run gives the results of that run, but for order and times.*
+
+use indexmap::{IndexMap, IndexSet};
+use serde_json::{Map, Value, json};
+
+use super::{ResultsFile, RunResult};
+
+/// What came of merging.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Merged {
+    pub file: Value,
+    /// Shards and results that are missing, or there twice.
+    pub faults: Vec<String>,
+}
+
+/// Merges files, which are given with their paths.
+///
+/// # Errors
+/// Where they are not of one eval.
+pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
+    alike(files)?;
+    let mut faults = shards(files);
+    let names: IndexSet<&str> = files.iter().flat_map(|(_, file)| names(file)).collect();
+    let mut kept: IndexMap<(&str, &str, u64), (&str, &RunResult)> = IndexMap::new();
+    for (path, file) in files {
+        for result in &file.results {
+            let key = (result.name(), result.path(), result.run().0);
+            match kept.get(&key) {
+                Some((first, _)) => faults.push(match *first == path {
+                    true => format!("`{}` is twice in `{path}`", result.title()),
+                    false => format!("`{}` is in `{first}` and in `{path}`", result.title()),
+                }),
+                None => {
+                    kept.insert(key, (path, result));
+                }
+            }
+        }
+    }
+    for name in &names {
+        let runs: IndexSet<u64> = kept.keys().filter(|(task, ..)| task == name).map(|(.., run)| *run).collect();
+        let all = kept.values().filter(|(_, r)| r.name() == *name).map(|(_, r)| r.run().1).max().unwrap_or(1);
+        let missing: Vec<_> =
+            (1..=all.min(10_000)).filter(|run| !runs.contains(run)).map(|run| run.to_string()).collect();
+        match (runs.len(), all) {
+            _ if missing.is_empty() => {}
+            (0, _) => faults.push(format!("`{name}` is in none of the files")),
+            (_, all) => faults.push(format!("`{name}` has no run {} of {all}", missing.join(", "))),
+        }
+    }
+    // In the order of the plan, as far as it is known.
+    let mut results: Vec<&RunResult> = kept.values().map(|(_, result)| *result).collect();
+    results.sort_by_key(|r| (names.get_index_of(r.name()).unwrap_or(usize::MAX), r.run().0));
+    let findings: IndexSet<String> = files.iter().flat_map(|(_, f)| &f.findings).map(Value::to_string).collect();
+    let findings: Vec<Value> = findings.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+    let results: Vec<_> = results.into_iter().map(|r| Value::Object(r.0.clone())).collect();
+    Ok(Merged { file: json!({ "summary": summary(files), "results": results, "findings": findings }), faults })
+}
+
+fn names(file: &ResultsFile) -> Vec<&str> {
+    let names = file.summary.get("evals").and_then(|e| e.get("names")?.as_array());
+    names.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What all files must have in common, where they say so.
+fn alike(files: &[(String, ResultsFile)]) -> Result<(), String> {
+    for (key, what) in [("eval", "eval"), ("planDigest", "plan"), ("agent", "agent")] {
+        let mut said = files.iter().filter_map(|(path, file)| Some((path, file.summary.get(key)?)));
+        let Some((first, value)) = said.next() else { continue };
+        if let Some((other, found)) = said.find(|(_, found)| *found != value) {
+            let shown = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+            return Err(format!(
+                "`{first}` and `{other}` are not of one run: the {what} is `{}` in one and `{}` in the other",
+                shown(value),
+                shown(found)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Shards that are missing, there twice, or of another division.
+fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut found: IndexMap<u64, Vec<(u64, &str)>> = IndexMap::new();
+    for (path, file) in files {
+        let shard = |key: &str| file.summary.get("shard")?.get(key)?.as_u64();
+        if let (Some(index), Some(of)) = (shard("index"), shard("of")) {
+            found.entry(of).or_default().push((index, path));
+        }
+    }
+    if found.len() > 1 {
+        let divisions: Vec<_> = found.keys().map(u64::to_string).collect();
+        faults.push(format!("the files are shards of different divisions: of {}", divisions.join(" and of ")));
+    }
+    for (of, shards) in found {
+        for index in 1..=of.min(10_000) {
+            let paths: Vec<_> = shards.iter().filter(|(i, _)| *i == index).map(|(_, p)| format!("`{p}`")).collect();
+            match paths.len() {
+                0 => faults.push(format!("shard {index}/{of} is missing")),
+                1 => {}
+                _ => faults.push(format!("shard {index}/{of} is there twice: {}", paths.join(", "))),
+            }
+        }
+    }
+    faults
+}
+
+/// The first file's, with the times of all and the worst exit status.
+fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
+    let mut out = files.iter().map(|(_, f)| &f.summary).find(|s| !s.is_empty()).cloned().unwrap_or_default();
+    out.shift_remove("shard");
+    let all = |key: &'static str| files.iter().filter_map(move |(_, f)| f.summary.get(key));
+    if let Some(first) = all("startedAt").filter_map(Value::as_str).min() {
+        out.insert("startedAt".to_owned(), json!(first));
+    }
+    // They run side by side.
+    if let Some(longest) = all("durationSeconds").filter_map(Value::as_f64).reduce(f64::max) {
+        out.insert("durationSeconds".to_owned(), json!(longest));
+    }
+    if let Some(reason) = all("cancelled").next() {
+        out.insert("cancelled".to_owned(), reason.clone());
+    }
+    let exits: IndexSet<u64> = all("exit").filter_map(Value::as_u64).collect();
+    if let Some(exit) = [130, 143, 2, 3, 1, 4, 0].into_iter().find(|exit| exits.contains(exit)) {
+        out.insert("exit".to_owned(), json!(exit));
+    }
+    out
+}

@@ -1,0 +1,197 @@
+//! `gevals result summary` and `verify` (§8.6 and §8.7 of the upstream behaviour).
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::{ResultsFile, RunResult, Statistics, harmless, percent};
+
+/// A line a result, and the totals.
+pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
+    let results = file.only(task);
+    let mut out = String::from("=== Evaluation Summary ===\n\n");
+    for result in &results {
+        let mark = match (result.passed(), result.task_passed()) {
+            (true, _) => '✓',
+            (_, true) => '~',
+            _ => '✗',
+        };
+        let (passed, all) = result.assertion_counts();
+        let counts = if all > 0 { format!("  assertions {passed}/{all}") } else { String::new() };
+        let outcome = match result.outcome() {
+            Some(outcome @ ("broken" | "cancelled" | "unchecked")) => format!("  {outcome}"),
+            _ => String::new(),
+        };
+        writeln!(out, "  {mark} {}{outcome}{counts}", harmless(&result.title())).ok();
+        if let Some(error) = error(result) {
+            writeln!(out, "      {}", harmless(&error)).ok();
+        }
+        for failed in result.failed_assertions() {
+            writeln!(out, "      - {}", harmless(&failed).replace('\n', " ")).ok();
+        }
+        if result.cleanup_failed() {
+            writeln!(out, "      cleanup failed").ok();
+        }
+    }
+    if results.is_empty() {
+        out.push_str("  no results\n");
+    }
+    let all = Statistics::of(results.iter().copied());
+    writeln!(out, "\nTasks:      {}/{} passed ({})", all.tasks_passed, all.tasks, percent(all.task_rate())).ok();
+    writeln!(
+        out,
+        "Assertions: {}/{} passed ({})",
+        all.assertions_passed,
+        all.assertions,
+        percent(all.assertion_rate())
+    )
+    .ok();
+    if all.cleanups_failed > 0 {
+        writeln!(out, "Cleanups:   {} failed", all.cleanups_failed).ok();
+    }
+    if let Some(reason) = file.summary.get("cancelled").and_then(Value::as_str) {
+        writeln!(out, "The run was cut short: {}", harmless(reason)).ok();
+    }
+    let tokens = &all.tokens;
+    if let Some(estimated) = tokens.estimated {
+        let schema = tokens.schema.map(|n| format!(" (+{n} of MCP schemas)")).unwrap_or_default();
+        writeln!(out, "Tokens:     ~{estimated} estimated{schema}").ok();
+    }
+    let pair = |input: Option<u64>, output: Option<u64>| {
+        (input.is_some() || output.is_some())
+            .then(|| format!("{} in, {} out", input.unwrap_or_default(), output.unwrap_or_default()))
+    };
+    if let Some(used) = pair(tokens.agent_input, tokens.agent_output) {
+        writeln!(out, "Agent used: {used}").ok();
+    }
+    if let Some(used) = pair(tokens.judge_input, tokens.judge_output) {
+        writeln!(out, "Judge used: {used}").ok();
+    }
+    out
+}
+
+/// Errors of agents are shown as a fixed text: they hold whole transcripts.
+fn error(result: &RunResult) -> Option<String> {
+    match result.task_passed() {
+        true => None,
+        false if result.agent_failed() => Some("agent execution failed".to_owned()),
+        false => Some(result.why()),
+    }
+}
+
+/// Upstream's document.
+pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
+    let results = file.only(task);
+    let tasks = results.iter().map(|result| {
+        let mut out = Map::new();
+        let mut set = |key: &str, value: Value| out.insert(key.to_owned(), value);
+        let tokens = result.tokens();
+        set("name", json!(result.name()));
+        set("taskPassed", json!(result.task_passed()));
+        set("assertionsPassed", json!(result.assertions_passed()));
+        if let Some(error) = error(result) {
+            set("taskError", json!(error));
+        }
+        let failed = result.failed_assertions();
+        if !failed.is_empty() {
+            set("failedAssertions", json!(failed));
+        }
+        if let Some(n) = tokens.estimated.filter(|n| *n > 0) {
+            set("tokensEstimated", json!(n));
+        }
+        if let Some(n) = tokens.schema.filter(|n| *n > 0) {
+            set("mcpSchemaTokens", json!(n));
+        }
+        if !tokens.error.is_empty() {
+            set("tokenError", json!(tokens.error));
+        }
+        set("agentInputTokens", json!(tokens.agent_input.unwrap_or_default()));
+        set("agentOutputTokens", json!(tokens.agent_output.unwrap_or_default()));
+        set("judgeInputTokens", json!(tokens.judge_input.unwrap_or_default()));
+        set("judgeOutputTokens", json!(tokens.judge_output.unwrap_or_default()));
+        // Ours.
+        if let Some(outcome) = result.outcome() {
+            set("outcome", json!(outcome));
+        }
+        if let (run, 2..) = result.run() {
+            set("runIndex", json!(run - 1));
+        }
+        Value::Object(out)
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let all = Statistics::of(results.iter().copied());
+    let tokens = &all.tokens;
+    json!({
+        "resultsFile": path,
+        "tasks": tasks,
+        "tasksTotal": all.tasks,
+        "tasksPassed": all.tasks_passed,
+        "taskPassRate": all.task_rate(),
+        "assertionsTotal": all.assertions,
+        "assertionsPassed": all.assertions_passed,
+        "assertionPassRate": all.assertion_rate(),
+        "totalTokensEstimate": tokens.estimated.unwrap_or_default(),
+        "totalMcpSchemaTokens": tokens.schema.unwrap_or_default(),
+        "agentTotalInputTokens": tokens.agent_input.unwrap_or_default(),
+        "agentTotalOutputTokens": tokens.agent_output.unwrap_or_default(),
+        "judgeTotalInputTokens": tokens.judge_input.unwrap_or_default(),
+        "judgeTotalOutputTokens": tokens.judge_output.unwrap_or_default(),
+    })
+}
+
+/// `KEY=VALUE` lines, for `$GITHUB_OUTPUT`.
+pub fn github(file: &ResultsFile, path: &str, task: Option<&str>) -> String {
+    let all = Statistics::of(file.only(task));
+    let tokens = &all.tokens;
+    let lines = [
+        // A name with a line break would write outputs of its own.
+        ("results-file", path.replace(['\n', '\r'], " ")),
+        ("tasks-total", all.tasks.to_string()),
+        ("tasks-passed", all.tasks_passed.to_string()),
+        ("task-pass-rate", format!("{:.4}", all.task_rate())),
+        ("assertions-total", all.assertions.to_string()),
+        ("assertions-passed", all.assertions_passed.to_string()),
+        ("assertion-pass-rate", format!("{:.4}", all.assertion_rate())),
+        ("tokens-estimated", tokens.estimated.unwrap_or_default().to_string()),
+        ("mcp-schema-tokens", tokens.schema.unwrap_or_default().to_string()),
+        ("agent-input-tokens", tokens.agent_input.unwrap_or_default().to_string()),
+        ("agent-output-tokens", tokens.agent_output.unwrap_or_default().to_string()),
+        ("judge-input-tokens", tokens.judge_input.unwrap_or_default().to_string()),
+        ("judge-output-tokens", tokens.judge_output.unwrap_or_default().to_string()),
+    ];
+    lines.into_iter().fold(String::new(), |out, (key, value)| out + key + "=" + &value + "\n")
+}
+
+/// Whether the rates reach their thresholds, and what is to be said of it.
+pub fn verify(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
+    let all = Statistics::of(&file.results);
+    let tasks_met = all.task_rate() >= task;
+    // What nobody asserted cannot fall short.
+    let assertions_met = all.assertions == 0 || all.assertion_rate() >= assertion;
+    let word = |met: bool| if met { "✓" } else { "✗" };
+    let mut out = format!(
+        "{} Task pass rate:      {} ({}/{}), threshold {}\n",
+        word(tasks_met),
+        percent(all.task_rate()),
+        all.tasks_passed,
+        all.tasks,
+        percent(task)
+    );
+    match all.assertions {
+        0 => out.push_str("- Assertion pass rate: no assertions\n"),
+        count => {
+            writeln!(
+                out,
+                "{} Assertion pass rate: {} ({}/{count}), threshold {}",
+                word(assertions_met),
+                percent(all.assertion_rate()),
+                all.assertions_passed,
+                percent(assertion)
+            )
+            .ok();
+        }
+    }
+    let met = tasks_met && assertions_met;
+    writeln!(out, "\n{}", if met { "PASSED" } else { "FAILED" }).ok();
+    (met, out)
+}

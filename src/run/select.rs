@@ -1,0 +1,205 @@
+//! Which of an eval's tasks are run, and in which order.
+
+use std::{fmt, str::FromStr};
+
+use indexmap::IndexMap;
+use regex::Regex;
+
+use crate::plan::EvalPlan;
+
+/// What a command line asks for; the default is all tasks, in the order of the plan.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Of task names, unanchored.
+    pub name: Option<Regex>,
+    pub labels: Labels,
+    pub shard: Option<Shard>,
+    /// The seed of a random order.
+    pub shuffle: Option<u64>,
+}
+
+impl Selection {
+    /// Whether a task is meant, whichever shard it belongs to.
+    fn means(&self, plan: &EvalPlan, index: usize) -> bool {
+        let task = &plan.tasks[index].task;
+        self.name.as_ref().is_none_or(|name| name.is_match(&task.name.value)) && self.labels.match_all(&task.labels)
+    }
+
+    /// Places in the plan of the tasks that are meant, of all shards, in the plan's order.
+    pub fn all(&self, plan: &EvalPlan) -> Vec<usize> {
+        (0..plan.tasks.len()).filter(|&index| self.means(plan, index)).collect()
+    }
+
+    /// Places in the plan of the tasks that are to be run, in their order.
+    ///
+    /// Property: *every task that is meant is in exactly one shard of a division.*
+    pub fn of(&self, plan: &EvalPlan) -> Vec<usize> {
+        let mut chosen = self.all(plan);
+        if let Some(Shard { index, of }) = self.shard {
+            let mine = |place: usize| place % of as usize == index as usize - 1;
+            chosen = chosen.into_iter().enumerate().filter(|(place, _)| mine(*place)).map(|(_, task)| task).collect();
+        }
+        if let Some(seed) = self.shuffle {
+            fastrand::Rng::with_seed(seed).shuffle(&mut chosen);
+        }
+        chosen
+    }
+
+    /// Why nothing was chosen.
+    pub fn nothing(&self, plan: &EvalPlan) -> String {
+        let among = |labels: &Labels| plan.tasks.iter().any(|t| labels.match_all(&t.task.labels));
+        match (&self.name, self.labels.is_empty()) {
+            _ if plan.tasks.is_empty() => "the eval selects no task".to_owned(),
+            (Some(name), true) => format!("no task's name matches `{name}`"),
+            (None, _) => format!("no task has the labels `{}`", self.labels),
+            (Some(_), false) if !among(&self.labels) => format!("no task has the labels `{}`", self.labels),
+            (Some(name), false) => format!("no task whose name matches `{name}` has the labels `{}`", self.labels),
+        }
+    }
+}
+
+/// `key=value,key=value`: of one key any value, of several keys all (§2.7 of the upstream behaviour).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Labels(IndexMap<String, Vec<String>>);
+
+impl Labels {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn match_all(&self, labels: &IndexMap<String, String>) -> bool {
+        self.0.iter().all(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
+    }
+
+    /// These as well: another value of a key widens, another key narrows.
+    pub fn and(mut self, other: Self) -> Self {
+        for (key, values) in other.0 {
+            let known = self.0.entry(key).or_default();
+            known.extend(values.into_iter().filter(|v| !known.contains(v)).collect::<Vec<_>>());
+        }
+        self
+    }
+}
+
+impl FromStr for Labels {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut out = Self::default();
+        for pair in text.split(',').filter(|_| !text.trim().is_empty()) {
+            let (key, value) = pair.split_once('=').map_or((pair.trim(), ""), |(k, v)| (k.trim(), v.trim()));
+            if key.is_empty() || value.is_empty() {
+                return Err(format!("`{}` is not `key=value`", pair.trim()));
+            }
+            let values = out.0.entry(key.to_owned()).or_default();
+            if !values.iter().any(|v| v == value) {
+                values.push(value.to_owned());
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = self.0.iter().flat_map(|(key, values)| values.iter().map(move |v| format!("{key}={v}")));
+        f.write_str(&pairs.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// `i/n`: the i-th of n parts, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    pub index: u32,
+    pub of: u32,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
+        match parts {
+            Some((index, of)) if 1 <= index && index <= of => Ok(Self { index, of }),
+            Some((_, 0)) => Err("there is no division into 0 shards".to_owned()),
+            Some((_, of)) => Err(format!("shards are numbered from 1: write `1/{of}` to `{of}/{of}`")),
+            None => Err("write `I/N`, such as `1/3` for the first of three".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
+}
+
+/// `p/n`: each task is run n times, and p of its runs must pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gate {
+    pub passes: u32,
+    pub of: u32,
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(p, n)| Some((p.trim().parse().ok()?, n.trim().parse().ok()?)));
+        match parts {
+            Some((passes, of)) if 1 <= passes && passes <= of => Ok(Self { passes, of }),
+            Some((0, _)) => Err("a gate that no run must pass decides nothing".to_owned()),
+            Some(_) => Err("more passes than runs".to_owned()),
+            None => Err("write `P/N`, such as `4/5` for four passes of five runs".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> Labels {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn labels_are_read_as_upstream_reads_them() {
+        let task = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let core = task(&[("suite", "core"), ("os", "linux")]);
+        for (text, matches) in [
+            ("", true),
+            ("suite=core", true),
+            (" suite = core , os=linux ", true),
+            ("suite=core,suite=net", true),
+            ("suite=net,suite=core,os=mac", false),
+            ("suite=net", false),
+            ("Suite=core", false),
+            ("other=x", false),
+        ] {
+            assert_eq!(labels(text).match_all(&core), matches, "{text}");
+        }
+        assert!(!labels("suite=core").match_all(&IndexMap::new()));
+        assert_eq!(labels("a=b=c,a=b=c").to_string(), "a=b=c");
+        assert_eq!(labels("a=1").and(labels("a=2,b=3")).to_string(), "a=1,a=2,b=3");
+        for bad in ["a", "=a", "a=", "a=1,", ",", "a=1,,b=2"] {
+            assert!(bad.parse::<Labels>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn gates_let_some_runs_fail() {
+        assert_eq!("4/5".parse(), Ok(Gate { passes: 4, of: 5 }));
+        for bad in ["0/3", "4/3", "0/0", "1", "80%"] {
+            assert!(bad.parse::<Gate>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shards_are_numbered_from_one() {
+        assert_eq!("2/3".parse(), Ok(Shard { index: 2, of: 3 }));
+        for bad in ["0/3", "4/3", "1/0", "1", "a/b", "-1/3", "1/3/4", "", "1/99999999999"] {
+            assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `gevals check` and `gevals lock` as people and hooks use them: what a change concerns, watching, secrets, drift; and the
+//! action's script.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with the tests of the command line")]
+mod world;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use world::World;
+
+const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{glob: tasks/*/task.yaml}]\n";
+const MCP: &str = "mcpServers:\n  notes: {command: gevals, args: [demo-server], enableAllTools: true}\n";
+
+/// A task with a script, which sources a helper.
+fn task(name: &str) -> String {
+    format!(
+        "kind: Task\nmetadata: {{name: {name}}}\nsteps:\n  verify: {{file: verify.sh}}\n  prompt: {{inline: Do it.}}\n"
+    )
+}
+
+/// A repository with an eval, two tasks and files of other people.
+fn suite() -> World {
+    let world = World::new(&[
+        ("evals/eval.yaml", EVAL),
+        ("evals/mcp.yaml", MCP),
+        ("evals/tasks/a/task.yaml", &task("a")),
+        ("evals/tasks/b/task.yaml", &task("b")),
+        ("evals/tasks/a/verify.sh", "#!/usr/bin/env bash\nset -e\n. ./lib/help.sh\ntest -d /\n"),
+        ("evals/tasks/b/verify.sh", "#!/usr/bin/env bash\nset -e\ntest -d /\n"),
+        ("evals/tasks/a/lib/help.sh", "true\n"),
+        ("deploy/tekton.yaml", "apiVersion: tekton.dev/v1\nkind: Task\nmetadata: {name: x}\n"),
+        ("deploy/build.sh", "true\n"),
+    ]);
+    for script in ["a", "b"] {
+        fs::set_permissions(world.path(&format!("evals/tasks/{script}/verify.sh")), fs::Permissions::from_mode(0o755))
+            .unwrap();
+    }
+    git(&world, &["init", "-q"]);
+    git(&world, &["add", "evals", "deploy"]);
+    git(&world, &["-c", "user.name=n", "-c", "user.email=e@e", "commit", "-qm", "all"]);
+    world
+}
+
+fn git(world: &World, args: &[&str]) {
+    assert!(Command::new("git").args(args).current_dir(world.path("")).status().unwrap().success());
+}
+
+/// Both tasks are wrong: what is checked shows in what is found.
+fn spoil(world: &World) {
+    for name in ["a", "b"] {
+        world.write(&format!("evals/tasks/{name}/task.yaml"), &format!("{}  tiemout: 5s\n", task(name)));
+    }
+}
+
+#[test]
+fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
+    let world = suite();
+    spoil(&world);
+    let found = |args: &[&str]| {
+        let ran = world.run(&[&["check", "--format", "concise"], args].concat());
+        assert!(ran.code == Some(0) || ran.code == Some(1), "{}{}", ran.out, ran.err);
+        (ran.out.contains("tasks/a/task.yaml:"), ran.out.contains("tasks/b/task.yaml:"))
+    };
+    assert_eq!(found(&["evals/tasks/a/verify.sh"]), (true, false));
+    assert_eq!(found(&["evals/tasks/a/lib/help.sh"]), (true, false));
+    assert_eq!(found(&["evals/mcp.yaml"]), (true, true));
+    assert_eq!(found(&["evals/tasks/b/task.yaml"]), (false, true));
+    assert_eq!(found(&["--affected", "evals/tasks/b/task.yaml", "deploy/tekton.yaml"]), (false, true));
+    assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
+    world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
+    world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
+}
+
+#[test]
+fn what_differs_from_a_revision_is_checked() {
+    let world = suite();
+    let check = ["check", "--changed-since", "HEAD", "--format", "concise"];
+    world.run(&check).expect(0, &["no findings in 0 files"]);
+    world.write("evals/tasks/a/verify.sh", "#!/usr/bin/env bash\ntest -d /nowhere\ntest -d /\n");
+    let ran = world.run(&check).expect(1, &["evals/tasks/a/verify.sh:2:1: error[last-command-decides]"]);
+    assert!(!ran.out.contains("tasks/b"), "{}", ran.out);
+    // A file that is gone is missed by those that name it.
+    git(&world, &["checkout", "-q", "."]);
+    fs::remove_file(world.path("evals/tasks/b/verify.sh")).unwrap();
+    world.run(&check).expect(1, &["evals/tasks/b/task.yaml:4:"]);
+    world.run(&["check", "--changed-since", "nowhere"]).expect(2, &["`nowhere` is no revision"]);
+}
+
+#[test]
+fn watching_checks_again_when_a_file_changes() {
+    let world = suite();
+    let out = fs::File::create(world.path("watched")).unwrap();
+    let mut child = world.command(&["check", "--watch", "evals"]).stdout(out).stderr(Stdio::null()).spawn().unwrap();
+    let wait = |text: &str| {
+        let started = Instant::now();
+        while !world.read("watched").contains(text) {
+            assert!(started.elapsed() < Duration::from_secs(20), "no `{text}`: {}", world.read("watched"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("watching");
+    world.write("evals/tasks/a/verify.sh", "#!/usr/bin/env bash\ntest -d /nowhere\ntest -d /\n");
+    wait("last-command-decides");
+    // A new file is noticed too: its folder has changed.
+    world.write("evals/tasks/c/task.yaml", "kind: Taks\n");
+    wait("unknown-kind");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn no_format_shows_a_secret() {
+    let world = suite();
+    let secret = "8f14e45fceea167a5a36";
+    world.write(
+        "evals/mcp.yaml",
+        &format!("mcpServers:\n  notes:\n    url: http://localhost\n    headers: {{Authorization: Bearer {secret}}}\n    enableAllTool: true\n"),
+    );
+    for format in ["pretty", "concise", "json", "sarif", "github", "junit"] {
+        let ran = world.run(&["check", "evals/eval.yaml", "--format", format]).expect(1, &["secret-in-clear"]);
+        assert!(!ran.out.contains(secret) && !ran.err.contains(secret), "{format}: {}", ran.out);
+    }
+    let ran = world.run(&["check", "evals/eval.yaml", "--fix", "--dry-run"]);
+    assert!(ran.out.contains("+    enableAllTools: true") && !ran.out.contains(secret), "{}", ran.out);
+}
+
+#[test]
+fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
+    let world = suite();
+    world.write(
+        "evals/tasks/a/task.yaml",
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  requires: [{mcpServer: notes}]\n  imports: [{package: ../../ext, as: ext}]\n  prompt: Do it.\n  verify:\n    - notes.notes_read: {args: {title: x}, expect: {content: {contains: y}}}\n    - ext.ready: {name: web}\n",
+    );
+    world.write(
+        "evals/ext/extension.yaml",
+        "name: ext\nversion: 1.0.0\nchecks:\n- name: ready\n  args: {name: {type: string, required: true}}\n",
+    );
+    world.run(&["check", "evals/eval.yaml"]).expect(0, &["note[not-locked]", "`notes_read`", "`ready`"]);
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &["cannot read", "gevals lock"]);
+    world
+        .run(&["lock", "evals/eval.yaml"])
+        .expect(0, &["of 1 server and 1 operation of 1 extension in evals/gevals.lock"]);
+    let ran = world.run(&["check", "evals/eval.yaml"]).expect(0, &[]);
+    assert!(!ran.out.contains("not-locked"), "{}", ran.out);
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
+
+    // The operation is renamed, and the lock speaks of a tool that there is not.
+    world.write("evals/ext/extension.yaml", "name: ext\nversion: 1.1.0\nchecks:\n- {name: is-ready}\n");
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(
+        1,
+        &[
+            "operation `../../ext.ready` is gone",
+            "operation `../../ext.is-ready` is new",
+            "the version of",
+            "this breaks evals/eval.yaml:",
+            "evals/tasks/a/task.yaml:10:",
+            "has no operation `ready`",
+        ],
+    );
+    let lock = world.read("evals/gevals.lock");
+    world.write("evals/gevals.lock", &lock.replace("notes_read:", "notes_peek:"));
+    world
+        .run(&["lock", "evals/eval.yaml", "--check"])
+        .expect(1, &["tool `notes.notes_peek` is gone", "tool `notes.notes_read` is new"]);
+    // The lock holds arguments, too.
+    world.write("evals/gevals.lock", &lock);
+    let task = world.read("evals/tasks/a/task.yaml");
+    world.write("evals/tasks/a/task.yaml", &task.replace("{name: web}", "{nmae: web}"));
+    world.run(&["check", "evals/eval.yaml"]).expect(1, &["nmae"]);
+}
+
+#[test]
+fn files_of_other_programs_are_left_alone() {
+    let strangers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/strangers");
+    let world = World::new(&[(
+        "t.yaml",
+        "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n",
+    )]);
+    let ran = world.run(&["check", strangers.to_str().unwrap(), "t.yaml", "-v"]).expect(0, &["no findings in 1 file"]);
+    assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
+}
+
+#[test]
+fn the_action_annotates_counts_and_sums_up() {
+    let world = suite();
+    spoil(&world);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/action/run.sh");
+    let act = |inputs: &[(&str, &str)]| {
+        for file in ["output", "summary"] {
+            world.write(file, "");
+        }
+        let mut command = Command::new(&script);
+        command.current_dir(world.path("")).env("GEVALS", env!("CARGO_BIN_EXE_gevals"));
+        command.env("GITHUB_OUTPUT", world.path("output")).env("GITHUB_STEP_SUMMARY", world.path("summary"));
+        command.env("RUNNER_TEMP", world.path("tmp")).envs(inputs.iter().copied());
+        let out = command.output().unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap(), world.read("output"), world.read("summary"))
+    };
+    let (code, out, output, summary) = act(&[("INPUT_PATHS", "evals"), ("INPUT_SARIF", "found.sarif")]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("::error file=evals/tasks/a/task.yaml,line="), "{out}");
+    assert!(
+        output.contains("errors=2\n") && output.contains("sarif=found.sarif\n") && output.ends_with("status=1\n"),
+        "{output}"
+    );
+    assert!(summary.contains("error[unknown-field]") && summary.contains("found 2 errors"), "{summary}");
+    let sarif: serde_json::Value = serde_json::from_str(&world.read("found.sarif")).unwrap();
+    assert_eq!(sarif["runs"][0]["results"].as_array().unwrap().iter().filter(|r| r["level"] == "error").count(), 2);
+
+    world.copy("examples/quickstart", "q");
+    let (code, out, output, summary) =
+        act(&[("INPUT_COMMAND", "run"), ("INPUT_PATHS", "q/eval.yaml"), ("INPUT_ARGS", "--run ^write-note$")]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(output.contains("results=") && output.ends_with("status=0\n"), "{output}");
+    assert!(summary.contains("1 of 1 task passed"), "{summary}");
+    let (code, ..) = act(&[("INPUT_COMMAND", "destroy")]);
+    assert_eq!(code, Some(2));
+}

@@ -1,0 +1,487 @@
+//! `gevals result` and `gevals new`, from end to end: real files, ours and those of the tools before us.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use serde_json::Value;
+use world::{Ran, World};
+
+/// Upstream's results in its newer form, `new.json`, and of an earlier day in its older one, `old.json`.
+fn upstream() -> World {
+    let world = World::new(&[]);
+    for (from, to) in [("upstream.json", "new.json"), ("upstream-list.json", "old.json")] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/results/").to_owned() + from;
+        world.write(to, &std::fs::read_to_string(path).unwrap());
+    }
+    world
+}
+
+#[track_caller]
+fn says(ran: &Ran, not: &[&str]) {
+    for text in not {
+        assert!(!ran.out.contains(text), "said: `{text}`\n{}", ran.out);
+    }
+}
+
+#[test]
+fn upstreams_results_are_summarised() {
+    let world = upstream();
+    world.run(&["result", "summary", "new.json"]).expect(
+        0,
+        &[
+            "✓ create-pod  assertions 2/2",
+            "~ scale-deployment  assertions 1/2",
+            "- toolsUsed: Required tool not called: server=kube, tool=deployments_scale",
+            "✗ fix-service\n      verification failed: step 0: script failed: exit status 1\n",
+            "2/3 passed (66.67%)",
+            "3/4 passed (75.00%)",
+            "~123 estimated (+3600 of MCP schemas)",
+            "5000 in, 800 out",
+        ],
+    );
+    let older = world.run(&["result", "summary", "old.json", "--task", "POD"]);
+    let older =
+        older.expect(0, &["✗ create-pod  ", "✗ create-pod-again\n      agent execution failed\n", "0/2 passed"]);
+    says(&older, &["fix-service", "trace", "Tokens"]);
+    let json = world.run(&["result", "summary", "new.json", "-o", "json"]).expect(0, &[]);
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["resultsFile"], "new.json");
+    assert_eq!((&json["tasksTotal"], &json["tasksPassed"]), (&3.into(), &2.into()));
+    assert_eq!((&json["assertionsTotal"], &json["assertionsPassed"]), (&4.into(), &3.into()));
+    assert_eq!(json["assertionPassRate"], 0.75);
+    assert_eq!(json["tasks"][1]["failedAssertions"][0].as_str().unwrap().split(':').next(), Some("toolsUsed"));
+    assert_eq!(json["tasks"][2]["tokenError"], "tokenizer: no such encoding");
+    assert_eq!(json["agentTotalInputTokens"], 5000);
+    let github = world.run(&["result", "summary", "new.json", "--github-output", "-o", "json"]).expect(0, &[]);
+    let lines: Vec<_> = github.out.lines().collect();
+    assert_eq!(lines.len(), 13);
+    assert_eq!(lines[..4], ["results-file=new.json", "tasks-total=3", "tasks-passed=2", "task-pass-rate=0.6667"]);
+    world.write("none.json", r#"{"results": []}"#);
+    world.run(&["result", "summary", "none.json"]).expect(0, &["0/0 passed (0.00%)"]);
+}
+
+#[test]
+fn upstreams_results_are_shown_in_full() {
+    let world = upstream();
+    world.write("tasks/fix.yaml", "kind: Task\nsteps:\n  prompt:\n    file: prompt.md\n");
+    world.write("tasks/prompt.md", "Mend the service.\n");
+    let text = world.read("new.json").replace("/home/me/evals/", "");
+    world.write("new.json", &text);
+    let ran = world.run(&["result", "view", "new.json"]).expect(
+        0,
+        &[
+            "Status:     PASSED\n",
+            "Status:     PASSED (assertions failed)",
+            "Status:     FAILED\n",
+            "Prompt:\n      Mend the service.\n",
+            "Calls:      tools: 3 (kube:1 ok, kube:1 fail, helm:0 ok, helm:1 fail) | resources: 1 (kube:1 ok)",
+            "✓ kube.pods_run {\"name\":\"web\"}\n      pod/web created\n",
+            "✗ helm.list {}\n      connection closed\n",
+            "- thinking:\n      A pod is wanted.\n",
+            "- command:\n      kubectl get pods\n",
+            "Tokens:     ~43 estimated (prompt 10, message 20, toolInput 4, toolOutput 9)",
+        ],
+    );
+    says(&ran, &["create-pod-again"]);
+    let short =
+        world.run(&["result", "view", "new.json", "--task", "create", "--max-events", "1", "--max-line-length", "5"]);
+    says(&short.expect(0, &["… 2 more", "      A pod…"]), &["The pod runs."]);
+    says(&world.run(&["result", "view", "new.json", "--timeline=false"]).expect(0, &[]), &["Timeline"]);
+    let old = ["result", "view", "old.json", "--task", "again"];
+    world.run(&old).expect(0, &["FAILED (agent error)", "trace"]);
+    world.run(&["result", "view", "new.json", "--task", "nobody"]).expect(2, &["no task", "nobody"]);
+}
+
+#[test]
+fn thresholds_decide() {
+    let world = upstream();
+    for (args, code, said) in [
+        (vec!["--task", "0.66"], 0, "PASSED"),
+        (vec!["--task", "0.67"], 1, "thresholds not met"),
+        (vec!["--assertion", "0.75"], 0, "66.67% (2/3)"),
+        (vec!["--assertion", "0.8"], 1, "FAILED"),
+        (vec![], 0, "no threshold is given"),
+        (vec!["--task", "80"], 2, "from 0 to 1"),
+        (vec!["--task", "NaN"], 2, "from 0 to 1"),
+    ] {
+        world.run(&[&["result", "verify", "new.json"][..], &args].concat()).expect(code, &[said]);
+    }
+    world.write("none.json", "[]");
+    world.run(&["result", "verify", "none.json", "--task", "0.1"]).expect(1, &["0.00% (0/0)", "no assertions"]);
+    world.run(&["result", "verify", "none.json", "--assertion", "1"]).expect(0, &[]);
+}
+
+#[test]
+fn a_regression_is_an_exit_status() {
+    let world = upstream();
+    let said = [
+        "Regressions (1):\n  ✗ fix-service  passed → failed\n      verification failed",
+        "Improvements (1):\n  ✓ create-pod  failed → passed",
+        "Removed tasks (1):\n  - create-pod-again  failed",
+        "2/4 (50.00%)",
+        "+16.67 pp",
+        "(no base data)",
+        "tokens of current were not all counted",
+    ];
+    let ran = world.run(&["result", "diff", "--base", "old.json", "--current", "new.json"]);
+    ran.expect(1, &said);
+    world.run(&["result", "diff", "old.json", "new.json", "--exit-zero"]).expect(0, &said[..1]);
+    world.run(&["result", "diff", "new.json", "new.json"]).expect(0, &["No task changed.", "+0.00 pp"]);
+    let markdown = world.run(&["result", "diff", "old.json", "new.json", "-o", "markdown"]);
+    let said = ["### ❌ Regressions (1)", "- **fix-service** passed → failed: verification failed", "| Tasks |"];
+    markdown.expect(1, &said);
+    world.run(&["result", "diff", "old.json"]).expect(2, &[]);
+    world.run(&["result", "diff", "--base", "old.json"]).expect(2, &["--current"]);
+    world.run(&["result", "diff", "old.json", "none.json"]).expect(2, &["none.json"]);
+}
+
+#[test]
+fn junit_goes_to_a_file_or_to_the_terminal() {
+    let world = upstream();
+    let ran = world.run(&["result", "convert", "junit", "old.json"]).expect(
+        0,
+        &[
+            r#"tests="4" skipped="0" failures="1" errors="2""#,
+            r#"type="Timeout""#,
+            r#"type="AgentExecutionError""#,
+            r#"type="AssertionFailure""#,
+            r#"name="create-pod" classname="create-pod""#,
+        ],
+    );
+    let args = ["result", "convert", "junit", "old.json", "--output-file", "j.xml"];
+    assert!(world.run(&args).expect(0, &[]).out.is_empty());
+    assert_eq!(world.read("j.xml"), ran.out);
+    world
+        .run(&["result", "convert", "junit", "new.json"])
+        .expect(0, &[r#"type="VerificationFailure""#, "&lt;none&gt; &amp;"]);
+    world.run(&["result", "convert", "junit", "old.json", "--task", "no such"]).expect(2, &["no such"]);
+}
+
+#[test]
+fn files_that_are_no_results_are_refused() {
+    let world = World::new(&[("empty.json", ""), ("other.json", "{}"), ("broken.json", "[{"), ("bin.json", "[]")]);
+    std::fs::write(world.path("bin.json"), [0xff, 0xfe]).unwrap();
+    for (file, said) in [
+        ("empty.json", "the file is empty"),
+        ("other.json", "no `results`"),
+        ("broken.json", "it is not JSON"),
+        ("bin.json", "it is not text"),
+        ("missing.json", "missing.json"),
+        (".", "cannot read"),
+    ] {
+        for command in [&["summary"][..], &["view"], &["verify"], &["convert", "junit"], &["merge"]] {
+            world.run(&[&["result"], command, &[file]].concat()).expect(2, &[said]);
+        }
+    }
+}
+
+fn quickstart() -> World {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    world
+}
+
+#[test]
+fn shards_are_parts_of_a_run() {
+    let world = quickstart();
+    world.run(&["run", "q", "-o", "whole"]).expect(0, &[]);
+    for shard in ["1", "2", "3"] {
+        world.run(&["run", "q", "--shard", &format!("{shard}/3"), "-o", shard]).expect(0, &["this was shard"]);
+    }
+    let file = |shard: &str| format!("{shard}/gevals-quickstart-out.json");
+    let (one, two, three) = (file("1"), file("2"), file("3"));
+    world.run(&["result", "merge", &three, &one, &two, "-o", "m.json"]).expect(0, &["4 results of 3 files"]);
+    let read = |path: &str| -> Value { serde_json::from_str(&world.read(path)).unwrap() };
+    let names = |file: &Value| -> Vec<String> {
+        file["results"].as_array().unwrap().iter().map(|r| r["taskName"].as_str().unwrap().to_owned()).collect()
+    };
+    let (whole, merged) = (read(&file("whole")), read("m.json"));
+    assert_eq!(names(&merged), names(&whole));
+    assert_eq!(merged["summary"]["planDigest"], whole["summary"]["planDigest"]);
+    world.run(&["result", "diff", &file("whole"), "m.json"]).expect(0, &["No task changed."]);
+    world
+        .run(&["result", "merge", &one, &three])
+        .expect(1, &["shard 2/3 is missing", "`tidy-up` is in none of the files"]);
+    world.run(&["result", "merge", &one, &three, "--allow-missing"]).expect(0, &["shard 2/3 is missing"]);
+    world.run(&["result", "merge", &one, &one]).expect(1, &["shard 1/3 is there twice", "`write-note` is twice in"]);
+    world.write("other.json", &world.read(&one).replace("quickstart", "another"));
+    world.run(&["result", "merge", &one, "other.json"]).expect(2, &["not of one run", "another"]);
+    // Another shard is not written over, the same one is; an empty one leaves results, too.
+    world.run(&["run", "q", "--shard", "2/3", "-o", "1"]).expect(2, &["holds shard 1/3", "--output-dir"]);
+    world.run(&["run", "q", "--shard", "1/3", "-o", "1"]).expect(0, &[]);
+    world.run(&["run", "q", "--shard", "9/9", "-o", "9"]).expect(0, &["shard 9/9 has no task"]);
+    assert_eq!(read(&file("9"))["results"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn tasks_are_selected_and_nonsense_is_refused() {
+    let world = quickstart();
+    for (args, code, said) in [
+        (vec!["--run", "^arch"], 0, "1 of 1 task passed"),
+        (vec!["--run", "no such"], 2, "no task's name matches `no such`"),
+        (vec!["--run", "("], 2, "it is no pattern"),
+        (vec!["-l", "suite=legacy"], 0, "1 of 1 task passed"),
+        (vec!["-l", "suite=legacy,suite=other", "--label-selector", "suite=third"], 0, "1 of 1 task passed"),
+        (vec!["-l", "suite=other"], 2, "no task has the labels `suite=other`"),
+        (vec!["-l", "suite"], 2, "`suite` is not `key=value`"),
+        (vec!["-l", "suite=legacy", "--run", "write"], 2, "has the labels"),
+        (vec!["--shard", "0/3"], 2, "numbered from 1"),
+        (vec!["--shard", "1/0"], 2, "0 shards"),
+        (vec!["--shard", "x"], 2, "I/N"),
+        (vec!["--shard", "9/9", "--run", "no such"], 2, "no such"),
+        (vec!["--seed", "5"], 2, "--shuffle"),
+        (vec!["--runs", "0"], 2, "--runs"),
+        (vec!["-p", "0"], 2, "--parallel"),
+        (vec!["--task-timeout", "5"], 2, "such as `30s`"),
+        (vec!["--task-timeout", "0s"], 2, "longer"),
+        (vec!["--mcp-config-file", "none.yaml"], 2, "cannot read `none.yaml`"),
+        (vec!["--agent", "none.yaml"], 2, "cannot read `none.yaml`"),
+        (vec!["--format", "xml"], 2, "xml"),
+        (vec!["-q", "-v"], 2, "--verbose"),
+        (vec!["-o", "json"], 2, "write `--format json`"),
+    ] {
+        world.run(&[&["run", "q"][..], &args].concat()).expect(code, &[said]);
+    }
+}
+
+#[test]
+fn a_random_order_can_be_had_again() {
+    let world = quickstart();
+    let order = |seed: &str| {
+        let ran = world.run(&["run", "q", "--shuffle", "--seed", seed]).expect(0, &[&format!("--seed {seed}")]);
+        let names =
+            ran.out.lines().filter_map(|l| l.strip_prefix("PASS")?.split_whitespace().next().map(str::to_owned));
+        names.collect::<Vec<_>>()
+    };
+    let orders: Vec<_> = ["1", "2", "3", "4"].map(order).into();
+    assert_eq!(order("1"), orders[0]);
+    assert!(orders.iter().any(|o| *o != orders[0]), "{orders:?}");
+    assert_eq!(world.results("quickstart")["summary"]["seed"], 1);
+}
+
+#[test]
+fn the_first_that_does_not_pass_may_be_the_last() {
+    let world = quickstart();
+    let task = world.read("q/tasks/tidy-up.yaml");
+    world.write("q/tasks/tidy-up.yaml", &task.replace("Reviewed: yes$", "Reviewed: no$"));
+    world.run(&["run", "q", "--fail-fast"]).expect(
+        1,
+        &[
+            "1 of 4 tasks passed, 1 failed, 2 cancelled",
+            "not started: `tidy-up` failed",
+            "--run '^(weekly-review|archive)$'",
+        ],
+    );
+    world.run(&["run", "q"]).expect(1, &["3 of 4 tasks passed, 1 failed in"]);
+}
+
+#[test]
+fn a_gate_lets_some_runs_fail() {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: task.yaml}]\n",
+        ),
+        (
+            "task.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: 'echo x >> WORLD/log; test $(wc -l < WORLD/log) != 2'}}]\n",
+        ),
+    ]);
+    world
+        .run(&["run", "eval.yaml", "--gate", "2/3"])
+        .expect(0, &["2 of 3 runs passed, 1 failed", "the gate is 2 passes of 3 runs: met", "t: 2 of 3 runs passed"]);
+    assert_eq!(world.results("e")["summary"]["gate"]["passes"], 2);
+    world.write("log", "");
+    world.run(&["run", "eval.yaml", "--gate", "3/3"]).expect(1, &["missed by t"]);
+    world.run(&["run", "eval.yaml", "--gate", "4/3"]).expect(2, &["more passes than runs"]);
+    world.run(&["run", "eval.yaml", "--gate", "1/2", "-n", "2"]).expect(2, &["--runs"]);
+}
+
+#[test]
+fn another_agent_and_other_servers_may_be_named() {
+    let world = quickstart();
+    world.run(&["run", "q", "--agent", "builtin.noop"]).expect(1, &["--run '^write-note$' --agent builtin.noop"]);
+    world.write("own.yaml", "kind: Oracle\ntasks: {write-note: {output: No.}}\n");
+    let ran = world.run(&["run", "q", "--agent", "own.yaml", "--run", "write"]);
+    ran.expect(1, &["a call of `notes.notes_create`"]);
+    assert_eq!(world.results("quickstart")["summary"]["agent"]["path"], "own.yaml");
+    world.write("shell.yaml", "kind: Agent\nmetadata: {name: sh}\ncommands:\n  runPrompt: echo {{ .Prompt }}\n");
+    world.run(&["run", "q", "--agent", "shell.yaml", "--run", "write"]).expect(1, &["FAIL"]);
+    world.write("servers/mcp.yaml", "mcpServers:\n  notes: {command: sh, args: [-c, exit 5], enableAllTools: true}\n");
+    world.run(&["run", "q", "--mcp-config-file", "servers/mcp.yaml"]).expect(3, &["exited with status 5"]);
+    world.write("servers/mcp.yaml", "mcpServers: 5\n");
+    world.run(&["run", "q", "--mcp-config-file", "servers/mcp.yaml"]).expect(2, &["servers/mcp.yaml"]);
+}
+
+#[test]
+fn variables_stand_for_a_server() {
+    let world = quickstart();
+    let eval = world.read("q/eval.yaml").replace("  mcpConfigFile: mcp.yaml\n", "");
+    world.write("q/eval.yaml", &eval);
+    world.run(&["run", "q"]).expect(2, &["unknown-server"]);
+    let run = |env: &[(&str, &str)]| {
+        let mut command = world.command(&["run", "q", "--run", "archive"]);
+        command.envs(env.iter().copied());
+        world.start(command).end()
+    };
+    let server = [("MCP_COMMAND", "gevals"), ("MCP_SERVER_NAME", "notes")];
+    let args = format!("demo-server, --dir, {}", world.path("tmp/gevals-quickstart").display());
+    run(&[server[0], server[1], ("MCP_ARGS", &args)]).expect(0, &["1 of 1 task passed"]);
+    assert_eq!(world.results("quickstart")["summary"]["mcpServers"][0]["name"], "notes");
+    run(&[server[0], server[1], ("MCP_ARGS", "[5]")]).expect(2, &["`MCP_ARGS`"]);
+    run(&[server[0]]).expect(2, &["no server is called `notes`"]);
+}
+
+/// §1.8 of the upstream behaviour: command line, task, command line's default, eval's default.
+#[test]
+fn time_outs_have_their_order() {
+    let eval = |limits: &str| {
+        format!(
+            "kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{type: builtin.noop}}\n{limits}  taskSets: [{{path: task.yaml}}]\n"
+        )
+    };
+    let task = |limits: &str| {
+        format!(
+            "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {{name: t}}\nspec:\n{limits}  prompt: {{inline: Do it.}}\n  verify: [{{script: {{inline: 'sleep 20; test -d /', timeout: 30s}}}}]\n"
+        )
+    };
+    let (own, default) = ("  limits: {timeout: 300ms}\n", "  defaultTaskLimits: {timeout: 400ms}\n");
+    for (in_eval, in_task, args, limit) in [
+        ("", "", &["--task-timeout", "100ms"][..], "100ms"),
+        (default, own, &["--task-timeout", "100ms", "--default-task-timeout", "200ms"], "100ms"),
+        (default, own, &["--default-task-timeout", "200ms"], "300ms"),
+        (default, "", &["--default-task-timeout", "200ms"], "200ms"),
+        (default, "", &[], "400ms"),
+    ] {
+        let world = World::new(&[("eval.yaml", &eval(in_eval)), ("task.yaml", &task(in_task))]);
+        let said = format!("task exceeded timeout of {limit}");
+        world.run(&[&["run", "eval.yaml"], args].concat()).expect(1, &[&said]);
+    }
+    let cleanup = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t, cleanupTimeout: 1m}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: test -d /}}]\n  cleanup: [{command: {run: sleep 20}}]\n";
+    let world = World::new(&[("eval.yaml", &eval("")), ("task.yaml", cleanup)]);
+    world.run(&["run", "eval.yaml", "--cleanup-timeout", "100ms"]).expect(4, &["cleanup failed"]);
+}
+
+#[test]
+fn actions_get_annotations_and_a_summary() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
+    let line = task.lines().position(|l| l.contains("contains: Bread")).unwrap() + 1;
+    world.write("page.md", "before\n");
+    let mut command = world.command(&["run", "q"]);
+    command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", world.path("page.md"));
+    let annotation = format!("::error file=q/tasks/write-note.yaml,line={line},title=write-note verify/read::failed");
+    world.start(command).end().expect(1, &[&annotation, "3 of 4 tasks passed"]);
+    let page = world.read("page.md");
+    assert!(page.starts_with("before\n## ❌ quickstart: 3 of 4 passed"), "{page}");
+    assert!(page.contains("| ✅ | archive | PASSED | 1/1 |") && page.contains("- **write-note** "), "{page}");
+    let plain = world.run(&["run", "q"]).expect(1, &[]);
+    says(&plain, &["::error"]);
+    world.run(&["run", "q", "--format", "github"]).expect(1, &[&annotation]);
+}
+
+#[test]
+fn how_much_is_printed_can_be_chosen() {
+    let world = quickstart();
+    let quiet = world.run(&["run", "q", "--quiet"]).expect(0, &["4 of 4 tasks passed"]);
+    says(&quiet, &["PASS "]);
+    let verbose = ["write-note verify/read passed", "calls notes.notes_create {\"title\":", "server notes started"];
+    world.run(&["run", "q", "-v"]).expect(0, &verbose);
+    // Many warnings are counted, those that may fool the author are told.
+    let step = "    - command: {run: \"sleep 0; test -d /\", env: {PATH: /bin}, continueOnError: true}\n";
+    let task = format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  env: {{PATH: /bin:/usr/bin, HOME: /}}\n  prompt: Do it.\n  verify:\n{}",
+        step.repeat(6)
+    );
+    world.write("task.yaml", &task);
+    world.write(
+        "eval.yaml",
+        "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: task.yaml}]\n",
+    );
+    let ran = world.run(&["run", "eval.yaml"]).expect(0, &["are not shown: `gevals check eval.yaml` tells them"]);
+    assert!(ran.err.lines().count() < 10, "{}", ran.err);
+    assert!(world.results("e")["findings"].as_array().unwrap().len() > 5);
+    assert!(world.run(&["run", "eval.yaml", "-v"]).expect(0, &[]).err.lines().count() > 20);
+}
+
+#[test]
+fn new_files_pass_check_and_run() {
+    let world = World::new(&[]);
+    for dialect in ["portable", "steps", "legacy"] {
+        let file = format!("{dialect}.yaml");
+        world.run(&["new", "task", dialect, "--dialect", dialect]).expect(0, &["wrote", &file]);
+        let checked = world.run(&["check", &file]).expect(0, &[]);
+        assert!(checked.out.contains("no findings"), "{}", checked.out);
+        let before = world.read(&file);
+        world.run(&["new", "task", &file]).expect(2, &["is there already"]);
+        assert_eq!(world.read(&file), before);
+    }
+    world.run(&["new", "eval", "e/eval.yaml"]).expect(0, &["e/tasks/first.yaml", "gevals run e/eval.yaml"]);
+    let checked = world.run(&["check", "e", "--workspace"]).expect(0, &[]);
+    assert!(checked.out.contains("no findings"), "{}", checked.out);
+    world.run(&["run", "e"]).expect(0, &["1 of 1 task passed"]);
+    std::fs::remove_file(world.path("e/eval.yaml")).unwrap();
+    world.run(&["new", "eval", "e"]).expect(2, &["e/mcp.yaml", "are there already"]);
+    assert!(world.read("e/eval.yaml").is_empty(), "nothing is written");
+    let server = format!("{} demo-server --dir 'my notes'", env!("CARGO_BIN_EXE_gevals"));
+    let args = ["new", "eval", "s/suite.yaml", "--from-server", &server, "--server-name", "n"];
+    world.run(&args).expect(0, &["s/gevals.lock"]);
+    world.run(&["check", "s"]).expect(0, &[]);
+    world.run(&["run", "s"]).expect(0, &["1 of 1 task passed"]);
+    world.run(&["new", "task", "tasks/more", "--from-server", &server]).expect(0, &["tasks/more.yaml"]);
+    assert!(world.read("tasks/more.yaml").contains("notes_create(title, body)"), "{}", world.read("tasks/more.yaml"));
+    world.run(&["check", "tasks/more.yaml"]).expect(0, &[]);
+    world.run(&["new", "task", "x", "--from-server", "sh -c 'exit 3'"]).expect(3, &["exited with status 3"]);
+    assert!(world.read("x.yaml").is_empty());
+    world.run(&["new", "task", "a b"]).expect(2, &["gives no name"]);
+}
+
+/// Whatever a run comes to, its results are as `schemas/results.json` says.
+#[test]
+fn results_fit_their_schema() {
+    let schema: Value = serde_json::from_str(include_str!("../schemas/results.json")).unwrap();
+    let schema = jsonschema::draft7::new(&schema).unwrap();
+    let world = quickstart();
+    let eval = |agent: &str, more: &str| {
+        format!(
+            "kind: Eval\nmetadata: {{name: e<&>}}\nconfig:\n  agent: {{{agent}}}\n{more}  taskSets: [{{glob: \"t*.yaml\"}}]\n"
+        )
+    };
+    let task = |name: &str, body: &str| {
+        format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}, difficulty: hard, timeout: 1s}}\nspec:\n  prompt: Do it.\n{body}\n"
+        )
+    };
+    world.write("t1.yaml", &task("a", "  setup: [{command: {run: exit 1}}]\n  verify: [{command: {run: test -d /}}]"));
+    world.write("t2.yaml", &task("b", "  verify: [{command: {id: x, run: 'echo 1; exit 1', expect: {stdout: '2'}}}, {command: {run: 'test {steps.x.outputs.stdout}'}}, {command: {run: sleep 9}}]\n  cleanup: [{command: {run: exit 1}}]"));
+    world.write("t3.yaml", &task("c", "  verify:\n  - foreach: {var: x, in: [1, 2], steps: [{anyOf: [{command: {run: exit 1}}, {command: {run: 'test {x}', outputs: {n: '{exitCode}'}}}]}]}"));
+    world.write(
+        "agent.yaml",
+        "kind: Agent\nmetadata: {name: a}\ncommands:\n  runPrompt: |\n    echo {{ .Prompt }}\n    exit 3\n",
+    );
+    world.write("noop.yaml", &eval("type: builtin.noop", ""));
+    world.write("shell.yaml", &eval("type: file, path: agent.yaml", ""));
+    let file = |name: &str| format!("gevals-{name}-out.json");
+    for (args, code, name) in [
+        (&["q"][..], 0, "quickstart"),
+        (&["q", "-n", "2", "-p", "2", "--shuffle"], 0, "quickstart"),
+        (&["q", "--shard", "9/9"], 0, "quickstart"),
+        (&["q", "--agent", "builtin.noop", "--fail-fast"], 1, "quickstart"),
+        (&["noop.yaml"], 1, "e<&>"),
+        (&["shell.yaml", "--default-cleanup-timeout", "1s"], 1, "e<&>"),
+    ] {
+        std::fs::remove_file(world.path(&file(name))).ok();
+        world.run(&[&["run"], args].concat()).expect(code, &[]);
+        let results: Value = serde_json::from_str(&world.read(&file(name))).unwrap();
+        let faults: Vec<_> = schema.iter_errors(&results).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(faults.is_empty(), "{args:?}: {faults:#?}");
+        assert_eq!(results["summary"]["version"], 1);
+    }
+    let merged = world.run(&["result", "merge", &file("e<&>")]).expect(0, &[]);
+    let merged: Value = serde_json::from_str(&merged.out).unwrap();
+    assert!(schema.is_valid(&merged));
+}
