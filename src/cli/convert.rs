@@ -113,6 +113,7 @@ struct Outcome {
 enum Proof {
     /// Not asked for.
     None,
+    #[cfg_attr(not(feature = "run"), expect(dead_code, reason = "without runs there are no proofs"))]
     Certificate(Certificate),
 }
 
