@@ -749,7 +749,7 @@ fn sequence(steps: Vec<Step>) -> Vec<Step> {
 }
 
 /// Names that mean something to programs.
-fn is_special(name: &str) -> bool {
+pub(super) fn is_special(name: &str) -> bool {
     const PREFIXES: [&str; 15] = [
         "KUBE", "HELM", "DOCKER", "GIT", "AWS", "GOOGLE", "AZURE", "LC_", "SSH", "CURL", "GO", "PYTHON", "NODE", "NPM",
         "BASH",

@@ -82,7 +82,8 @@ impl<'a> Lifter<'a> {
                 for assign in assigns {
                     if self.assign(assign, st).is_none() {
                         // What needs no command can be made again where it is needed.
-                        let harmless = !assign.export && self.harmless(assign);
+                        let harmless =
+                            !assign.export && !crate::convert::wrap::is_special(&assign.name) && self.harmless(assign);
                         harmless.then_some(())?;
                         st.scope.set(&assign.name, None);
                         let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
@@ -193,7 +194,9 @@ impl<'a> Lifter<'a> {
 
     /// `NAME=value` that can be followed.
     pub(super) fn assign(&self, assign: &ast::Assign, st: &mut State) -> Option<()> {
-        if assign.odd {
+        // What programs read by its name is not ours to move; exported, it is handed on to every command.
+        let special = crate::convert::wrap::is_special(&assign.name) && !assign.export;
+        if assign.odd || special || matches!(assign.name.as_str(), "IFS" | "PATH") {
             return None;
         }
         let Some(word) = &assign.value else {

@@ -408,6 +408,10 @@ fn mentions_word(stmt: &Stmt, name: &str) -> bool {
 fn takes_all(stmt: &Stmt) -> bool {
     let mut found = false;
     walk(stmt, &mut |s| {
+        if let Kind::Assign(assigns) = &s.kind {
+            // Commands read these without naming them.
+            found |= assigns.iter().any(|a| a.export || crate::convert::wrap::is_special(&a.name));
+        }
         if let Kind::Simple(simple) = &s.kind {
             let literal = |i: usize| simple.words.get(i).and_then(Word::literal);
             found |= match literal(0).as_deref() {
