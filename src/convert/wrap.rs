@@ -750,13 +750,39 @@ fn sequence(steps: Vec<Step>) -> Vec<Step> {
 
 /// Names that mean something to programs.
 pub(super) fn is_special(name: &str) -> bool {
-    const PREFIXES: [&str; 15] = [
-        "KUBE", "HELM", "DOCKER", "GIT", "AWS", "GOOGLE", "AZURE", "LC_", "SSH", "CURL", "GO", "PYTHON", "NODE", "NPM",
-        "BASH",
+    const PREFIXES: [&str; 14] = [
+        "KUBE", "HELM_", "DOCKER_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "CURL_", "PYTHON", "NODE_OPT",
+        "NPM_", "BASH",
     ];
-    const NAMES: [&str; 24] = [
-        "PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "IFS", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "EDITOR",
-        "PAGER", "HOSTNAME", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "OPTARG", "OPTIND", "REPLY", "CI",
+    const NAMES: [&str; 28] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "SHELL",
+        "LANG",
+        "TERM",
+        "IFS",
+        "PWD",
+        "OLDPWD",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "EDITOR",
+        "PAGER",
+        "HOSTNAME",
+        "UID",
+        "EUID",
+        "PPID",
+        "RANDOM",
+        "SECONDS",
+        "OPTARG",
+        "OPTIND",
+        "REPLY",
+        "CI",
+        "GOPATH",
+        "GOFLAGS",
+        "GOPROXY",
+        "NODE_PATH",
     ];
     PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)

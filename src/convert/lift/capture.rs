@@ -135,7 +135,8 @@ impl<'a> Lifter<'a> {
     fn one_capture(&self, stmt: &Stmt, st: &State) -> Option<Capture> {
         let Kind::Assign(assigns) = &stmt.kind else { return None };
         let [assign] = assigns.as_slice() else { return None };
-        if assign.odd || assign.export || st.scope.wild.contains(&assign.name) {
+        let special = crate::convert::wrap::is_special(&assign.name);
+        if assign.odd || assign.export || special || st.scope.wild.contains(&assign.name) {
             return None;
         }
         let [Part::Command { text, .. }] = assign.value.as_ref()?.parts.as_slice() else { return None };
