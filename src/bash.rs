@@ -1,5 +1,6 @@
 //! Bash, parsed by tree-sitter. No IO.
 
+pub mod ast;
 pub mod flow;
 pub mod gotext;
 pub mod program;

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the command line is the edge: it prints and reads arguments")]
 
 mod check;
+mod convert;
 #[cfg(feature = "run")]
 mod demo_server;
 mod explain;
@@ -93,6 +94,7 @@ enum Colour {
 #[derive(Subcommand, Debug)]
 enum Command {
     Check(check::Args),
+    Convert(convert::Args),
     Explain(explain::Args),
     Plan(plan::Args),
     Schema(schema::Args),
@@ -108,10 +110,18 @@ enum Command {
     Lock(lock::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
+    /// The inner half of a proof; it runs in a jail of its own.
+    #[cfg(feature = "run")]
+    #[command(hide = true)]
+    ProveInside,
 }
 
 /// Reads the arguments and does what they say.
 pub fn main() -> ExitCode {
+    #[cfg(feature = "run")]
+    if let Some(code) = crate::prove::shim::main() {
+        return ExitCode::from(code);
+    }
     #[cfg(not(feature = "run"))]
     if let Some(code) = not_in_this_build() {
         return ExitCode::from(code);
@@ -119,6 +129,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
+        Command::Convert(args) => convert::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),
@@ -133,6 +144,8 @@ pub fn main() -> ExitCode {
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
+        #[cfg(feature = "run")]
+        Command::ProveInside => crate::prove::inside(),
     };
     ExitCode::from(code)
 }

@@ -22,8 +22,11 @@ mod compile;
 pub mod affected;
 pub mod event;
 pub mod render;
+pub mod convert;
 pub mod results;
 pub mod host;
+#[cfg(feature = "run")]
+pub mod sandbox;
 #[cfg(feature = "run")]
 pub mod mcp;
 #[cfg(feature = "run")]
@@ -34,6 +37,8 @@ pub mod step;
 pub mod journal;
 #[cfg(feature = "run")]
 pub mod run;
+#[cfg(feature = "run")]
+pub mod prove;
 #[cfg(feature = "run")]
 pub mod report;
 pub mod schema;

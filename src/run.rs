@@ -307,10 +307,12 @@ pub async fn run_eval(
     let mut interrupted: Option<Interrupt> = None;
     {
         let work = async {
-            let start = tokio::select! {
-                () = std::future::ready(()), if options.isolate => Ok(()),
-                start = servers.all() => start.map(drop),
-                () = world.cancel.cancelled() => Ok(()),
+            let start = match options.isolate {
+                true => Ok(()),
+                false => tokio::select! {
+                    start = servers.all() => start.map(drop),
+                    () = world.cancel.cancelled() => Ok(()),
+                },
             };
             if let Err(why) = start {
                 world.unstarted.get_or_init(|| why);

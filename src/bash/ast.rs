@@ -1,0 +1,752 @@
+//! A script in detail: what a converter must know of it, word by word. Whatever is not understood is [`Kind::Other`], and
+//! whoever meets one leaves the statement as it is.
+
+use std::ops::Range;
+
+use tree_sitter::Node;
+
+use super::Script;
+
+/// Statements in the order written.
+pub type List = Vec<Stmt>;
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stmt {
+    /// Of the script's text, without the comments before it.
+    pub range: Range<usize>,
+    pub kind: Kind,
+    /// Lines of comment right before it, without `#`.
+    pub comments: Vec<String>,
+    /// Ends in `&`.
+    pub background: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Kind {
+    Simple(Simple),
+    /// `NAME=value …`, with or without `export`, `local`, `readonly`.
+    Assign(Vec<Assign>),
+    /// `[ … ]`, `[[ … ]]`: what stands between the brackets, and whether they are double.
+    Test(String, bool),
+    Pipeline(List),
+    And(Box<[Stmt; 2]>),
+    Or(Box<[Stmt; 2]>),
+    Not(Box<Stmt>),
+    If {
+        branches: Vec<(List, List)>,
+        otherwise: Option<List>,
+    },
+    For {
+        var: String,
+        values: Vec<Word>,
+        body: List,
+    },
+    /// `for ((i = A; i < B; i++))`: how many rounds, where that is plain.
+    Count {
+        var: String,
+        rounds: Option<u32>,
+        body: List,
+    },
+    While {
+        until: bool,
+        condition: List,
+        body: List,
+    },
+    Group(List),
+    Subshell(List),
+    Function {
+        name: String,
+        body: List,
+    },
+    Other,
+}
+
+/// A command and what is redirected.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Simple {
+    /// `NAME=value` before the command.
+    pub env: Vec<Assign>,
+    pub words: Vec<Word>,
+    pub redirects: Vec<Redirect>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Assign {
+    pub name: String,
+    /// `None`: declared without a value, an array, or `+=`.
+    pub value: Option<Word>,
+    pub export: bool,
+    /// `local`: of a function.
+    pub local: bool,
+    /// Whether this is more than can be told: `declare -A`, `a[1]=`, `+=`.
+    pub odd: bool,
+    /// `NAME=(…)`: an array.
+    pub array: Option<Vec<Word>>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Redirect {
+    /// To `/dev/null`, or of one output into the other: 1, 2, or 3 for both.
+    Discard(u8),
+    /// `2>&1`.
+    Merge,
+    /// `>&2`.
+    ToStderr,
+    /// `> FILE`.
+    Write(Word),
+    /// `<<EOF`: its lines.
+    Heredoc(Vec<Part>),
+    /// `<<< WORD`.
+    Herestring(Word),
+    Other,
+}
+
+/// One word, before it is expanded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Word {
+    pub range: Range<usize>,
+    pub source: String,
+    pub parts: Vec<Part>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Part {
+    Text {
+        text: String,
+        quoted: bool,
+    },
+    /// `$NAME`, `${NAME}`, `${NAME:-default}`.
+    Var {
+        name: String,
+        default: Option<Vec<Part>>,
+        quoted: bool,
+    },
+    /// `$(…)`: the text inside.
+    Command {
+        text: String,
+        quoted: bool,
+    },
+    /// A pattern, a brace expansion, arithmetic, `~`, and all else.
+    Other,
+}
+
+impl Word {
+    pub fn literal(&self) -> Option<String> {
+        literal(&self.parts)
+    }
+
+    /// Reads a word from its text.
+    pub fn read(source: &str, start: usize) -> Self {
+        let parts = parts(source, Mode::Word);
+        Self { range: start..start + source.len(), source: source.to_owned(), parts }
+    }
+
+    /// The one variable the word is, in quotes or not.
+    pub fn variable(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [Part::Var { name, default: None, .. }] => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The variables in it, those in substitutions too.
+    pub fn variables(&self, found: &mut Vec<String>) {
+        variables(&self.parts, found);
+    }
+}
+
+/// The text of parts in which nothing is expanded.
+pub fn literal(parts: &[Part]) -> Option<String> {
+    parts.iter().map(|p| if let Part::Text { text, .. } = p { Some(text.as_str()) } else { None }).collect()
+}
+
+fn variables(parts: &[Part], found: &mut Vec<String>) {
+    for part in parts {
+        match part {
+            Part::Var { name, default, .. } => {
+                found.push(name.clone());
+                variables(default.as_deref().unwrap_or_default(), found);
+            }
+            Part::Command { text, .. } => found.extend(names_in(text)),
+            _ => {}
+        }
+    }
+}
+
+/// Every `$NAME` and `${NAME` of a text, and every bare name inside `$((…))`: more than there are, never fewer.
+pub fn names_in(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(i) = text[at..].find('$') {
+        at += i + 1;
+        if text[at..].starts_with("((") {
+            let end = text[at..].find("))").map_or(text.len(), |e| at + e);
+            let inner = &text[at..end];
+            found.extend(
+                inner
+                    .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+                    .filter(|w| is_name(w))
+                    .map(str::to_owned),
+            );
+        }
+        let start = at + bytes[at..].iter().take_while(|b| matches!(b, b'{' | b'#' | b'!')).count();
+        let len = bytes[start..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        if len > 0 {
+            found.push(text[start..start + len].to_owned());
+        }
+    }
+    found
+}
+
+pub fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Word,
+    /// Inside `"…"`, or a here-document.
+    Quoted,
+    Heredoc,
+}
+
+/// Reads text as the shell would, up to its end.
+fn parts(text: &str, mode: Mode) -> Vec<Part> {
+    let mut out: Vec<Part> = Vec::new();
+    let quoted = mode != Mode::Word;
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let mut step = c.len_utf8();
+        match c {
+            '\\' => {
+                let next = rest[1..].chars().next();
+                let escapes = match (mode, next) {
+                    (_, None) => false,
+                    (Mode::Word, Some(_)) => true,
+                    (Mode::Quoted, Some(n)) => matches!(n, '$' | '`' | '"' | '\\' | '\n'),
+                    (Mode::Heredoc, Some(n)) => matches!(n, '$' | '`' | '\\' | '\n'),
+                };
+                match next {
+                    Some(n) if escapes => {
+                        step = 1 + n.len_utf8();
+                        if n != '\n' {
+                            push(&mut out, n, true);
+                        }
+                    }
+                    _ => push(&mut out, c, quoted),
+                }
+            }
+            '\'' if mode == Mode::Word => match rest[1..].find('\'') {
+                Some(end) => {
+                    push_text(&mut out, &rest[1..=end], true);
+                    step = end + 2;
+                }
+                None => return vec![Part::Other],
+            },
+            '"' if mode == Mode::Word => match closing_quote(rest) {
+                Some(end) => {
+                    let inner = parts(&rest[1..end], Mode::Quoted);
+                    if inner.is_empty() {
+                        push_text(&mut out, "", true);
+                    }
+                    for part in inner {
+                        match part {
+                            Part::Text { text, .. } => push_text(&mut out, &text, true),
+                            other => out.push(other),
+                        }
+                    }
+                    step = end + 1;
+                }
+                None => return vec![Part::Other],
+            },
+            '`' => out.push(Part::Other),
+            '$' => {
+                let (part, len) = dollar(rest, quoted);
+                match part {
+                    Some(part) => out.push(part),
+                    None => push(&mut out, '$', quoted),
+                }
+                step = len;
+            }
+            '*' | '?' | '[' if mode == Mode::Word => out.push(Part::Other),
+            '{' if mode == Mode::Word
+                && rest.find('}').is_some_and(|e| rest[..e].contains(',') || rest[..e].contains("..")) =>
+            {
+                out.push(Part::Other);
+            }
+            '~' if mode == Mode::Word && at == 0 => out.push(Part::Other),
+            _ => push(&mut out, c, quoted),
+        }
+        at += step;
+    }
+    out
+}
+
+fn push(out: &mut Vec<Part>, c: char, quoted: bool) {
+    push_text(out, c.encode_utf8(&mut [0; 4]), quoted);
+}
+
+fn push_text(out: &mut Vec<Part>, more: &str, is_quoted: bool) {
+    if let Some(Part::Text { text, quoted }) = out.last_mut() {
+        text.push_str(more);
+        *quoted |= is_quoted;
+    } else {
+        out.push(Part::Text { text: more.to_owned(), quoted: is_quoted });
+    }
+}
+
+/// Where `"…"` ends, substitutions skipped.
+fn closing_quote(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'"' => return Some(at),
+            b'$' if bytes.get(at + 1) == Some(&b'(') => at += closing(&text[at + 1..], b'(', b')')? + 2,
+            b'$' if bytes.get(at + 1) == Some(&b'{') => at += closing(&text[at + 1..], b'{', b'}')? + 2,
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// Where the bracket that the text begins with is closed, quotes skipped.
+fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut at) = (0usize, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'\'' if open == b'(' => at += 1 + text[at + 1..].find('\'')?,
+            b'"' => at += closing_quote(&text[at..])?,
+            b if b == open => depth += 1,
+            b if b == close => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// What stands behind a `$`, and its length.
+fn dollar(text: &str, quoted: bool) -> (Option<Part>, usize) {
+    let rest = &text[1..];
+    if rest.starts_with("((") {
+        return (Some(Part::Other), closing(rest, b'(', b')').map_or(text.len(), |e| e + 2));
+    }
+    if rest.starts_with('(') {
+        return match closing(rest, b'(', b')') {
+            Some(end) => (Some(Part::Command { text: rest[1..end].to_owned(), quoted }), end + 2),
+            None => (Some(Part::Other), text.len()),
+        };
+    }
+    if rest.starts_with('{') {
+        let Some(end) = closing(rest, b'{', b'}') else { return (Some(Part::Other), text.len()) };
+        let inner = &rest[1..end];
+        let len = inner.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+        let (name, op) = inner.split_at(len);
+        let part = match op.strip_prefix(":-") {
+            _ if name.is_empty() => Part::Other,
+            _ if op.is_empty() => Part::Var { name: name.to_owned(), default: None, quoted },
+            Some(default) => {
+                let mode = if quoted { Mode::Quoted } else { Mode::Word };
+                Part::Var { name: name.to_owned(), default: Some(parts(default, mode)), quoted }
+            }
+            None => Part::Other,
+        };
+        return (Some(part), end + 2);
+    }
+    let len = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    match rest.bytes().next() {
+        Some(b) if b.is_ascii_digit() => (Some(Part::Var { name: rest[..1].to_owned(), default: None, quoted }), 2),
+        Some(b'?' | b'@' | b'*' | b'#' | b'!' | b'$' | b'-') => (Some(Part::Other), 2),
+        Some(b'\'' | b'"') if !quoted => (Some(Part::Other), text.len()),
+        _ if len > 0 => (Some(Part::Var { name: rest[..len].to_owned(), default: None, quoted }), len + 1),
+        _ => (None, 1),
+    }
+}
+
+/// How deep statements may nest; what lies deeper is not understood.
+const DEPTH: usize = 60;
+
+/// The script's statements. `None` where the parser met what it does not know.
+pub fn read(script: &Script) -> Option<List> {
+    script.is_sound().then(|| Reader { script }.list(script.root(), DEPTH))
+}
+
+struct Reader<'s> {
+    script: &'s Script,
+}
+
+impl<'s> Reader<'s> {
+    fn list(&self, node: Node<'s>, depth: usize) -> List {
+        self.of(children(node), depth)
+    }
+
+    fn of(&self, nodes: Vec<Node<'s>>, depth: usize) -> List {
+        let mut list: List = Vec::new();
+        let mut comments = Vec::new();
+        let mut last_line = None;
+        for child in nodes {
+            match child.kind() {
+                "comment" => {
+                    let text = self.text(child);
+                    let own_line = last_line != Some(child.start_position().row);
+                    if own_line && !text.starts_with("#!") {
+                        comments.push(text.trim_start_matches('#').trim().to_owned());
+                    }
+                }
+                "&" => {
+                    if let Some(last) = list.last_mut() {
+                        last.background = true;
+                        last.range.end = child.end_byte();
+                    }
+                }
+                kind if child.is_named() && kind != "heredoc_body" && kind != "heredoc_end" => {
+                    let mut stmt = self.stmt(child, depth);
+                    stmt.comments = std::mem::take(&mut comments);
+                    last_line = Some(child.end_position().row);
+                    list.push(stmt);
+                }
+                _ => {}
+            }
+        }
+        list
+    }
+
+    fn text(&self, node: Node<'s>) -> &'s str {
+        self.script.text(node)
+    }
+
+    fn stmt(&self, node: Node<'s>, depth: usize) -> Stmt {
+        let plain = |kind| Stmt { range: node.byte_range(), kind, comments: Vec::new(), background: false };
+        let Some(depth) = depth.checked_sub(1) else { return plain(Kind::Other) };
+        plain(self.kind(node, depth).unwrap_or(Kind::Other))
+    }
+
+    fn kind(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
+        Some(match node.kind() {
+            "command" => Kind::Simple(self.command(node)?),
+            "redirected_statement" => return self.redirected(node, depth),
+            "variable_assignment" => Kind::Assign(vec![self.assign(node)]),
+            "variable_assignments" => Kind::Assign(
+                children(node)
+                    .into_iter()
+                    .filter(|c| c.kind() == "variable_assignment")
+                    .map(|c| self.assign(c))
+                    .collect(),
+            ),
+            "declaration_command" => self.declaration(node),
+            "test_command" => {
+                let text = self.text(node);
+                match text.strip_prefix("[[").and_then(|t| t.strip_suffix("]]")) {
+                    Some(inner) => Kind::Test(inner.trim().to_owned(), true),
+                    None => Kind::Test(text.strip_prefix('[')?.strip_suffix(']')?.trim().to_owned(), false),
+                }
+            }
+            "pipeline" => {
+                if self.text(node).contains("|&") {
+                    return None;
+                }
+                Kind::Pipeline(self.list(node, depth))
+            }
+            "list" => {
+                let pair: [Stmt; 2] = self.list(node, depth).try_into().ok()?;
+                if has_token(node, "&&") { Kind::And(Box::new(pair)) } else { Kind::Or(Box::new(pair)) }
+            }
+            "negated_command" => Kind::Not(Box::new(self.list(node, depth).pop()?)),
+            "if_statement" => self.conditional(node, depth)?,
+            "while_statement" => Kind::While {
+                until: has_token(node, "until"),
+                condition: self.of(fields(node, "condition"), depth),
+                body: self.body(node, depth)?,
+            },
+            "for_statement" => {
+                if has_token(node, "select") {
+                    return None;
+                }
+                let values = fields(node, "value").into_iter().map(|n| self.word(n)).collect();
+                let var = self.text(node.child_by_field_name("variable")?).to_owned();
+                Kind::For { var, values, body: self.body(node, depth)? }
+            }
+            "c_style_for_statement" => {
+                let part = |name| node.child_by_field_name(name).map(|n| self.text(n).replace(' ', ""));
+                let init = part("initializer")?;
+                let (var, first) = init.split_once('=')?;
+                let condition = part("condition")?;
+                let update = part("update")?;
+                let limit = condition.strip_prefix(var)?;
+                let (inclusive, limit) = match limit.strip_prefix("<=") {
+                    Some(limit) => (1, limit),
+                    None => (0, limit.strip_prefix('<')?),
+                };
+                let counts =
+                    update == format!("{var}++") || update == format!("++{var}") || update == format!("{var}+=1");
+                let rounds = limit.parse::<u32>().ok().zip(first.parse::<u32>().ok());
+                let rounds = rounds.filter(|_| counts).and_then(|(l, f)| (l + inclusive).checked_sub(f));
+                Kind::Count { var: var.to_owned(), rounds, body: self.body(node, depth)? }
+            }
+            "compound_statement" if has_token(node, "((") => return None,
+            "compound_statement" => Kind::Group(self.list(node, depth)),
+            "subshell" => Kind::Subshell(self.list(node, depth)),
+            "function_definition" => {
+                let body = self.stmt(node.child_by_field_name("body")?, depth);
+                let Kind::Group(body) = body.kind else { return None };
+                Kind::Function { name: self.text(node.child_by_field_name("name")?).to_owned(), body }
+            }
+            _ => return None,
+        })
+    }
+
+    fn body(&self, node: Node<'s>, depth: usize) -> Option<List> {
+        Some(self.list(node.child_by_field_name("body")?, depth))
+    }
+
+    fn word(&self, node: Node<'s>) -> Word {
+        Word::read(self.text(node), node.start_byte())
+    }
+
+    fn command(&self, node: Node<'s>) -> Option<Simple> {
+        let mut simple = Simple::default();
+        let mut end = node.start_byte();
+        for child in children(node) {
+            // What the grammar leaves out is not understood.
+            if self.script.text[end..child.start_byte()].chars().any(|c| !c.is_whitespace() && c != '\\') {
+                return None;
+            }
+            end = child.end_byte();
+            match child.kind() {
+                "variable_assignment" => simple.env.push(self.assign(child)),
+                "comment" => {}
+                kind if kind.ends_with("_redirect") => simple.redirects.extend(self.redirect(child)),
+                _ => simple.words.push(self.word(child)),
+            }
+        }
+        Some(simple)
+    }
+
+    fn assign(&self, node: Node<'s>) -> Assign {
+        let name = node.child_by_field_name("name").map(|n| self.text(n)).unwrap_or_default();
+        let value = node.child_by_field_name("value");
+        let array = value.filter(|v| v.kind() == "array");
+        let items = array.map(|v| children(v).into_iter().filter(Node::is_named).map(|c| self.word(c)).collect());
+        let odd = array.is_some() || !is_name(name) || has_token(node, "+=");
+        let value = match value {
+            _ if odd => None,
+            Some(v) => Some(self.word(v)),
+            None => Some(Word::read("", node.end_byte())),
+        };
+        Assign {
+            name: name.split('[').next().unwrap_or_default().to_owned(),
+            value,
+            export: false,
+            local: false,
+            odd,
+            array: items,
+        }
+    }
+
+    fn declaration(&self, node: Node<'s>) -> Kind {
+        let parts = children(node);
+        let word = parts.first().map_or("", |n| self.text(*n));
+        let mut assigns = Vec::new();
+        let mut flags = false;
+        for child in &parts[1..] {
+            match child.kind() {
+                "variable_assignment" => assigns.push(self.assign(*child)),
+                "variable_name" => assigns.push(Assign {
+                    name: self.text(*child).to_owned(),
+                    value: None,
+                    export: false,
+                    local: false,
+                    odd: word != "export" && word != "local",
+                    array: None,
+                }),
+                _ => flags |= !matches!(self.text(*child), "-r"),
+            }
+        }
+        for assign in &mut assigns {
+            assign.export = word == "export";
+            assign.local = word == "local";
+            assign.odd |= flags;
+        }
+        Kind::Assign(assigns)
+    }
+
+    fn conditional(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
+        let mut branches = vec![self.branch(node, depth)?];
+        let mut otherwise = None;
+        for child in children(node) {
+            match child.kind() {
+                "elif_clause" => branches.push(self.branch(child, depth)?),
+                "else_clause" => otherwise = Some(self.list(child, depth)),
+                _ => {}
+            }
+        }
+        Some(Kind::If { branches, otherwise })
+    }
+
+    fn branch(&self, node: Node<'s>, depth: usize) -> Option<(List, List)> {
+        let all = children(node);
+        let then = all.iter().position(|c| c.kind() == "then")?;
+        let mine = |c: &Node<'s>| !matches!(c.kind(), "elif_clause" | "else_clause");
+        let condition = all[..then].iter().copied().filter(mine).collect();
+        let body = all[then + 1..].iter().copied().filter(mine).collect();
+        Some((self.of(condition, depth), self.of(body, depth)))
+    }
+
+    fn redirected(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
+        let body = node.child_by_field_name("body")?;
+        let mut inner = self.stmt(body, depth).kind;
+        let mut redirects = Vec::new();
+        let mut arguments = Vec::new();
+        // The grammar loses a `-` before a redirection.
+        let mut end = body.end_byte();
+        let mut lost = Vec::new();
+        for child in children(node).into_iter().filter(|c| c.start_byte() >= body.end_byte()) {
+            match self.script.text[end..child.start_byte()].trim() {
+                "" | "\\" => {}
+                "-" => lost.push(Word::read("-", end)),
+                _ => return None,
+            }
+            end = child.end_byte();
+        }
+        let mut wrap: Option<Node<'s>> = None;
+        let mut right: Option<(bool, Stmt)> = None;
+        for redirect in children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
+            redirects.extend(self.redirect(redirect));
+            if redirect.kind() == "heredoc_redirect" {
+                // What follows `<<EOF` on its line stands inside the here-document to the grammar.
+                for child in children(redirect) {
+                    match child.kind() {
+                        "pipeline" => wrap = Some(child),
+                        kind if kind.ends_with("_redirect") => redirects.extend(self.redirect(child)),
+                        _ => {}
+                    }
+                }
+                arguments.extend(fields(redirect, "argument"));
+                if let (Some(op), Some(stmt)) =
+                    (redirect.child_by_field_name("operator"), redirect.child_by_field_name("right"))
+                {
+                    right = Some((self.text(op) == "&&", self.stmt(stmt, depth)));
+                }
+            }
+        }
+        let arguments: Vec<_> = lost.into_iter().chain(arguments.into_iter().map(|a| self.word(a))).collect();
+        attach(&mut inner, redirects, arguments)?;
+        if let Some(pipe) = wrap {
+            let mut parts =
+                vec![Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false }];
+            let mut rest = self.list(pipe, depth);
+            // `cat <<EOF | kubectl apply -f - && echo`: the rest of the line hangs below the pipe.
+            if let [Stmt { kind: Kind::And(_) | Kind::Or(_), .. }] = rest.as_slice() {
+                let Stmt { kind, .. } = rest.remove(0);
+                let (and, pair) = match kind {
+                    Kind::And(pair) => (true, pair),
+                    Kind::Or(pair) => (false, pair),
+                    _ => return None,
+                };
+                let [first, second] = *pair;
+                parts.push(first);
+                let joined = Stmt {
+                    range: node.byte_range(),
+                    kind: Kind::Pipeline(parts),
+                    comments: Vec::new(),
+                    background: false,
+                };
+                let pair = Box::new([joined, second]);
+                inner = if and { Kind::And(pair) } else { Kind::Or(pair) };
+            } else {
+                parts.append(&mut rest);
+                inner = Kind::Pipeline(parts);
+            }
+        }
+        if let Some((and, stmt)) = right {
+            let first = Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false };
+            let pair = Box::new([first, stmt]);
+            inner = if and { Kind::And(pair) } else { Kind::Or(pair) };
+        }
+        Some(inner)
+    }
+
+    fn redirect(&self, node: Node<'s>) -> Option<Redirect> {
+        let text = self.text(node);
+        Some(match node.kind() {
+            "herestring_redirect" => {
+                Redirect::Herestring(children(node).into_iter().find(Node::is_named).map(|c| self.word(c))?)
+            }
+            "heredoc_redirect" => {
+                let start = children(node).into_iter().find(|c| c.kind() == "heredoc_start")?;
+                let marker = self.text(start);
+                let body = children(node).into_iter().find(|c| c.kind() == "heredoc_body");
+                let mut body = body.map_or(String::new(), |b| self.text(b).to_owned());
+                if text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("<<-") {
+                    body = body.split_inclusive('\n').map(|l| l.trim_start_matches('\t')).collect();
+                }
+                match marker.contains(['\'', '"', '\\']) {
+                    true => Redirect::Heredoc(vec![Part::Text { text: body, quoted: true }]),
+                    false => Redirect::Heredoc(parts(&body, Mode::Heredoc)),
+                }
+            }
+            _ => match text.replace(' ', "").as_str() {
+                ">/dev/null" | "1>/dev/null" => Redirect::Discard(1),
+                "2>/dev/null" => Redirect::Discard(2),
+                "&>/dev/null" | ">&/dev/null" => Redirect::Discard(3),
+                "2>&1" => Redirect::Merge,
+                ">&2" | "1>&2" => Redirect::ToStderr,
+                "</dev/null" => return None,
+                _ => {
+                    let digits = text.trim_start_matches('1');
+                    match (digits.strip_prefix('>'), node.child_by_field_name("destination")) {
+                        (Some(rest), Some(to)) if !rest.starts_with(['>', '&', '|']) => Redirect::Write(self.word(to)),
+                        _ => Redirect::Other,
+                    }
+                }
+            },
+        })
+    }
+}
+
+/// Puts redirections and further arguments where they belong.
+fn attach(kind: &mut Kind, redirects: Vec<Redirect>, arguments: Vec<Word>) -> Option<()> {
+    if redirects.is_empty() && arguments.is_empty() {
+        return Some(());
+    }
+    match kind {
+        Kind::Simple(simple) => {
+            simple.words.extend(arguments);
+            simple.redirects.extend(redirects);
+            Some(())
+        }
+        Kind::Test(..) => redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge)).then_some(()),
+        // To the grammar a redirection at the end of `a | b` or `a && b` belongs to the whole; to the shell, to the last.
+        Kind::Pipeline(list) => attach(&mut list.last_mut()?.kind, redirects, arguments),
+        Kind::And(pair) | Kind::Or(pair) => attach(&mut pair[1].kind, redirects, arguments),
+        Kind::Not(inner) => attach(&mut inner.kind, redirects, arguments),
+        Kind::Group(_) if redirects.iter().all(|r| matches!(r, Redirect::ToStderr)) => Some(()),
+        _ => None,
+    }
+}
+
+fn children<'s>(node: Node<'s>) -> Vec<Node<'s>> {
+    let mut cursor = node.walk();
+    node.children(&mut cursor).collect()
+}
+
+fn fields<'s>(node: Node<'s>, name: &str) -> Vec<Node<'s>> {
+    let mut cursor = node.walk();
+    node.children_by_field_name(name, &mut cursor).filter(Node::is_named).collect()
+}
+
+fn has_token(node: Node<'_>, token: &str) -> bool {
+    children(node).iter().any(|c| c.kind() == token)
+}

@@ -1,0 +1,565 @@
+//! `gevals convert`: tasks in another dialect.
+
+mod tree;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::{Global, complain, print, status, unreadable};
+use crate::{
+    Compiled, compile,
+    convert::{self, Context, Converted, Label, Tally, Target},
+    diagnostic::{Diagnostic, Strength},
+    hir::Dialect,
+    host::disk::{Disk, write_atomic},
+    source::{Files, ReadError, Sources, Stat, normalize},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals convert tasks/create-pod.yaml                     print the task in the portable dialect
+  gevals convert tasks/ --target builtin --diff            see what lifting its scripts would change
+  gevals convert tasks/ --target builtin --write           write NAME.portable.yaml beside each task, if proved
+  gevals convert eval.yaml --target builtin --out new/     a new tree: tasks, what they refer to, and the eval
+  gevals convert tasks/ --in-place --no-verify             replace the files, and keep each as NAME.yaml.orig
+  gevals convert tasks/ --target builtin --report json     what became of every statement
+
+Exit status: 0 converted, 1 a task could not be converted or its proof failed, 2 a named path cannot be read,
+3 there is no sandbox for the proof (bubblewrap); `--no-verify` does without";
+
+/// Write tasks in another dialect: bash tasks become portable ones, statement by statement.
+///
+/// Whatever is not understood stays a script. Nothing is written unless --write, --out or --in-place asks for it, and then
+/// only after the original and the converted task were run side by side in a sandbox and did the same.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Task and eval files, or folders.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// The dialect to write.
+    #[arg(long, value_enum, default_value_t = To::Portable)]
+    to: To,
+    /// Take scripts apart into steps of this kind; without it they stay scripts.
+    #[arg(long, value_enum)]
+    target: Option<TargetName>,
+    /// Write each task beside the old one, as NAME.portable.yaml or NAME.steps.yaml.
+    #[arg(long, conflicts_with_all = ["diff", "out", "in_place"])]
+    write: bool,
+    /// Show what would change, and change nothing.
+    #[arg(long, conflicts_with_all = ["out", "in_place"])]
+    diff: bool,
+    /// Write a new tree, with all files the tasks refer to.
+    #[arg(long, value_name = "DIR", conflicts_with = "in_place")]
+    out: Option<PathBuf>,
+    /// Replace the files; each old one is kept as FILE.orig.
+    #[arg(long)]
+    in_place: bool,
+    /// What became of every statement.
+    #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "text")]
+    report: Option<Format>,
+    /// Keep steps that pass where the script failed.
+    #[arg(long)]
+    allow_weaker: bool,
+    /// Run original and result side by side in a sandbox; the default where something is written.
+    #[arg(long, conflicts_with = "no_verify")]
+    verify: bool,
+    /// Write without a proof; the report says so.
+    #[arg(long)]
+    no_verify: bool,
+    /// How many worlds the proof runs the two in.
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    seeds: u64,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum To {
+    /// `mcp-eval/v1`.
+    Portable,
+    /// `mcpchecker/v1alpha2`.
+    Steps,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum TargetName {
+    /// The built-in steps.
+    Builtin,
+    /// Operations of the Kubernetes extension.
+    K8s,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Text,
+    Json,
+    Markdown,
+}
+
+/// A task and what became of it.
+struct Outcome {
+    path: PathBuf,
+    name: String,
+    result: Result<Converted, String>,
+    inherited: Vec<String>,
+    proof: Proof,
+}
+
+#[derive(Clone, Debug)]
+enum Proof {
+    /// Not asked for.
+    None,
+    #[cfg_attr(not(feature = "run"), expect(dead_code, reason = "without runs there are no proofs"))]
+    Certificate(Certificate),
+}
+
+#[cfg(feature = "run")]
+use crate::prove::Certificate;
+
+/// Without runs there are no proofs.
+#[cfg(not(feature = "run"))]
+#[derive(Clone, Debug)]
+struct Certificate {
+    seeds: u64,
+    agreed: u64,
+    counter_example: Option<String>,
+}
+
+pub fn main(args: &Args, global: Global) -> u8 {
+    match run(args, global) {
+        Ok(code) => code,
+        Err((code, message)) => {
+            complain(&message);
+            code
+        }
+    }
+}
+
+type Fault = (u8, String);
+
+fn run(args: &Args, global: Global) -> Result<u8, Fault> {
+    if args.target == Some(TargetName::K8s) {
+        return Err((
+            status::USAGE,
+            "`--target k8s` needs the Kubernetes extension, which this version does not have yet; use `--target builtin`".to_owned(),
+        ));
+    }
+    if args.to == To::Steps && args.target.is_some() {
+        return Err((
+            status::USAGE,
+            "`--target` takes scripts apart for the portable dialect; `--to steps` only wraps them".to_owned(),
+        ));
+    }
+    let sources = Sources::default();
+    let compiled = compile(&args.paths, &sources, &Disk);
+    if unreadable(&compiled) {
+        return Ok(status::USAGE);
+    }
+    if compiled.project.tasks.is_empty() {
+        return Err((status::USAGE, "no task was found here".to_owned()));
+    }
+    let mut outcomes = converted(args, &compiled, &sources);
+    inherited(&mut outcomes, &compiled, &sources);
+    let writes = args.write || args.out.is_some() || args.in_place;
+    if (writes || args.verify) && !args.no_verify {
+        prove(&mut outcomes, args)?;
+    }
+    for outcome in &outcomes {
+        if let Err(why) = &outcome.result {
+            complain(why);
+        }
+        if let Proof::Certificate(Certificate { counter_example: Some(example), .. }) = &outcome.proof {
+            complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
+        }
+    }
+    let good = |o: &&Outcome| {
+        o.result.is_ok() && !matches!(&o.proof, Proof::Certificate(Certificate { counter_example: Some(_), .. }))
+    };
+    let all = outcomes.iter().filter(good).count() == outcomes.len();
+    let kept: Vec<&Outcome> = outcomes.iter().filter(good).collect();
+    let notes = match (args.write || args.in_place, &args.out) {
+        (_, Some(dir)) => tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
+        (true, None) => beside(&kept, args)?,
+        (false, None) => {
+            for outcome in &kept {
+                show(outcome, args, &sources, &compiled);
+            }
+            Vec::new()
+        }
+    };
+    if let Some(format) = args.report {
+        print(&report(&outcomes, format));
+    }
+    for note in notes {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("note: {note}\n").as_bytes());
+    }
+    let _ = global;
+    Ok(if all { status::OK } else { status::NO })
+}
+
+fn written(outcome: &Outcome) -> Option<(PathBuf, &Converted)> {
+    Some((outcome.path.clone(), outcome.result.as_ref().ok()?))
+}
+
+/// On standard output: the task, or what changes.
+fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) {
+    let Ok(new) = &outcome.result else { return };
+    if args.diff {
+        let Some(unit) = compiled.project.tasks.iter().find(|t| t.path == outcome.path) else { return };
+        let old = sources.get(unit.file);
+        let path = outcome.path.display().to_string();
+        print(
+            &similar::TextDiff::from_lines(old.text(), new.text.as_str())
+                .unified_diff()
+                .header(&path, &path)
+                .to_string(),
+        );
+    } else if args.report.is_none() {
+        print(&new.text);
+    }
+}
+
+/// Beside the old files, or in their places.
+fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
+    let suffix = if args.to == To::Steps { "steps" } else { "portable" };
+    for outcome in outcomes {
+        let Some((path, new)) = written(outcome) else { continue };
+        let fault = |e: std::io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
+        if args.in_place {
+            tree::replace(&path, &new.text).map_err(fault)?;
+        } else {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let target = path.with_file_name(format!("{stem}.{suffix}.yaml"));
+            write_atomic(&target, new.text.as_bytes()).map_err(fault)?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Runs originals and conversions side by side.
+#[cfg(all(feature = "run", target_os = "linux"))]
+fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
+    use rayon::prelude::*;
+    let unproved =
+        |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
+    let bwrap = crate::sandbox::find().map_err(unproved)?;
+    let exe =
+        std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
+    let faults: Vec<Fault> = outcomes
+        .par_iter_mut()
+        .filter_map(|outcome| {
+            let Ok(new) = &outcome.result else { return None };
+            match crate::prove::prove(&bwrap, &exe, &outcome.path, new, args.seeds) {
+                Ok(certificate) => {
+                    outcome.proof = Proof::Certificate(certificate);
+                    None
+                }
+                Err(why) => Some((status::BROKEN, format!("{}: {why}", outcome.path.display()))),
+            }
+        })
+        .collect();
+    faults.into_iter().next().map_or(Ok(()), Err)
+}
+
+#[cfg(not(all(feature = "run", target_os = "linux")))]
+fn prove(_: &mut [Outcome], _: &Args) -> Result<(), Fault> {
+    Err((
+        status::BROKEN,
+        "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned(),
+    ))
+}
+
+fn converted(args: &Args, compiled: &Compiled, sources: &Sources) -> Vec<Outcome> {
+    use rayon::prelude::*;
+    let context = Context {
+        sources,
+        files: &Disk,
+        project: &compiled.project,
+        to: if args.to == To::Steps { Dialect::Steps } else { Dialect::Portable },
+        target: if args.target.is_some() { Target::Builtin } else { Target::Wrap },
+        allow_weaker: args.allow_weaker,
+    };
+    compiled
+        .project
+        .tasks
+        .par_iter()
+        .map(|unit| {
+            let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard && d.span.file == unit.file);
+            let located = |span: crate::source::Span, message: &str| {
+                let source = sources.get(span.file);
+                let at = source.position(span.start);
+                format!("{}:{}:{}: {message}", source.path().display(), at.line, at.column)
+            };
+            let result = match hard {
+                Some(d) => Err(located(d.span, &d.message)),
+                None => convert::task(unit, context).map_err(|r| located(r.span, &r.message)),
+            };
+            let name = unit.task.as_ref().map_or_else(String::new, |t| t.name.value.clone());
+            Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None }
+        })
+        .collect()
+}
+
+/// Files as they would be.
+struct Overlay(BTreeMap<PathBuf, Vec<u8>>);
+
+impl Files for Overlay {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        self.0.get(&normalize(path)).map_or_else(|| Disk.read(path), |bytes| Ok(bytes.clone()))
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        if self.0.contains_key(&normalize(path)) { Some(Stat::File { executable: false }) } else { Disk.stat(path) }
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        Disk.list(dir)
+    }
+}
+
+/// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
+fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources) {
+    let texts: BTreeMap<PathBuf, Vec<u8>> = outcomes
+        .iter()
+        .filter_map(|o| Some((normalize(&o.path), o.result.as_ref().ok()?.text.clone().into_bytes())))
+        .collect();
+    let paths: Vec<PathBuf> = texts.keys().cloned().collect();
+    let overlay = Overlay(texts);
+    let sources = Sources::default();
+    let again = compile(&paths, &sources, &overlay);
+    for outcome in outcomes {
+        let Ok(new) = &mut outcome.result else { continue };
+        let path = normalize(&outcome.path);
+        let of = |found: &[Diagnostic], sources: &Sources| -> Vec<Diagnostic> {
+            let mine = found.iter().filter(|d| d.strength.is_error() && normalize(&sources.path(d.span)) == path);
+            mine.cloned().collect()
+        };
+        let before: Vec<&str> = of(&compiled.diagnostics, old).iter().map(|d| d.rule.name).collect();
+        let mut marks: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        let unit = again.project.tasks.iter().find(|t| normalize(&t.path) == path);
+        let after = of(&again.diagnostics, &sources);
+        let hard = after.iter().find(|d| d.strength == Strength::Hard);
+        let stranger = after.iter().find(|d| !before.contains(&d.rule.name));
+        if let Some(d) = hard.or(stranger) {
+            let at = sources.get(d.span.file).position(d.span.start);
+            outcome.result = Err(format!(
+                "{}: its conversion would have an error that it does not have: {} (line {} of the result: {})",
+                outcome.path.display(),
+                d.rule.name,
+                at.line,
+                d.message
+            ));
+            continue;
+        }
+        for d in &after {
+            let line = sources.get(d.span.file).position(d.span.start).line;
+            marks.entry(line).or_default().push(d.rule.name);
+            outcome.inherited.push(d.rule.name.to_owned());
+        }
+        if let Some(unit) = unit {
+            new.steps_after = 0;
+            if let Some(task) = &unit.task {
+                task.walk(&mut |_, _| new.steps_after += 1);
+            }
+        }
+        new.text = marked(&new.text, &marks);
+    }
+}
+
+/// With a comment above each line that has an error of old.
+fn marked(text: &str, marks: &BTreeMap<usize, Vec<&str>>) -> String {
+    let mut out = String::new();
+    let mut block: Option<usize> = None;
+    let mut lines: Vec<(usize, &str)> = Vec::new();
+    // A comment inside a block scalar would be text.
+    let mut opener = 0;
+    let mut place: BTreeMap<usize, usize> = BTreeMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        let indent = line.len() - line.trim_start().len();
+        if block.is_some_and(|b| line.trim().is_empty() || indent > b) {
+            place.insert(number, opener);
+        } else {
+            block = None;
+            place.insert(number, number);
+            let head = line.trim_end();
+            let code = head.split(" #").next().unwrap_or_default();
+            if code.ends_with(['|', '>'])
+                || code.ends_with("|-")
+                || code.ends_with("|+")
+                || code.ends_with("|2")
+                || code.ends_with("|2-")
+            {
+                let dashes = line.trim_start().strip_prefix("- ").map_or(0, |_| 2);
+                block = Some(indent + dashes);
+                opener = number;
+            }
+        }
+        lines.push((number, line));
+    }
+    let mut at: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for (line, rules) in marks {
+        at.entry(*place.get(line).unwrap_or(line)).or_default().extend(rules);
+    }
+    for (number, line) in lines {
+        if let Some(rules) = at.get(&number) {
+            let mut rules = rules.clone();
+            rules.dedup();
+            let indent = &line[..line.len() - line.trim_start().len()];
+            for rule in rules {
+                out += &format!("{indent}# gevals: inherited({rule})\n");
+            }
+        }
+        out += line;
+        out.push('\n');
+    }
+    out
+}
+
+fn report(outcomes: &[Outcome], format: Format) -> String {
+    let mut totals = Tally::default();
+    for outcome in outcomes {
+        if let Ok(new) = &outcome.result {
+            totals.merge(new.tally);
+        }
+    }
+    match format {
+        Format::Json => {
+            let tasks: Vec<_> = outcomes.iter().map(task_json).collect();
+            let text =
+                serde_json::to_string_pretty(&json!({ "version": 1, "tasks": tasks, "totals": counts(&totals) }));
+            text.unwrap_or_default() + "\n"
+        }
+        Format::Text => text_report(outcomes, &totals),
+        Format::Markdown => markdown_report(outcomes, &totals),
+    }
+}
+
+fn counts(tally: &Tally) -> serde_json::Value {
+    json!({
+        "effective": tally.effective,
+        "exact": tally.exact,
+        "stronger": tally.stronger,
+        "weaker": tally.weaker,
+        "residual": tally.residual,
+    })
+}
+
+fn task_json(outcome: &Outcome) -> serde_json::Value {
+    let proof = match &outcome.proof {
+        Proof::None => serde_json::Value::Null,
+        Proof::Certificate(c) => json!({ "seeds": c.seeds, "agreed": c.agreed, "counterExample": c.counter_example }),
+    };
+    match &outcome.result {
+        Ok(new) => json!({
+            "path": outcome.path.display().to_string(),
+            "converted": true,
+            "statements": counts(&new.tally),
+            "proof": proof,
+            "steps": { "before": new.steps_before, "after": new.steps_after },
+            "lines": { "before": new.lines_before, "after": new.lines_after },
+            "inherited": outcome.inherited,
+            "notes": new.notes,
+            "pieces": new.pieces.iter().map(|p| json!({
+                "phase": p.phase.name(),
+                "file": p.file.as_ref().map(|f| f.display().to_string()),
+                "line": p.line,
+                "text": p.text,
+                "label": p.label.name(),
+                "statements": p.statements,
+                "why": p.why,
+            })).collect::<Vec<_>>(),
+        }),
+        Err(why) => json!({
+            "path": outcome.path.display().to_string(),
+            "converted": false,
+            "statements": counts(&Tally::default()),
+            "proof": proof,
+            "reason": why,
+        }),
+    }
+}
+
+fn share(tally: &Tally) -> String {
+    match tally.effective {
+        0 => "nothing to lift".to_owned(),
+        all => format!("{} of {all} statements lifted ({} %)", tally.lifted(), tally.lifted() * 100 / all),
+    }
+}
+
+fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
+    let mut out = String::new();
+    for outcome in outcomes {
+        let Ok(new) = &outcome.result else { continue };
+        out += &format!(
+            "{}: {}; exact {}, stronger {}, weaker {}, residual {}; steps {} -> {}, lines {} -> {}\n",
+            outcome.path.display(),
+            share(&new.tally),
+            new.tally.exact,
+            new.tally.stronger,
+            new.tally.weaker,
+            new.tally.residual,
+            new.steps_before,
+            new.steps_after,
+            new.lines_before,
+            new.lines_after
+        );
+        out += &match &outcome.proof {
+            Proof::None => "  unproved\n".to_owned(),
+            Proof::Certificate(c) => format!("  proof: {} of {} worlds agree\n", c.agreed, c.seeds),
+        };
+        for piece in new.pieces.iter().filter(|p| p.label != Label::Exact) {
+            let file = piece.file.as_ref().map_or_else(|| piece.phase.name().to_owned(), |f| f.display().to_string());
+            let why = piece.why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default();
+            out += &format!("  {:9}{file}:{}: {}{why}\n", piece.label.name(), piece.line, piece.text);
+        }
+        for rule in &outcome.inherited {
+            out += &format!("  inherited {rule}\n");
+        }
+        for note in &new.notes {
+            out += &format!("  note     {note}\n");
+        }
+    }
+    out += &format!("{} tasks: {}\n", outcomes.len(), share(totals));
+    out
+}
+
+fn markdown_report(outcomes: &[Outcome], totals: &Tally) -> String {
+    let mut out = String::from(
+        "| task | lifted | exact | stronger | weaker | residual | steps | lines | proof |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for outcome in outcomes {
+        let proof = match &outcome.proof {
+            Proof::None => "unproved".to_owned(),
+            Proof::Certificate(c) => format!("{}/{}", c.agreed, c.seeds),
+        };
+        match &outcome.result {
+            Ok(n) => {
+                let t = &n.tally;
+                out += &format!(
+                    "| {} | {}/{} | {} | {} | {} | {} | {} → {} | {} → {} | {proof} |\n",
+                    outcome.name,
+                    t.lifted(),
+                    t.effective,
+                    t.exact,
+                    t.stronger,
+                    t.weaker,
+                    t.residual,
+                    n.steps_before,
+                    n.steps_after,
+                    n.lines_before,
+                    n.lines_after
+                );
+            }
+            Err(why) => {
+                out += &format!("| {} | not converted: {} | | | | | | | |\n", outcome.name, why.replace('|', "\\|"))
+            }
+        }
+    }
+    out += &format!("\n{}\n", share(totals));
+    out
+}

@@ -1,0 +1,162 @@
+//! From one dialect to another: tasks of bash become tasks that a person would be glad to own. Text goes in and text comes
+//! out; nothing here touches a disk.
+//!
+//! What a script does is kept statement by statement ([`lift`]), and what is not understood stays a script. Property: *what
+//! is lifted means the same, or is labelled as what it is; what is not understood is never guessed.*
+
+pub mod classify;
+pub mod emit;
+mod lift;
+mod pattern;
+mod shell;
+mod step;
+mod wrap;
+
+use std::path::PathBuf;
+
+pub use lift::looks;
+
+use crate::{
+    hir::{Dialect, PhaseKind},
+    project::{Project, TaskUnit},
+    source::{Files, Sources, Span},
+};
+
+/// What statements become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Scripts stay scripts.
+    Wrap,
+    /// Statements become built-in steps, as far as they are understood.
+    Builtin,
+}
+
+/// How well a statement's meaning was kept; the graver one is the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Label {
+    /// The step passes if and only if the statement did.
+    Exact,
+    /// The step fails in some cases in which the script went on.
+    Stronger,
+    /// The step passes in some cases in which the script failed.
+    Weaker,
+    /// The statement stays in a script.
+    Residual,
+}
+
+impl Label {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Stronger => "stronger",
+            Self::Weaker => "weaker",
+            Self::Residual => "residual",
+        }
+    }
+}
+
+/// How many statements have which label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Commands that do something: no comments, no progress messages, no assignments of literals.
+    pub effective: usize,
+    pub exact: usize,
+    pub stronger: usize,
+    pub weaker: usize,
+    pub residual: usize,
+}
+
+impl Tally {
+    pub fn add(&mut self, label: Label, count: usize) {
+        self.effective += count;
+        match label {
+            Label::Exact => self.exact += count,
+            Label::Stronger => self.stronger += count,
+            Label::Weaker => self.weaker += count,
+            Label::Residual => self.residual += count,
+        }
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.effective += other.effective;
+        self.exact += other.exact;
+        self.stronger += other.stronger;
+        self.weaker += other.weaker;
+        self.residual += other.residual;
+    }
+
+    pub fn lifted(&self) -> usize {
+        self.exact + self.stronger + self.weaker
+    }
+}
+
+/// What became of a run of statements.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    pub phase: PhaseKind,
+    /// The file it stands in, where that is not the task.
+    pub file: Option<PathBuf>,
+    /// From 1, in the script.
+    pub line: usize,
+    /// Its first line.
+    pub text: String,
+    pub label: Label,
+    pub statements: usize,
+    /// Why, where that is not plain.
+    pub why: Option<String>,
+}
+
+/// How a task is to be converted.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub sources: &'a Sources,
+    pub files: &'a dyn Files,
+    /// For what tasks do not say themselves: the packages of extensions.
+    pub project: &'a Project,
+    pub to: Dialect,
+    pub target: Target,
+    pub allow_weaker: bool,
+}
+
+/// A task in another dialect.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    pub text: String,
+    pub tally: Tally,
+    pub pieces: Vec<Piece>,
+    /// What a person should look at.
+    pub notes: Vec<String>,
+    pub steps_before: usize,
+    pub steps_after: usize,
+    pub lines_before: usize,
+    pub lines_after: usize,
+    /// Files the new text refers to, or the old one did.
+    pub files: Vec<PathBuf>,
+    /// The scripts of the original.
+    pub scripts: Vec<String>,
+    /// Mistakes made on purpose, for tests of the proof: how many places there were to make one.
+    pub places: usize,
+}
+
+/// Why a task is left as it is.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub span: Span,
+    pub message: String,
+}
+
+/// Writes a task anew. A task that is in the dialect already is given back as it is.
+///
+/// # Errors
+/// Where the other dialect has no words for something in it.
+pub fn task(unit: &TaskUnit, cx: Context<'_>) -> Result<Converted, Refusal> {
+    wrap::task(unit, cx, None)
+}
+
+/// The same with a mistake on purpose at the `n`th place where one can be made: what the proof must find.
+///
+/// # Errors
+/// As [`task`].
+pub fn mistaken(unit: &TaskUnit, cx: Context<'_>, n: usize) -> Result<Converted, Refusal> {
+    wrap::task(unit, cx, Some(n))
+}

@@ -1,0 +1,186 @@
+//! Counting, on its own view of a script: what is effective, and what of it is still a shell's after conversion. The lifter
+//! keeps its own books; a test compares both.
+
+use std::collections::HashSet;
+
+use super::Tally;
+use crate::{
+    bash::{
+        self,
+        program::{Kind, Program, Statement},
+    },
+    hir::{ArgKind, Part, Task, Template},
+    template,
+};
+
+/// Commands that change nothing outside the script and tell nothing about the world.
+const IDLE: [&str; 19] = [
+    "exit", "return", "set", "true", ":", "break", "continue", "shift", "source", ".", "cd", "trap", "local", "export",
+    "declare", "readonly", "wait", "unset", "shopt",
+];
+
+/// Functions that are called once, as a statement of their own: their bodies count in the place of the call.
+pub fn called_once(program: &Program) -> HashSet<String> {
+    let mut names = HashSet::new();
+    program.walk(&mut |s| {
+        if let Kind::Function { name, .. } = &s.kind {
+            names.insert(name.clone());
+        }
+    });
+    let mut calls: Vec<&str> = Vec::new();
+    program.walk(&mut |s| {
+        if let Some(first) = s.words().first() {
+            calls.push(&first.text);
+        }
+        // `trap f EXIT` calls as well.
+        if s.name() == "trap" {
+            calls.extend(s.words().iter().skip(1).map(|w| w.text.as_str()));
+        }
+    });
+    let plain: HashSet<&str> = program
+        .body
+        .iter()
+        .filter(|s| matches!(s.kind, Kind::Command(_)) && !s.background)
+        .filter_map(|s| s.words().first().map(|w| w.text.as_str()))
+        .collect();
+    names.retain(|n| calls.iter().filter(|c| **c == n.as_str()).count() == 1 && plain.contains(n.as_str()));
+    names
+}
+
+/// The effective statements of a script.
+pub fn effective(text: &str) -> usize {
+    if is_foreign(text) {
+        return 1;
+    }
+    match bash::parse(text).map(|s| s.program()) {
+        Some(program) => count(&program.body, &called_once(&program)),
+        None => 0,
+    }
+}
+
+/// The effective statements of a part of a script, in which these functions count where they are called.
+pub fn effective_in(text: &str, once: &HashSet<String>) -> usize {
+    if is_foreign(text) {
+        return 1;
+    }
+    bash::parse(text).map_or(0, |s| count(&s.program().body, once))
+}
+
+/// A script of another language is one statement.
+fn is_foreign(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    first.starts_with("#!") && !first.split([' ', '/']).any(|w| matches!(w, "bash" | "sh" | "dash" | "zsh" | "ksh"))
+}
+
+fn count(list: &[Statement], once: &HashSet<String>) -> usize {
+    list.iter().map(|s| one(s, once)).sum()
+}
+
+fn one(s: &Statement, once: &HashSet<String>) -> usize {
+    match &s.kind {
+        Kind::Command(words) => {
+            let nested = usize::from(count(&s.nested, once) > 0);
+            let name = s.name();
+            if words.is_empty() || IDLE.contains(&name) || once.contains(name) {
+                return nested;
+            }
+            if matches!(name, "echo" | "printf") && !s.written {
+                return nested;
+            }
+            1
+        }
+        Kind::Assignment => usize::from(count(&s.nested, once) > 0),
+        Kind::Test => 1,
+        Kind::Pipeline(parts) => usize::from(parts.iter().any(|p| one(p, once) > 0)),
+        Kind::And(pair) | Kind::Or(pair) => count(pair.as_slice(), once),
+        Kind::Not(inner) => one(inner, once),
+        Kind::If { branches, otherwise } => {
+            branches.iter().map(|b| count(&b.condition, once) + count(&b.body, once)).sum::<usize>()
+                + otherwise.as_ref().map_or(0, |o| count(o, once))
+        }
+        // What waits between two rounds belongs to the loop.
+        Kind::Loop { condition, body, .. } => {
+            let pauses = body.iter().filter(|s| s.name() == "sleep").count();
+            count(condition, once) + count(body, once) - pauses
+        }
+        Kind::Case(arms) => arms.iter().map(|a| count(a, once)).sum(),
+        Kind::Group(list) | Kind::Subshell(list) => count(list, once),
+        Kind::Function { name, body } => {
+            if once.contains(name) {
+                count(body, once)
+            } else {
+                0
+            }
+        }
+        Kind::Unknown => 1,
+    }
+}
+
+/// What is still a shell's in a converted task, counted in its text and in the scripts it names. `once` as in the scripts
+/// it came from.
+pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn Fn(&str) -> Option<String>) -> usize {
+    let mut found = 0;
+    task.walk(&mut |_, step| {
+        let text = |key: &str| match step.arg(key).map(|a| &a.kind) {
+            Some(ArgKind::Text(t)) => Some(shell_text(t)),
+            _ => None,
+        };
+        match step.op.value.as_str() {
+            "script" => {
+                let script = text("inline").or_else(|| text("file").and_then(|f| file(&f)));
+                found += script.map_or(1, |t| effective_in(&t, once));
+            }
+            "command" => found += text("run").map_or(0, |run| usize::from(!is_simple(&run)).max(residual_run(&run))),
+            _ => {}
+        }
+    });
+    found
+}
+
+fn residual_run(run: &str) -> usize {
+    if is_simple(run) { 0 } else { effective(run) }
+}
+
+/// As the shell gets it, with a word in the place of every hole.
+fn shell_text(template: &Template<template::Path>) -> String {
+    let parts = template.parts.iter().map(|p| match p {
+        Part::Text(text) => text.as_str(),
+        Part::Hole(_) => "HOLE",
+    });
+    parts.collect()
+}
+
+/// Whether a shell text is one command of literal words.
+pub fn is_simple(run: &str) -> bool {
+    let Some(script) = bash::parse(run) else { return false };
+    let program = script.program();
+    let [statement] = program.body.as_slice() else { return false };
+    let Kind::Command(words) = &statement.kind else { return false };
+    program.sound
+        && !statement.background
+        && !statement.fed
+        && !statement.written
+        && statement.nested.is_empty()
+        && words.iter().all(|w| w.literal)
+        && script.root().named_child(0).is_some_and(|n| n.kind() == "command")
+        && script.of_kind("variable_assignment").is_empty()
+        && ["file_redirect", "heredoc_redirect", "herestring_redirect", "brace_expression", "extglob_pattern"]
+            .iter()
+            .all(|kind| script.of_kind(kind).is_empty())
+}
+
+/// The tally of a conversion, recomputed: what the scripts had, and what the result still leaves to a shell.
+pub fn recount(scripts: &[String], result: &Task<template::Path>, file: &dyn Fn(&str) -> Option<String>) -> Tally {
+    let mut once = HashSet::new();
+    let mut effective = 0;
+    for text in scripts {
+        if is_foreign(text) {
+            effective += 1;
+        } else if let Some(program) = bash::parse(text).map(|s| s.program()) {
+            let own = called_once(&program);
+            effective += count(&program.body, &own);
+            once.extend(own);
+        }
+    }
+    Tally { effective, residual: residual(result, &once, file), ..Tally::default() }
+}

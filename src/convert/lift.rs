@@ -1,0 +1,265 @@
+//! Scripts taken apart, statement by statement.
+//!
+//! A list of statements becomes a sequence of steps such that running them one after another, and stopping at the first that
+//! does not pass, does what the shell would have done. Every function here answers `None` where it does not understand: its
+//! statement then stays in a script.
+
+mod capture;
+mod command;
+mod flow;
+mod script;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+};
+
+use super::{Label, Tally, shell::Scope, step::Step};
+use crate::{hir::PhaseKind, source::Files};
+
+pub use script::{Source, lift};
+
+/// What all scripts of a task share.
+pub struct Shared<'a> {
+    pub files: &'a dyn Files,
+    /// The task's folder.
+    pub dir: PathBuf,
+    pub allow_weaker: bool,
+    /// Variables that may stand in `spec.env`, with their values as templates.
+    pub env: BTreeMap<String, (String, Option<String>)>,
+    pub env_used: RefCell<HashSet<String>>,
+    pub ids: RefCell<HashSet<String>>,
+    /// Files that steps write for commands to read.
+    pub temporary: RefCell<Vec<String>>,
+    pub notes: RefCell<Vec<String>>,
+    pub mistake: Option<usize>,
+    pub places: Cell<usize>,
+}
+
+impl Shared<'_> {
+    fn note(&self, note: impl Into<String>) {
+        let note = note.into();
+        let mut notes = self.notes.borrow_mut();
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// An id like this one that no step has yet.
+    fn id(&self, wish: &str) -> String {
+        let mut base: String = wish
+            .to_ascii_lowercase()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect::<String>()
+            .trim_matches('-')
+            .to_owned();
+        if !base.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            base = format!("s{base}");
+        }
+        let mut ids = self.ids.borrow_mut();
+        let mut id = base.clone();
+        let mut n = 2;
+        while !ids.insert(id.clone()) {
+            id = format!("{base}-{n}");
+            n += 1;
+        }
+        id
+    }
+
+    /// Whether the mistake is to be made here.
+    fn err(&self) -> bool {
+        let place = self.places.get();
+        self.places.set(place + 1);
+        self.mistake == Some(place)
+    }
+}
+
+/// What is in force at one place of a script.
+#[derive(Clone)]
+struct State {
+    scope: Scope,
+    errexit: bool,
+    pipefail: bool,
+    /// Where commands run, relative to the task's folder.
+    workdir: Option<String>,
+    /// Exported to commands.
+    exported: Vec<(String, String)>,
+    /// Whether the status of the last statement is the status of the whole.
+    tail: bool,
+    /// Inside a loop that is tried again, under `set -e`: what fails there would have ended the script.
+    fragile: bool,
+    /// Inside a function: `return` ends it.
+    function: bool,
+    /// Inside the body of a loop that waits.
+    waiting: bool,
+    depth: usize,
+}
+
+/// Steps, and how well they do what the statements did.
+#[derive(Clone, Debug)]
+struct Out {
+    steps: Vec<Step>,
+    label: Label,
+    why: Vec<String>,
+}
+
+impl Out {
+    fn none() -> Self {
+        Self { steps: Vec::new(), label: Label::Exact, why: Vec::new() }
+    }
+
+    fn step(step: Step) -> Self {
+        Self { steps: vec![step], label: Label::Exact, why: Vec::new() }
+    }
+
+    fn but(mut self, label: Label, why: &str) -> Self {
+        if label > Label::Exact {
+            self.label = self.label.max(label);
+            if !self.why.iter().any(|w| w == why) {
+                self.why.push(why.to_owned());
+            }
+        }
+        self
+    }
+
+    fn then(mut self, other: Self) -> Self {
+        self.steps.extend(other.steps);
+        self.label = self.label.max(other.label);
+        for why in other.why {
+            if !self.why.contains(&why) {
+                self.why.push(why);
+            }
+        }
+        self
+    }
+
+    /// With comments above the first step.
+    fn told(mut self, comments: &[String]) -> Self {
+        if let Some(first) = self.steps.first_mut() {
+            let new: Vec<_> = comments.iter().filter(|c| !first.comments.contains(c)).cloned().collect();
+            first.comments.splice(0..0, new);
+        }
+        self
+    }
+
+    fn grouped(mut self) -> Step {
+        let comments = match self.steps.len() {
+            0 | 1 => Vec::new(),
+            _ => std::mem::take(&mut self.steps[0].comments),
+        };
+        let mut step = Step::group(self.steps);
+        step.comments.splice(0..0, comments);
+        step
+    }
+}
+
+/// How a list of statements ends.
+#[derive(Clone, Debug)]
+enum Flow {
+    /// At its end.
+    Falls(Out),
+    /// With `exit 0`, `return 0`, or `break`.
+    Passes(Out, Ending),
+    /// With another status, whatever was done before; with what was printed.
+    Fails(Vec<String>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    Exit,
+    Break,
+}
+
+/// What the end of a list means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Falls,
+    /// Another round: this one did not do.
+    Fails,
+}
+
+/// What the first statements of a list are.
+enum Next {
+    /// Steps, and how many statements they stand for.
+    Steps(Out, usize),
+    /// Nothing, and what it printed.
+    Idle(Option<String>),
+    /// All that is left.
+    End(Flow),
+}
+
+/// What an author printed, as a comment.
+fn messages(texts: &[String]) -> Vec<String> {
+    let clean = |text: &String| -> String {
+        text.chars().filter(|c| !c.is_control() && !('\u{2190}'..='\u{2bff}').contains(c) && *c < '\u{1f000}').collect()
+    };
+    texts.iter().map(clean).map(|t| t.trim().to_owned()).filter(|t| t.len() > 2).collect()
+}
+
+/// Whether steps only look.
+pub fn read_only(steps: &[Step]) -> bool {
+    let mut all = true;
+    for step in steps {
+        step.walk(&mut |s| {
+            all &= match &s.kind {
+                super::step::Kind::Command { run, .. } => looks(run),
+                super::step::Kind::Http { method, .. } => method == "GET" || method == "HEAD",
+                super::step::Kind::File { .. } | super::step::Kind::Script { .. } => false,
+                super::step::Kind::Kept { operation, .. } => operation == "llm",
+                _ => true,
+            }
+        });
+    }
+    all
+}
+
+/// Whether a command only looks.
+pub fn looks(run: &str) -> bool {
+    let words: Vec<&str> = run.split_whitespace().collect();
+    match words.as_slice() {
+        ["kubectl" | "oc", rest @ ..] => {
+            let mut verbs = rest.iter().filter(|w| !w.starts_with('-'));
+            let verb = verbs.next().copied().unwrap_or_default();
+            let second = rest.iter().skip_while(|w| **w != verb).nth(1).copied().unwrap_or_default();
+            match verb {
+                "get" | "wait" | "describe" | "logs" | "version" | "api-resources" | "cluster-info" | "top"
+                | "explain" | "whoami" => true,
+                "auth" => second == "can-i",
+                "rollout" => second == "status" || second == "history",
+                "config" => matches!(second, "view" | "current-context" | "get-contexts"),
+                _ => false,
+            }
+        }
+        ["helm", verb, ..] => matches!(*verb, "list" | "ls" | "status" | "get" | "history" | "version"),
+        ["docker", verb, ..] => matches!(*verb, "ps" | "inspect" | "images" | "logs" | "version" | "info"),
+        ["git", verb, ..] => matches!(*verb, "status" | "log" | "diff" | "show" | "rev-parse"),
+        [
+            "test" | "[" | "grep" | "true" | "cat" | "ls" | "head" | "tail" | "wc" | "jq" | "diff" | "cmp" | "command"
+            | "which" | "stat" | "file" | "egrep" | "fgrep" | "sha256sum" | "du" | "printenv",
+            ..,
+        ] => true,
+        _ => false,
+    }
+}
+
+/// The lifter of one script.
+struct Lifter<'a> {
+    shared: &'a Shared<'a>,
+    phase: PhaseKind,
+}
+
+/// The label and the reasons of lifted statements, for the report.
+fn allowed(shared: &Shared<'_>, out: &Out) -> bool {
+    out.label < Label::Weaker || shared.allow_weaker && out.label == Label::Weaker
+}
+
+/// Books of one script.
+#[derive(Clone, Debug, Default)]
+pub struct Books {
+    pub tally: Tally,
+    pub pieces: Vec<super::Piece>,
+}
+
+pub use script::constants;

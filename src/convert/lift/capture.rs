@@ -1,0 +1,659 @@
+//! `V=$(command)` and the tests of `V` behind it, as one command that must answer this.
+
+use super::{
+    End, Flow, Lifter, Next, Out, State,
+    command::{OUTPUT_STATUS, PLAIN_NUMBER, expect_of},
+    messages, script,
+};
+use crate::{
+    bash::{
+        self,
+        ast::{self, Kind, Part, Redirect, Stmt, Word},
+    },
+    convert::{
+        Label, pattern,
+        shell::Text,
+        step::{self, Expect, NOT_EMPTY},
+    },
+    template,
+};
+
+/// A variable that holds what a command printed.
+struct Capture {
+    var: String,
+    out: Out,
+    /// What the variable holds where the command fails; `None` where the script ends then.
+    fallback: Option<String>,
+    /// The variable is the number of lines.
+    lines: bool,
+    demands: Vec<Demand>,
+    comments: Vec<String>,
+}
+
+/// What a test asks of a variable.
+#[derive(Clone, Debug)]
+struct Demand {
+    var: String,
+    kind: Ask,
+    /// The script goes on where the comparison is no comparison.
+    lenient: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Ask {
+    Text(Expect),
+    Number { operator: &'static str, limit: u64 },
+}
+
+impl<'a> Lifter<'a> {
+    /// Captures, and the guards behind them.
+    pub(super) fn capture(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
+        let mut captures: Vec<Capture> = Vec::new();
+        let mut at = 0;
+        while let Some(stmt) = rest.get(at) {
+            match self.one_capture(stmt, st) {
+                Some(capture) => {
+                    if captures.iter().any(|c| c.var == capture.var) {
+                        break;
+                    }
+                    captures.push(capture);
+                }
+                None if at > 0 && self.idle(stmt) => {}
+                None => break,
+            }
+            at += 1;
+        }
+        if captures.is_empty() {
+            return None;
+        }
+        for capture in &captures {
+            st.scope.set(&capture.var, None);
+        }
+        let mut ended = None;
+        while let Some(stmt) = rest.get(at) {
+            if self.idle(stmt) {
+                at += 1;
+                continue;
+            }
+            let Some((demands, said, last)) = self.guard(stmt, &rest[at + 1..], &captures, st, end) else { break };
+            let mut told = messages(&stmt.comments);
+            told.extend(messages(&said));
+            for demand in demands {
+                let capture = captures.iter_mut().find(|c| c.var == demand.var)?;
+                if !told.is_empty() {
+                    capture.comments.append(&mut told);
+                }
+                capture.demands.push(demand);
+            }
+            at += 1;
+            if last.is_some() {
+                ended = last;
+                break;
+            }
+        }
+        let all = captures.len();
+        let mut out = Out::none();
+        for (i, capture) in captures.into_iter().enumerate() {
+            let used = ended.is_none() && rest[at..].iter().any(|s| !self.idle(s) && script::mentions(s, &capture.var));
+            let assured = !capture.demands.is_empty() || capture.fallback.is_none();
+            if used && !assured {
+                return None;
+            }
+            let var = capture.var.clone();
+            let comments = capture.comments.clone();
+            let mut lifted = self.built(capture, st)?;
+            if used {
+                let id = self.shared.id(&var.replace('_', "-"));
+                st.scope.set(&var, Some(Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None)));
+                lifted.steps.first_mut()?.id = Some(id);
+            }
+            // The first has its comments from the list.
+            let comments = if i == 0 && all == 1 { comments } else { [messages(&rest[i].comments), comments].concat() };
+            out = out.then(lifted.told(&comments));
+        }
+        match ended {
+            None => Some(Next::Steps(out, at)),
+            Some(Flow::Falls(more)) => Some(Next::End(Flow::Falls(out.then(more)))),
+            Some(Flow::Passes(more, ending)) => Some(Next::End(Flow::Passes(out.then(more), ending))),
+            Some(Flow::Fails(_)) => None,
+        }
+    }
+
+    /// Whether a statement only prints.
+    pub(super) fn idle(&self, stmt: &Stmt) -> bool {
+        match &stmt.kind {
+            Kind::Simple(simple) => {
+                matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))
+                    && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other))
+                    && !simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }))
+                    && !stmt.background
+            }
+            _ => false,
+        }
+    }
+
+    fn one_capture(&self, stmt: &Stmt, st: &State) -> Option<Capture> {
+        let Kind::Assign(assigns) = &stmt.kind else { return None };
+        let [assign] = assigns.as_slice() else { return None };
+        let special = crate::convert::wrap::is_special(&assign.name);
+        if assign.odd || assign.export || special || st.scope.wild.contains(&assign.name) {
+            return None;
+        }
+        let [Part::Command { text, .. }] = assign.value.as_ref()?.parts.as_slice() else { return None };
+        let list = ast::read(&bash::parse(text)?)?;
+        let [inner] = list.as_slice() else { return None };
+        // `local V=$(…)` has the status of `local`.
+        let mut fallback = (!st.errexit || assign.local).then(String::new);
+        if st.errexit && st.fragile && fallback.is_none() && !matches!(inner.kind, Kind::Or(_)) {
+            return None;
+        }
+        let mut inner = inner;
+        if let Kind::Or(pair) = &inner.kind {
+            let Kind::Simple(other) = &pair[1].kind else { return None };
+            fallback = Some(match self.name(other)? {
+                "true" | ":" => String::new(),
+                "echo" if other.words.len() <= 2 && other.redirects.is_empty() => {
+                    other.words.get(1).map_or(Some(String::new()), |w| st.scope.word(w)?.constant())?
+                }
+                _ => return None,
+            });
+            inner = &pair[0];
+        }
+        let mut lines = false;
+        let simple = match &inner.kind {
+            Kind::Simple(simple) => simple,
+            Kind::Pipeline(list) => {
+                let names: Vec<_> = list[1..]
+                    .iter()
+                    .map(|s| {
+                        if let Kind::Simple(s) = &s.kind {
+                            s.words.iter().map(|w| w.source.as_str()).collect::<Vec<_>>().join(" ")
+                        } else {
+                            String::new()
+                        }
+                    })
+                    .collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                if !matches!(names.as_slice(), ["wc -l"] | ["wc -l", "tr -d ' '" | "tr -d '[:space:]'" | "xargs"]) {
+                    return None;
+                }
+                let Kind::Simple(first) = &list[0].kind else { return None };
+                // Its lines all end.
+                let by_line = first
+                    .words
+                    .iter()
+                    .any(|w| w.source == "--no-headers" || w.source == "-oname" || w.source == "-o=name")
+                    || first.words.windows(2).any(|p| p[0].source == "-o" && p[1].source == "name");
+                if !by_line {
+                    return None;
+                }
+                lines = true;
+                if !st.pipefail || fallback.is_some() {
+                    fallback = Some("0".to_owned());
+                }
+                first
+            }
+            _ => return None,
+        };
+        if matches!(
+            self.name(simple)?,
+            "echo" | "printf" | "cat" | "date" | "basename" | "dirname" | "mktemp" | "pwd" | "cd"
+        ) {
+            return None;
+        }
+        let out = self.command(simple, st, true)?;
+        Some(Capture { var: assign.name.clone(), out, fallback, lines, demands: Vec::new(), comments: Vec::new() })
+    }
+
+    /// The command with all that is demanded of it.
+    fn built(&self, capture: Capture, st: &State) -> Option<Out> {
+        let Capture { out, fallback, lines, demands, .. } = capture;
+        let code = |out: &Out| matches!(&out.steps[0].kind, step::Kind::Http { expect, .. } if expect.status.as_deref() == Some("code"));
+        if demands.is_empty() {
+            let mut out = out;
+            if code(&out)
+                && let step::Kind::Http { expect, .. } = &mut out.steps[0].kind
+            {
+                expect.status = Some("any".to_owned());
+            }
+            return Some(if fallback.is_some() { self.ignored(out) } else { out });
+        }
+        let mut wanted = Expect::default();
+        let mut label = Label::Exact;
+        let mut why = "";
+        for demand in &demands {
+            let expect = match (&demand.kind, lines) {
+                (Ask::Text(expect), false) => expect.clone(),
+                (Ask::Text(expect), true) => match expect.equals.as_deref()?.parse::<u64>() {
+                    Ok(n) => line_count("-eq", n)?,
+                    Err(_) => return None,
+                },
+                (Ask::Number { operator, limit }, true) => line_count(operator, *limit)?,
+                (Ask::Number { operator, limit }, false) => {
+                    (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
+                    Expect { matches: Some(template::escape(&pattern::number(operator, *limit)?)), ..Expect::default() }
+                }
+            };
+            if demand.lenient {
+                (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
+            }
+            // Where the command fails, the script compares this instead.
+            if let Some(text) = &fallback
+                && holds(&demand.kind, &expect, text, lines)
+            {
+                return None;
+            }
+            wanted = wanted.and(expect)?;
+        }
+        if fallback.is_some() {
+            label = label.max(Label::Stronger);
+            if why.is_empty() {
+                why = OUTPUT_STATUS;
+            }
+        }
+        let _ = st;
+        let mut out = out;
+        if code(&out) {
+            let step::Kind::Http { expect, .. } = &mut out.steps[0].kind else { return None };
+            expect.status = Some(wanted.equals.filter(|c| c.len() == 3 && c.bytes().all(|b| b.is_ascii_digit()))?);
+            return Some(out.but(label, why));
+        }
+        Some(self.expecting(out, &wanted)?.but(label, why))
+    }
+
+    /// A statement that lets the list go on only if captured variables are as demanded: the demands, what it says
+    /// otherwise, and how the list ends where it ends there.
+    fn guard(
+        &self,
+        stmt: &Stmt,
+        after: &[Stmt],
+        captures: &[Capture],
+        st: &State,
+        end: End,
+    ) -> Option<(Vec<Demand>, Vec<String>, Option<Flow>)> {
+        let last = after.is_empty() && st.tail && end == End::Falls;
+        let inner = State { tail: last, ..st.clone() };
+        let body = |list: &[Stmt]| self.seq(list, inner.clone(), End::Falls);
+        let asks = |s: &Stmt, positive| self.demands(s, positive, captures, st);
+        match &stmt.kind {
+            Kind::If { branches, otherwise } => {
+                // `if A; then exit 0; elif B; then exit 0; else exit 1; fi`
+                if let [(a, x), (b, y)] = branches.as_slice()
+                    && let ([a], [b]) = (a.as_slice(), b.as_slice())
+                    && let (Flow::Passes(o, e), Flow::Passes(p, _)) = (body(x)?, body(y)?)
+                    && o.steps.is_empty()
+                    && p.steps.is_empty()
+                {
+                    let Flow::Fails(said) = body(otherwise.as_deref()?)? else { return None };
+                    return Some((alternatives(asks(a, true)?, asks(b, true)?)?, said, Some(Flow::Passes(o, e))));
+                }
+                let [(condition, then)] = branches.as_slice() else { return None };
+                let [condition] = condition.as_slice() else { return None };
+                match (body(then)?, body(otherwise.as_deref().unwrap_or_default())?) {
+                    (Flow::Fails(said), Flow::Falls(o)) if o.steps.is_empty() => {
+                        Some((asks(condition, false)?, said, None))
+                    }
+                    (Flow::Falls(o), Flow::Fails(said)) if o.steps.is_empty() => {
+                        Some((asks(condition, true)?, said, None))
+                    }
+                    (Flow::Fails(said), flow @ Flow::Passes(..)) => Some((asks(condition, false)?, said, Some(flow))),
+                    (flow @ Flow::Passes(..), Flow::Fails(said)) => Some((asks(condition, true)?, said, Some(flow))),
+                    (Flow::Passes(o, e), Flow::Falls(f)) if f.steps.is_empty() => {
+                        let Flow::Fails(said) = self.seq(after, st.clone(), end)? else { return None };
+                        Some((asks(condition, true)?, said, Some(Flow::Passes(o, e))))
+                    }
+                    _ => None,
+                }
+            }
+            Kind::Or(pair) => match body(std::slice::from_ref(&pair[1]))? {
+                Flow::Fails(said) => Some((asks(&pair[0], true)?, said, None)),
+                _ => None,
+            },
+            Kind::And(pair) => match body(std::slice::from_ref(&pair[1]))? {
+                Flow::Fails(said) if !last => Some((asks(&pair[0], false)?, said, None)),
+                flow @ Flow::Passes(..) => {
+                    let Flow::Fails(said) = self.seq(after, st.clone(), end)? else { return None };
+                    Some((asks(&pair[0], true)?, said, Some(flow)))
+                }
+                Flow::Falls(o) if last && o.steps.is_empty() => {
+                    Some((asks(&pair[0], true)?, Vec::new(), Some(Flow::Falls(o))))
+                }
+                _ => None,
+            },
+            Kind::Test(..) | Kind::Pipeline(_) | Kind::Not(_) | Kind::Simple(_) if last => {
+                Some((asks(stmt, true)?, Vec::new(), Some(Flow::Falls(Out::none()))))
+            }
+            Kind::Test(..) | Kind::Pipeline(_) if st.errexit && !st.fragile => {
+                Some((asks(stmt, true)?, Vec::new(), None))
+            }
+            _ => None,
+        }
+    }
+
+    /// What must hold of each variable for a condition to be true (or false).
+    fn demands(&self, stmt: &Stmt, positive: bool, captures: &[Capture], st: &State) -> Option<Vec<Demand>> {
+        let joined = |a: Option<Vec<Demand>>, b: Option<Vec<Demand>>| Some([a?, b?].concat());
+        match &stmt.kind {
+            Kind::Not(inner) => self.demands(inner, !positive, captures, st),
+            Kind::And(pair) if positive => {
+                joined(self.demands(&pair[0], true, captures, st), self.demands(&pair[1], true, captures, st))
+            }
+            Kind::Or(pair) if !positive => {
+                joined(self.demands(&pair[0], false, captures, st), self.demands(&pair[1], false, captures, st))
+            }
+            Kind::Or(pair) => {
+                alternatives(self.demands(&pair[0], true, captures, st)?, self.demands(&pair[1], true, captures, st)?)
+            }
+            Kind::And(pair) => {
+                alternatives(self.demands(&pair[0], false, captures, st)?, self.demands(&pair[1], false, captures, st)?)
+            }
+            Kind::Test(inner, double) => self.expression(&split(inner)?, *double, positive, captures, st),
+            Kind::Pipeline(list) => {
+                let [first, last] = list.as_slice() else { return None };
+                let (Kind::Simple(first), Kind::Simple(last)) = (&first.kind, &last.kind) else { return None };
+                if !matches!(self.name(first)?, "echo" | "printf") || self.name(last)? != "grep" || !positive {
+                    return None;
+                }
+                let words: Vec<_> = first.words[1..]
+                    .iter()
+                    .filter(|w| !matches!(w.source.as_str(), "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\""))
+                    .collect();
+                let [word] = words.as_slice() else { return None };
+                self.found(word, last, captures, st)
+            }
+            Kind::Simple(simple) if self.name(simple)? == "grep" && positive => {
+                let mut simple = simple.clone();
+                let here = simple.redirects.iter().position(|r| matches!(r, Redirect::Herestring(_)))?;
+                let Redirect::Herestring(word) = simple.redirects.remove(here) else { return None };
+                self.found(&word, &simple, captures, st)
+            }
+            _ => None,
+        }
+    }
+
+    fn found(&self, word: &Word, grep: &ast::Simple, captures: &[Capture], st: &State) -> Option<Vec<Demand>> {
+        let [Part::Var { name, default: None, quoted: true }] = word.parts.as_slice() else { return None };
+        captures.iter().find(|c| c.var == *name)?;
+        let expect = expect_of(self.wanted(grep, st)?);
+        Some(vec![Demand { var: name.clone(), kind: Ask::Text(expect), lenient: false }])
+    }
+
+    fn expression(
+        &self,
+        words: &[Word],
+        double: bool,
+        positive: bool,
+        captures: &[Capture],
+        st: &State,
+    ) -> Option<Vec<Demand>> {
+        for (token, joins) in [("||", !positive), ("-o", !positive), ("&&", positive), ("-a", positive)] {
+            if let Some(at) = words.iter().position(|w| w.source == token) {
+                let a = self.expression(&words[..at], double, positive, captures, st)?;
+                let b = self.expression(&words[at + 1..], double, positive, captures, st)?;
+                return if joins { Some([a, b].concat()) } else { alternatives(a, b) };
+            }
+        }
+        let (words, positive) = match words.split_first() {
+            Some((first, rest)) if first.source == "!" => (rest, !positive),
+            _ => (words, positive),
+        };
+        let subject = |word: &Word| -> Option<(String, Option<String>, bool)> {
+            let [Part::Var { name, default, quoted }] = word.parts.as_slice() else { return None };
+            captures.iter().find(|c| c.var == *name)?;
+            let default = match default {
+                Some(parts) => Some(ast::literal(parts)?),
+                None => None,
+            };
+            // Without quotes an empty value leaves no comparison.
+            Some((name.clone(), default, !quoted && !double))
+        };
+        let one = |var: String, kind: Ask, lenient: bool| Some(vec![Demand { var, kind, lenient }]);
+        let text = |expect: Expect| Ask::Text(expect);
+        let not_empty = || Expect { matches: Some(NOT_EMPTY.to_owned()), ..Expect::default() };
+        let empty = || Expect { equals: Some(String::new()), ..Expect::default() };
+        match words {
+            [word] => {
+                let (var, default, _) = subject(word)?;
+                default.is_none().then_some(())?;
+                one(var, text(if positive { not_empty() } else { empty() }), false)
+            }
+            [op, word] if matches!(op.source.as_str(), "-z" | "-n") => {
+                let (var, default, bare) = subject(word)?;
+                let wants_empty = (op.source == "-z") == positive;
+                // `[ -n $V ]` is always true.
+                if default.is_some_and(|d| !d.is_empty()) || bare && op.source == "-n" {
+                    return None;
+                }
+                one(var, text(if wants_empty { empty() } else { not_empty() }), bare && !wants_empty)
+            }
+            [a, op, b] => {
+                let (word, other, swapped) = if subject(a).is_some() { (a, b, false) } else { (b, a, true) };
+                let (var, default, bare) = subject(word)?;
+                let operator = op.source.as_str();
+                match operator {
+                    "=" | "==" | "!=" => {
+                        let equal = (operator != "!=") == positive;
+                        let glob = double && !swapped && other.parts.iter().any(|p| matches!(p, Part::Other));
+                        if glob {
+                            equal.then_some(())?;
+                            return one(var, text(globbed(&other.source)?), false);
+                        }
+                        let value = st.scope.parts(&other.parts, true)?;
+                        self.uses(&value);
+                        let known = value.constant()?;
+                        if default.as_ref().is_some_and(|d| (*d == known) == equal) {
+                            return None;
+                        }
+                        let expect = match (equal, known.is_empty()) {
+                            (true, _) => Expect { equals: Some(value.template()), ..Expect::default() },
+                            (false, true) => not_empty(),
+                            (false, false) => return None,
+                        };
+                        one(var, text(expect), bare && operator == "!=")
+                    }
+                    "=~" if double && positive && !swapped => {
+                        let source = other.source.trim_matches(['"', '\'']);
+                        let quoted = source.len() != other.source.len();
+                        if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1
+                        {
+                            return None;
+                        }
+                        let expect = match quoted {
+                            true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
+                            false => Expect {
+                                matches: Some(template::escape(&pattern::whole(source)?)),
+                                ..Expect::default()
+                            },
+                        };
+                        one(var, text(expect), false)
+                    }
+                    _ => {
+                        let limit = st.scope.word(other)?.constant()?.parse::<u64>().ok()?;
+                        let mirrored = if swapped { mirror(operator)? } else { operator };
+                        let operator = if positive { same(mirrored)? } else { inverse(mirrored)? };
+                        let kind = Ask::Number { operator, limit };
+                        if let Some(default) = &default
+                            && compare(operator, default.parse().ok()?, limit)
+                        {
+                            return None;
+                        }
+                        one(var, kind, !positive && default.is_none())
+                    }
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Either of two texts.
+fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
+    let ([a], [b]) = (a.as_slice(), b.as_slice()) else { return None };
+    if a.var != b.var || a.lenient || b.lenient {
+        return None;
+    }
+    let (Ask::Text(x), Ask::Text(y)) = (&a.kind, &b.kind) else { return None };
+    let choices = |e: &Expect| -> Option<String> {
+        match (&e.equals, &e.matches) {
+            (Some(text), None) if !text.contains(['{', '\n']) => Some(regex::escape(text)),
+            (None, Some(pattern)) => Some(pattern.strip_prefix("^(")?.strip_suffix(")$")?.to_owned()),
+            _ => None,
+        }
+    };
+    let matches = Some(format!("^({}|{})$", choices(x)?, choices(y)?));
+    Some(vec![Demand { var: a.var.clone(), kind: Ask::Text(Expect { matches, ..Expect::default() }), lenient: false }])
+}
+
+/// `*text*`, `text*`, `*text`.
+fn globbed(source: &str) -> Option<Expect> {
+    let inner = source.trim_matches('*');
+    let text: String = inner.chars().filter(|c| *c != '"' && *c != '\'').collect();
+    if text.is_empty() || text.contains(['*', '?', '[', '\\', '$', '(']) {
+        return None;
+    }
+    let escaped = template::escape(&regex::escape(&text));
+    Some(match (source.starts_with('*'), source.ends_with('*')) {
+        (true, true) => Expect { contains: Some(template::escape(&text)), ..Expect::default() },
+        (false, true) => Expect { matches: Some(format!("^{escaped}")), ..Expect::default() },
+        (true, false) => Expect { matches: Some(format!("{escaped}$")), ..Expect::default() },
+        (false, false) => return None,
+    })
+}
+
+/// Whether a text is as demanded.
+fn holds(ask: &Ask, expect: &Expect, text: &str, lines: bool) -> bool {
+    match ask {
+        Ask::Number { operator, limit } => text.parse().is_ok_and(|n| compare(operator, n, *limit)),
+        Ask::Text(_) if lines => false,
+        Ask::Text(_) => {
+            expect.equals.as_deref().is_none_or(|e| e == text)
+                && expect.contains.as_deref().is_none_or(|c| text.contains(c))
+                && expect.matches.as_deref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|r| r.is_match(text)))
+        }
+    }
+}
+
+fn compare(operator: &str, n: u64, limit: u64) -> bool {
+    match operator {
+        "-eq" => n == limit,
+        "-ne" => n != limit,
+        "-ge" => n >= limit,
+        "-gt" => n > limit,
+        "-le" => n <= limit,
+        _ => n < limit,
+    }
+}
+
+fn same(operator: &str) -> Option<&'static str> {
+    ["-eq", "-ne", "-ge", "-gt", "-le", "-lt"].into_iter().find(|o| *o == operator)
+}
+
+fn inverse(operator: &str) -> Option<&'static str> {
+    Some(match operator {
+        "-eq" => "-ne",
+        "-ne" => "-eq",
+        "-ge" => "-lt",
+        "-gt" => "-le",
+        "-le" => "-gt",
+        "-lt" => "-ge",
+        _ => return None,
+    })
+}
+
+fn mirror(operator: &str) -> Option<&'static str> {
+    Some(match operator {
+        "-eq" => "-eq",
+        "-ne" => "-ne",
+        "-ge" => "-le",
+        "-gt" => "-lt",
+        "-le" => "-ge",
+        "-lt" => "-gt",
+        _ => return None,
+    })
+}
+
+/// A number of lines, each of which ends.
+fn line_count(operator: &str, limit: u64) -> Option<Expect> {
+    let lines = |min: u64, max: &str| Expect {
+        matches: Some(match (min, max) {
+            (1, "") => NOT_EMPTY.to_owned(),
+            (1, _) => r"^[^\n]+$".to_owned(),
+            _ => format!(r"^[^\n]+(\n[^\n]+){{{}{max}}}$", min - 1),
+        }),
+        ..Expect::default()
+    };
+    let none = || Expect { equals: Some(String::new()), ..Expect::default() };
+    Some(match (operator, limit) {
+        ("-eq", 0) | ("-le", 0) | ("-lt", 1) => none(),
+        ("-ne", 0) | ("-gt", 0) | ("-ge", 1) => lines(1, ""),
+        ("-eq", n) => lines(n, "="),
+        ("-ge", n) => lines(n, ","),
+        ("-gt", n) => lines(n + 1, ","),
+        _ => return None,
+    })
+    .map(|mut e: Expect| {
+        e.matches = e.matches.map(|m| m.replace("=}", "}"));
+        e
+    })
+}
+
+/// The words of a test without `&&` and its like.
+pub(super) fn words(inner: &str) -> Option<Vec<Word>> {
+    let words = split(inner)?;
+    let joined = words.iter().any(|w| matches!(w.source.as_str(), "&&" | "||" | "-a" | "-o" | "(" | ")"));
+    (!joined).then_some(words)
+}
+
+/// The words of a test.
+fn split(inner: &str) -> Option<Vec<Word>> {
+    let mut words = Vec::new();
+    let bytes = inner.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at].is_ascii_whitespace() {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && !bytes[at].is_ascii_whitespace() {
+            match bytes[at] {
+                b'\\' => at += 2,
+                b'\'' => at += inner[at + 1..].find('\'')? + 2,
+                b'"' => {
+                    at += 1;
+                    let mut depth = 0;
+                    while at < bytes.len() && (bytes[at] != b'"' || depth > 0) {
+                        match bytes[at] {
+                            b'\\' => at += 1,
+                            b'(' if bytes[at - 1] == b'$' => depth += 1,
+                            b')' if depth > 0 => depth -= 1,
+                            _ => {}
+                        }
+                        at += 1;
+                    }
+                    at += 1;
+                }
+                b'$' if bytes.get(at + 1) == Some(&b'(') => {
+                    let mut depth = 0;
+                    while at < bytes.len() {
+                        match bytes[at] {
+                            b'(' => depth += 1,
+                            b')' => {
+                                depth -= 1;
+                                if depth == 0 {
+                                    break;
+                                }
+                            }
+                            _ => {}
+                        }
+                        at += 1;
+                    }
+                    at += 1;
+                }
+                _ => at += 1,
+            }
+        }
+        words.push(Word::read(inner.get(start..at.min(inner.len()))?, start));
+    }
+    Some(words)
+}

@@ -1,0 +1,460 @@
+//! One command: its words, its input, what it is expected to answer.
+
+use super::{Lifter, Out, State};
+use crate::{
+    bash::ast::{Kind, Part, Redirect, Simple, Stmt, Word},
+    convert::{
+        Label,
+        pattern::{self, Grep, Wanted},
+        shell::{self, Text},
+        step::{self, Expect, HttpExpect, Step},
+    },
+    template,
+    ty::duration,
+};
+
+/// Commands of the shell that mean nothing outside of it.
+const SHELL: [&str; 34] = [
+    "alias",
+    "bg",
+    "bind",
+    "builtin",
+    "caller",
+    "compgen",
+    "coproc",
+    "dirs",
+    "disown",
+    "eval",
+    "exec",
+    "fg",
+    "getopts",
+    "hash",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "shopt",
+    "suspend",
+    "times",
+    "trap",
+    "type",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+    "source",
+];
+
+pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any but 0";
+pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
+pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
+pub(super) const PLAIN_NUMBER: &str =
+    "only plain decimal numbers compare; the script went on where there was no number";
+pub(super) const QUOTED_HOLE: &str = "a quote in the value would end the word";
+
+impl<'a> Lifter<'a> {
+    /// The literal name of a command.
+    pub(super) fn name<'s>(&self, simple: &'s Simple) -> Option<&'s str> {
+        match simple.words.first()?.parts.as_slice() {
+            [Part::Text { text, .. }] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A simple command as a step that passes if and only if it succeeds.
+    pub(super) fn command(&self, simple: &Simple, st: &State, captured: bool) -> Option<Out> {
+        let name = self.name(simple)?;
+        if SHELL.contains(&name) || st.scope.functions.contains_key(name) {
+            return None;
+        }
+        if name == "command" && simple.words.get(1)?.source != "-v" {
+            return None;
+        }
+        let mut env = st.exported.clone();
+        for assign in &simple.env {
+            let value = st.scope.parts(&assign.value.as_ref()?.parts, true)?;
+            env.push((assign.name.clone(), self.template(&value)));
+        }
+        let mut input = None;
+        let mut merged = false;
+        let mut discards = 0;
+        for redirect in &simple.redirects {
+            match redirect {
+                Redirect::Discard(which) => discards |= which,
+                Redirect::Merge => merged = true,
+                Redirect::ToStderr if !captured => {}
+                Redirect::Heredoc(parts) if input.is_none() => input = Some(parts),
+                Redirect::Write(target) if !captured => return self.written_file(simple, target, st),
+                _ => return None,
+            }
+        }
+        if captured && (merged || discards & 1 != 0) {
+            return None;
+        }
+        if let Some(parts) = input {
+            return self.fed(simple, parts, st, &env);
+        }
+        if name == "curl"
+            && let Some(out) = self.http(simple, st, captured)
+        {
+            return Some(out);
+        }
+        let name = if name == "[" { "test" } else { name };
+        let mut words =
+            vec![st.scope.written(&simple.words[0]).filter(|_| name != "test").unwrap_or_else(|| name.to_owned())];
+        let mut open = false;
+        for word in &simple.words[1..] {
+            let text = st.scope.word(word)?;
+            self.uses(&text);
+            // A value that no one knows yet may hold a quote.
+            open |= text
+                .0
+                .iter()
+                .any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, constant: None, .. }));
+            let mut written = st.scope.written(word)?;
+            if word.literal().is_none() && text.constant().is_some_and(|c| !shell::is_safe(&c)) && !text.has_open_hole()
+            {
+                written = template::escape(&shell::quote(&text.constant()?));
+            }
+            words.push(written);
+        }
+        if simple.words[0].literal()? == "[" && words.last().is_some_and(|w| w == "]") {
+            words.pop();
+        }
+        // A mistake that can be seen: `test` and `rm` often do the same without their last word.
+        if words.len() > 2 && !matches!(name, "test" | "rm") && self.shared.err() {
+            words.pop();
+        }
+        let timeout = limit(&words);
+        let mut step = Step::command(words.join(" "));
+        step.timeout = timeout;
+        if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
+            workdir.clone_from(&st.workdir);
+            *own = env;
+        }
+        let out = Out::step(step);
+        Some(if open { out.but(Label::Stronger, QUOTED_HOLE) } else { out })
+    }
+
+    /// Takes note of the variables a text needs.
+    pub(super) fn uses(&self, text: &Text) {
+        for piece in &text.0 {
+            if let shell::Piece::Hole { text, .. } = piece
+                && let Some(name) = text.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'))
+                && self.shared.env.contains_key(name)
+            {
+                self.shared.env_used.borrow_mut().insert(name.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn template(&self, text: &Text) -> String {
+        self.uses(text);
+        text.template()
+    }
+
+    /// `cat > FILE <<EOF`, `echo TEXT > FILE`.
+    fn written_file(&self, simple: &Simple, target: &Word, st: &State) -> Option<Out> {
+        let path = st.scope.word(target)?;
+        let known = path.constant()?;
+        // A folder on the way would be made, where the shell fails.
+        let parent = known.rsplit_once('/').map_or("", |(dir, _)| dir);
+        if !matches!(parent, "" | "/tmp") || known.starts_with("/dev/") {
+            return None;
+        }
+        if simple.redirects.iter().any(|r| !matches!(r, Redirect::Write(_) | Redirect::Heredoc(_)))
+            || !simple.env.is_empty()
+        {
+            return None;
+        }
+        let heredoc = simple.redirects.iter().find_map(|r| if let Redirect::Heredoc(p) = r { Some(p) } else { None });
+        let content = match (self.name(simple)?, heredoc) {
+            ("cat", Some(parts)) if simple.words.len() == 1 => st.scope.parts(parts, true)?,
+            ("echo", None) if simple.words.len() == 2 && !simple.words[1].source.starts_with('-') => {
+                let mut text = st.scope.word(&simple.words[1])?;
+                if text.constant().is_none_or(|c| c.contains('\\')) {
+                    return None;
+                }
+                text.0.push(shell::Piece::Literal("\n".to_owned()));
+                text
+            }
+            _ => return None,
+        };
+        let path = match (&st.workdir, known.starts_with('/')) {
+            (Some(dir), false) => format!("{dir}/{}", self.template(&path)),
+            _ => self.template(&path),
+        };
+        let mut content = self.template(&content);
+        if self.shared.err() {
+            content.push('#');
+        }
+        Some(Out::step(Step::new(step::Kind::File { path, content: Some(content), mode: None })))
+    }
+
+    /// `kubectl apply -f - <<EOF`: a file, and the command that reads it.
+    fn fed(&self, simple: &Simple, parts: &[Part], st: &State, env: &[(String, String)]) -> Option<Out> {
+        let name = self.name(simple)?;
+        let verb = simple.words.iter().skip(1).find_map(|w| w.literal().filter(|t| !t.starts_with('-')))?;
+        let verbs = ["apply", "create", "delete", "replace"];
+        let verb = if verbs.contains(&verb.as_str()) { verb } else { self.verb(simple, &verbs)? };
+        if !matches!(name, "kubectl" | "oc") {
+            return None;
+        }
+        let place = simple.words.iter().position(|w| w.literal().as_deref() == Some("-"))?;
+        if !matches!(simple.words[place - 1].literal()?.as_str(), "-f" | "--filename") {
+            return None;
+        }
+        let content = st.scope.parts(parts, true)?;
+        let constant = content.constant().unwrap_or_else(|| content.template());
+        let wish = manifest_name(&constant).unwrap_or_else(|| "manifest".to_owned());
+        let mut path = format!("/tmp/{{random.id}}/{wish}.yaml");
+        {
+            let mut temporary = self.shared.temporary.borrow_mut();
+            let mut n = 2;
+            while temporary.contains(&path) {
+                path = format!("/tmp/{{random.id}}/{wish}-{n}.yaml");
+                n += 1;
+            }
+            temporary.push(path.clone());
+        }
+        let mut text = self.template(&content);
+        if self.shared.err() {
+            text = text.replacen("name", "nam", 1);
+        }
+        let mut simple = simple.clone();
+        simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
+        simple.words[place] = Word {
+            range: 0..0,
+            source: "FILE".to_owned(),
+            parts: vec![Part::Text { text: "FILE".to_owned(), quoted: false }],
+        };
+        let mut out = self.command(&simple, st, false)?;
+        let step::Kind::Command { run, env: own, .. } = &mut out.steps.first_mut()?.kind else { return None };
+        *run = run.replacen(" FILE", &format!(" {path}"), 1);
+        *own = env.to_vec();
+        let _ = verb;
+        let file = Step::new(step::Kind::File { path, content: Some(text), mode: None });
+        let label = out.label;
+        Some(Out { label, ..Out::step(file).then(out) })
+    }
+
+    fn verb(&self, simple: &Simple, verbs: &[&str]) -> Option<String> {
+        simple.words.iter().filter_map(Word::literal).find(|w| verbs.contains(&w.as_str()))
+    }
+
+    /// A request, where every option is understood and redirections are followed as a step follows them.
+    fn http(&self, simple: &Simple, st: &State, captured: bool) -> Option<Out> {
+        let mut url = None;
+        let (mut method, mut headers, mut body) = (None, Vec::new(), None);
+        let (mut fails, mut follows, mut code, mut silent_body) = (false, false, false, false);
+        let mut timeout = None;
+        let mut words = simple.words[1..].iter();
+        while let Some(word) = words.next() {
+            let text = st.scope.word(word)?;
+            let known = text.constant().unwrap_or_default();
+            let mut value = || st.scope.word(words.next()?);
+            match known.as_str() {
+                "--silent" | "--show-error" => {}
+                "--fail" => fails = true,
+                "--location" => follows = true,
+                "-o" | "--output" => silent_body = value()?.constant()? == "/dev/null",
+                "-w" | "--write-out" => code = value()?.constant()? == "%{http_code}",
+                "-X" | "--request" => method = Some(value()?.constant()?),
+                "-H" | "--header" => {
+                    let header = value()?;
+                    let written = self.template(&header);
+                    let (name, value) = written.split_once(':')?;
+                    headers.push((name.to_owned(), value.trim().to_owned()));
+                }
+                "-d" | "--data" | "--data-raw" => {
+                    let data = value()?;
+                    if data.constant().is_none_or(|d| d.starts_with('@')) {
+                        return None;
+                    }
+                    body = Some(self.template(&data));
+                }
+                "-m" | "--max-time" => timeout = Some(format!("{}s", value()?.constant()?.parse::<u64>().ok()?)),
+                flags if flags.starts_with('-') && flags.len() > 1 && !flags.starts_with("--") => {
+                    for flag in flags[1..].chars() {
+                        match flag {
+                            's' | 'S' => {}
+                            'f' => fails = true,
+                            'L' => follows = true,
+                            _ => return None,
+                        }
+                    }
+                }
+                flag if flag.starts_with('-') => return None,
+                _ if url.is_none() && known.starts_with("http") => url = Some(self.template(&text)),
+                _ => return None,
+            }
+        }
+        if !follows && !self.shared.allow_weaker || code != silent_body || code && fails {
+            return None;
+        }
+        if body.is_some() && !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
+            headers.push(("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+        }
+        let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+        // The status is what is captured.
+        let status = (!fails).then(|| if code && captured { "code" } else { "any" }.to_owned());
+        let expect = HttpExpect { status, ..HttpExpect::default() };
+        let mut step = Step::new(step::Kind::Http { url: url?, method, headers, body, expect });
+        step.timeout = timeout;
+        let out = Out::step(step);
+        let out = if fails { out.but(Label::Stronger, "an answer must be a 2xx") } else { out };
+        Some(if follows { out } else { out.but(Label::Weaker, "redirections are followed") })
+    }
+
+    /// `A | grep -q B`, `cat <<EOF | kubectl apply -f -`: a pipeline that is one step.
+    pub(super) fn pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
+        let [first, last] = list else { return None };
+        let (Kind::Simple(first), Kind::Simple(last)) = (&first.kind, &last.kind) else { return None };
+        if self.name(last)? == "grep" {
+            let wanted = self.wanted(last, st)?;
+            let out = self.command(first, st, true)?;
+            let out = self.expecting(out, &expect_of(wanted))?;
+            return Some(if st.pipefail { out } else { out.but(Label::Stronger, PIPE_STATUS) });
+        }
+        // What is printed is read.
+        if self.name(first)? == "cat" && first.words.len() == 1 && first.env.is_empty() {
+            let [Redirect::Heredoc(parts)] = first.redirects.as_slice() else { return None };
+            let mut joined = last.clone();
+            joined.redirects.push(Redirect::Heredoc(parts.clone()));
+            return self.command(&joined, st, false);
+        }
+        None
+    }
+
+    /// What `grep` wants to find; its output must go nowhere that matters.
+    pub(super) fn wanted(&self, simple: &Simple, st: &State) -> Option<Wanted> {
+        let mut how = Grep::default();
+        let mut found = None;
+        if !simple.env.is_empty()
+            || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge))
+        {
+            return None;
+        }
+        let mut words = simple.words[1..].iter();
+        while let Some(word) = words.next() {
+            let text = st.scope.word(word)?.constant()?;
+            match text.as_str() {
+                "--quiet" | "--silent" | "--" => {}
+                "-e" => found = Some(st.scope.word(words.next()?)?.constant()?),
+                flags if flags.starts_with('-') && flags.len() > 1 => {
+                    for flag in flags[1..].chars() {
+                        match flag {
+                            'q' | 's' => {}
+                            'E' => how.extended = true,
+                            'F' => how.fixed = true,
+                            'i' => how.ignore_case = true,
+                            'x' => how.line = true,
+                            _ => return None,
+                        }
+                    }
+                }
+                _ if found.is_none() => found = Some(text),
+                _ => return None,
+            }
+        }
+        pattern::grep(&found?, how)
+    }
+
+    /// Adds what is demanded of a command's output.
+    pub(super) fn expecting(&self, mut out: Out, wanted: &Expect) -> Option<Out> {
+        let [step] = out.steps.as_mut_slice() else { return None };
+        let mut wanted = wanted.clone();
+        if self.shared.err() {
+            wanted = Expect {
+                contains: wanted.equals.as_ref().and_then(|t| t.get(..1)).map(str::to_owned),
+                ..Expect::default()
+            };
+        }
+        match &mut step.kind {
+            step::Kind::Command { expect, .. } => *expect = expect.clone().and(wanted)?,
+            step::Kind::Http { expect, .. } => {
+                if wanted.equals.is_some() || wanted.exit_code != 0 {
+                    return None;
+                }
+                expect.contains = wanted.contains;
+                expect.matches = wanted.matches;
+            }
+            _ => return None,
+        }
+        Some(out)
+    }
+}
+
+pub(super) fn expect_of(wanted: Wanted) -> Expect {
+    match wanted {
+        Wanted::Contains(text) => Expect { contains: Some(template::escape(&text)), ..Expect::default() },
+        Wanted::Matches(text) => Expect { matches: Some(template::escape(&text)), ..Expect::default() },
+    }
+}
+
+/// Turns a step around: it must end with status 1.
+pub(super) fn denied(mut out: Out) -> Option<Out> {
+    let [step] = out.steps.as_mut_slice() else { return None };
+    let step::Kind::Command { expect, .. } = &mut step.kind else { return None };
+    if expect.of_text() || expect.exit_code != 0 {
+        return None;
+    }
+    expect.exit_code = 1;
+    Some(out)
+}
+
+/// How long a command may take, where that is not the usual minute.
+fn limit(words: &[String]) -> Option<String> {
+    let name = words.first()?.rsplit('/').next()?;
+    let value = |flag: &str| {
+        words.iter().enumerate().find_map(|(i, w)| {
+            let rest = w.strip_prefix(flag)?;
+            if rest.is_empty() { words.get(i + 1).cloned() } else { rest.strip_prefix('=').map(str::to_owned) }
+        })
+    };
+    let bound = match name {
+        "timeout" => words.get(1).cloned(),
+        _ => value("--timeout").or_else(|| value("--max-time")),
+    };
+    let bound = bound.map(|b| b.trim_matches(['"', '\'']).to_owned());
+    let parse = |text: &str| {
+        let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
+        duration::parse(&text).ok().map(|d| d.as_secs())
+    };
+    // A script had five minutes.
+    let whole = 300;
+    let seconds = match (bound.as_deref(), bound.as_deref().and_then(parse)) {
+        (_, Some(0)) | (Some(_), None) => whole,
+        (_, Some(seconds)) => (seconds + 10).min(whole),
+        (None, None) => {
+            let slow = match name {
+                "kubectl" | "oc" => {
+                    words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain"))
+                }
+                "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed"
+                | "head" | "tail" | "wc" | "true" | "command" | "ln" | "diff" | "cmp" | "which" | "stat" => false,
+                _ => true,
+            };
+            if slow { whole } else { 60 }
+        }
+    };
+    (seconds > 60).then(|| duration::format(std::time::Duration::from_secs(seconds)))
+}
+
+/// What a manifest calls its first object.
+fn manifest_name(text: &str) -> Option<String> {
+    let kind = text.lines().find_map(|l| l.strip_prefix("kind:"))?.trim().to_ascii_lowercase();
+    let name = text.lines().find_map(|l| l.trim_start().strip_prefix("name:"))?.trim().trim_matches(['"', '\'']);
+    let fits = |t: &str| !t.is_empty() && t.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.');
+    match (fits(&kind), fits(name)) {
+        (true, true) => Some(format!("{kind}-{name}")),
+        (true, false) => Some(kind),
+        _ => None,
+    }
+}

@@ -1,0 +1,1078 @@
+//! Conditions, branches and loops as sequences of steps.
+
+use super::{
+    End, Ending, Flow, Lifter, Next, Out, State,
+    command::{ONE_STATUS, denied},
+    messages, read_only,
+};
+use crate::{
+    bash::{
+        self,
+        ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
+    },
+    convert::{
+        Label,
+        shell::Text,
+        step::{self, Step},
+    },
+    hir::PhaseKind,
+    ty::duration,
+};
+
+/// How deep functions may call.
+const DEPTH: usize = 8;
+
+impl<'a> Lifter<'a> {
+    /// A whole list, or nothing.
+    pub(super) fn seq(&self, list: &[Stmt], mut st: State, end: End) -> Option<Flow> {
+        let mut out = Out::none();
+        let mut said = Vec::new();
+        let mut at = 0;
+        while at < list.len() {
+            match self.next(&list[at..], &mut st, end)? {
+                Next::Idle(message) => {
+                    said.extend(message);
+                    at += 1;
+                }
+                Next::Steps(more, n) => {
+                    let comments = messages(&list[at].comments);
+                    out = out.then(more.told(&comments));
+                    at += n;
+                }
+                Next::End(flow) => {
+                    return match flow {
+                        Flow::Falls(more) => Some(Flow::Falls(out.then(more))),
+                        Flow::Passes(more, ending) => Some(Flow::Passes(out.then(more), ending)),
+                        Flow::Fails(more) if read_only(&out.steps) => {
+                            said.extend(more);
+                            Some(Flow::Fails(said))
+                        }
+                        Flow::Fails(_) => None,
+                    };
+                }
+            }
+        }
+        match end {
+            End::Falls => Some(Flow::Falls(out)),
+            End::Fails if read_only(&out.steps) => Some(Flow::Fails(said)),
+            End::Fails => None,
+        }
+    }
+
+    /// What the first statements of a list are.
+    pub(super) fn next(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
+        let (stmt, after) = rest.split_first()?;
+        if stmt.background || self.leaks(stmt, after, st) {
+            return None;
+        }
+        match &stmt.kind {
+            Kind::Function { name, body } => {
+                st.scope.functions.insert(name.clone(), body.clone());
+                Some(Next::Idle(None))
+            }
+            Kind::Assign(assigns) => {
+                if let [assign] = assigns.as_slice()
+                    && let Some(value) = &assign.value
+                    && !assign.odd
+                    && matches!(value.parts.as_slice(), [Part::Command { .. }])
+                    && script_dir(&value.source).is_none()
+                {
+                    return self.capture(rest, st, end);
+                }
+                for assign in assigns {
+                    if self.assign(assign, st).is_none() {
+                        // What needs no command can be made again where it is needed.
+                        let harmless =
+                            !assign.export && !crate::convert::wrap::is_special(&assign.name) && self.harmless(assign);
+                        harmless.then_some(())?;
+                        st.scope.set(&assign.name, None);
+                        let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
+                        let known = words
+                            .and_then(|w| w.iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>());
+                        match known {
+                            Some(known) => st.scope.arrays.insert(assign.name.clone(), known),
+                            None => st.scope.arrays.remove(&assign.name),
+                        };
+                    }
+                }
+                Some(Next::Idle(None))
+            }
+            Kind::Simple(simple) => self.simple(stmt, simple, after, st, end),
+            Kind::If { branches, otherwise } => {
+                self.conditional(branches, otherwise.as_deref().unwrap_or_default(), after, st, end)
+            }
+            Kind::Or(pair) => {
+                let [a, b] = &**pair;
+                let inner = State { tail: true, ..st.clone() };
+                match self.seq(std::slice::from_ref(b), inner, End::Falls) {
+                    Some(Flow::Fails(said)) => Some(Next::Steps(self.check(a, st)?.told(&messages(&said)), 1)),
+                    Some(Flow::Falls(o)) if o.steps.is_empty() => {
+                        Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1))
+                    }
+                    Some(Flow::Falls(_)) => {
+                        let out = self.check(stmt, st)?;
+                        Some(Next::Steps(self.as_status(out, after, st)?, 1))
+                    }
+                    _ => None,
+                }
+            }
+            Kind::And(pair) => {
+                let [a, b] = &**pair;
+                let last = after.is_empty() && st.tail;
+                let inner = State { tail: true, ..st.clone() };
+                match self.seq(std::slice::from_ref(b), inner, End::Falls)? {
+                    // As the last statement it fails either way.
+                    Flow::Fails(said) if !last => Some(Next::Steps(self.deny(a, st)?.told(&messages(&said)), 1)),
+                    Flow::Passes(o, ending) if o.steps.is_empty() => {
+                        self.or_rest(self.check(a, &soft(st))?, ending, after, st, end)
+                    }
+                    Flow::Falls(o) if last => Some(Next::Steps(self.check(a, &soft(st))?.then(o), 1)),
+                    Flow::Falls(o) if o.steps.is_empty() => {
+                        Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1))
+                    }
+                    Flow::Falls(o) if !st.errexit => {
+                        let both = self.check(a, &soft(st))?.then(o);
+                        Some(Next::Steps(self.ignored(both), 1))
+                    }
+                    _ => None,
+                }
+            }
+            Kind::Test(..) if self.known(stmt, st) == Some(true) => Some(Next::Idle(None)),
+            Kind::Test(..) | Kind::Pipeline(_) | Kind::Not(_) => {
+                let out = self.check(stmt, st)?;
+                // `! a` never ends a script under `set -e`.
+                let st = if matches!(stmt.kind, Kind::Not(_)) { &soft(st) } else { &*st };
+                self.with_status(out, after, st)
+            }
+            Kind::Group(list) => {
+                let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
+                match self.seq(list, inner, End::Falls)? {
+                    Flow::Falls(out) => Some(Next::Steps(out, 1)),
+                    flow => Some(Next::End(flow)),
+                }
+            }
+            Kind::For { var, values, body } => self.each(var, values, body, after, st, end),
+            Kind::Count { var, rounds, body } => self.poll((*rounds)?, var, body, after, st, end),
+            Kind::While { until, condition, body } => self.wait(*until, condition, body, after, st),
+            Kind::Subshell(_) | Kind::Other => None,
+        }
+    }
+
+    /// Whether a variable that is set somewhere inside of a statement is read behind it: steps set none.
+    fn leaks(&self, stmt: &Stmt, after: &[Stmt], st: &State) -> bool {
+        let mut names = Vec::new();
+        match &stmt.kind {
+            Kind::Assign(_) | Kind::Function { .. } => return false,
+            // What a loop that waits has found out is looked at by itself.
+            Kind::For { body, .. } | Kind::Count { body, .. }
+                if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) => {}
+            _ => super::script::assigned(stmt, &mut names),
+        }
+        super::script::walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind
+                && let Some(body) = self.name(simple).and_then(|n| st.scope.functions.get(n))
+            {
+                body.iter().for_each(|s| super::script::assigned_beyond(s, &mut names));
+            }
+        });
+        let read = |name: &String| after.iter().any(|s| !self.idle(s) && super::script::mentions(s, name));
+        names.iter().any(read)
+    }
+
+    /// Whether nothing runs to make a value, and it is the same whenever it is made.
+    fn harmless(&self, assign: &ast::Assign) -> bool {
+        let fixed = |w: &Word| {
+            !w.parts.iter().any(|p| matches!(p, Part::Command { .. })) && !w.source.contains(['`', '$', '+', '('])
+                || w.literal().is_some()
+        };
+        match (&assign.array, &assign.value) {
+            (Some(words), _) => words.iter().all(fixed),
+            (None, None) => !assign.local,
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// `NAME=value` that can be followed.
+    pub(super) fn assign(&self, assign: &ast::Assign, st: &mut State) -> Option<()> {
+        // What programs read by its name is not ours to move; exported, it is handed on to every command.
+        let special = crate::convert::wrap::is_special(&assign.name) && !assign.export;
+        if assign.odd || special || matches!(assign.name.as_str(), "IFS" | "PATH") {
+            return None;
+        }
+        let Some(word) = &assign.value else {
+            if assign.export {
+                let value = st.scope.get(&assign.name)?.constant()?;
+                st.exported.push((assign.name.clone(), crate::template::escape(&value)));
+            } else {
+                st.scope.set(&assign.name, Some(Text::literal("")));
+            }
+            return Some(());
+        };
+        let mut value = match script_dir(&word.source) {
+            Some(below) => Text::literal(join(&st.scope.dir.to_string_lossy(), below)),
+            None => st.scope.parts(&word.parts, true)?,
+        };
+        if let Some(override_of) = overridable(word)
+            && override_of != assign.name
+        {
+            self.shared.note(format!("`{override_of}` of the environment overrides `{}`", assign.name));
+        }
+        if let Some((template, constant)) = self.shared.env.get(&assign.name)
+            && *template == value.template()
+            && !assign.local
+        {
+            value = Text::hole(format!("{{env.{}}}", assign.name), constant.clone());
+        }
+        if assign.export {
+            let text = self.template(&value);
+            st.exported.push((assign.name.clone(), text));
+        }
+        st.scope.set(&assign.name, Some(value));
+        Some(())
+    }
+
+    fn simple(&self, stmt: &Stmt, simple: &Simple, after: &[Stmt], st: &mut State, end: End) -> Option<Next> {
+        let Some(name) = self.name(simple) else {
+            // `if $READY`: a variable that holds `true` or `false`.
+            return None;
+        };
+        let argument = simple.words.get(1);
+        match name {
+            "echo" | "printf"
+                if !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) =>
+            {
+                let commands = simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
+                if commands {
+                    return None;
+                }
+                Some(Next::Idle(Some(self.said(simple, st))))
+            }
+            ":" | "true" if simple.words.len() == 1 => Some(Next::Idle(None)),
+            "set" => {
+                for word in &simple.words[1..] {
+                    let flag = word.literal()?;
+                    let on = flag.starts_with('-');
+                    match flag.as_str() {
+                        "errexit" => st.errexit = true,
+                        "pipefail" => st.pipefail = true,
+                        "nounset" | "xtrace" => {}
+                        _ if flag.len() > 1 && (on || flag.starts_with('+')) => {
+                            for letter in flag[1..].chars() {
+                                match letter {
+                                    'e' => st.errexit = on,
+                                    'u' | 'x' | 'o' | 'E' => {}
+                                    _ => return None,
+                                }
+                            }
+                            if !on && flag.contains('o') {
+                                return None;
+                            }
+                        }
+                        _ => return None,
+                    }
+                }
+                Some(Next::Idle(None))
+            }
+            "exit" | "return" if name == "exit" || st.function => {
+                let status = argument?.literal()?;
+                match status.as_str() {
+                    // A function would end the whole script with success.
+                    "0" if name == "exit" && st.function => None,
+                    "0" => Some(Next::End(Flow::Passes(Out::none(), Ending::Exit))),
+                    _ => Some(Next::End(Flow::Fails(Vec::new()))),
+                }
+            }
+            "break" if st.waiting && argument.is_none() => Some(Next::End(Flow::Passes(Out::none(), Ending::Break))),
+            "continue" if st.waiting && argument.is_none() => Some(Next::End(Flow::Fails(Vec::new()))),
+            "cd" => {
+                let text = argument?.source.clone();
+                let to = match script_dir(&text) {
+                    Some(below) => join(&st.scope.dir.to_string_lossy(), below),
+                    None => st.scope.word(argument?)?.constant()?,
+                };
+                if to == "." {
+                    return Some(Next::Idle(None));
+                }
+                let guarded = st.errexit;
+                if !guarded || to.starts_with('/') {
+                    return None;
+                }
+                let base = st.workdir.clone().unwrap_or_default();
+                st.workdir = Some(join(&base, &to));
+                Some(Next::Idle(None))
+            }
+            "." | "source" => self.source(argument?, st).map(|()| Next::Idle(None)),
+            "trap" => self.trap(simple, after, st, end),
+            "sleep" => {
+                let text = argument?;
+                let seconds = st.scope.word(text)?.constant()?;
+                let seconds = seconds.strip_suffix('s').unwrap_or(&seconds).parse::<u64>().ok()?;
+                let step = Step::new(step::Kind::Sleep(duration::format(std::time::Duration::from_secs(seconds))));
+                Some(Next::Steps(Out::step(step), 1))
+            }
+            _ => {
+                if let Some(body) = st.scope.functions.get(name) {
+                    if st.errexit && st.fragile {
+                        return None;
+                    }
+                    // `set -e` holds in the function too.
+                    return match self.call_flow(body, simple, st)? {
+                        // `exit` in a function ends the script; a status is one that may be passed over.
+                        Flow::Fails(said) => ends(body).then_some(Next::End(Flow::Fails(said))),
+                        Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
+                        Flow::Passes(..) => None,
+                    };
+                }
+                let out = self.check(stmt, st)?;
+                self.with_status(out, after, st)
+            }
+        }
+    }
+
+    /// What is printed, as far as it is known.
+    fn said(&self, simple: &Simple, st: &State) -> String {
+        let words = simple.words[1..].iter().filter(|w| !w.source.starts_with('-')).map(|w| {
+            let known = st.scope.parts(&w.parts, true).and_then(|t| t.constant());
+            known.unwrap_or_else(|| w.source.trim_matches(['"', '\'']).to_owned())
+        });
+        words.collect::<Vec<_>>().join(" ").replace("\\n", " ")
+    }
+
+    /// A statement whose status counts as far as the list says: with what follows, if that asks for it.
+    fn with_status(&self, out: Out, after: &[Stmt], st: &State) -> Option<Next> {
+        if let Some(following) = after.first() {
+            let source = |s: &Stmt| match &s.kind {
+                Kind::Simple(s) => s.words.iter().map(|w| w.source.trim_matches('"')).collect::<Vec<_>>().join(" "),
+                Kind::Test(inner, _) => format!("[ {inner} ]"),
+                _ => String::new(),
+            };
+            if source(following) == "exit $?" {
+                return Some(Next::End(Flow::Passes(out, Ending::Exit)));
+            }
+            // `cmd; if [ $? -ne 0 ]; then …; exit 1; fi`
+            if let Kind::If { branches, otherwise } = &following.kind
+                && let [(condition, body)] = branches.as_slice()
+                && let [condition] = condition.as_slice()
+                && !st.errexit
+            {
+                let test = source(condition).replace('"', "");
+                let good = matches!(test.as_str(), "[ $? -eq 0 ]" | "[ $? == 0 ]" | "[ $? = 0 ]");
+                let bad = matches!(test.as_str(), "[ $? -ne 0 ]" | "[ $? != 0 ]" | "[ $? -gt 0 ]");
+                if good || bad {
+                    let inner = State { tail: false, ..st.clone() };
+                    let then = self.seq(body, inner.clone(), End::Falls)?;
+                    let other = self.seq(otherwise.as_deref().unwrap_or_default(), inner, End::Falls)?;
+                    let (pass, fail) = if good { (then, other) } else { (other, then) };
+                    return match (pass, fail) {
+                        (Flow::Falls(more), Flow::Fails(said)) => {
+                            Some(Next::Steps(out.told(&messages(&said)).then(more), 2))
+                        }
+                        (Flow::Passes(more, ending), Flow::Fails(said)) => {
+                            Some(Next::End(Flow::Passes(out.told(&messages(&said)).then(more), ending)))
+                        }
+                        _ => None,
+                    };
+                }
+            }
+        }
+        Some(Next::Steps(self.as_status(out, after, st)?, 1))
+    }
+
+    fn as_status(&self, out: Out, after: &[Stmt], st: &State) -> Option<Out> {
+        if after.is_empty() && st.tail {
+            return Some(out);
+        }
+        if st.errexit {
+            // What fails in a loop that is tried again would have ended the script.
+            return if st.fragile { None } else { Some(out) };
+        }
+        Some(self.ignored_in_passing(out))
+    }
+
+    /// Steps that pass whatever their command answers: the script says so.
+    pub(super) fn ignored(&self, out: Out) -> Out {
+        let mut out = forgiving(out);
+        if out.steps.is_empty() {
+            return out;
+        }
+        // In cleanup the labels would allow it.
+        if self.phase != PhaseKind::Cleanup && self.shared.err() {
+            return out;
+        }
+        if self.phase == PhaseKind::Setup && out.steps.len() == 1 {
+            out.steps[0].continue_on_error = true;
+            return out;
+        }
+        let comments = std::mem::take(&mut out.steps[0].comments);
+        let mut step = Step::new(step::Kind::AnyOf(vec![out.grouped(), Step::pass()]));
+        step.comments = comments;
+        Out::step(step)
+    }
+
+    /// The same where the script merely goes on: in cleanup a failure is told, and nothing else changes.
+    fn ignored_in_passing(&self, out: Out) -> Out {
+        if self.phase == PhaseKind::Cleanup && !out.steps.is_empty() {
+            return forgiving(out).but(Label::Stronger, "a failure is reported as a failed cleanup");
+        }
+        self.ignored(out)
+    }
+
+    /// Steps that pass if and only if the statement succeeds.
+    pub(super) fn check(&self, stmt: &Stmt, st: &State) -> Option<Out> {
+        let st = &soft(st);
+        if stmt.background {
+            return None;
+        }
+        match &stmt.kind {
+            Kind::Simple(simple) => {
+                let name = self.name(simple)?;
+                if let Some(body) = st.scope.functions.get(name) {
+                    return self.call(body, simple, st);
+                }
+                let idle = matches!(name, "echo" | "printf" | ":" | "true");
+                if idle && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) {
+                    let commands =
+                        simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
+                    return (!commands).then(Out::none);
+                }
+                self.command(simple, st, false)
+            }
+            Kind::Pipeline(list) => self.pipeline(list, st),
+            Kind::Not(inner) => self.deny(inner, st),
+            Kind::And(pair) => Some(self.check(&pair[0], st)?.then(self.check(&pair[1], st)?)),
+            Kind::Or(pair) => {
+                let (a, b) = (self.check(&pair[0], st)?, self.check(&pair[1], st)?);
+                if b.steps.is_empty() {
+                    return Some(self.ignored(a));
+                }
+                self.either(a, b)
+            }
+            Kind::Test(inner, double) => self.test(inner, *double, st, true),
+            Kind::Group(list) => match self.seq(list, State { tail: true, ..st.clone() }, End::Falls)? {
+                Flow::Falls(out) => Some(out),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Steps that pass if and only if the statement fails.
+    pub(super) fn deny(&self, stmt: &Stmt, st: &State) -> Option<Out> {
+        let st = &soft(st);
+        match &stmt.kind {
+            Kind::Not(inner) => self.check(inner, st),
+            Kind::Or(pair) => Some(self.deny(&pair[0], st)?.then(self.deny(&pair[1], st)?)),
+            Kind::And(pair) => {
+                let (a, b) = (self.deny(&pair[0], st)?, self.deny(&pair[1], st)?);
+                self.either(a, b)
+            }
+            Kind::Test(inner, double) => self.test(inner, *double, st, false),
+            Kind::Simple(simple) if self.name(simple)? == "[" || self.name(simple)? == "test" => {
+                denied(self.check(stmt, st)?)
+            }
+            Kind::Simple(_) => {
+                let out = denied(self.check(stmt, st)?)?;
+                Some(out.but(Label::Stronger, ONE_STATUS))
+            }
+            Kind::Group(list) if list.len() == 1 => self.deny(&list[0], st),
+            _ => None,
+        }
+    }
+
+    /// The first, or else the second.
+    fn either(&self, a: Out, b: Out) -> Option<Out> {
+        if a.steps.is_empty() {
+            return Some(a);
+        }
+        // A first that fails where the script's did not runs a second that the script did not run.
+        let label = match a.label {
+            Label::Exact => b.label,
+            Label::Stronger if read_only(&b.steps) => Label::Stronger,
+            _ => Label::Weaker,
+        };
+        let mut why = a.why.clone();
+        why.extend(b.why.clone());
+        let steps = if self.shared.err() { vec![a.grouped()] } else { vec![a.grouped(), b.grouped()] };
+        Some(Out { steps: vec![Step::new(step::Kind::AnyOf(steps))], label, why })
+    }
+
+    /// A condition that ends the list with success, or else what is left of the list.
+    fn or_rest(&self, condition: Out, ending: Ending, after: &[Stmt], st: &State, end: End) -> Option<Next> {
+        if st.waiting && ending == Ending::Exit && end == End::Falls {
+            return None;
+        }
+        match self.seq(after, st.clone(), end)? {
+            Flow::Fails(said) => Some(Next::End(Flow::Passes(condition.told(&messages(&said)), ending))),
+            Flow::Falls(rest) if end == End::Falls && rest.steps.is_empty() => {
+                Some(Next::End(Flow::Falls(self.ignored(condition))))
+            }
+            Flow::Falls(rest) if ending == Ending::Exit && !st.waiting => {
+                Some(Next::End(Flow::Passes(self.either(condition, rest)?, Ending::Exit)))
+            }
+            Flow::Passes(rest, other) if other == ending => {
+                if rest.steps.is_empty() {
+                    return Some(Next::End(Flow::Passes(self.ignored(condition), ending)));
+                }
+                Some(Next::End(Flow::Passes(self.either(condition, rest)?, ending)))
+            }
+            _ => None,
+        }
+    }
+
+    fn conditional(
+        &self,
+        branches: &[(List, List)],
+        otherwise: &[Stmt],
+        after: &[Stmt],
+        st: &State,
+        end: End,
+    ) -> Option<Next> {
+        let ((condition, body), more) = branches.split_first()?;
+        let nested;
+        let otherwise = match more {
+            [] => otherwise,
+            more => {
+                let kind = Kind::If { branches: more.to_vec(), otherwise: Some(otherwise.to_vec()) };
+                nested =
+                    [Stmt { range: condition.first()?.range.clone(), kind, comments: Vec::new(), background: false }];
+                &nested
+            }
+        };
+        let [condition] = condition.as_slice() else { return None };
+        // A condition that is known is no condition.
+        if let Some(known) = self.known(condition, st) {
+            let chosen: List = if known { body.clone() } else { otherwise.to_vec() };
+            let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
+            return match self.seq(&chosen, inner, End::Falls)? {
+                Flow::Falls(out) => Some(Next::Steps(out, 1)),
+                flow => Some(Next::End(flow)),
+            };
+        }
+        let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
+        let then = self.seq(body, inner.clone(), End::Falls)?;
+        let other = self.seq(otherwise, inner, End::Falls)?;
+        let check = || self.check(condition, st);
+        let deny = || self.deny(condition, st);
+        match (then, other) {
+            (Flow::Fails(_), Flow::Fails(said)) if read_only(&check()?.steps) => Some(Next::End(Flow::Fails(said))),
+            (Flow::Fails(said), Flow::Falls(o)) => Some(Next::Steps(deny()?.told(&messages(&said)).then(o), 1)),
+            (Flow::Falls(o), Flow::Fails(said)) => Some(Next::Steps(check()?.told(&messages(&said)).then(o), 1)),
+            (Flow::Fails(said), Flow::Passes(o, e)) => {
+                Some(Next::End(Flow::Passes(deny()?.told(&messages(&said)).then(o), e)))
+            }
+            (Flow::Passes(o, e), Flow::Fails(said)) => {
+                Some(Next::End(Flow::Passes(check()?.told(&messages(&said)).then(o), e)))
+            }
+            (Flow::Passes(o, e), Flow::Falls(f)) if o.steps.is_empty() && f.steps.is_empty() => {
+                self.or_rest(check()?, e, after, st, end)
+            }
+            (Flow::Falls(f), Flow::Passes(o, e)) if o.steps.is_empty() && f.steps.is_empty() => {
+                let denied = deny()?;
+                (denied.label == Label::Exact).then_some(())?;
+                self.or_rest(denied, e, after, st, end)
+            }
+            (Flow::Falls(a), Flow::Falls(b)) => {
+                let out = match (a.steps.is_empty(), b.steps.is_empty()) {
+                    (true, true) => self.ignored(check()?),
+                    (true, false) => self.either(check()?, b)?,
+                    (false, true) => {
+                        let denied = deny()?;
+                        let denied =
+                            if denied.label == Label::Exact { denied } else { denied.but(Label::Weaker, ONE_STATUS) };
+                        self.either(denied, a)?
+                    }
+                    (false, false) => return None,
+                };
+                Some(Next::Steps(out, 1))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a condition holds, where that can be told now.
+    pub(super) fn known(&self, condition: &Stmt, st: &State) -> Option<bool> {
+        match &condition.kind {
+            Kind::Not(inner) => self.known(inner, st).map(|b| !b),
+            Kind::Simple(simple) if simple.words.len() == 1 => {
+                match st.scope.get(simple.words[0].variable()?)?.constant()?.as_str() {
+                    "true" => Some(true),
+                    "false" => Some(false),
+                    _ => None,
+                }
+            }
+            Kind::Test(inner, _) => {
+                let words = super::capture::words(inner)?;
+                let value = |w: &Word| st.scope.parts(&w.parts, true).and_then(|t| fixed(&t));
+                let number = |text: String| text.parse::<i64>().ok();
+                match words.as_slice() {
+                    [op, a] if op.source == "-z" => value(a).map(|v| v.is_empty()),
+                    [op, a] if op.source == "-n" => value(a).map(|v| !v.is_empty()),
+                    [a, op, b] if matches!(op.source.as_str(), "=" | "==") => Some(value(a)? == value(b)?),
+                    [a, op, b] if op.source == "!=" => Some(value(a)? != value(b)?),
+                    [a, op, b] if op.source == "-eq" => Some(number(value(a)?)? == number(value(b)?)?),
+                    [a, op, b] if op.source == "-ne" => Some(number(value(a)?)? != number(value(b)?)?),
+                    [a, op, b] if op.source == "-gt" => Some(number(value(a)?)? > number(value(b)?)?),
+                    [a, op, b] if op.source == "-lt" => Some(number(value(a)?)? < number(value(b)?)?),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// A test of files or of known words, as the command `test`.
+    pub(super) fn test(&self, inner: &str, double: bool, st: &State, positive: bool) -> Option<Out> {
+        let words = super::capture::words(inner)?;
+        let (words, positive) = match words.split_first() {
+            Some((first, rest)) if first.source == "!" => (rest.to_vec(), !positive),
+            _ => (words.clone(), positive),
+        };
+        if let [op, _] = words.as_slice()
+            && matches!(op.source.as_str(), "-f" | "-d" | "-e" | "-s" | "-x" | "-r" | "-w" | "-L" | "-h" | "-z" | "-n")
+        {
+            // A word in `[[ ]]` is never split.
+            if double && words[1].parts.iter().any(|p| matches!(p, Part::Var { quoted: false, .. })) {
+                let text = st.scope.word(&words[1])?;
+                text.constant().filter(|c| !c.contains([' ', '*', '?']))?;
+            }
+            let command =
+                Simple { words: std::iter::once(Word::read("test", 0)).chain(words).collect(), ..Simple::default() };
+            let out = self.command(&command, st, false)?;
+            return if positive { Some(out) } else { denied(out) };
+        }
+        None
+    }
+
+    /// A function in the place of its call.
+    fn call(&self, body: &List, simple: &Simple, st: &State) -> Option<Out> {
+        match self.call_flow(body, simple, st)? {
+            Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
+            _ => None,
+        }
+    }
+
+    fn call_flow(&self, body: &List, simple: &Simple, st: &State) -> Option<Flow> {
+        if st.depth >= DEPTH
+            || !simple.env.is_empty()
+            || !simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge))
+        {
+            return None;
+        }
+        let mut inner =
+            State { function: true, tail: true, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
+        for n in 1..10 {
+            // What is not known may still be printed.
+            let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
+            inner.scope.set(&n.to_string(), value);
+        }
+        self.seq(body, inner, End::Falls)
+    }
+
+    /// A file of functions and constants.
+    fn source(&self, path: &Word, st: &mut State) -> Option<()> {
+        let path = match script_dir_prefix(&path.source) {
+            Some(below) => join(&st.scope.dir.to_string_lossy(), below),
+            None => st.scope.word(path)?.constant()?,
+        };
+        let base = self.shared.dir.join(st.workdir.as_deref().unwrap_or_default());
+        let file = crate::source::resolve(&base, &path);
+        let text = String::from_utf8(self.shared.files.read(&file).ok()?).ok()?;
+        let list = ast::read(&bash::parse(&text)?)?;
+        let here = st.scope.dir.clone();
+        if let Some(folder) = std::path::Path::new(&path).parent() {
+            st.scope.dir = folder.to_path_buf();
+        }
+        for stmt in &list {
+            match &stmt.kind {
+                Kind::Function { name, body } => {
+                    st.scope.functions.insert(name.clone(), body.clone());
+                }
+                Kind::Assign(assigns) => assigns.iter().try_for_each(|a| self.assign(a, st))?,
+                Kind::Simple(simple) if matches!(self.name(simple)?, "set" | "echo" | ":") => {
+                    let flags = simple.words.iter().any(|w| w.source.starts_with('-'));
+                    // Options of a helper are options of the script.
+                    if self.name(simple)? == "set" && flags {
+                        self.simple(stmt, simple, &[], st, End::Falls)?;
+                    }
+                }
+                _ => return None,
+            }
+        }
+        st.scope.dir = here;
+        Some(())
+    }
+
+    /// `trap … EXIT`: what is left of the list, and then this.
+    fn trap(&self, simple: &Simple, after: &[Stmt], st: &State, end: End) -> Option<Next> {
+        let [_, handler, signals @ ..] = simple.words.as_slice() else { return None };
+        if !signals.iter().any(|s| s.source == "EXIT") || st.function || st.depth > 0 {
+            return None;
+        }
+        let text = handler.literal()?;
+        let list = ast::read(&bash::parse(&text)?)?;
+        let inner = State { tail: false, errexit: false, ..st.clone() };
+        // Under `set -e` what fails in a trap is the status of the script.
+        let guarded = |s: &Stmt| match &s.kind {
+            Kind::Or(pair) => {
+                matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo")))
+            }
+            _ => self.is_idle(s, st),
+        };
+        if st.errexit && !list.iter().all(guarded) {
+            return None;
+        }
+        let Flow::Falls(cleanup) = self.trapped(&list, after, inner)? else { return None };
+        let rest = State { depth: 1, ..st.clone() };
+        let (flow, ending) = match self.seq(after, rest, end)? {
+            Flow::Falls(out) => (out, None),
+            Flow::Passes(out, ending) => (out, Some(ending)),
+            Flow::Fails(_) => return None,
+        };
+        if cleanup.steps.is_empty() {
+            return Some(Next::End(ending.map_or(Flow::Falls(flow.clone()), |e| Flow::Passes(flow, e))));
+        }
+        let label = flow.label.max(cleanup.label);
+        let mut why = flow.why.clone();
+        why.extend(cleanup.why.clone());
+        let step = Step::new(step::Kind::Group { steps: flow.steps, cleanup: cleanup.steps });
+        let out = Out { steps: vec![step], label, why };
+        Some(Next::End(ending.map_or(Flow::Falls(out.clone()), |e| Flow::Passes(out, e))))
+    }
+
+    /// What a trap does; its functions may stand behind it.
+    fn trapped(&self, list: &[Stmt], after: &[Stmt], mut st: State) -> Option<Flow> {
+        for stmt in after {
+            if let Kind::Function { name, body } = &stmt.kind {
+                st.scope.functions.insert(name.clone(), body.clone());
+            }
+        }
+        let cleanup = Lifter { shared: self.shared, phase: PhaseKind::Verify };
+        if let [Stmt { kind: Kind::Simple(simple), .. }] = list
+            && let Some(body) = st.scope.functions.get(self.name(simple)?).cloned()
+        {
+            return cleanup.seq(&body, st, End::Falls);
+        }
+        cleanup.seq(list, st, End::Falls)
+    }
+
+    fn each(&self, var: &str, values: &[Word], body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+        if let [one] = values
+            && let Some(rounds) = count(one, st)
+        {
+            return self.poll(rounds, var, body, after, st, end);
+        }
+        if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) {
+            let all: Option<Vec<_>> = values.iter().map(Word::literal).collect();
+            return self.poll(u32::try_from(all?.len()).ok()?, var, body, after, st, end);
+        }
+        let mut list = Vec::new();
+        for word in values {
+            let array = word.source.strip_prefix("\"${").and_then(|w| w.strip_suffix("[@]}\""));
+            if let Some(name) = array {
+                list.extend(st.scope.arrays.get(name)?.iter().cloned());
+                continue;
+            }
+            match word.variable().and_then(|v| st.scope.get(v)).and_then(Text::constant) {
+                // `for x in $LIST`
+                Some(text) if matches!(word.parts.as_slice(), [Part::Var { quoted: false, .. }]) => {
+                    (!text.contains(['*', '?', '[', '\\'])).then_some(())?;
+                    list.extend(text.split_whitespace().map(str::to_owned));
+                }
+                _ => list.push(st.scope.word(word)?.constant()?),
+            }
+        }
+        if list.is_empty() {
+            return None;
+        }
+        let mut name = var.to_ascii_lowercase();
+        if ["env", "random", "task", "steps", "agent", "stdout", "stderr", "response", "content", "result"]
+            .contains(&name.as_str())
+            || st.scope.functions.contains_key(&format!("{{{name}}}"))
+        {
+            name.push_str("_name");
+        }
+        let safe = list.iter().all(|v| super::super::shell::is_safe(v));
+        let last = after.is_empty() && st.tail;
+        let mut inner = State { tail: last, waiting: false, ..st.clone() };
+        let hole = vec![crate::convert::shell::Piece::Hole {
+            text: format!("{{{name}}}"),
+            constant: None,
+            safe,
+            quoted: false,
+        }];
+        inner.scope.set(var, Some(Text(hole)));
+        let Flow::Falls(out) = self.seq(body, inner, End::Falls)? else { return None };
+        if out.steps.is_empty() {
+            return Some(Next::Idle(None));
+        }
+        if list.len() > 1 && self.shared.err() {
+            list.pop();
+        }
+        let values = list.iter().map(|v| crate::template::escape(v)).collect();
+        let several = list.len() > 1;
+        let mut step = Step::new(step::Kind::Foreach { var: name, values, steps: out.steps });
+        step.timeout = None;
+        let mut lifted = Out { steps: vec![step], label: out.label, why: out.why };
+        if last && !st.errexit && several {
+            lifted = lifted.but(Label::Stronger, "every round must pass, not only the last");
+        }
+        Some(Next::Steps(lifted, 1))
+    }
+
+    /// `until …; do sleep N; done`: for as long as a script may take.
+    fn wait(&self, until: bool, condition: &[Stmt], body: &[Stmt], after: &[Stmt], st: &State) -> Option<Next> {
+        let [condition] = condition else { return None };
+        let (pauses, rest): (Vec<_>, Vec<_>) =
+            body.iter().partition(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")));
+        let [pause] = pauses.as_slice() else { return None };
+        let interval = self.interval(pause, st)?;
+        for stmt in rest {
+            let Some(Next::Idle(_)) = self.next(std::slice::from_ref(stmt), &mut st.clone(), End::Falls) else {
+                return None;
+            };
+        }
+        let out = if until { self.check(condition, st)? } else { self.deny(condition, st)? };
+        let _ = after;
+        Some(Next::Steps(self.eventually(out, 300, interval), 1))
+    }
+
+    fn eventually(&self, out: Out, seconds: u64, interval: u64) -> Out {
+        let text = |s| duration::format(std::time::Duration::from_secs(s));
+        let seconds = if self.shared.err() { seconds.saturating_sub(interval).max(1) } else { seconds };
+        let mut step = Step::new(step::Kind::Eventually { interval: text(interval), steps: out.steps });
+        step.timeout = Some(text(seconds));
+        if let step::Kind::Eventually { steps, .. } = &mut step.kind
+            && let Some(first) = steps.first_mut()
+        {
+            step.comments = std::mem::take(&mut first.comments);
+        }
+        Out { steps: vec![step], label: out.label, why: out.why }
+    }
+
+    fn interval(&self, pause: &Stmt, st: &State) -> Option<u64> {
+        let Kind::Simple(simple) = &pause.kind else { return None };
+        let text = st.scope.word(simple.words.get(1)?)?.constant()?;
+        text.strip_suffix('s').unwrap_or(&text).parse::<u64>().ok().filter(|n| *n > 0)
+    }
+
+    /// A loop that looks, waits and looks again.
+    fn poll(&self, rounds: u32, var: &str, body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+        let is_pause = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"));
+        let [pause] = body.iter().filter(is_pause).collect::<Vec<_>>()[..] else { return None };
+        let interval = self.interval(pause, st)?;
+        if st.waiting || end == End::Fails {
+            return None;
+        }
+        let mut hard = false;
+        let mut said = Vec::new();
+        let mut looks: List = Vec::new();
+        for stmt in body.iter().filter(|s| !is_pause(s)) {
+            match self.gives_up(stmt, var, rounds, st) {
+                Some(more) => {
+                    hard = true;
+                    said = more;
+                }
+                None => looks.push(stmt.clone()),
+            }
+        }
+        let mut inner = State { tail: false, waiting: true, fragile: st.errexit, ..st.clone() };
+        inner.scope.set(var, None);
+        let mut flags = Vec::new();
+        set_in(&looks, &mut flags);
+        for (name, _) in &flags {
+            inner.scope.set(name, None);
+        }
+        let Flow::Passes(out, ending) = self.seq(&looks, inner, End::Fails)? else { return None };
+        if out.steps.is_empty() {
+            return None;
+        }
+        let out = self.eventually(out, u64::from(rounds) * interval, interval);
+        if hard {
+            let out = out.told(&messages(&said));
+            return match ending {
+                Ending::Break => Some(Next::Steps(out, 1)),
+                Ending::Exit => Some(Next::End(Flow::Passes(out, Ending::Exit))),
+            };
+        }
+        if ending == Ending::Break {
+            // `READY=true; break`, and a look at READY behind the loop.
+            if let Some((name, value)) = flags.first() {
+                let guard = after.iter().position(|s| !self.is_idle(s, st))?;
+                let mut good = st.clone();
+                good.scope.set(name, Some(Text::literal(value.clone())));
+                let mut bad = st.clone();
+                if !bad.scope.knows(name) {
+                    bad.scope.set(name, Some(Text::literal("")));
+                }
+                let one = std::slice::from_ref(&after[guard]);
+                good.tail = false;
+                bad.tail = false;
+                let good = self.seq(one, good, End::Falls)?;
+                let Flow::Fails(said) = self.seq(one, bad, End::Falls)? else { return None };
+                let used = after[guard + 1..].iter().any(|s| super::script::mentions(s, name));
+                return match good {
+                    Flow::Falls(o) if o.steps.is_empty() && !used => {
+                        Some(Next::Steps(out.told(&messages(&said)), guard + 2))
+                    }
+                    Flow::Passes(o, e) if o.steps.is_empty() => {
+                        Some(Next::End(Flow::Passes(out.told(&messages(&said)), e)))
+                    }
+                    _ => None,
+                };
+            }
+            return Some(Next::Steps(self.ignored(out), 1));
+        }
+        self.or_rest(out, ending, after, st, end)
+    }
+
+    fn is_idle(&self, stmt: &Stmt, st: &State) -> bool {
+        matches!(self.next(std::slice::from_ref(stmt), &mut st.clone(), End::Falls), Some(Next::Idle(_)))
+    }
+
+    /// `if [ $i -eq LAST ]; then …; exit 1; fi` in a loop: what it says.
+    fn gives_up(&self, stmt: &Stmt, var: &str, rounds: u32, st: &State) -> Option<Vec<String>> {
+        let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
+        let [(condition, body)] = branches.as_slice() else { return None };
+        let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
+        let words = super::capture::words(inner)?;
+        let [a, op, b] = words.as_slice() else { return None };
+        let limit = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
+        let last =
+            a.variable() == Some(var) && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==") && limit == rounds;
+        match self.seq(body, State { tail: false, ..st.clone() }, End::Falls)? {
+            Flow::Fails(said) if last => Some(said),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a body ends the script, and never only itself.
+fn ends(body: &[Stmt]) -> bool {
+    let mut exits = false;
+    let mut returns = false;
+    for stmt in body {
+        super::script::walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind {
+                let name = simple.words.first().map_or("", |w| w.source.as_str());
+                exits |= name == "exit";
+                returns |= name == "return";
+            }
+        });
+    }
+    exits && !returns
+}
+
+/// Commands whose status the shell looks at do not end the script.
+fn soft(st: &State) -> State {
+    State { errexit: false, fragile: false, ..st.clone() }
+}
+
+/// Steps whose expectations do not matter.
+fn forgiving(mut out: Out) -> Out {
+    if out.label == Label::Stronger && out.steps.len() == 1 {
+        (out.label, out.why) = (Label::Exact, Vec::new());
+    }
+    if let [step] = out.steps.as_mut_slice()
+        && let step::Kind::Command { expect, .. } = &mut step.kind
+    {
+        *expect = step::Expect::default();
+    }
+    out
+}
+
+/// The value of a text that nothing can change any more.
+fn fixed(text: &Text) -> Option<String> {
+    let open = text
+        .0
+        .iter()
+        .any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.contains("default(")));
+    if open { None } else { text.constant() }
+}
+
+/// `{1..30}`, `$(seq 30)`, `$(seq 1 30)`.
+fn count(word: &Word, st: &State) -> Option<u32> {
+    let number = |text: &str| -> Option<u32> {
+        let text = text.trim().trim_matches('"');
+        match text.strip_prefix('$') {
+            Some(name) => st.scope.get(name.trim_matches(['{', '}']))?.constant()?.parse().ok(),
+            None => text.parse().ok(),
+        }
+    };
+    if let Some(range) = word.source.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
+        let (from, to) = range.split_once("..")?;
+        return (number(to)? + 1).checked_sub(number(from)?);
+    }
+    let [Part::Command { text, .. }] = word.parts.as_slice() else { return None };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.as_slice() {
+        ["seq", to] => number(to),
+        ["seq", from, to] => (number(to)? + 1).checked_sub(number(from)?),
+        _ => None,
+    }
+}
+
+/// Variables that are set to a literal, and to what.
+fn set_in(list: &[Stmt], found: &mut Vec<(String, String)>) {
+    for stmt in list {
+        match &stmt.kind {
+            Kind::Assign(assigns) => {
+                for assign in assigns {
+                    if let Some(value) = assign.value.as_ref().and_then(Word::literal) {
+                        found.push((assign.name.clone(), value));
+                    }
+                }
+            }
+            Kind::If { branches, otherwise } => {
+                branches.iter().for_each(|(_, body)| set_in(body, found));
+                otherwise.iter().for_each(|body| set_in(body, found));
+            }
+            Kind::Group(list) => set_in(list, found),
+            _ => {}
+        }
+    }
+}
+
+/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: the folder below the script's that this is.
+pub(super) fn script_dir(source: &str) -> Option<&'static str> {
+    let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
+    let text =
+        text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
+    match text.as_str() {
+        "$(cd$(dirname$0)&&pwd)"
+        | "$(dirname$0)"
+        | "$(cd$(dirname$0);pwd)"
+        | "$(dirname$(realpath$0))"
+        | "$(dirname$(readlink-f$0))"
+        | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
+        "$(cd$(dirname$0)/..&&pwd)" => Some(".."),
+        "$(cd$(dirname$0)/../..&&pwd)" => Some("../.."),
+        _ => None,
+    }
+}
+
+/// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
+fn script_dir_prefix(source: &str) -> Option<&str> {
+    let text = source.trim_matches('"');
+    for prefix in
+        ["$(dirname \"$0\")/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"]
+    {
+        if let Some(rest) = text.strip_prefix(prefix) {
+            return (!rest.contains('$')).then_some(rest);
+        }
+    }
+    None
+}
+
+pub(super) fn join(base: &str, below: &str) -> String {
+    let path = crate::source::normalize(&std::path::Path::new(base).join(below));
+    let text = path.to_string_lossy().into_owned();
+    if text.is_empty() { ".".to_owned() } else { text }
+}
+
+/// The variable of the environment that a default stands in for.
+fn overridable(word: &Word) -> Option<&str> {
+    match word.parts.as_slice() {
+        [Part::Var { name, default: Some(_), .. }] => Some(name),
+        _ => None,
+    }
+}

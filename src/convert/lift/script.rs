@@ -1,0 +1,656 @@
+//! A whole script: which statements are lifted, which stay, and what those that stay need.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap, HashSet},
+    path::PathBuf,
+};
+
+use super::{Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, flow::script_dir, messages};
+use crate::{
+    bash::{
+        self,
+        ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
+    },
+    convert::{
+        Piece, classify,
+        shell::{Scope, Text},
+        step::{self, Step},
+    },
+    hir::PhaseKind,
+};
+
+/// A script of a task.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub phase: PhaseKind,
+    pub text: String,
+    /// The file it stands in, as the task names it.
+    pub file: Option<String>,
+    /// Where it runs, relative to the task's folder.
+    pub workdir: Option<String>,
+    /// The line of the file that a first line of the script is, for the report.
+    pub path: Option<PathBuf>,
+}
+
+/// What became of a script.
+#[derive(Debug)]
+pub struct Lifted {
+    /// In the order of execution.
+    pub steps: Vec<Step>,
+    pub books: Books,
+    /// Nothing was lifted: the script stays as it is.
+    pub untouched: bool,
+}
+
+/// One run of statements.
+struct Chunk {
+    from: usize,
+    to: usize,
+    kind: ChunkKind,
+}
+
+enum ChunkKind {
+    Lifted(Out),
+    Idle,
+    Residual(&'static str),
+}
+
+/// Takes a script apart. `None` where it is no script that is understood at all.
+pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
+    let first = source.text.lines().next().unwrap_or_default();
+    if first.starts_with("#!") && !is_shell(first) || source.text.contains('\r') || source.text.contains('\0') {
+        return None;
+    }
+    let script = bash::parse(&source.text)?;
+    let list = ast::read(&script)?;
+    let once = classify::called_once(&script.program());
+    let list = spliced(list, &once);
+    let lifter = Lifter { shared, phase: source.phase };
+    let mut forced: BTreeSet<usize> = BTreeSet::new();
+    let before = (shared.ids.borrow().clone(), shared.temporary.borrow().clone(), shared.places.get());
+    let chunks = loop {
+        shared.ids.replace(before.0.clone());
+        shared.temporary.replace(before.1.clone());
+        shared.places.set(before.2);
+        match chunks(&lifter, &list, source, &forced) {
+            Ok(chunks) => break chunks,
+            Err(more) => {
+                let known = forced.len();
+                forced.extend(more);
+                if forced.len() == known {
+                    forced.extend(0..list.len());
+                }
+            }
+        }
+    };
+    assemble(&lifter, &list, source, chunks, &once)
+}
+
+fn is_shell(first: &str) -> bool {
+    let words: Vec<&str> = first.trim_start_matches("#!").split_whitespace().collect();
+    let shell = |w: &str| matches!(w.rsplit('/').next(), Some("bash" | "sh"));
+    match words.as_slice() {
+        [program, rest @ ..] if program.ends_with("/env") => rest.first().is_some_and(|w| shell(w)) && rest.len() == 1,
+        [program] => shell(program),
+        // `#!/bin/bash -e` is no `set -e` that anybody sees here.
+        _ => false,
+    }
+}
+
+/// Functions that are called once, in the place of their call.
+fn spliced(list: List, once: &HashSet<String>) -> List {
+    let mut bodies = HashMap::new();
+    let mut rest = Vec::new();
+    for stmt in list {
+        match stmt.kind {
+            Kind::Function { ref name, ref body } if once.contains(name) && !own_scope(body) => {
+                bodies.insert(name.clone(), body.clone());
+            }
+            _ => rest.push(stmt),
+        }
+    }
+    let mut out = Vec::new();
+    for stmt in rest {
+        let body = match &stmt.kind {
+            Kind::Simple(simple) if simple.redirects.is_empty() && simple.env.is_empty() => {
+                match simple.words.as_slice() {
+                    [name] => bodies.get(&name.source),
+                    [name, all] if all.source == "\"$@\"" => bodies.get(&name.source),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        match body {
+            Some(body) => out.extend(body.iter().cloned()),
+            None => out.push(stmt),
+        }
+    }
+    // A call that could not be replaced still needs its function.
+    let left: Vec<_> = bodies
+        .into_iter()
+        .filter(|(name, _)| out.iter().any(|s| mentions_word(s, name)))
+        .map(|(name, body)| {
+            let range = body.first().map_or(0..0, |s| s.range.clone());
+            Stmt { range, kind: Kind::Function { name, body }, comments: Vec::new(), background: false }
+        })
+        .collect();
+    out.splice(0..0, left);
+    out
+}
+
+/// Whether a body means something else outside of its function.
+fn own_scope(body: &[Stmt]) -> bool {
+    let mut found = false;
+    for stmt in body {
+        walk(stmt, &mut |s| match &s.kind {
+            Kind::Assign(assigns) => found |= assigns.iter().any(|a| a.local),
+            Kind::Simple(simple) => {
+                let name = simple.words.first().map_or("", |w| w.source.as_str());
+                found |=
+                    name == "return" || simple.words.iter().any(|w| w.source.contains("$1") || w.source.contains("$@"));
+            }
+            _ => {}
+        });
+    }
+    found
+}
+
+fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
+    let mut scope = Scope::default();
+    for stmt in list {
+        walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind
+                && matches!(
+                    lifter.name(simple),
+                    Some("read" | "mapfile" | "readarray" | "printf" | "unset" | "eval" | "let" | "getopts")
+                )
+            {
+                for word in &simple.words[1..] {
+                    if ast::is_name(&word.source) {
+                        scope.wild.insert(word.source.clone());
+                    }
+                }
+            }
+        });
+    }
+    State {
+        scope,
+        errexit: false,
+        pipefail: false,
+        workdir: source.workdir.clone(),
+        exported: Vec::new(),
+        tail: true,
+        fragile: false,
+        function: false,
+        waiting: false,
+        depth: 0,
+    }
+}
+
+/// What each statement becomes; `Err`: statements that cannot be lifted after all.
+fn chunks(
+    lifter: &Lifter<'_>,
+    list: &[Stmt],
+    source: &Source,
+    forced: &BTreeSet<usize>,
+) -> Result<Vec<Chunk>, Vec<usize>> {
+    let mut st = start(lifter, source, list);
+    let mut chunks: Vec<Chunk> = Vec::new();
+    // Variables that a residual run has set.
+    let mut owners: HashMap<String, usize> = HashMap::new();
+    let mut at = 0;
+    while at < list.len() {
+        let mut tried = st.clone();
+        let marks = (
+            lifter.shared.ids.borrow().clone(),
+            lifter.shared.temporary.borrow().clone(),
+            lifter.shared.env_used.borrow().clone(),
+        );
+        let next = if forced.contains(&at) { None } else { lifter.next(&list[at..], &mut tried, End::Falls) };
+        let next = match next {
+            Some(Next::Steps(out, n)) if !allowed(lifter.shared, &out) || (at..at + n).any(|i| forced.contains(&i)) => {
+                None
+            }
+            Some(Next::End(Flow::Falls(ref out) | Flow::Passes(ref out, _)))
+                if !allowed(lifter.shared, out) || forced.range(at..).next().is_some() =>
+            {
+                None
+            }
+            Some(Next::End(Flow::Fails(_))) => None,
+            next => next,
+        };
+        match next {
+            Some(Next::Idle(_)) => {
+                st = tried;
+                chunks.push(Chunk { from: at, to: at + 1, kind: ChunkKind::Idle });
+                at += 1;
+            }
+            Some(Next::Steps(out, n)) => {
+                st = tried;
+                for stmt in &list[at..at + n] {
+                    forget(stmt, &mut st);
+                }
+                let kind = if out.steps.is_empty() { ChunkKind::Idle } else { ChunkKind::Lifted(out) };
+                chunks.push(Chunk { from: at, to: at + n, kind });
+                at += n;
+            }
+            Some(Next::End(Flow::Falls(out) | Flow::Passes(out, _))) => {
+                chunks.push(Chunk { from: at, to: list.len(), kind: ChunkKind::Lifted(out) });
+                at = list.len();
+            }
+            Some(Next::End(Flow::Fails(_))) | None => {
+                lifter.shared.ids.replace(marks.0);
+                lifter.shared.temporary.replace(marks.1);
+                lifter.shared.env_used.replace(marks.2);
+                let stmt = &list[at];
+                let why = reason(stmt);
+                let to = if takes_all(stmt) { list.len() } else { at + 1 };
+                for stmt in &list[at..to] {
+                    let mut names = Vec::new();
+                    assigned(stmt, &mut names);
+                    for name in names {
+                        owners.insert(name.clone(), at);
+                        st.scope.set(&name, None);
+                    }
+                }
+                chunks.push(Chunk { from: at, to, kind: ChunkKind::Residual(why) });
+                at = to;
+            }
+        }
+    }
+    // Whatever uses what a residual run has set belongs to it, with all that stands between.
+    let mut more = Vec::new();
+    for chunk in chunks.iter().filter(|c| !matches!(c.kind, ChunkKind::Idle)) {
+        for stmt in &list[chunk.from..chunk.to] {
+            for (name, owner) in &owners {
+                if *owner < chunk.from && mentions(stmt, name) {
+                    let needed = (*owner..chunk.to).filter(|i| !forced.contains(i));
+                    let lifted = |i: &usize| {
+                        chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)))
+                    };
+                    more.extend(needed.filter(lifted));
+                }
+            }
+        }
+    }
+    if more.is_empty() { Ok(chunks) } else { Err(more) }
+}
+
+/// What was set inside of a statement is not known behind it.
+fn forget(stmt: &Stmt, st: &mut State) {
+    let mut names = Vec::new();
+    match &stmt.kind {
+        Kind::Assign(_) | Kind::Function { .. } => return,
+        Kind::Simple(simple) => {
+            let body = simple.words.first().and_then(|w| st.scope.functions.get(&w.source)).cloned();
+            body.iter().flatten().for_each(|s| assigned_beyond(s, &mut names));
+        }
+        _ => {
+            assigned(stmt, &mut names);
+            let functions: Vec<_> = st.scope.functions.values().flatten().cloned().collect();
+            functions.iter().for_each(|s| assigned_beyond(s, &mut names));
+        }
+    }
+    for name in names {
+        if !st.scope.get(&name).is_some_and(|t| {
+            t.0.iter()
+                .any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.starts_with("{steps.")))
+        }) {
+            st.scope.set(&name, None);
+        }
+    }
+}
+
+pub(super) fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
+    walk(stmt, &mut |s| {
+        if let Kind::Assign(assigns) = &s.kind {
+            names.extend(assigns.iter().filter(|a| !a.local).map(|a| a.name.clone()));
+        }
+    });
+}
+
+/// Every variable a statement may set.
+pub(super) fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
+    walk(stmt, &mut |s| match &s.kind {
+        Kind::Assign(assigns) => names.extend(assigns.iter().map(|a| a.name.clone())),
+        Kind::For { var, .. } | Kind::Count { var, .. } => names.push(var.clone()),
+        Kind::Simple(simple)
+            if simple.words.first().is_some_and(|w| {
+                matches!(
+                    w.source.as_str(),
+                    "read" | "mapfile" | "readarray" | "printf" | "unset" | "let" | "eval" | "getopts"
+                )
+            }) =>
+        {
+            names.extend(simple.words[1..].iter().map(|w| w.source.clone()).filter(|w| ast::is_name(w)));
+        }
+        _ => {}
+    });
+}
+
+/// This statement and all below it; what stands in substitutions is text.
+pub(super) fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
+    visit(stmt);
+    let lists: Vec<&[Stmt]> = match &stmt.kind {
+        Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
+        Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
+        Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
+        Kind::If { branches, otherwise } => {
+            branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
+        }
+        Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
+        Kind::While { condition, body, .. } => vec![condition, body],
+        _ => Vec::new(),
+    };
+    lists.into_iter().flatten().for_each(|s| walk(s, visit));
+}
+
+/// Whether a statement reads a variable, as far as that can be told: rather yes than no.
+pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
+    let mut found = false;
+    let word = |w: &Word| {
+        let mut names = Vec::new();
+        w.variables(&mut names);
+        names.iter().any(|n| n == name) || ast::names_in(&w.source).iter().any(|n| n == name)
+    };
+    walk(stmt, &mut |s| {
+        found |= match &s.kind {
+            Kind::Simple(Simple { env, words, redirects }) => {
+                env.iter().filter_map(|a| a.value.as_ref()).any(word)
+                    || words.iter().any(word)
+                    || words.first().is_some_and(|w| {
+                        w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
+                    })
+                    || redirects.iter().any(|r| match r {
+                        Redirect::Write(w) | Redirect::Herestring(w) => word(w),
+                        Redirect::Heredoc(parts) => {
+                            let w = Word { range: 0..0, source: String::new(), parts: parts.clone() };
+                            word(&w)
+                        }
+                        Redirect::Other => true,
+                        _ => false,
+                    })
+            }
+            Kind::Assign(assigns) => assigns.iter().any(|a| {
+                let items = a.array.iter().flatten().any(word);
+                a.value.as_ref().is_some_and(word)
+                    || items
+                    || a.odd && a.array.is_none() && a.value.is_some()
+                    || a.export && a.name == name
+            }),
+            Kind::Test(inner, _) => {
+                ast::names_in(inner).iter().any(|n| n == name)
+                    || inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name)
+            }
+            Kind::For { values, .. } => values.iter().any(word),
+            Kind::Other => true,
+            _ => false,
+        };
+    });
+    found
+}
+
+fn mentions_word(stmt: &Stmt, name: &str) -> bool {
+    let mut found = false;
+    walk(stmt, &mut |s| {
+        if let Kind::Simple(simple) = &s.kind {
+            found |= simple.words.iter().any(|w| w.source == name || w.source.contains(name));
+        }
+        found |= matches!(s.kind, Kind::Other);
+    });
+    found
+}
+
+/// Whether a statement that stays in a script takes all behind it along: it may end the script, or changes how the rest is
+/// read.
+fn takes_all(stmt: &Stmt) -> bool {
+    let mut found = false;
+    walk(stmt, &mut |s| {
+        if let Kind::Assign(assigns) = &s.kind {
+            // Commands read these without naming them.
+            found |= assigns.iter().any(|a| a.export || crate::convert::wrap::is_special(&a.name));
+        }
+        if let Kind::Simple(simple) = &s.kind {
+            let literal = |i: usize| simple.words.get(i).and_then(Word::literal);
+            found |= match literal(0).as_deref() {
+                Some("exit") => !literal(1).is_some_and(|n| n != "0" && n.bytes().all(|b| b.is_ascii_digit())),
+                Some(
+                    "trap" | "exec" | "cd" | "pushd" | "popd" | "eval" | "source" | "." | "set" | "shopt" | "umask"
+                    | "wait" | "alias" | "kill" | "jobs",
+                ) => true,
+                Some("return") => false,
+                None => true,
+                _ => false,
+            };
+        }
+    });
+    found
+}
+
+fn reason(stmt: &Stmt) -> &'static str {
+    if stmt.background {
+        return "runs in the background";
+    }
+    match &stmt.kind {
+        Kind::Pipeline(_) => "a pipeline",
+        Kind::Subshell(_) => "a subshell",
+        Kind::Other => "not understood",
+        Kind::Assign(_) => "a value that only a shell can make",
+        Kind::For { .. } | Kind::Count { .. } | Kind::While { .. } => "a loop that is no list and no waiting",
+        Kind::If { .. } | Kind::And(_) | Kind::Or(_) => "branches that steps cannot tell apart",
+        Kind::Function { .. } => "a function",
+        Kind::Simple(simple) => match simple.words.first().map(|w| w.source.as_str()) {
+            Some("trap") => "a trap whose rest stays",
+            _ => "a command with words only a shell can make",
+        },
+        _ => "a test of what only the script knows",
+    }
+}
+
+/// The steps, the books, and the text of what stays.
+fn assemble(
+    lifter: &Lifter<'_>,
+    list: &[Stmt],
+    source: &Source,
+    chunks: Vec<Chunk>,
+    once: &HashSet<String>,
+) -> Option<Lifted> {
+    let mut runs: Vec<Chunk> = Vec::new();
+    for chunk in chunks {
+        match (runs.last_mut(), chunk.kind) {
+            // What only prints belongs to the run it stands in.
+            (Some(Chunk { to, kind: ChunkKind::Residual(_), .. }), ChunkKind::Residual(_)) => *to = chunk.to,
+            (Some(Chunk { to, kind: ChunkKind::Residual(_), .. }), ChunkKind::Idle)
+                if chunk.to < list.len() || matches!(list[chunk.from].kind, Kind::Simple(_)) =>
+            {
+                *to = chunk.to;
+            }
+            (_, kind) => runs.push(Chunk { kind, ..chunk }),
+        }
+    }
+    let mut books = Books::default();
+    let mut steps = Vec::new();
+    let mut lifted = false;
+    let errexit = RefCell::new(false);
+    let shebang = source.text.lines().next().filter(|l| l.starts_with("#!"));
+    // What the last run leaves as status is the status of the script.
+    for (index, run) in runs.iter().enumerate() {
+        let slice = &list[run.from..run.to];
+        let text: Vec<&str> = slice.iter().map(|s| &source.text[s.range.clone()]).collect();
+        let statements = classify::effective_in(&text.join("\n"), once);
+        let line = source.text[..slice.first().map_or(0, |s| s.range.start)].matches('\n').count() + 1;
+        let shown = text.first().and_then(|t| t.lines().next()).unwrap_or_default().trim().to_owned();
+        let piece = |label, why: Option<String>| Piece {
+            phase: source.phase,
+            file: source.path.clone(),
+            line,
+            text: shown.clone(),
+            label,
+            statements,
+            why,
+        };
+        match &run.kind {
+            // A test whose answer is known.
+            ChunkKind::Idle => books.tally.add(Label::Exact, statements),
+            ChunkKind::Lifted(out) => {
+                lifted = true;
+                let comments = messages(&slice[0].comments);
+                steps.extend(out.clone().told(&comments).steps);
+                books.tally.add(out.label, statements);
+                books.pieces.push(piece(out.label, (!out.why.is_empty()).then(|| out.why.join("; "))));
+            }
+            ChunkKind::Residual(why) => {
+                // Trailing statements that only print end the script with success.
+                let tail = index + 1 == runs.len() && run.to == list.len();
+                let script = residual(lifter, list, run, source, shebang, tail, &errexit)?;
+                books.tally.add(Label::Residual, statements);
+                books.pieces.push(piece(Label::Residual, Some((*why).to_owned())));
+                steps.push(script);
+            }
+        }
+    }
+    Some(Lifted { untouched: !lifted, steps, books })
+}
+
+/// A script of the statements that stay, with what they need from before.
+fn residual(
+    lifter: &Lifter<'_>,
+    list: &[Stmt],
+    run: &Chunk,
+    source: &Source,
+    shebang: Option<&str>,
+    tail: bool,
+    _errexit: &RefCell<bool>,
+) -> Option<Step> {
+    let slice = &list[run.from..run.to];
+    let mut body = String::new();
+    for stmt in slice {
+        for comment in &stmt.comments {
+            body += &format!("# {comment}\n");
+        }
+        body += source.text[stmt.range.clone()].trim_end_matches('\n');
+        body.push('\n');
+    }
+    if !tail {
+        body += "true\n";
+    }
+    // What was in force, and what is used, in the order written.
+    let mut needs: HashSet<usize> = HashSet::new();
+    let mut texts: Vec<Stmt> = slice.to_vec();
+    loop {
+        let before = needs.len();
+        for (index, stmt) in list[..run.from].iter().enumerate() {
+            let needed = match &stmt.kind {
+                Kind::Simple(simple) => {
+                    matches!(lifter.name(simple), Some("set" | "source" | "." | "cd" | "umask" | "shopt"))
+                }
+                Kind::Assign(assigns) => assigns.iter().any(|a| a.export || texts.iter().any(|s| mentions(s, &a.name))),
+                Kind::Function { name, .. } => texts.iter().any(|s| mentions_word(s, name)),
+                _ => false,
+            };
+            if needed && needs.insert(index) {
+                texts.push(stmt.clone());
+            }
+        }
+        if needs.len() == before {
+            break;
+        }
+    }
+    // A function may stand behind its use, as long as it is called later.
+    let mut head = String::new();
+    let mut env = Vec::new();
+    let mut order: Vec<usize> = needs.into_iter().collect();
+    order.sort_unstable();
+    for index in order {
+        let stmt = &list[index];
+        let text = source.text.get(stmt.range.clone())?;
+        if let Kind::Assign(assigns) = &stmt.kind
+            && let [assign] = assigns.as_slice()
+            && let Some(Word { parts, source: word, .. }) = &assign.value
+            && matches!(parts.as_slice(), [Part::Command { .. }])
+        {
+            if script_dir(word).is_some() {
+                head += &text.replace(word.as_str(), &below(word));
+                head.push('\n');
+                continue;
+            }
+            // Captured by a step before.
+            let id = lifter
+                .shared
+                .ids
+                .borrow()
+                .iter()
+                .find(|id| **id == assign.name.to_ascii_lowercase().replace('_', "-"))
+                .cloned()?;
+            env.push((assign.name.clone(), format!("{{steps.{id}.outputs.stdout}}")));
+            continue;
+        }
+        if let Kind::Function { name, .. } = &stmt.kind
+            && !text.contains(name.as_str())
+        {
+            return None;
+        }
+        head += text.trim_end_matches('\n');
+        head.push('\n');
+    }
+    let all = format!("{head}{body}");
+    // These mean something else where the script is no file of its own.
+    if all.contains("BASH_SOURCE") || all.contains("$0") || all.contains("dirname \"$0") {
+        return None;
+    }
+    let mut inline = String::new();
+    let shell = match (shebang, &source.file) {
+        (Some(line), _) => {
+            inline += line;
+            inline.push('\n');
+            None
+        }
+        (None, _) => Some("bash".to_owned()),
+    };
+    inline += &all;
+    let mut step = Step::new(step::Kind::Script {
+        inline: crate::template::escape(&inline),
+        shell,
+        workdir: source.workdir.clone(),
+        env,
+    });
+    step.timeout = None;
+    Some(step)
+}
+
+/// The folder of the script, now that it is where the script runs.
+fn below(word: &str) -> String {
+    match script_dir(word) {
+        Some("") | None => "\"$PWD\"".to_owned(),
+        Some(below) => format!("\"$(cd {below} && pwd)\""),
+    }
+}
+
+/// Constants of a script's first level: what `spec.env` may hold.
+pub fn constants(text: &str) -> HashMap<String, Option<Text>> {
+    let mut found: HashMap<String, Option<Text>> = HashMap::new();
+    let Some(list) = bash::parse(text).and_then(|s| ast::read(&s)) else { return found };
+    let mut scope = Scope::default();
+    let mut names = Vec::new();
+    list.iter().for_each(|s| assigned(s, &mut names));
+    for stmt in &list {
+        let Kind::Assign(assigns) = &stmt.kind else { continue };
+        for assign in assigns {
+            let value = assign
+                .value
+                .as_ref()
+                .filter(|_| !assign.odd && !assign.export)
+                .and_then(|w| scope.parts(&w.parts, true));
+            let once = names.iter().filter(|n| **n == assign.name).count() == 1;
+            let value = value.filter(|_| once);
+            scope.set(&assign.name, value.clone());
+            found.insert(assign.name.clone(), value);
+        }
+    }
+    for name in names {
+        found.entry(name).or_insert(None);
+    }
+    found
+}

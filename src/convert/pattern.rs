@@ -1,0 +1,240 @@
+//! Patterns of `grep` and of `[[ … ]]` in RE2 syntax, and numbers as patterns. What cannot be told for certain is `None`.
+
+/// What a text must have for `grep PATTERN` to find a line in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Contains(String),
+    Matches(String),
+}
+
+/// How `grep` reads its pattern.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Grep {
+    pub fixed: bool,
+    pub extended: bool,
+    pub ignore_case: bool,
+    /// The whole line.
+    pub line: bool,
+}
+
+/// A pattern of grep, which looks at lines.
+pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
+    if pattern.is_empty() || pattern.contains('\n') {
+        return None;
+    }
+    let (text, literal) = match how.fixed {
+        true => (regex::escape(pattern), true),
+        false => translate(pattern, how.extended)?,
+    };
+    if literal && !how.ignore_case && !how.line {
+        let plain = if how.fixed { pattern.to_owned() } else { unescape(pattern) };
+        return Some(Wanted::Contains(plain));
+    }
+    let flags = match (how.ignore_case, how.line || text.contains(['^', '$'])) {
+        (false, false) => "",
+        (true, false) => "(?i)",
+        (false, true) => "(?m)",
+        (true, true) => "(?im)",
+    };
+    Some(Wanted::Matches(if how.line { format!("{flags}^(?:{text})$") } else { format!("{flags}{text}") }))
+}
+
+/// The right side of `=~`, which looks at the whole text.
+pub fn whole(pattern: &str) -> Option<String> {
+    let (text, _) = translate(pattern, true)?;
+    Some(format!("(?s){text}"))
+}
+
+fn unescape(pattern: &str) -> String {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        out.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+    }
+    out
+}
+
+/// In RE2 syntax, and whether it is a plain text.
+fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
+    let mut out = String::new();
+    let mut literal = true;
+    let mut chars = pattern.chars().peekable();
+    let mut first = true;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next()? {
+                c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-') => {
+                    out.push_str(&regex::escape(&c.to_string()))
+                }
+                c @ ('|' | '+' | '?' | '(' | ')' | '{' | '}') if extended => {
+                    out.push_str(&regex::escape(&c.to_string()));
+                }
+                // In basic patterns these have a meaning with a backslash, and none without.
+                c @ ('|' | '+' | '?' | '(' | ')') => {
+                    literal = false;
+                    out.push(c);
+                }
+                _ => return None,
+            },
+            '.' => {
+                literal = false;
+                out.push('.');
+            }
+            '*' if !first => {
+                literal = false;
+                out.push('*');
+            }
+            '*' => return None,
+            '^' if first => {
+                literal = false;
+                out.push('^');
+            }
+            '$' if chars.peek().is_none() => {
+                literal = false;
+                out.push('$');
+            }
+            '^' | '$' => return None,
+            '[' => {
+                literal = false;
+                out.push('[');
+                // A class that leaves characters out would match the end of a line.
+                if chars.peek() == Some(&'^') {
+                    return None;
+                }
+                loop {
+                    match chars.next()? {
+                        '[' if matches!(chars.peek(), Some(':')) => {
+                            let mut name = String::from("[");
+                            loop {
+                                let c = chars.next()?;
+                                name.push(c);
+                                if c == ']' {
+                                    break;
+                                }
+                            }
+                            if name.contains("space") || name.contains("cntrl") {
+                                return None;
+                            }
+                            out.push_str(&name);
+                        }
+                        ']' => break,
+                        '\\' | '[' | '&' | '~' => return None,
+                        c => out.push(c),
+                    }
+                }
+                out.push(']');
+            }
+            '+' | '?' | '|' | '(' | ')' if extended => {
+                if first && c != '(' || c == '(' && chars.peek() == Some(&'?') {
+                    return None;
+                }
+                literal = false;
+                out.push(c);
+            }
+            '{' | '}' if extended => return None,
+            c => out.push_str(&regex::escape(&c.to_string())),
+        }
+        first = matches!(c, '|' | '(') && extended;
+    }
+    regex::Regex::new(&out).ok()?;
+    Some((out, literal))
+}
+
+/// Whole numbers, as decimals without a sign, by a comparison with one.
+pub fn number(operator: &str, limit: u64) -> Option<String> {
+    Some(match operator {
+        "-eq" => format!("^{limit}$"),
+        "-ge" => format!("^{}$", at_least(limit)),
+        "-gt" => format!("^{}$", at_least(limit.checked_add(1)?)),
+        "-le" => format!("^{}$", at_most(limit)),
+        "-lt" => format!("^{}$", at_most(limit.checked_sub(1)?)),
+        "-ne" if limit == 0 => "^[1-9][0-9]*$".to_owned(),
+        _ => return None,
+    })
+}
+
+fn at_least(n: u64) -> String {
+    if n == 0 {
+        return "(0|[1-9][0-9]*)".to_owned();
+    }
+    let digits: Vec<u32> = n.to_string().bytes().map(|b| u32::from(b - b'0')).collect();
+    let mut choices = Vec::new();
+    let prefix = |at: usize| -> String { digits[..at].iter().map(u32::to_string).collect() };
+    for at in 0..digits.len() {
+        let rest = digits.len() - at - 1;
+        let from = digits[at] + u32::from(rest > 0);
+        if from <= 9 {
+            choices.push(format!("{}{}{}", prefix(at), class(from, 9), any(rest)));
+        }
+    }
+    choices.push(format!("[1-9][0-9]{{{},}}", digits.len()));
+    format!("({})", choices.join("|"))
+}
+
+fn at_most(n: u64) -> String {
+    let digits: Vec<u32> = n.to_string().bytes().map(|b| u32::from(b - b'0')).collect();
+    let mut choices = Vec::new();
+    for len in 1..digits.len() {
+        choices.push(if len == 1 { "[0-9]".to_owned() } else { format!("[1-9]{}", any(len - 1)) });
+    }
+    let prefix = |at: usize| -> String { digits[..at].iter().map(u32::to_string).collect() };
+    for at in 0..digits.len() {
+        let rest = digits.len() - at - 1;
+        let lowest = u32::from(at == 0 && digits.len() > 1);
+        let Some(to) = (if rest > 0 { digits[at].checked_sub(1) } else { Some(digits[at]) }) else { continue };
+        if lowest <= to {
+            choices.push(format!("{}{}{}", prefix(at), class(lowest, to), any(rest)));
+        }
+    }
+    format!("({})", choices.join("|"))
+}
+
+fn class(from: u32, to: u32) -> String {
+    if from == to { from.to_string() } else { format!("[{from}-{to}]") }
+}
+
+fn any(n: usize) -> String {
+    match n {
+        0 => String::new(),
+        1 => "[0-9]".to_owned(),
+        n => format!("[0-9]{{{n}}}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_match_what_they_are_compared_with() {
+        for limit in [0u64, 1, 3, 9, 10, 19, 42, 99, 100, 250] {
+            for (operator, holds) in [
+                ("-eq", (|a, b| a == b) as fn(u64, u64) -> bool),
+                ("-ge", |a, b| a >= b),
+                ("-gt", |a, b| a > b),
+                ("-le", |a, b| a <= b),
+                ("-lt", |a, b| a < b),
+            ] {
+                let Some(pattern) = number(operator, limit) else { continue };
+                let pattern = regex::Regex::new(&pattern).unwrap();
+                for n in 0..1200 {
+                    assert_eq!(pattern.is_match(&n.to_string()), holds(n, limit), "{n} {operator} {limit}: {pattern}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_of_grep_are_read_as_grep_does() {
+        let plain = Grep::default();
+        assert_eq!(grep("Running", plain), Some(Wanted::Contains("Running".to_owned())));
+        assert_eq!(grep(r"10\.0", plain), Some(Wanted::Contains("10.0".to_owned())));
+        assert_eq!(grep("^web", plain), Some(Wanted::Matches("(?m)^web".to_owned())));
+        assert_eq!(grep("a|b", plain), Some(Wanted::Contains("a|b".to_owned())));
+        let extended = Grep { extended: true, ..plain };
+        assert_eq!(grep("a|b", extended), Some(Wanted::Matches("a|b".to_owned())));
+        for strange in ["[^a]", r"\w", r"\<a", "a{2}", "*a"] {
+            assert_eq!(grep(strange, extended), None, "{strange}");
+        }
+    }
+}

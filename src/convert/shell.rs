@@ -1,0 +1,196 @@
+//! What is known of a shell's variables while a script is read, and words with their variables filled in.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use crate::{
+    bash::ast::{List, Part, Word},
+    template,
+};
+
+/// A text of which some parts are filled in when the task runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Text(pub Vec<Piece>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Piece {
+    Literal(String),
+    Hole {
+        text: String,
+        /// What it will hold, where that is known.
+        constant: Option<String>,
+        /// Whether a shell takes it as one word without quotes.
+        safe: bool,
+        /// Whether it stood in quotes.
+        quoted: bool,
+    },
+}
+
+impl Text {
+    pub fn literal(text: impl Into<String>) -> Self {
+        Self(vec![Piece::Literal(text.into())])
+    }
+
+    pub fn hole(text: impl Into<String>, constant: Option<String>) -> Self {
+        let safe = constant.as_deref().is_some_and(is_safe);
+        Self(vec![Piece::Hole { text: text.into(), constant, safe, quoted: false }])
+    }
+
+    /// The value, where it is known.
+    pub fn constant(&self) -> Option<String> {
+        self.0
+            .iter()
+            .map(|p| match p {
+                Piece::Literal(text) => Some(text.as_str()),
+                Piece::Hole { constant, .. } => constant.as_deref(),
+            })
+            .collect()
+    }
+
+    /// As a template of the portable dialect.
+    pub fn template(&self) -> String {
+        self.0
+            .iter()
+            .map(|p| match p {
+                Piece::Literal(text) => template::escape(text),
+                Piece::Hole { text, .. } => text.clone(),
+            })
+            .collect()
+    }
+
+    pub fn has_open_hole(&self) -> bool {
+        self.0.iter().any(|p| matches!(p, Piece::Hole { safe: false, .. }))
+    }
+
+    fn push(&mut self, piece: Piece) {
+        match (self.0.last_mut(), piece) {
+            (Some(Piece::Literal(text)), Piece::Literal(more)) => text.push_str(&more),
+            (_, piece) => self.0.push(piece),
+        }
+    }
+}
+
+/// Characters that mean only themselves to every shell.
+pub fn is_safe(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('~')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c))
+}
+
+/// Quotes where a shell needs them.
+pub fn quote(text: &str) -> String {
+    if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// The variables and functions of a script at one place.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    vars: HashMap<String, Option<Text>>,
+    pub functions: HashMap<String, List>,
+    /// Arrays of known words.
+    pub arrays: HashMap<String, Vec<String>>,
+    /// The folder scripts stand in, as a path from where their commands run.
+    pub dir: PathBuf,
+    /// Variables that some statement of the script sets in a way that cannot be followed.
+    pub wild: std::collections::HashSet<String>,
+}
+
+impl Scope {
+    pub fn set(&mut self, name: &str, value: Option<Text>) {
+        self.vars.insert(name.to_owned(), value);
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Text> {
+        self.vars.get(name)?.as_ref()
+    }
+
+    pub fn knows(&self, name: &str) -> bool {
+        self.vars.contains_key(name)
+    }
+
+    /// A word as the shell would make it; `None` where that cannot be told, or it would be several.
+    pub fn word(&self, word: &Word) -> Option<Text> {
+        self.parts(&word.parts, false)
+    }
+
+    /// Parts of a word; `whole`: nothing is split, as in an assignment or a here-document.
+    pub fn parts(&self, parts: &[Part], whole: bool) -> Option<Text> {
+        let mut out = Text::default();
+        for part in parts {
+            match part {
+                Part::Text { text, .. } => out.push(Piece::Literal(text.clone())),
+                Part::Var { name, default, quoted } => {
+                    for piece in self.variable(name, default.as_deref())?.0 {
+                        let split = !quoted && !whole;
+                        match piece {
+                            Piece::Literal(text) if split && !is_safe(&text) => return None,
+                            Piece::Hole { text, constant, safe, .. } => {
+                                out.push(Piece::Hole { text, constant, safe, quoted: !split });
+                            }
+                            literal => out.push(literal),
+                        }
+                    }
+                }
+                Part::Command { .. } | Part::Other => return None,
+            }
+        }
+        Some(out)
+    }
+
+    fn variable(&self, name: &str, default: Option<&[Part]>) -> Option<Text> {
+        if self.wild.contains(name) {
+            return None;
+        }
+        match (self.vars.get(name), default) {
+            (Some(None), _) => None,
+            (Some(Some(value)), None) => Some(value.clone()),
+            (Some(Some(value)), Some(default)) => match value.constant() {
+                Some(text) if text.is_empty() => self.parts(default, true),
+                Some(_) => Some(value.clone()),
+                None => None,
+            },
+            (None, None) => None,
+            // Of the environment, as far as it has it.
+            (None, Some(default)) => {
+                let text = self.parts(default, true)?.constant()?;
+                let plain = |c: char| !c.is_control() && c != '\'' && c != '\\';
+                if text.is_empty() || !text.chars().all(plain) {
+                    return None;
+                }
+                let hole = format!("{{env.{name} | default('{text}')}}");
+                Some(Text(vec![Piece::Hole { safe: false, text: hole, constant: Some(text), quoted: false }]))
+            }
+        }
+    }
+
+    /// A word as it is written in a command of literal words and holes. `None` where it would be none or several.
+    pub fn written(&self, word: &Word) -> Option<String> {
+        let text = self.word(word)?;
+        if let Some(literal) = word.literal() {
+            // As the author has quoted it, if every shell reads that alike.
+            let plain = !word.source.contains(['\\', '$', '`']) && !word.source.contains('\n') && !literal.is_empty();
+            return Some(template::escape(&if plain { word.source.clone() } else { quote(&literal) }));
+        }
+        Some(written(&text))
+    }
+}
+
+/// A text as one word for a shell.
+pub fn written(text: &Text) -> String {
+    let bare = text.0.iter().all(|p| match p {
+        Piece::Literal(text) => is_safe(text),
+        // What is not quoted is split and vanishes where it is empty, here as there.
+        Piece::Hole { safe, quoted, .. } => *safe || !quoted,
+    });
+    if bare && !text.0.is_empty() {
+        return text.template();
+    }
+    let inside: String = text
+        .0
+        .iter()
+        .map(|p| match p {
+            Piece::Literal(text) => template::escape(&text.replace('\'', r"'\''")),
+            Piece::Hole { text, .. } => text.clone(),
+        })
+        .collect();
+    format!("'{inside}'")
+}

@@ -1,0 +1,300 @@
+//! A step as the converter makes it, and how it is written.
+
+use super::emit::{Entry, Item, Value};
+
+/// One step of the portable dialect. Texts are templates: what looks like a hole is one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Step {
+    pub comments: Vec<String>,
+    pub id: Option<String>,
+    pub timeout: Option<String>,
+    pub continue_on_error: bool,
+    pub kind: Kind,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Kind {
+    Command {
+        run: String,
+        workdir: Option<String>,
+        env: Vec<(String, String)>,
+        expect: Expect,
+    },
+    Http {
+        url: String,
+        method: String,
+        headers: Vec<(String, String)>,
+        body: Option<String>,
+        expect: HttpExpect,
+    },
+    File {
+        path: String,
+        content: Option<String>,
+        mode: Option<String>,
+    },
+    Foreach {
+        var: String,
+        values: Vec<String>,
+        steps: Vec<Step>,
+    },
+    AnyOf(Vec<Step>),
+    Group {
+        steps: Vec<Step>,
+        cleanup: Vec<Step>,
+    },
+    Eventually {
+        interval: String,
+        steps: Vec<Step>,
+    },
+    Sleep(String),
+    Script {
+        inline: String,
+        shell: Option<String>,
+        workdir: Option<String>,
+        env: Vec<(String, String)>,
+    },
+    /// Anything that was there before.
+    Kept {
+        operation: String,
+        body: Vec<Entry>,
+    },
+}
+
+/// What a command must answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Expect {
+    pub exit_code: i64,
+    pub equals: Option<String>,
+    pub contains: Option<String>,
+    pub matches: Option<String>,
+}
+
+impl Expect {
+    pub fn of_text(&self) -> bool {
+        self.equals.is_some() || self.contains.is_some() || self.matches.is_some()
+    }
+
+    /// Both, where there is room for both.
+    pub fn and(self, other: Self) -> Option<Self> {
+        fn one(a: Option<String>, b: Option<String>) -> Option<Option<String>> {
+            match (a, b) {
+                (Some(a), Some(b)) if a != b => None,
+                (a, b) => Some(a.or(b)),
+            }
+        }
+        let anything = |e: &Self| e.equals.is_none() && e.contains.is_none() && e.matches.as_deref() == Some(NOT_EMPTY);
+        // That a text is not empty follows from most other demands on it.
+        if anything(&self) && other.of_text() && other.equals.as_deref() != Some("") {
+            return Some(other);
+        }
+        if anything(&other) && self.of_text() && self.equals.as_deref() != Some("") {
+            return Some(self);
+        }
+        (self.exit_code == other.exit_code).then_some(())?;
+        Some(Self {
+            exit_code: self.exit_code,
+            equals: one(self.equals, other.equals)?,
+            contains: one(self.contains, other.contains)?,
+            matches: one(self.matches, other.matches)?,
+        })
+    }
+}
+
+/// The pattern of a text that is not empty.
+pub const NOT_EMPTY: &str = "(?s).";
+
+/// What an answer must be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HttpExpect {
+    /// `any`, a class or a code; `None` for any 2xx.
+    pub status: Option<String>,
+    pub contains: Option<String>,
+    pub matches: Option<String>,
+}
+
+impl Step {
+    pub fn new(kind: Kind) -> Self {
+        Self { comments: Vec::new(), id: None, timeout: None, continue_on_error: false, kind }
+    }
+
+    pub fn command(run: impl Into<String>) -> Self {
+        let kind = Kind::Command { run: run.into(), workdir: None, env: Vec::new(), expect: Expect::default() };
+        Self::new(kind)
+    }
+
+    /// What always passes.
+    pub fn pass() -> Self {
+        Self::command("true")
+    }
+
+    /// One step, or several as one.
+    pub fn group(mut steps: Vec<Self>) -> Self {
+        match steps.len() {
+            1 => steps.remove(0),
+            _ => Self::new(Kind::Group { steps, cleanup: Vec::new() }),
+        }
+    }
+
+    /// This step and all inside.
+    pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
+        visit(self);
+        let lists: &[&[Self]] = match &self.kind {
+            Kind::Foreach { steps, .. } | Kind::AnyOf(steps) | Kind::Eventually { steps, .. } => &[steps],
+            Kind::Group { steps, cleanup } => &[steps, cleanup],
+            _ => &[],
+        };
+        lists.iter().flat_map(|l| l.iter()).for_each(|s| s.walk(visit));
+    }
+
+    pub fn item(&self) -> Item {
+        let mut body = Vec::new();
+        if let Some(id) = &self.id {
+            body.push(Entry::new("id", Value::text(id)));
+        }
+        let operation = self.body(&mut body);
+        let value = match body.as_slice() {
+            // `sleep: 5s`, `anyOf: [...]` where there is nothing else to say.
+            [Entry { key, value, .. }] if operation == "anyOf" && key == "steps" || key == "duration" => value.clone(),
+            _ => Value::Map(body),
+        };
+        Item { comments: self.comments.clone(), value: Value::Map(vec![Entry::new(operation, value)]) }
+    }
+
+    fn body(&self, body: &mut Vec<Entry>) -> &str {
+        let mut add = |key: &str, value: Value| body.push(Entry::new(key, value));
+        let limits = |add: &mut dyn FnMut(&str, Value)| {
+            if let Some(timeout) = &self.timeout {
+                add("timeout", Value::text(timeout));
+            }
+            if self.continue_on_error {
+                add("continueOnError", Value::bool(true));
+            }
+        };
+        match &self.kind {
+            Kind::Command { run, workdir, env, expect } => {
+                add("run", Value::text(run));
+                workdir.iter().for_each(|dir| add("workdir", Value::text(dir)));
+                limits(&mut add);
+                if !env.is_empty() {
+                    add("env", texts(env));
+                }
+                let mut entries = Vec::new();
+                if expect.exit_code != 0 {
+                    entries.push(Entry::new("exitCode", Value::Raw(expect.exit_code.to_string())));
+                }
+                if let Some(value) = text_expect(expect) {
+                    entries.push(Entry::new("stdout", value));
+                }
+                if !entries.is_empty() {
+                    add("expect", Value::Map(entries));
+                }
+                "command"
+            }
+            Kind::Http { url, method, headers, body, expect } => {
+                add("url", Value::text(url));
+                if method != "GET" {
+                    add("method", Value::text(method));
+                }
+                if !headers.is_empty() {
+                    add("headers", texts(headers));
+                }
+                body.iter().for_each(|text| add("body", Value::text(text)));
+                limits(&mut add);
+                let mut entries = Vec::new();
+                if let Some(status) = &expect.status {
+                    entries.push(Entry::new("status", Value::Raw(status.clone())));
+                }
+                let demands: Vec<_> = [("contains", &expect.contains), ("matches", &expect.matches)]
+                    .into_iter()
+                    .filter_map(|(k, v)| Some(Entry::new(k, Value::text(v.as_ref()?))))
+                    .collect();
+                if !demands.is_empty() {
+                    entries.push(Entry::new("body", Value::Map(demands)));
+                }
+                if !entries.is_empty() {
+                    add("expect", Value::Map(entries));
+                }
+                "http"
+            }
+            Kind::File { path, content, mode } => {
+                add("path", Value::text(path));
+                match content {
+                    Some(content) => add("content", Value::text(content)),
+                    None => add("absent", Value::bool(true)),
+                }
+                mode.iter().for_each(|mode| add("mode", Value::Raw(format!("\"{mode}\""))));
+                limits(&mut add);
+                "file"
+            }
+            Kind::Foreach { var, values, steps } => {
+                add("var", Value::text(var));
+                add("in", Value::texts(values));
+                limits(&mut add);
+                add("steps", list(steps));
+                "foreach"
+            }
+            Kind::AnyOf(steps) => {
+                limits(&mut add);
+                add("steps", list(steps));
+                "anyOf"
+            }
+            Kind::Group { steps, cleanup } => {
+                limits(&mut add);
+                add("steps", list(steps));
+                if !cleanup.is_empty() {
+                    add("cleanup", list(cleanup));
+                }
+                "group"
+            }
+            Kind::Eventually { interval, steps } => {
+                limits(&mut add);
+                add("interval", Value::text(interval));
+                add("steps", list(steps));
+                "eventually"
+            }
+            Kind::Sleep(duration) => {
+                limits(&mut add);
+                add("duration", Value::text(duration));
+                "sleep"
+            }
+            Kind::Script { inline, shell, workdir, env } => {
+                add("inline", Value::text(inline));
+                shell.iter().for_each(|shell| add("shell", Value::text(shell)));
+                workdir.iter().for_each(|dir| add("workdir", Value::text(dir)));
+                limits(&mut add);
+                if !env.is_empty() {
+                    add("env", texts(env));
+                }
+                "script"
+            }
+            Kind::Kept { operation, body: kept } => {
+                body.extend(kept.iter().cloned());
+                let mut add = |key: &str, value: Value| body.push(Entry::new(key, value));
+                limits(&mut add);
+                operation
+            }
+        }
+    }
+}
+
+pub fn list(steps: &[Step]) -> Value {
+    Value::List(steps.iter().map(Step::item).collect())
+}
+
+fn texts(pairs: &[(String, String)]) -> Value {
+    Value::Map(pairs.iter().map(|(k, v)| Entry::new(k, Value::text(v))).collect())
+}
+
+/// A bare text means `equals`.
+fn text_expect(expect: &Expect) -> Option<Value> {
+    match (&expect.equals, &expect.contains, &expect.matches) {
+        (None, None, None) => None,
+        (Some(equals), None, None) => Some(Value::text(equals)),
+        (equals, contains, matches) => {
+            let all = [("equals", equals), ("contains", contains), ("matches", matches)];
+            Some(Value::Map(
+                all.into_iter().filter_map(|(k, v)| Some(Entry::new(k, Value::text(v.as_ref()?)))).collect(),
+            ))
+        }
+    }
+}

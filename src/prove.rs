@@ -1,0 +1,802 @@
+//! Proof that two tasks do the same: both are run in a jail in which every command of the outside world is a shim, over many
+//! made-up worlds, and what they called and how they ended is compared.
+//!
+//! The outer half ([`prove`]) builds the jail; the inner half ([`inside`]) is this same program, run in it.
+#![expect(clippy::disallowed_methods, reason = "the inner half owns the world it runs in; the outer one starts it")]
+
+mod curl;
+mod host;
+pub mod shim;
+mod world;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use serde::{Deserialize, Serialize};
+
+use self::{
+    host::{Clock, ProofHost},
+    shim::{TASK, TRACE, WORLD},
+    world::{Call, Dice, Mood, World},
+};
+use crate::{
+    bash, compile,
+    convert::{Converted, Label, looks},
+    event::{EventKind, Outcome, Verdict},
+    hir::{Arg, ArgKind, Def, Part, Template},
+    host::{RealHost, disk::Disk},
+    plan::{ActionKind, AgentAction, AgentKind, EvalPlan, Plan, StepAction},
+    run::{RunOptions, run_eval},
+    sandbox::Jail,
+    source::{Sources, normalize},
+};
+
+/// What the jail is given to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The original, relative to the root.
+    task: PathBuf,
+    /// The text to compare it with.
+    converted: String,
+    seeds: u64,
+    allow: Allowance,
+}
+
+/// In what the converted task may differ, as its labels say.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Allowance {
+    /// Fail where a command failed in an odd way and the original went on.
+    stronger: bool,
+    /// Fail in any world where the original passed.
+    lenient: bool,
+    /// Report a cleanup that failed.
+    cleanup: bool,
+    /// Pass where the original failed.
+    weaker: bool,
+}
+
+/// What the proof found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Certificate {
+    pub seeds: u64,
+    pub agreed: u64,
+    pub counter_example: Option<String>,
+}
+
+impl Allowance {
+    /// What the labels of a conversion allow.
+    pub fn of(new: &Converted) -> Self {
+        let says = |label: Label, part: &str| {
+            new.pieces.iter().any(|p| p.label == label && p.why.as_deref().is_some_and(|w| w.contains(part)))
+        };
+        Self {
+            stronger: new.tally.stronger > 0,
+            lenient: says(Label::Stronger, "plain decimal") || says(Label::Stronger, "every round"),
+            cleanup: says(Label::Stronger, "failed cleanup"),
+            weaker: new.tally.weaker > 0,
+        }
+    }
+}
+
+/// Programs that stay what they are: they look at nothing outside of the jail.
+const REAL: &[&str] = &[
+    "awk",
+    "base64",
+    "basename",
+    "bash",
+    "cat",
+    "chmod",
+    "cmp",
+    "comm",
+    "cp",
+    "cut",
+    "dd",
+    "diff",
+    "dirname",
+    "du",
+    "egrep",
+    "env",
+    "expr",
+    "false",
+    "fgrep",
+    "file",
+    "find",
+    "fold",
+    "gawk",
+    "getent",
+    "grep",
+    "gunzip",
+    "gzip",
+    "head",
+    "id",
+    "join",
+    "jq",
+    "ln",
+    "ls",
+    "mawk",
+    "md5sum",
+    "mkdir",
+    "mkfifo",
+    "mktemp",
+    "mv",
+    "nl",
+    "nproc",
+    "od",
+    "paste",
+    "perl",
+    "printenv",
+    "printf",
+    "pwd",
+    "python",
+    "python3",
+    "readlink",
+    "realpath",
+    "rev",
+    "rm",
+    "rmdir",
+    "sed",
+    "seq",
+    "sh",
+    "sha1sum",
+    "sha256sum",
+    "shuf",
+    "sort",
+    "split",
+    "stat",
+    "sum",
+    "tac",
+    "tail",
+    "tar",
+    "tee",
+    "test",
+    "timeout",
+    "touch",
+    "tr",
+    "true",
+    "tsort",
+    "uname",
+    "uniq",
+    "wc",
+    "which",
+    "who",
+    "whoami",
+    "xargs",
+    "xxd",
+    "yes",
+    "zcat",
+    "[",
+    "dash",
+];
+/// Words of the shell.
+const SHELL: &[&str] = &[
+    ".",
+    ":",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "case",
+    "cd",
+    "command",
+    "continue",
+    "declare",
+    "disown",
+    "do",
+    "done",
+    "echo",
+    "elif",
+    "else",
+    "esac",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "fg",
+    "fi",
+    "for",
+    "function",
+    "getopts",
+    "hash",
+    "if",
+    "in",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "select",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "then",
+    "time",
+    "times",
+    "trap",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "until",
+    "wait",
+    "while",
+    "{",
+    "}",
+    "gevals",
+];
+/// Always in the place of the real thing.
+const OUTSIDE: &[&str] =
+    &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
+
+/// Runs the original and its conversion side by side.
+///
+/// # Errors
+/// Where the jail could not be built or its program did not answer.
+pub fn prove(bwrap: &Path, exe: &Path, task: &Path, new: &Converted, seeds: u64) -> Result<Certificate, String> {
+    let (root, inside) = root(task, new);
+    let job = Job { task: inside, converted: new.text.clone(), seeds, allow: Allowance::of(new) };
+    let jail = Jail {
+        readable: vec![
+            (root.clone(), PathBuf::from("/source")),
+            (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals")),
+        ],
+        writable: ["/task", "/world"].map(PathBuf::from).to_vec(),
+        shim: Some(exe.to_owned()),
+        commands: commands(&root, new),
+        env: Vec::new(),
+    };
+    let mut child = Command::new(bwrap)
+        .args(jail.arguments())
+        .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", "prove-inside"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("`{}` cannot be started: {e}", bwrap.display()))?;
+    let text = serde_json::to_vec(&job).map_err(|e| e.to_string())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&text).map_err(|e| format!("the jail does not listen: {e}"))?;
+    }
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("the jail did not answer: {}", said.lines().last().unwrap_or("it said nothing"))
+    })
+}
+
+/// The folder that holds the task and all it refers to, and the task in it.
+fn root(task: &Path, new: &Converted) -> (PathBuf, PathBuf) {
+    let task = std::path::absolute(task).map_or_else(|_| task.to_owned(), |p| normalize(&p));
+    let dir = task.parent().unwrap_or(Path::new("/")).to_owned();
+    let mut root = dir.clone();
+    let up = |root: &mut PathBuf, path: &Path| {
+        while !path.starts_with(&root) && root.components().count() > 2 {
+            root.pop();
+        }
+    };
+    for file in &new.files {
+        let path = normalize(&dir.join(file));
+        up(&mut root, &path);
+        // Scripts reach for their helpers.
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let depth = text.match_indices("../").fold((0, 0), |(best, run), (at, _)| {
+            let run = if at >= 3 && text[..at].ends_with("../") { run + 1 } else { 1 };
+            (best.max(run), run)
+        });
+        let mut folder = path.parent().unwrap_or(&dir).to_owned();
+        for _ in 0..depth.0.min(3) {
+            if folder.components().count() > 2 {
+                folder.pop();
+            }
+        }
+        if root.starts_with(&folder) {
+            root = folder;
+        }
+    }
+    let inside = task.strip_prefix(&root).unwrap_or(&task).to_owned();
+    (root, inside)
+}
+
+/// The commands of all scripts, as far as they are none of the system's plain tools.
+fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
+    let mut found: BTreeSet<String> = OUTSIDE.iter().map(|c| (*c).to_owned()).collect();
+    let mut texts = new.scripts.clone();
+    for (path, bytes, _) in tree(root) {
+        if path.extension().is_some_and(|e| e == "sh" || e == "bash") {
+            texts.push(String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    for text in texts {
+        let Some(program) = bash::parse(&text).map(|s| s.program()) else { continue };
+        for command in program.commands() {
+            let Some(word) = command.words().first().filter(|w| w.literal) else { continue };
+            let name = word.text.rsplit('/').next().unwrap_or_default();
+            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+            let relative = word.text.contains('/') && !word.text.starts_with('/');
+            if plain
+                && !name.is_empty()
+                && !relative
+                && !REAL.contains(&name)
+                && !SHELL.contains(&name)
+                && !name.ends_with(".sh")
+            {
+                found.insert(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+type Files = Vec<(PathBuf, Vec<u8>, u32)>;
+
+/// All plain files below a folder that are not too large, with their modes.
+fn tree(root: &Path) -> Files {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            let name = entry.file_name();
+            if meta.is_dir() && !matches!(name.to_str(), Some(".git" | "node_modules" | "target" | ".gevals")) {
+                open.push(entry.path());
+            } else if meta.is_file() && meta.len() < 1 << 20 && found.len() < 5000 {
+                let path = entry.path().strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
+                found.push((path, fs::read(entry.path()).unwrap_or_default(), meta.permissions().mode()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The inner half: reads the job from standard input, and writes the certificate.
+pub fn inside() -> u8 {
+    let answer = (|| -> Result<Certificate, String> {
+        let job: Job = serde_json::from_reader(std::io::stdin().lock()).map_err(|e| e.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        runtime.block_on(compared(&job))
+    })();
+    match answer {
+        Ok(certificate) => {
+            let _ = std::io::stdout().write_all(serde_json::to_string(&certificate).unwrap_or_default().as_bytes());
+            0
+        }
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "{why}");
+            1
+        }
+    }
+}
+
+async fn compared(job: &Job) -> Result<Certificate, String> {
+    let source = tree(Path::new("/source"));
+    let stem = job.task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let converted = job.task.with_file_name(format!("{stem}.converted.yaml"));
+    let mut files = source;
+    files.push((converted.clone(), job.converted.clone().into_bytes(), 0o644));
+    restore(&files)?;
+    let (old, words, named) = planned(&job.task)?;
+    let (new, ..) = planned(&converted)?;
+    let (hints, denied) = hints(&new, &words);
+    let real = Arc::new(RealHost::new());
+    let world = |seed, mood| {
+        let mut dice = Dice::new(seed, "files");
+        // An agent that does its work leaves files, and another does not.
+        let files = named.iter().filter(|_| dice.below(3) > 0).cloned().collect::<Vec<_>>();
+        let text = |dice: &mut Dice| match dice.below(3) {
+            0 => String::new(),
+            1 => words.join("\n") + "\n",
+            _ => words.get(dice.below(words.len().max(1))).cloned().unwrap_or_default() + "\n",
+        };
+        let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
+        let (hints, denied, words) = (hints.clone(), denied.clone(), words.clone());
+        World { seed, mood, failing: None, hints, denied, words, files, loud: false }
+    };
+    let first = world(0, Mood::Good);
+    let calls = ran(&old, &first, &real, &files).await?.phases.into_values().flatten();
+    let mut failing: Vec<String> = Vec::new();
+    for call in calls {
+        if !failing.contains(&call.key()) {
+            failing.push(call.key());
+        }
+    }
+    let mut certificate = Certificate { seeds: 0, agreed: 0, counter_example: None };
+    for seed in 0..job.seeds {
+        let single = usize::try_from(seed).unwrap_or(usize::MAX).checked_sub(4).and_then(|i| failing.get(i));
+        let world = match (seed, single) {
+            (0, _) => world(0, Mood::Good),
+            (1, _) => world(1, Mood::Bad),
+            (2, _) => world(2, Mood::Silent),
+            (3, _) => world(3, Mood::Late),
+            (_, Some(call)) => World { failing: Some(call.clone()), ..world(seed, Mood::Good) },
+            _ => {
+                let mut dice = Dice::new(seed, "mood");
+                let moods = [Mood::Good, Mood::Mixed, Mood::Mixed, Mood::Mixed, Mood::Odd, Mood::Late];
+                World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) }
+            }
+        };
+        let (a, b) = (ran(&old, &world, &real, &files).await?, ran(&new, &world, &real, &files).await?);
+        certificate.seeds += 1;
+        match disagreement(&a, &b, &world, job.allow) {
+            None => certificate.agreed += 1,
+            Some(why) => {
+                certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
+                break;
+            }
+        }
+    }
+    Ok(certificate)
+}
+
+/// Puts the task's folder as it was.
+fn restore(files: &Files) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let fault = |e: std::io::Error| format!("the jail's folder cannot be written: {e}");
+    for dir in [TASK, "/tmp"] {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
+    for (path, bytes, mode) in files {
+        let path = Path::new(TASK).join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(fault)?;
+        }
+        fs::write(&path, bytes).map_err(fault)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// Whether a run left the folders as they were.
+fn untouched(files: &Files) -> bool {
+    fs::read_dir("/tmp").is_ok_and(|mut d| d.next().is_none()) && {
+        let now = tree(Path::new(TASK));
+        let mut then: Vec<_> = files.clone();
+        then.sort();
+        now.len() == then.len() && now.iter().zip(&then).all(|(a, b)| a.0 == b.0 && a.1 == b.1)
+    }
+}
+
+/// The plan of a task with an agent that does nothing, and the words its scripts compare with.
+fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> {
+    let sources = Sources::default();
+    let path = Path::new(TASK).join(task);
+    let compiled = compile(&[path], &sources, &Disk);
+    let plan = compiled.tasks.into_iter().next().flatten();
+    let mut plan = plan.ok_or_else(|| {
+        let first = compiled.diagnostics.first().map_or("", |d| d.message.as_str());
+        format!("`{}` has no plan: {first}", task.display())
+    })?;
+    let agent = plan.agent;
+    if let ActionKind::Agent(AgentAction { kind, .. }) = &mut plan.graph[agent].kind {
+        *kind = AgentKind::Noop;
+    }
+    let mut words = BTreeSet::new();
+    let mut named = BTreeSet::new();
+    for source in sources.all() {
+        mined(source.text(), &mut words);
+        paths(source.text(), &mut named);
+    }
+    for unit in &compiled.project.tasks {
+        let Some(task) = &unit.task else { continue };
+        task.walk(&mut |_, step| {
+            if let Some(file) = step.arg("file").and_then(Arg::as_literal) {
+                let text = fs::read_to_string(task.dir.join(file)).unwrap_or_default();
+                mined(&text, &mut words);
+                paths(&text, &mut named);
+            }
+        });
+    }
+    // What is there already is nothing an agent makes.
+    named.retain(|n| !Path::new(TASK).join(n).exists());
+    Ok((plan, words.into_iter().take(60).collect(), named.into_iter().take(12).collect()))
+}
+
+/// Files that a script names: in its own folder, or in `/tmp`.
+fn paths(text: &str, named: &mut BTreeSet<String>) {
+    const ENDINGS: [&str; 10] = ["txt", "json", "log", "pid", "csv", "yaml", "yml", "md", "out", "html"];
+    for word in text.split(|c: char| c.is_whitespace() || "\"'`;|()<>,=:".contains(c)) {
+        let (dir, name) = word.rsplit_once('/').unwrap_or(("", word));
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        let known = name.rsplit_once('.').is_some_and(|(stem, end)| !stem.is_empty() && ENDINGS.contains(&end));
+        if plain && known && matches!(dir, "" | "/tmp") {
+            named.insert(word.to_owned());
+        }
+    }
+}
+
+/// Words that a script compares with.
+fn mined(text: &str, words: &mut BTreeSet<String>) {
+    for line in text.lines().filter(|l| l.contains('[') || l.contains("grep") || l.contains("case")) {
+        for word in line.split([' ', '"', '\'', '*', ';', '|', ')', '(']) {
+            let fits = !word.is_empty()
+                && word.len() < 40
+                && !word.starts_with(['$', '-', '[', ']', '{', '#', '>', '&', '!', '='])
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@".contains(c));
+            if fits && !SHELL.contains(&word) && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
+                words.insert(word.to_owned());
+            }
+        }
+    }
+}
+
+/// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
+fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>) {
+    let mut denied = BTreeSet::new();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let env: BTreeMap<String, String> = plan
+        .env
+        .iter()
+        .map(|(name, value)| {
+            let text = filled(value, &BTreeMap::new());
+            let default = text.split("default('").nth(1).and_then(|t| t.split("')").next()).map(str::to_owned);
+            (name.clone(), default.unwrap_or(text))
+        })
+        .collect();
+    plan.walk(&mut |_, _, action| {
+        let ActionKind::Step(StepAction { args, expect: Some(expect), .. }) = &action.kind else { return };
+        let Some((_, Arg { kind: ArgKind::Text(run), .. })) = args.iter().find(|(n, _)| n.value == "run") else {
+            return;
+        };
+        if expect.get("exitCode").and_then(Arg::as_value).is_some_and(|v| v == 1) {
+            denied.extend(split(&filled(run, &env)).map(|argv| argv.join("\u{1f}")));
+        }
+        let Some(stdout) = expect.get("stdout") else { return };
+        let text = |arg: Option<&Arg<Def>>| match arg.map(|a| &a.kind) {
+            Some(ArgKind::Text(t)) => Some(filled(t, &env)),
+            _ => None,
+        };
+        let mut wanted: Vec<String> = text(Some(stdout)).or_else(|| text(stdout.get("equals"))).into_iter().collect();
+        if let Some(part) = text(stdout.get("contains")) {
+            wanted.extend([part.clone(), format!("some {part} more")]);
+        }
+        if let Some(pattern) = text(stdout.get("matches")).and_then(|p| regex::Regex::new(&p).ok()) {
+            let lines = (0..6).map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect::<String>());
+            let numbers = (0..30).map(|n| n.to_string());
+            let literal =
+                pattern.as_str().trim_start_matches("(?m)").trim_start_matches("(?s)").trim_start_matches("(?i)");
+            let plain = literal.replace(['^', '$', '\\'], "").replace(".*", "-");
+            let choices = plain.trim_matches(['(', ')']).split('|').map(str::to_owned).collect::<Vec<_>>();
+            let candidates = words.iter().cloned().chain(numbers).chain(lines).chain([plain.clone()]).chain(choices);
+            wanted.extend(candidates.filter(|c| pattern.is_match(c.trim_end_matches('\n'))).take(12));
+        }
+        let run = filled(run, &env);
+        if let Some(argv) = split(&run) {
+            found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
+        }
+    });
+    (found, denied)
+}
+
+fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> String {
+    let parts = template.parts.iter().map(|part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Hole(hole) => {
+            let name = hole.text.trim_matches(['{', '}']).trim_start_matches("env.");
+            env.get(name).cloned().unwrap_or_else(|| hole.text.clone())
+        }
+    });
+    parts.collect()
+}
+
+/// The words of one simple command.
+fn split(run: &str) -> Option<Vec<String>> {
+    let script = bash::parse(run)?;
+    let list = bash::ast::read(&script)?;
+    match list.as_slice() {
+        [bash::ast::Stmt { kind: bash::ast::Kind::Simple(simple), .. }] => {
+            simple.words.iter().map(bash::ast::Word::literal).collect()
+        }
+        _ => None,
+    }
+}
+
+/// What a run came to.
+struct Ran {
+    phases: BTreeMap<String, Vec<Call>>,
+    passed: bool,
+    agent: bool,
+    cleanup_failed: bool,
+    why: String,
+    /// Files as they were when verification began.
+    made: Option<Files>,
+    /// Files as they were at the end.
+    left: Files,
+}
+
+/// What a run has written, without what is private to one of its steps.
+fn written() -> Files {
+    let mut files = tree(Path::new(TASK));
+    let private = |p: &Path| {
+        let first = p.components().next().map(|c| c.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
+        first.starts_with("gevals-") || first.starts_with("tmp.") || first == host::RANDOM_ID
+    };
+    files.extend(
+        tree(Path::new("/tmp"))
+            .into_iter()
+            .filter(|(p, ..)| !private(p))
+            .map(|(p, b, m)| (Path::new("/tmp").join(p), b, m)),
+    );
+    files
+}
+
+fn append_trace(line: &str) {
+    if let Ok(mut file) = fs::OpenOptions::new().create(true).append(true).open(TRACE) {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) -> Result<Ran, String> {
+    if !untouched(files) {
+        restore(files)?;
+    }
+    let _ = fs::remove_file(TRACE);
+    fs::write(WORLD, serde_json::to_vec(world).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    let (sink, events) = tokio::sync::mpsc::unbounded_channel();
+    let (_signals, interrupts) = tokio::sync::mpsc::unbounded_channel();
+    let clock = Arc::new(Clock::default());
+    let ticking = tokio::spawn(Arc::clone(&clock).tick());
+    let host = Arc::new(ProofHost {
+        real: Arc::clone(real),
+        clock,
+        world: world.clone(),
+        events: Mutex::new(events),
+        told: Mutex::default(),
+        made: Mutex::default(),
+    });
+    let eval = EvalPlan {
+        name: "proof".to_owned(),
+        path: PathBuf::from(TASK),
+        agent: None,
+        agent_name: "none".to_owned(),
+        servers: Vec::new(),
+        dir: PathBuf::from(TASK),
+        judge: false,
+        secrets: Vec::new(),
+        tasks: vec![plan.clone()],
+    };
+    let options = RunOptions { runs: Some(1), ..RunOptions::default() };
+    let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
+    ticking.abort();
+    host.listen();
+    let end = summary.tasks.first().ok_or_else(|| summary.faults.join("; "))?;
+    let mut phases: BTreeMap<String, Vec<Call>> = BTreeMap::new();
+    let mut phase = String::new();
+    for line in fs::read_to_string(TRACE).unwrap_or_default().lines() {
+        match line.strip_prefix("#phase ") {
+            Some(name) => phase = name.to_owned(),
+            None => phases.entry(phase.clone()).or_default().extend(serde_json::from_str::<Call>(line).ok()),
+        }
+    }
+    let told = host.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let agent = told.iter().any(|e| matches!(&e.kind, EventKind::PhaseStarted { phase } if phase == "agent"));
+    let mut why = end.reason.clone();
+    for event in told.iter() {
+        if let EventKind::ActionFinished { action, report } = &event.kind
+            && report.outcome != Outcome::Passed
+        {
+            why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
+        }
+    }
+    let made = host.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    Ok(Ran {
+        made,
+        left: written(),
+        phases,
+        passed: end.verdict == Verdict::Passed,
+        agent,
+        cleanup_failed: end.cleanup_failed,
+        why,
+    })
+}
+
+/// In what two runs differ that no label allows.
+fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<String> {
+    let odd = world.loud || world.mood == Mood::Odd;
+    let may_fail = allow.lenient || allow.stronger && odd;
+    let stopped = a.agent && !b.agent;
+    let failed = a.passed && !b.passed;
+    if (stopped || failed) && !may_fail {
+        return Some("the original goes on, the conversion fails".to_owned());
+    }
+    if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
+        return Some("the original fails, the conversion goes on".to_owned());
+    }
+    let empty = Vec::new();
+    // What runs in the background is called whenever it is.
+    let aside = |c: &Call| c.argv.iter().any(|a| a == "port-forward" || a == "proxy");
+    let of = |ran: &Ran, phase: &str| -> Vec<Call> {
+        ran.phases.get(phase).unwrap_or(&empty).iter().filter(|c| !aside(c)).cloned().collect()
+    };
+    for phase in ["setup", "verify", "cleanup"] {
+        let (x, y) = (of(a, phase), of(b, phase));
+        let common = x.iter().zip(&y).take_while(|(x, y)| x == y).count();
+        // What an author prints for people when something has failed.
+        let diagnoses = |calls: &[Call]| {
+            let tells = |a: &String| matches!(a.as_str(), "describe" | "logs" | "events" | "get" | "top" | "status");
+            calls
+                .iter()
+                .all(|c| c.argv.iter().any(tells) && !c.argv.iter().any(|a| a.contains("jsonpath") || a == "json"))
+        };
+        let only_look = |calls: &[Call]| {
+            calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
+        };
+        let free = match phase {
+            "setup" => !a.agent || !b.agent,
+            "verify" => !b.passed || !a.passed,
+            // More is cleaned up, not less.
+            _ => allow.cleanup && common == x.len() && b.cleanup_failed,
+        };
+        // To look further is one thing, to wait longer another.
+        let again = |calls: &[Call]| common > 0 && calls.get(common).is_some_and(|c| *c == calls[common - 1]);
+        let free = free && !again(&x) && !again(&y);
+        let fits = common == x.len() && common == y.len()
+            || free && phase == "cleanup"
+            || free
+                && only_look(&x[common..])
+                && only_look(&y[common..])
+                && (common == x.len() || common == y.len() || common > 0 && diagnoses(&x[common..]))
+            || free && may_fail && common == y.len()
+            // What fails stops the one and not the other.
+            || phase == "verify" && !a.agent && !b.agent;
+        if !fits {
+            return Some(format!("they call different commands in {phase}"));
+        }
+    }
+    if let (Some(x), Some(y)) = (&a.made, &b.made)
+        && x != y
+        && a.agent == b.agent
+    {
+        let differs = x.iter().chain(y).find(|f| x.contains(f) != y.contains(f)).map(|(p, ..)| p.display().to_string());
+        return Some(format!("they leave different files: `{}`", differs.unwrap_or_default()));
+    }
+    if a.agent == b.agent && a.passed == b.passed && a.left != b.left {
+        return Some("they leave different files behind".to_owned());
+    }
+    let cleanups_agree = a.cleanup_failed == b.cleanup_failed || b.cleanup_failed && (allow.cleanup || may_fail);
+    (!cleanups_agree).then(|| "a cleanup fails in one of them only".to_owned())
+}
+
+/// Two traces, for people.
+fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
+    let lines = |ran: &Ran| -> Vec<String> {
+        let mut lines = Vec::new();
+        for phase in ["setup", "verify", "cleanup"] {
+            lines.push(format!("-- {phase}"));
+            lines.extend(ran.phases.get(phase).into_iter().flatten().map(Call::shown));
+        }
+        lines.push(format!("=> {}", if ran.passed { "passed" } else { "not passed" }));
+        lines
+    };
+    let (left, right) = (lines(a), lines(b));
+    let cut = |text: &str| -> String { text.chars().take(70).collect() };
+    let failing =
+        world.failing.as_ref().map(|f| format!(", only `{}` fails", f.replace('\u{1f}', " "))).unwrap_or_default();
+    let mut out =
+        format!("{why} (world {}, {:?}{failing})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
+    for i in 0..left.len().max(right.len()) {
+        let (l, r) =
+            (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());
+        out += &format!("{l:70} {} {r}\n", if l == r { '|' } else { '≠' });
+    }
+    out += &format!("original: {}\nconverted: {}\n", a.why, b.why);
+    out
+}

@@ -1,0 +1,100 @@
+//! `curl` in the jail: a request that no network carries, and the answer of the world. Read by itself, not by the lifter's
+//! idea of curl's options.
+#![expect(clippy::disallowed_methods, reason = "this is a program of its own")]
+
+use std::{fs, io::Write};
+
+use super::{
+    shim::record,
+    world::{Answer, Call, Dice, World},
+};
+
+/// A request as it stands in the trace, and the status and text of its answer; no status: there was none.
+pub fn ask(
+    world: &World,
+    method: &str,
+    url: &str,
+    headers: &[(String, String)],
+    body: Option<&str>,
+) -> (Option<u16>, String) {
+    let mut headers: Vec<String> = headers.iter().map(|(n, v)| format!("{}: {v}", n.to_ascii_lowercase())).collect();
+    headers.sort();
+    let argv = vec!["http".to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")];
+    let call = Call { argv, stdin: body.map(str::to_owned) };
+    let answer = world.answer(&call, record(&call));
+    let Answer { status, stdout, .. } = answer;
+    // Of the codes that scripts ask for, and some that nobody does.
+    let known = world.words.iter().filter_map(|w| w.parse::<u16>().ok()).filter(|c| (100..600).contains(c));
+    let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
+    let mut dice = Dice::new(world.seed, &call.key());
+    match status {
+        // Where a body is waited for there mostly is one.
+        0 if world.hints.contains_key(&call.key()) && dice.below(5) > 0 => (Some(200), stdout),
+        0 => (Some(codes[dice.below(codes.len())]), stdout),
+        1 => (Some(503), String::new()),
+        _ => (None, String::new()),
+    }
+}
+
+pub fn main(world: &World, call: &Call) -> u8 {
+    let mut method = None;
+    let mut url = String::new();
+    let mut headers: Vec<(String, String)> = Vec::new();
+    let mut body: Option<String> = None;
+    let (mut fail, mut output, mut write_out) = (false, None, None);
+    let mut args = call.argv[1..].iter().cloned();
+    while let Some(arg) = args.next() {
+        let long = |name: &str, short: char, args: &mut dyn Iterator<Item = String>| -> Option<String> {
+            let letters = arg.strip_prefix('-').filter(|a| !a.starts_with('-'));
+            match letters {
+                Some(flags) if flags.ends_with(short) => args.next(),
+                _ if arg == name => args.next(),
+                _ => None,
+            }
+        };
+        if let Some(value) = long("--request", 'X', &mut args) {
+            method = Some(value);
+        } else if let Some(value) = long("--header", 'H', &mut args) {
+            if let Some((name, value)) = value.split_once(':') {
+                headers.push((name.to_owned(), value.trim().to_owned()));
+            }
+        } else if let Some(value) = long("--data", 'd', &mut args) {
+            body = Some(value);
+        } else if arg == "--data-raw" {
+            body = args.next();
+        } else if let Some(value) = long("--output", 'o', &mut args) {
+            output = Some(value);
+        } else if let Some(value) = long("--write-out", 'w', &mut args) {
+            write_out = Some(value);
+        } else if long("--max-time", 'm', &mut args).is_some() || arg == "--connect-timeout" {
+            if arg == "--connect-timeout" {
+                args.next();
+            }
+        } else if !arg.starts_with('-') {
+            url = arg.clone();
+        }
+        fail |= arg == "--fail" || arg.starts_with('-') && !arg.starts_with("--") && arg.contains('f');
+    }
+    if body.is_some() && !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
+        headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+    }
+    let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let (status, text) = ask(world, &method, &url, &headers, body.as_deref());
+    let code = status.unwrap_or(0);
+    let bad = fail && code >= 400;
+    if status.is_some() && !bad {
+        match output.as_deref() {
+            None => drop(std::io::stdout().write_all(text.as_bytes())),
+            Some(path) => drop(fs::write(path, &text)),
+        }
+    }
+    if let Some(format) = write_out {
+        let text = format.replace("%{http_code}", &format!("{code:03}")).replace("\\n", "\n");
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+    match (status, bad) {
+        (None, _) => 7,
+        (_, true) => 22,
+        _ => 0,
+    }
+}

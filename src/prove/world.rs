@@ -1,0 +1,210 @@
+//! Made-up worlds: what every command answers, by a seed. The same question gets the same answer, whoever asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// One world.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct World {
+    pub seed: u64,
+    pub mood: Mood,
+    /// The command that fails, and no other: as it stands in the trace.
+    pub failing: Option<String>,
+    /// Answers that some step waits for, by command.
+    pub hints: BTreeMap<String, Vec<String>>,
+    /// Commands that some step wants to fail.
+    pub denied: BTreeSet<String>,
+    /// Words the scripts compare with.
+    pub words: Vec<String>,
+    /// What the agent leaves behind.
+    pub files: Vec<(String, String)>,
+    /// Whether what fails prints something first, and exits with whatever status.
+    pub loud: bool,
+}
+
+/// What a world is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mood {
+    /// All succeeds, with the answers that are waited for.
+    Good,
+    /// Everything fails.
+    Bad,
+    /// All succeeds and says nothing.
+    Silent,
+    /// Some of each.
+    Mixed,
+    /// All succeeds, with answers nobody thought of.
+    Odd,
+    /// What waits waits in vain.
+    Late,
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A question: a command and what it was given.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    pub argv: Vec<String>,
+    pub stdin: Option<String>,
+}
+
+impl Call {
+    /// As a line.
+    pub fn shown(&self) -> String {
+        let words: Vec<_> = self
+            .argv
+            .iter()
+            .map(|w| {
+                if w.is_empty() || w.contains([' ', '\'', '"', '\n', '{', '$']) { format!("'{w}'") } else { w.clone() }
+            })
+            .collect();
+        match &self.stdin {
+            Some(text) => format!("{} <<< {:?}", words.join(" "), text),
+            None => words.join(" "),
+        }
+    }
+
+    pub fn key(&self) -> String {
+        self.argv.join("\u{1f}")
+    }
+}
+
+impl World {
+    /// What the `n`th call like this one gets.
+    pub fn answer(&self, call: &Call, n: usize) -> Answer {
+        let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
+        if self.failing.as_deref() == Some(call.key().as_str()) {
+            return self.failure(call, &mut dice);
+        }
+        match self.mood {
+            Mood::Bad => self.failure(call, &mut dice),
+            Mood::Silent => Answer::default(),
+            Mood::Good => self.success(call, &mut dice, 100),
+            Mood::Odd => {
+                let stdout =
+                    if dice.below(3) == 0 { self.wanted(call, &mut dice) } else { self.strange(call, &mut dice) };
+                Answer { stdout, ..Answer::default() }
+            }
+            Mood::Late if waits(call) => Answer {
+                status: 1,
+                stderr: "error: timed out waiting for the condition\n".to_owned(),
+                ..Answer::default()
+            },
+            Mood::Late => self.success(call, &mut dice, 90),
+            Mood::Mixed => {
+                // Waiting is tried again: the answers change.
+                if dice.below(100) < 18 { self.failure(call, &mut dice) } else { self.success(call, &mut dice, 72) }
+            }
+        }
+    }
+
+    fn failure(&self, call: &Call, dice: &mut Dice) -> Answer {
+        let status = if self.loud { [1, 1, 2, 3, 124, 127][dice.below(6)] } else { 1 };
+        let stdout = if self.loud && dice.below(2) == 0 { self.wanted(call, dice) } else { String::new() };
+        Answer { status, stdout, stderr: "Error: it did not work\n".to_owned() }
+    }
+
+    fn success(&self, call: &Call, dice: &mut Dice, wanted: usize) -> Answer {
+        if self.denied.contains(&call.key()) && dice.below(100) < wanted {
+            return Answer { status: 1, stderr: "Error: no\n".to_owned(), ..Answer::default() };
+        }
+        let stdout = if dice.below(100) < wanted { self.wanted(call, dice) } else { self.near(call, dice) };
+        Answer { stdout, ..Answer::default() }
+    }
+
+    fn wanted(&self, call: &Call, dice: &mut Dice) -> String {
+        match self.hints.get(&call.key()) {
+            Some(hints) if !hints.is_empty() => self.ended(call, hints[dice.below(hints.len())].clone()),
+            _ => self.plain(call, dice),
+        }
+    }
+
+    /// Nearly what is waited for.
+    fn near(&self, call: &Call, dice: &mut Dice) -> String {
+        let base = self.wanted(call, dice);
+        let base = base.trim_end_matches('\n');
+        let text = match dice.below(7) {
+            0 => String::new(),
+            1 => format!("{base}0"),
+            2 => base.chars().take(base.chars().count().saturating_sub(1)).collect(),
+            3 if !self.numeric(call) => base.to_uppercase(),
+            4 if !self.numeric(call) => format!("not-{base}"),
+            5 if base.parse::<u64>().is_ok() => (base.parse::<u64>().unwrap_or(0).saturating_sub(1)).to_string(),
+            _ if self.numeric(call) => dice.below(12).to_string(),
+            _ if !self.words.is_empty() => self.words[dice.below(self.words.len())].clone(),
+            _ => "other".to_owned(),
+        };
+        self.ended(call, text)
+    }
+
+    /// Whether numbers are waited for.
+    fn numeric(&self, call: &Call) -> bool {
+        self.hints.get(&call.key()).is_some_and(|h| h.iter().any(|t| t.parse::<u64>().is_ok()))
+    }
+
+    fn plain(&self, call: &Call, dice: &mut Dice) -> String {
+        let text = |t: &str| self.ended(call, t.to_owned());
+        if call.argv.iter().any(|a| a == "json" || a == "-ojson" || a == "--output=json") {
+            let word = self.words.get(dice.below(self.words.len().max(1))).cloned().unwrap_or_default();
+            let documents = [
+                serde_json::json!({"items": [], "metadata": {"name": "a"}, "spec": {}, "status": {}}),
+                serde_json::json!({"items": [{"metadata": {"name": word}}], "metadata": {"name": word, "labels": {"app": word}},
+                    "spec": {"replicas": 3, "type": word}, "status": {"phase": word, "readyReplicas": 3}}),
+            ];
+            return documents[dice.below(2)].to_string() + "\n";
+        }
+        match dice.below(4) {
+            0 if !self.words.is_empty() => text(&self.words[dice.below(self.words.len())]),
+            1 => text("created"),
+            2 => text(&dice.below(6).to_string()),
+            _ if by_line(call) => (0..dice.below(4)).map(|i| format!("thing-{i}\n")).collect(),
+            _ => text("ok"),
+        }
+    }
+
+    fn strange(&self, call: &Call, dice: &mut Dice) -> String {
+        let text =
+            [" ", "\u{fc}\u{4e2d}", "a b  c", "line\nline two", "-1", "007", "<none>", "null", "{}", "true", "*"];
+        let text = text[dice.below(text.len())].to_owned();
+        if by_line(call) { text.trim().to_owned() + "\n" } else { self.ended(call, text) }
+    }
+
+    /// Most commands end what they print; a JSONPath does not.
+    fn ended(&self, call: &Call, text: String) -> String {
+        let bare = text.is_empty() || call.argv.iter().any(|a| a.contains("jsonpath") || a == "-w" || a == "-s");
+        if bare { text } else { text + "\n" }
+    }
+}
+
+fn by_line(call: &Call) -> bool {
+    call.argv.iter().any(|a| a == "--no-headers" || a == "name" || a == "-oname")
+}
+
+fn waits(call: &Call) -> bool {
+    call.argv.iter().any(|a| a == "wait" || a == "rollout" || a.starts_with("--timeout") || a == "--wait")
+}
+
+/// Numbers that follow from a seed and a text.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64, text: &str) -> Self {
+        let start = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xcbf2_9ce4_8422_2325;
+        Self(text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}

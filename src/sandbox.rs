@@ -1,0 +1,109 @@
+//! A place where a program sees nothing of the user's world: bubblewrap with namespaces of its own for users, processes,
+//! network and files, `/usr` read-only, an empty environment, and other programs in the place of some commands.
+#![expect(clippy::disallowed_methods, reason = "this builds and tries the jail")]
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// What a program in the jail has.
+#[derive(Clone, Debug, Default)]
+pub struct Jail {
+    /// Folders and files that can be read, and where.
+    pub readable: Vec<(PathBuf, PathBuf)>,
+    /// Empty folders in memory.
+    pub writable: Vec<PathBuf>,
+    /// The program that stands in the place of commands.
+    pub shim: Option<PathBuf>,
+    /// The commands it stands in the place of: under every path of the system's folders, so that an absolute path does
+    /// not pass it.
+    pub commands: BTreeSet<String>,
+    pub env: Vec<(String, String)>,
+}
+
+/// Folders in which a system keeps its programs.
+const PROGRAMS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin", "/sbin"];
+
+/// bubblewrap, if it is there and works on this machine.
+///
+/// # Errors
+/// Why it does not.
+pub fn find() -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|p| p.is_file());
+    let Some(bwrap) = found else {
+        return Err("bubblewrap (`bwrap`) is not installed".to_owned());
+    };
+    let tried = Command::new(&bwrap)
+        .args(Jail::default().arguments())
+        .args(["--", "/usr/bin/env", "true"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("`{}` cannot be started: {e}", bwrap.display()))?;
+    match tried.status.success() {
+        true => Ok(bwrap),
+        false => {
+            let why = String::from_utf8_lossy(&tried.stderr);
+            Err(format!(
+                "bubblewrap does not work on this machine: {}",
+                why.lines().next().unwrap_or("it says nothing")
+            ))
+        }
+    }
+}
+
+impl Jail {
+    /// bubblewrap's arguments, up to the program.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = Vec::new();
+        let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
+        add(&[&"--unshare-all", &"--unshare-user", &"--die-with-parent", &"--new-session", &"--clearenv"]);
+        add(&[&"--ro-bind", &"/usr", &"/usr"]);
+        for name in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
+            match std::fs::symlink_metadata(name) {
+                Ok(meta) if meta.is_symlink() => {
+                    if let Ok(target) = std::fs::read_link(name) {
+                        add(&[&"--symlink", &target, &name]);
+                    }
+                }
+                Ok(_) => add(&[&"--ro-bind", &name, &name]),
+                Err(_) => {}
+            }
+        }
+        // Where programs were added by hand, none is there but ours.
+        add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp", &"--tmpfs", &"/usr/local"]);
+        for path in &self.writable {
+            add(&[&"--tmpfs", path]);
+        }
+        if let Some(shim) = &self.shim {
+            for command in &self.commands {
+                let own = Path::new("/usr/local/bin").join(command);
+                add(&[&"--ro-bind", shim, &own]);
+                for dir in PROGRAMS {
+                    let linked = std::fs::symlink_metadata(dir).is_ok_and(|m| m.is_symlink());
+                    let there = Path::new(dir).join(command);
+                    if linked || dir == "/usr/local/bin" || !there.exists() {
+                        continue;
+                    }
+                    let target = std::fs::canonicalize(&there).unwrap_or(there);
+                    // A command may be a link to one that stays, such as busybox.
+                    if target.file_name().is_some_and(|n| *n == **command) && target.starts_with("/usr") {
+                        add(&[&"--ro-bind", shim, &target]);
+                    }
+                }
+            }
+        }
+        for (from, to) in &self.readable {
+            add(&[&"--ro-bind", from, to]);
+        }
+        add(&[&"--setenv", &"PATH", &"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"]);
+        add(&[&"--setenv", &"HOME", &"/tmp", &"--setenv", &"LANG", &"C.UTF-8"]);
+        for (name, value) in &self.env {
+            add(&[&"--setenv", name, value]);
+        }
+        args
+    }
+}

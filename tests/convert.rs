@@ -1,0 +1,380 @@
+//! `gevals convert` on our own legacy tasks: what is promised of every conversion, and the proof of each.
+//!
+//! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
+//! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken
+//! conversions must be caught (30).
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use gevals::{
+    Compiled, compile,
+    convert::{self, Context, Converted, Tally, Target, classify},
+    diagnostic::Diagnostic,
+    hir::Dialect,
+    host::disk::Disk,
+    plan::wire,
+    project::TaskUnit,
+    prove,
+    source::{Files, MemoryFiles, Sources},
+};
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert/corpus")
+}
+
+fn tasks() -> Vec<PathBuf> {
+    let mut paths: Vec<_> = fs::read_dir(corpus())
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+struct Suite {
+    sources: Sources,
+    compiled: Compiled,
+}
+
+impl Suite {
+    fn new() -> Self {
+        let sources = Sources::default();
+        let compiled = compile(&tasks(), &sources, &Disk);
+        Self { sources, compiled }
+    }
+
+    fn context(&self, to: Dialect, target: Target) -> Context<'_> {
+        Context {
+            sources: &self.sources,
+            files: &Disk,
+            project: &self.compiled.project,
+            to,
+            target,
+            allow_weaker: false,
+        }
+    }
+
+    fn units(&self) -> &[TaskUnit] {
+        &self.compiled.project.tasks
+    }
+
+    fn lifted(&self, unit: &TaskUnit) -> Converted {
+        convert::task(unit, self.context(Dialect::Portable, Target::Builtin))
+            .unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message))
+    }
+}
+
+fn errors(found: &[Diagnostic]) -> Vec<&str> {
+    found.iter().filter(|d| d.strength.is_error()).map(|d| d.rule.name).collect()
+}
+
+/// A text in the place of a task of the corpus, compiled with the files around it.
+fn compiled(path: &Path, text: &str, sources: &Sources) -> Compiled {
+    compile(&[path.to_owned()], sources, &Instead(path, text))
+}
+
+struct Instead<'a>(&'a Path, &'a str);
+
+impl Files for Instead<'_> {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, gevals::source::ReadError> {
+        if path == self.0 { Ok(self.1.as_bytes().to_vec()) } else { Disk.read(path) }
+    }
+
+    fn stat(&self, path: &Path) -> Option<gevals::source::Stat> {
+        Disk.stat(path)
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        Disk.list(dir)
+    }
+}
+
+#[test]
+fn every_task_converts_and_gets_no_new_error() {
+    let suite = Suite::new();
+    assert!(suite.units().len() >= 40, "{} tasks", suite.units().len());
+    let mut longest = 0;
+    for unit in suite.units() {
+        let before: Vec<_> =
+            suite.compiled.diagnostics.iter().filter(|d| suite.sources.path(d.span) == unit.path).cloned().collect();
+        for (to, target) in
+            [(Dialect::Portable, Target::Builtin), (Dialect::Portable, Target::Wrap), (Dialect::Steps, Target::Wrap)]
+        {
+            let new = convert::task(unit, suite.context(to, target));
+            if to == Dialect::Steps && new.as_ref().is_err_and(|r| r.message.contains("no escape")) {
+                continue;
+            }
+            let new = new.unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message));
+            let sources = Sources::default();
+            let after = compiled(&unit.path, &new.text, &sources);
+            let new_errors: Vec<_> =
+                errors(&after.diagnostics).into_iter().filter(|e| !errors(&before).contains(e)).collect();
+            assert!(new_errors.is_empty(), "{}: {new_errors:?}\n{}", unit.path.display(), new.text);
+            // Twice is once.
+            let cx =
+                Context { sources: &sources, files: &Disk, project: &after.project, to, target, allow_weaker: false };
+            let again = convert::task(&after.project.tasks[0], cx).unwrap();
+            assert_eq!(again.text, new.text);
+            longest = longest.max(new.lines_before);
+        }
+    }
+    assert!(longest > 200, "the longest has {longest} lines");
+}
+
+#[test]
+fn steps_on_the_way_do_not_change_the_end() {
+    let suite = Suite::new();
+    for unit in suite.units() {
+        let direct = suite.lifted(unit);
+        let Ok(steps) = convert::task(unit, suite.context(Dialect::Steps, Target::Wrap)) else { continue };
+        let sources = Sources::default();
+        let compiled_steps = compiled(&unit.path, &steps.text, &sources);
+        let cx = Context {
+            sources: &sources,
+            files: &Disk,
+            project: &compiled_steps.project,
+            to: Dialect::Portable,
+            target: Target::Builtin,
+            allow_weaker: false,
+        };
+        let other = convert::task(&compiled_steps.project.tasks[0], cx).unwrap();
+        let digest = |text: &str| {
+            let sources = Sources::default();
+            compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest)
+        };
+        assert_eq!(
+            digest(&direct.text),
+            digest(&other.text),
+            "{}\n{}\n{}",
+            unit.path.display(),
+            direct.text,
+            other.text
+        );
+    }
+}
+
+/// The lifter's books, and a count that knows only the scripts and the result.
+#[test]
+fn the_books_are_right() {
+    let suite = Suite::new();
+    let mut totals = Tally::default();
+    for unit in suite.units() {
+        let new = suite.lifted(unit);
+        let sources = Sources::default();
+        let after = compiled(&unit.path, &new.text, &sources);
+        let task = after.project.tasks[0].task.as_ref().unwrap();
+        let file = |name: &str| fs::read_to_string(corpus().join(name)).ok();
+        let counted = classify::recount(&new.scripts, task, &file);
+        assert_eq!(
+            (counted.effective, counted.residual),
+            (new.tally.effective, new.tally.residual),
+            "{}: {:#?}\n{}",
+            unit.path.display(),
+            new.pieces,
+            new.text
+        );
+        totals.merge(new.tally);
+    }
+    let share = totals.lifted() * 100 / totals.effective;
+    assert!(share >= 75, "{share} % of {} statements are lifted", totals.effective);
+    assert_eq!(totals.weaker, 0);
+}
+
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+fn bwrap() -> PathBuf {
+    gevals::sandbox::find().unwrap_or_else(|why| panic!("the proof needs bubblewrap: {why}"))
+}
+
+fn exe() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_gevals"))
+}
+
+/// Does something for every item, on two cores.
+fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn original_and_conversion_do_the_same() {
+    let suite = Suite::new();
+    let (bwrap, exe, seeds) = (bwrap(), exe(), number("GEVALS_SEEDS", 12) as u64);
+    let faults = Mutex::new(Vec::new());
+    side_by_side(suite.units(), |unit| {
+        let new = suite.lifted(unit);
+        match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
+            Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {}
+            Ok(c) => faults.lock().unwrap().push(format!(
+                "{}: {}",
+                unit.path.display(),
+                c.counter_example.unwrap_or_default()
+            )),
+            Err(why) => faults.lock().unwrap().push(format!("{}: {why}", unit.path.display())),
+        }
+    });
+    let faults = faults.into_inner().unwrap();
+    assert!(faults.is_empty(), "{} disagreements\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn mistaken_conversions_are_caught() {
+    let suite = Suite::new();
+    let (bwrap, exe) = (bwrap(), exe());
+    let wanted = number("GEVALS_MUTANTS", 30);
+    let context = suite.context(Dialect::Portable, Target::Builtin);
+    let mut mutants: Vec<(PathBuf, usize, Converted)> = Vec::new();
+    for unit in suite.units() {
+        let right = suite.lifted(unit);
+        for place in 0..right.places {
+            let Ok(wrong) = convert::mistaken(unit, context, place) else { continue };
+            let sources = Sources::default();
+            let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest);
+            if wrong.text != right.text && plan(&wrong.text).is_some() {
+                // What the labels of the right one allow is all that is allowed.
+                mutants.push((
+                    unit.path.clone(),
+                    place,
+                    Converted { pieces: right.pieces.clone(), tally: right.tally, ..wrong },
+                ));
+            }
+        }
+    }
+    assert!(mutants.len() >= wanted, "only {} mutants", mutants.len());
+    // Some of every task.
+    let step = (mutants.len() / wanted).max(1);
+    let chosen: Vec<_> = mutants.into_iter().step_by(step).collect();
+    let missed = Mutex::new(Vec::new());
+    side_by_side(&chosen, |(path, place, wrong)| {
+        let found = prove::prove(&bwrap, &exe, path, wrong, 200);
+        if !found.as_ref().is_ok_and(|c| c.counter_example.is_some()) {
+            missed.lock().unwrap().push(format!("{} place {place}: {found:?}\n{}", path.display(), wrong.text));
+        }
+    });
+    let missed = missed.into_inner().unwrap();
+    assert!(missed.is_empty(), "{} of {} were missed\n{}", missed.len(), chosen.len(), missed.join("\n"));
+}
+
+#[test]
+fn five_hundred_tasks_take_a_second() {
+    let sources = Sources::default();
+    let mut files = MemoryFiles::default();
+    let texts: Vec<String> =
+        tasks().iter().map(|p| fs::read_to_string(p).unwrap()).filter(|t| !t.contains("file:")).collect();
+    let paths: Vec<PathBuf> = (0..500).map(|i| PathBuf::from(format!("tasks/{i}.yaml"))).collect();
+    for (i, path) in paths.iter().enumerate() {
+        files.add(path, texts[i % texts.len()].clone(), false);
+    }
+    let compiled = compile(&paths, &sources, &files);
+    let start = std::time::Instant::now();
+    for unit in &compiled.project.tasks {
+        let cx = Context {
+            sources: &sources,
+            files: &files,
+            project: &compiled.project,
+            to: Dialect::Portable,
+            target: Target::Builtin,
+            allow_weaker: false,
+        };
+        assert!(convert::task(unit, cx).is_ok());
+    }
+    // Without optimisation it may take more.
+    let limit = if cfg!(debug_assertions) { 20.0 } else { 1.0 };
+    let took = start.elapsed().as_secs_f64();
+    println!("500 tasks in {took:.2} s");
+    assert!(took < limit, "{took} s");
+}
+
+#[expect(dead_code, reason = "shared with other tests")]
+#[path = "support/page.rs"]
+mod page;
+
+/// A script of a page in the smallest task that can have it.
+fn task_of(phase: &str, script: &str) -> String {
+    let indented = |text: &str| text.lines().map(|l| format!("      {l}\n")).collect::<String>();
+    let verify = if phase == "verify" { "" } else { "  verify:\n    contains: done\n" };
+    format!(
+        "kind: Task\nmetadata:\n  name: page\n  difficulty: easy\nsteps:\n  prompt:\n    inline: Do it.\n{verify}  {phase}:\n    inline: |\n{}",
+        indented(&format!("#!/usr/bin/env bash\n{script}"))
+    )
+}
+
+#[test]
+fn pages_say_what_scripts_become() {
+    let mut faults = Vec::new();
+    for page in page::pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert")) {
+        let mut bodies = Vec::new();
+        let mut now: Option<(String, Converted)> = None;
+        for block in &page.blocks {
+            let said = match (block.language(), &now) {
+                ("bash", _) => {
+                    let phase = ["setup", "verify", "cleanup"].into_iter().find(|p| block.has(p)).unwrap();
+                    let mut files = MemoryFiles::default();
+                    files.add("task.yaml", task_of(phase, &block.text()), false);
+                    let sources = Sources::default();
+                    let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);
+                    let cx = Context {
+                        sources: &sources,
+                        files: &files,
+                        project: &compiled.project,
+                        to: Dialect::Portable,
+                        target: Target::Builtin,
+                        allow_weaker: false,
+                    };
+                    now = Some((phase.to_owned(), convert::task(&compiled.project.tasks[0], cx).unwrap()));
+                    continue;
+                }
+                ("yaml", Some((phase, new))) => {
+                    let lines: Vec<_> = new.text.lines().collect();
+                    let start = lines.iter().position(|l| *l == format!("  {phase}:")).unwrap();
+                    let end = lines[start + 1..].iter().position(|l| l.starts_with("  ") && !l.starts_with("   "));
+                    let end = end.map_or(lines.len(), |e| start + 1 + e);
+                    lines[start..end]
+                        .iter()
+                        .map(|l| format!("{}\n", l.strip_prefix("  ").unwrap_or(l)))
+                        .collect::<String>()
+                }
+                ("labels", Some((phase, new))) => new
+                    .pieces
+                    .iter()
+                    .filter(|p| p.phase.name() == phase && p.statements > 0)
+                    .map(|p| {
+                        let why = p.why.as_ref().map(|w| format!(": {w}")).unwrap_or_default();
+                        format!("{} {} in line {}{why}\n", p.label.name(), p.statements, p.line)
+                    })
+                    .collect(),
+                _ => continue,
+            };
+            if said != page.text[block.range.clone()] {
+                faults.push(format!("{}:{}: now\n{said}", page.path.display(), block.line));
+                bodies.push((block.range.clone(), said));
+            }
+        }
+        if !bodies.is_empty() && std::env::var_os("BLESS").is_some() && std::env::var_os("CI").is_none() {
+            fs::write(&page.path, page.with(&bodies)).unwrap();
+            faults.clear();
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
