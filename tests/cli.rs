@@ -63,7 +63,7 @@ fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     let checked = world.run(&["check", "q"]).expect(0, &[]);
     assert!(!checked.out.contains("error[") && !checked.out.contains("warning["), "{}", checked.out);
     let ran =
-        world.run(&["run", "q/eval.yaml"]).expect(0, &["4 of 4 tasks passed", "results: ./gevals-quickstart-out.json"]);
+        world.run(&["run", "q/eval.yaml"]).expect(0, &["4 of 4 tasks passed", "results: gevals-quickstart-out.json"]);
     assert!(ran.err.is_empty(), "{}", ran.err);
     let results = world.results("quickstart");
     assert!(

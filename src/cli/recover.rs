@@ -227,7 +227,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
         match written {
             Ok(path) => {
                 reported = true;
-                say(&format!("  results: {}", shown(&path)));
+                say(&format!("  results: {}", shown(path.strip_prefix(".").unwrap_or(&path))));
             }
             Err(error) => {
                 say(&format!("  the results cannot be written: {error}"));

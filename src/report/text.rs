@@ -210,7 +210,8 @@ impl Text {
             write!(out, "\n{}  {}\n{why}", self.word(verdict), self.whose(&runs)).ok();
             writeln!(out, "  rerun: {}", self.rerun(&runs)).ok();
         }
-        writeln!(out, "\nresults: {}", self.input.results.display()).ok();
+        let results = &self.input.results;
+        writeln!(out, "\nresults: {}", results.strip_prefix(".").unwrap_or(results).display()).ok();
         out
     }
 
