@@ -191,7 +191,8 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
             Vec::new()
         }
     };
-    if let Some(format) = args.report {
+    // What was written is told; what is printed speaks for itself.
+    if let Some(format) = args.report.or(writes.then_some(Format::Text)) {
         print(&report(&outcomes, format));
     }
     for note in notes {
@@ -524,7 +525,9 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
             out += &format!("  note     {note}\n");
         }
     }
-    out += &format!("{} tasks: {}\n", outcomes.len(), share(totals));
+    if outcomes.len() > 1 {
+        out += &format!("{} tasks: {}\n", outcomes.len(), share(totals));
+    }
     out
 }
 
