@@ -27,7 +27,7 @@ use crate::{
     host::Host,
     journal,
     plan::EvalPlan,
-    run::{Gate, Interrupt, RunOptions, RunSummary, Selection, run_eval},
+    run::{Gate, Interrupt, Only, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
 };
 
@@ -59,6 +59,8 @@ pub struct ReportInput {
     /// Which tasks are run.
     pub selection: Selection,
     pub gate: Option<Gate>,
+    /// Only the set-up is run: nothing is judged, and nothing has passed.
+    pub unjudged: bool,
     /// Where the results file goes.
     pub results: PathBuf,
     /// The folder of the run that is resumed, and the tasks that have their results from it.
@@ -95,6 +97,7 @@ impl ReportInput {
             runs: options.runs,
             selection: options.selection.clone(),
             gate: options.gate,
+            unjudged: options.only == Some(Only::Setup),
             results,
             detail: Detail::default(),
             live: false,

@@ -188,7 +188,9 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     world.write("quick", "");
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no world of `b` is kept"]);
     world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no world of these tasks is kept"]);
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing", "export F=", "--phase verify"]);
+    world
+        .run(&["run", "eval.yaml", "--phase", "setup"])
+        .expect(0, &["left standing", "export F=", "--phase verify", "1 of 1 task set up"]);
     assert_eq!(made(&world), 1);
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &["PASS    b"]);
     let file =

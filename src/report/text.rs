@@ -183,7 +183,8 @@ impl Text {
         let counted =
             plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
-        writeln!(out, "\n{passed} of {counted} passed{others} in {}", brief(took)).ok();
+        let done = if self.input.unjudged { "set up" } else { "passed" };
+        writeln!(out, "\n{passed} of {counted} {done}{others} in {}", brief(took)).ok();
         if let Some(gate) = self.input.gate {
             writeln!(out, "the gate is {} passes of {} runs: {}", gate.passes, gate.of, self.gate(gate)).ok();
         }
@@ -402,6 +403,7 @@ impl Text {
 
     fn word(&self, verdict: Verdict) -> String {
         let (word, colour) = match verdict {
+            Verdict::Passed if self.input.unjudged => ("SET UP", "36"),
             Verdict::Passed => ("PASS", "32"),
             Verdict::Failed => ("FAIL", "31"),
             Verdict::Broken => ("BROKEN", "35"),
