@@ -17,6 +17,27 @@ pub struct Script {
     tree: Tree,
 }
 
+/// The reserved words of bash.
+pub const KEYWORDS: &[&str] = &[
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select",
+    "{", "}", "!", "[[", "]]", "coproc", "in", "time",
+];
+
+/// What bash does by itself (*Shell Builtin Commands* of its manual).
+#[rustfmt::skip]
+pub const BUILTINS: &[&str] = &[
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen", "complete",
+    "compopt", "continue", "declare", "dirs", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false",
+    "fc", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd",
+    "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt", "source", "suspend",
+    "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+];
+
+/// Whether a word in the place of a command names no program, or need not.
+pub fn is_own(word: &str) -> bool {
+    KEYWORDS.contains(&word) || BUILTINS.contains(&word)
+}
+
 /// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
 pub fn parse(text: &str) -> Option<Script> {
     thread_local! {

@@ -173,72 +173,6 @@ const REAL: &[&str] = &[
     "[",
     "dash",
 ];
-/// Words of the shell.
-const SHELL: &[&str] = &[
-    ".",
-    ":",
-    "alias",
-    "bg",
-    "bind",
-    "break",
-    "builtin",
-    "case",
-    "cd",
-    "command",
-    "continue",
-    "declare",
-    "disown",
-    "do",
-    "done",
-    "echo",
-    "elif",
-    "else",
-    "esac",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "fg",
-    "fi",
-    "for",
-    "function",
-    "getopts",
-    "hash",
-    "if",
-    "in",
-    "jobs",
-    "kill",
-    "let",
-    "local",
-    "mapfile",
-    "popd",
-    "pushd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "select",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "then",
-    "time",
-    "times",
-    "trap",
-    "type",
-    "typeset",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "until",
-    "wait",
-    "while",
-    "{",
-    "}",
-    "gevals",
-];
 /// Always in the place of the real thing.
 const OUTSIDE: &[&str] =
     &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
@@ -332,7 +266,8 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
                 && !name.is_empty()
                 && !relative
                 && !REAL.contains(&name)
-                && !SHELL.contains(&name)
+                && !bash::is_own(name)
+                && name != "gevals"
                 && !name.ends_with(".sh")
             {
                 found.insert(name.to_owned());
@@ -531,7 +466,7 @@ fn mined(text: &str, words: &mut BTreeSet<String>) {
                 && word.len() < 40
                 && !word.starts_with(['$', '-', '[', ']', '{', '#', '>', '&', '!', '='])
                 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@".contains(c));
-            if fits && !SHELL.contains(&word) && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
+            if fits && !bash::is_own(word) && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
                 words.insert(word.to_owned());
             }
         }

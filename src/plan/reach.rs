@@ -234,7 +234,7 @@ impl Search<'_> {
             let inner = rest.iter().position(|w| !w.starts_with('-') && !w.contains('=')).map(|at| &rest[at..]);
             self.command(inner.unwrap_or_default());
         }
-        if is_literal(name) && !BUILT_IN.contains(&name) && !name.starts_with('-') {
+        if is_literal(name) && !bash::is_own(name) && !name.starts_with('-') {
             self.reach.commands.insert(name.to_owned());
         }
         for &word in rest {
@@ -269,65 +269,9 @@ fn plain(text: &str) -> Option<Vec<Vec<&str>>> {
         return None;
     }
     let commands: Vec<Vec<&str>> = text.split([';', '|', '&']).map(|c| c.split_whitespace().collect()).collect();
-    let keyword = |c: &Vec<&str>| c.first().is_some_and(|w| KEYWORDS.contains(w));
+    let keyword = |c: &Vec<&str>| c.first().is_some_and(|w| bash::KEYWORDS.contains(w));
     (!commands.iter().any(keyword)).then_some(commands)
 }
-
-const KEYWORDS: &[&str] = &[
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "select",
-    "{", "}", "[[", "coproc", "in",
-];
-
-/// What the shell does by itself.
-const BUILT_IN: &[&str] = &[
-    ".",
-    ":",
-    "[",
-    "alias",
-    "bg",
-    "break",
-    "cd",
-    "command",
-    "continue",
-    "declare",
-    "echo",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "false",
-    "fg",
-    "getopts",
-    "hash",
-    "jobs",
-    "kill",
-    "let",
-    "local",
-    "mapfile",
-    "popd",
-    "printf",
-    "pushd",
-    "pwd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "test",
-    "time",
-    "times",
-    "trap",
-    "true",
-    "type",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "wait",
-];
 
 /// Neither empty nor what the shell would expand.
 fn is_literal(word: &str) -> bool {

@@ -2,7 +2,10 @@
 
 use super::{Lifter, Out, State};
 use crate::{
-    bash::ast::{Kind, Part, Redirect, Simple, Stmt, Word},
+    bash::{
+        self,
+        ast::{Kind, Part, Redirect, Simple, Stmt, Word},
+    },
     convert::{
         Label,
         pattern::{self, Grep, Wanted},
@@ -13,43 +16,8 @@ use crate::{
     ty::duration,
 };
 
-/// Commands of the shell that mean nothing outside of it.
-const SHELL: [&str; 34] = [
-    "alias",
-    "bg",
-    "bind",
-    "builtin",
-    "caller",
-    "compgen",
-    "coproc",
-    "dirs",
-    "disown",
-    "eval",
-    "exec",
-    "fg",
-    "getopts",
-    "hash",
-    "history",
-    "jobs",
-    "kill",
-    "let",
-    "mapfile",
-    "popd",
-    "pushd",
-    "read",
-    "readarray",
-    "shopt",
-    "suspend",
-    "times",
-    "trap",
-    "type",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "wait",
-    "source",
-];
+/// Built-in commands that are programs too, or are looked at further down.
+const ALSO_PROGRAMS: [&str; 8] = ["[", "command", "echo", "false", "printf", "pwd", "test", "true"];
 
 pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any but 0";
 pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
@@ -70,7 +38,8 @@ impl<'a> Lifter<'a> {
     /// A simple command as a step that passes if and only if it succeeds.
     pub(super) fn command(&self, simple: &Simple, st: &State, captured: bool) -> Option<Out> {
         let name = self.name(simple)?;
-        if SHELL.contains(&name) || st.scope.functions.contains_key(name) {
+        let shells = bash::BUILTINS.contains(&name) && !ALSO_PROGRAMS.contains(&name);
+        if shells || st.scope.functions.contains_key(name) {
             return None;
         }
         if name == "command" && simple.words.get(1)?.source != "-v" {
