@@ -120,10 +120,14 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
     }
     if let [set] = signature.exactly_one {
         let required = |name: &&str| json!({ "required": [name.rsplit('.').next()] });
-        let one_of = set.iter().map(required).collect();
+        let one_of: Vec<Value> = set.iter().map(required).collect();
         match set.first().and_then(|name| name.split_once('.')) {
-            Some((outer, _)) => body["properties"][outer]["oneOf"] = one_of,
-            None => body["oneOf"] = one_of,
+            // A null is a body left out; each branch alone would take it.
+            Some((outer, _)) => {
+                body["properties"][outer]["if"] = json!({ "type": "object" });
+                body["properties"][outer]["then"] = json!({ "oneOf": Value::Array(one_of) });
+            }
+            None => body["oneOf"] = one_of.into(),
         }
     }
     let schema = match short {
