@@ -76,8 +76,24 @@ pub struct AgentDone {
     /// All it said.
     pub transcript: String,
     pub exit_code: i32,
+    /// What the model's endpoint or the agent reported; `None` where neither does.
+    pub usage: Option<Usage>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
+}
+
+/// Tokens that a turn used, as reported by those who counted them. A count that nobody reported is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Reported, else the sum.
+    pub total_tokens: u64,
+    /// Of the output: what the model thought.
+    pub thought_tokens: u64,
+    /// Of the input: what was read from a cache, and written to one.
+    pub cached_read_tokens: u64,
+    pub cached_write_tokens: u64,
 }
 
 /// Why an agent did not do its part.
@@ -96,7 +112,7 @@ pub enum AgentFault {
 impl AgentDone {
     fn ended(result: Result<(), AgentFault>, output: String) -> Self {
         let exit_code = i32::from(result.is_err());
-        Self { result, transcript: output.clone(), output, exit_code, leftover: None }
+        Self { result, transcript: output.clone(), output, exit_code, usage: None, leftover: None }
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         fill: &fill,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, leftover } = agent::run(turn.kind, context).await;
+    let AgentDone { result, output, transcript, exit_code, usage: _, leftover } = agent::run(turn.kind, context).await;
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
         Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
