@@ -10,7 +10,7 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Assertions, Limits},
+    hir::{Assertions, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
@@ -286,9 +286,14 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: eval.judge.is_some(),
-        secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
+        secrets: eval.secrets.iter().chain(key_variable(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
+}
+
+/// The variable that an agent file takes a key from.
+fn key_variable(unit: &EvalUnit) -> Option<&Name> {
+    unit.agent.as_ref()?.builtin.as_ref()?.api_key.as_ref()
 }
 
 /// The eval's defaults, or what replaces them.
@@ -315,24 +320,16 @@ fn agent_kind(
     out: &mut Diagnostics,
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
-    Some(match agent.kind.value.as_str() {
-        "builtin.noop" => AgentKind::Noop,
-        "builtin.script" => {
-            let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
-            let Some(entry) = entry else {
-                return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
-            };
-            let task = task_unit.task.as_ref()?;
-            let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
-            AgentKind::Script { calls: entry.calls, output: entry.output, entry: true }
-        }
-        "file" => match unit.agent.as_ref()? {
-            agent if agent.acp.is_some() => AgentKind::Unsupported("ACP agents".to_owned()),
-            agent if agent.builtin.is_some() => AgentKind::Unsupported("built-in model agents".to_owned()),
-            agent => AgentKind::Shell(agent.commands.clone()?),
-        },
-        other => AgentKind::Unsupported(format!("`{other}`")),
-    })
+    if agent.kind.value != "builtin.script" {
+        return AgentKind::of(agent, unit.agent.as_ref());
+    }
+    let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
+    let Some(entry) = entry else {
+        return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
+    };
+    let task = task_unit.task.as_ref()?;
+    let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
+    Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
 }
 
 /// SHA-256 of every file a task refers to.

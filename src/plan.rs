@@ -20,7 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, Operation, OracleCall, Server, ShellAgent, Template,
+        Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, ModelAgent, Name, Operation, OracleCall, Provider,
+        Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -154,10 +155,51 @@ pub enum AgentKind {
     Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
     /// `type: file` with `commands`.
     Shell(ShellAgent),
+    /// `builtin.llm-agent`.
+    Model(ModelAgent),
     /// Known, and not runnable by this version: the task ends broken, saying so.
     Unsupported(String),
     /// No eval: the plan shows an agent that nobody named.
     Unspecified,
+}
+
+impl AgentKind {
+    /// What a reference means, to the agent of an eval or to its judge; `file` is the agent file that it names. `None` where
+    /// an error was found, and for a script, whose part depends on the task.
+    pub fn of(reference: &AgentRef, file: Option<&Agent>) -> Option<Self> {
+        let (kind, model) = (reference.kind.value.as_str(), reference.model.as_ref());
+        match (kind, file) {
+            ("builtin.noop", _) => Some(Self::Noop),
+            ("builtin.script", _) => None,
+            ("file", Some(file)) => match (&file.builtin, &file.acp) {
+                (Some(builtin), _) => match builtin.kind.as_ref()?.value.as_str() {
+                    kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {
+                        let model = model_agent(kind, model.or(builtin.model.as_ref())?)?;
+                        let (base_url, api_key) = (builtin.base_url.clone(), builtin.api_key.clone());
+                        Some(Self::Model(ModelAgent { base_url, api_key, ..model }))
+                    }
+                    other => Some(Self::Unsupported(format!("`{other}`"))),
+                },
+                (None, Some(_)) => Some(Self::Unsupported("ACP agents".to_owned())),
+                (None, None) => Some(Self::Shell(file.commands.clone()?)),
+            },
+            ("file", None) => None,
+            ("builtin.llm-agent" | "builtin.openai-agent" | "builtin.openai-acp", _) => {
+                Some(Self::Model(model_agent(kind, model?)?))
+            }
+            _ => Some(Self::Unsupported(format!("`{kind}`"))),
+        }
+    }
+}
+
+/// A model without a provider is OpenAI's where the agent has an old name.
+fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
+    let (provider, model) = match model.value.split_once(':') {
+        Some((provider, model)) => (Provider::of(provider)?, model),
+        None if kind.contains("openai") => (Provider::OpenAi, model.value.as_str()),
+        None => return None,
+    };
+    (!model.is_empty()).then(|| ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None })
 }
 
 /// How one action depends on another.
