@@ -25,6 +25,7 @@ use crate::{
 const ROUNDS: usize = 50;
 /// How often a request is made that the endpoint is too busy for.
 const ATTEMPTS: u32 = 3;
+const NO_ANSWER: &str = "the model's endpoint gave no answer of its protocol";
 /// The longest wait for it that an endpoint may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -69,6 +70,9 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         let answer = ask(cx, &client, &target, &request, talk).await.map_err(AgentFault::Failed)?;
         if let Some(used) = used(&answer) {
             talk.usage.get_or_insert_default().add(used);
+        }
+        if answer.content.is_empty() && answer.reasoning_content.is_none() && answer.stop_reason.is_none() {
+            return Err(AgentFault::Failed(format!("{NO_ANSWER}: there is nothing in it")));
         }
         let text = answer.texts().concat();
         if !text.is_empty() {
@@ -306,10 +310,10 @@ fn reason(error: &genai::Error) -> String {
                 true => format!("the model's endpoint cannot be reached: {}", chain(error)),
                 false => format!("the model's endpoint gave no answer: {}", chain(error)),
             },
-            webc::Error::JsonValueExt(error) => format!("the model's endpoint gave no answer to its protocol: {error}"),
+            webc::Error::JsonValueExt(error) => format!("{NO_ANSWER}: {error}"),
         },
         Error::ChatResponseGeneration { cause, .. } => {
-            format!("the model's endpoint gave no answer to its protocol: {cause}")
+            format!("{NO_ANSWER}: {cause}")
         }
         other => {
             let text = other.to_string();
