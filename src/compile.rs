@@ -320,8 +320,10 @@ fn agent_kind(
     out: &mut Diagnostics,
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
-    if agent.kind.value != "builtin.script" {
-        return AgentKind::of(agent, unit.agent.as_ref());
+    match agent.kind.value.as_str() {
+        "builtin.script" => {}
+        "builtin.replay" => return Some(AgentKind::Replay { path: unit.recording.clone()? }),
+        _ => return AgentKind::of(agent, unit.agent.as_ref()),
     }
     let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
     let Some(entry) = entry else {

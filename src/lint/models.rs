@@ -27,9 +27,10 @@ fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a AgentRef> {
 
 /// Every kind with its model, in the eval and in the agent file.
 fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
-    let referred = agents(view).map(|a| (&a.kind, a.model.as_ref()));
+    let referred = agents(view).filter(|a| a.kind.value != "file").map(|a| (&a.kind, a.model.as_ref()));
     let file = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref());
-    referred.chain(file.and_then(|b| Some((b.kind.as_ref()?, b.model.as_ref())))).collect()
+    let model = view.eval.agent.as_ref().and_then(|a| a.model.as_ref());
+    referred.chain(file.and_then(|b| Some((b.kind.as_ref()?, model.or(b.model.as_ref()))))).collect()
 }
 
 /// `model: gpt-4o` names no provider (§11 D7).
@@ -81,9 +82,11 @@ pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(&UNKNOWN_PROVIDER, model.span, format!("unknown provider `{provider}` of a model"));
         if let Some(near) = nearest(provider, Provider::NAMES) {
             let written = format!("{near}:{name}");
-            diagnostic = diagnostic
-                .here(format!("did you mean `{near}`?"))
-                .fix(format!("write `{written}`"), model.span, written);
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
+                format!("write `{written}`"),
+                model.span,
+                written,
+            );
         }
         out.push(diagnostic.help(help));
     }
