@@ -16,7 +16,7 @@ use crate::{
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan},
+    plan::{self, AgentKind, EvalPlan, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     signature::Vocabularies,
@@ -253,6 +253,7 @@ impl Shared<'_> {
         }
         let context = plan::Context {
             agent,
+            skills: skill_mount(unit),
             assertions,
             defaults: defaults(&eval.default_limits, limits, eval.config),
             files: hashes.clone(),
@@ -289,6 +290,15 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         secrets: eval.secrets.iter().chain(key_variable(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
+}
+
+/// What the eval gives its agent to read, where the agent says how it takes that.
+fn skill_mount(unit: &EvalUnit) -> Option<SkillMount> {
+    let eval = unit.eval.as_ref()?;
+    let skills = eval.skills.as_ref()?;
+    let (path, tool) = unit.skills()?;
+    let sources = skills.sources.iter().map(|source| project::folder(&eval.dir, &source.value)).collect();
+    Some(SkillMount { sources, path: path.to_owned(), tool: tool.to_owned() })
 }
 
 /// The variable that an agent file takes a key from.

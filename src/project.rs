@@ -329,6 +329,12 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
 
 /// Reads a file that another refers to.
 ///
+/// A folder that is named in a file. No path at all is none to the disk.
+pub fn folder(dir: &Path, name: &str) -> PathBuf {
+    let path = resolve(dir, name);
+    if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }
+}
+
 /// The path that an agent of this type must have.
 fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
     agent.path.as_ref().ok_or_else(|| {
@@ -380,6 +386,27 @@ struct Loader<'a> {
     tasks: IndexMap<PathBuf, usize>,
     /// By folder: evals that share a lock share what was checked under it.
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
+}
+
+impl EvalUnit {
+    /// How its agent takes skills: where they are mounted, and its tool that reads one.
+    pub fn skills(&self) -> Option<(&str, &str)> {
+        const CLAUDE_CODE: (&str, &str) = (".claude/skills", "Skill");
+        let reference = self.eval.as_ref()?.agent.as_ref()?;
+        match (reference.kind.value.as_str(), &self.agent) {
+            ("builtin.claude-code", _) => Some(CLAUDE_CODE),
+            ("file", Some(agent)) => match (&agent.builtin, &agent.skills) {
+                (Some(builtin), _) => {
+                    builtin.kind.as_ref().filter(|kind| kind.value == "claude-code").map(|_| CLAUDE_CODE)
+                }
+                (None, Some(skills)) => {
+                    Some((skills.mount_path.as_ref()?.value.as_str(), skills.tool_name.as_ref()?.value.as_str()))
+                }
+                (None, None) => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 impl Loader<'_> {
@@ -453,6 +480,14 @@ impl Loader<'_> {
                 },
                 (None, Some(server)) => unit.mcp = Some(server.config(eval.config)),
                 (None, None) => {}
+            }
+        }
+        for source in unit.eval.iter().filter_map(|e| e.skills.as_ref()).flat_map(|s| &s.sources) {
+            let found = self.cx.files.stat(&folder(&dir, &source.value));
+            if found != Some(Stat::Dir) {
+                let why = if found.is_some() { "is no folder" } else { "does not exist" };
+                let message = format!("the source of skills `{}` {why}", source.value);
+                failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
             }
         }
         if let Some(eval) = unit.eval.clone() {
