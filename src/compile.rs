@@ -10,13 +10,13 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Assertions, Limits},
+    hir::{Assertions, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan},
+    plan::{self, AgentKind, EvalPlan, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     signature::Vocabularies,
@@ -253,6 +253,7 @@ impl Shared<'_> {
         }
         let context = plan::Context {
             agent,
+            skills: skill_mount(unit),
             assertions,
             defaults: defaults(&eval.default_limits, limits, eval.config),
             files: hashes.clone(),
@@ -286,9 +287,23 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: eval.judge.is_some(),
-        secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
+        secrets: eval.secrets.iter().chain(key_variable(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
+}
+
+/// What the eval gives its agent to read, where the agent says how it takes that.
+fn skill_mount(unit: &EvalUnit) -> Option<SkillMount> {
+    let eval = unit.eval.as_ref()?;
+    let skills = eval.skills.as_ref()?;
+    let (path, tool) = unit.skills()?;
+    let sources = skills.sources.iter().map(|source| project::folder(&eval.dir, &source.value)).collect();
+    Some(SkillMount { sources, path: path.to_owned(), tool: tool.to_owned() })
+}
+
+/// The variable that an agent file takes a key from.
+fn key_variable(unit: &EvalUnit) -> Option<&Name> {
+    unit.agent.as_ref()?.builtin.as_ref()?.api_key.as_ref()
 }
 
 /// The eval's defaults, or what replaces them.
@@ -315,24 +330,18 @@ fn agent_kind(
     out: &mut Diagnostics,
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
-    Some(match agent.kind.value.as_str() {
-        "builtin.noop" => AgentKind::Noop,
-        "builtin.script" => {
-            let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
-            let Some(entry) = entry else {
-                return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
-            };
-            let task = task_unit.task.as_ref()?;
-            let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
-            AgentKind::Script { calls: entry.calls, output: entry.output, entry: true }
-        }
-        "file" => match unit.agent.as_ref()? {
-            agent if agent.acp.is_some() => AgentKind::Unsupported("ACP agents".to_owned()),
-            agent if agent.builtin.is_some() => AgentKind::Unsupported("built-in model agents".to_owned()),
-            agent => AgentKind::Shell(agent.commands.clone()?),
-        },
-        other => AgentKind::Unsupported(format!("`{other}`")),
-    })
+    match agent.kind.value.as_str() {
+        "builtin.script" => {}
+        "builtin.replay" => return Some(AgentKind::Replay { path: unit.recording.clone()? }),
+        _ => return AgentKind::of(agent, unit.agent.as_ref()),
+    }
+    let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
+    let Some(entry) = entry else {
+        return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
+    };
+    let task = task_unit.task.as_ref()?;
+    let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
+    Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
 }
 
 /// SHA-256 of every file a task refers to.

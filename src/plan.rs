@@ -20,7 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, Operation, OracleCall, Server, ShellAgent, Template,
+        AcpAgent, Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, ModelAgent, Name, Operation, OracleCall,
+        Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -143,6 +144,18 @@ pub struct StepAction {
 pub struct AgentAction {
     pub prompt: Template<Def>,
     pub kind: AgentKind,
+    pub skills: Option<SkillMount>,
+}
+
+/// What an agent is given to read before it works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SkillMount {
+    /// Folders; of two files with one name the later one's counts.
+    pub sources: Vec<PathBuf>,
+    /// Within the agent's folder.
+    pub path: String,
+    /// The agent's own tool that reads one.
+    pub tool: String,
 }
 
 /// Which agent, as far as the plan knows it.
@@ -154,10 +167,66 @@ pub enum AgentKind {
     Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
     /// `type: file` with `commands`.
     Shell(ShellAgent),
-    /// Known, and not runnable by this version: the task ends broken, saying so.
-    Unsupported(String),
+    /// `builtin.replay`, from a recording that an earlier run has made.
+    Replay { path: PathBuf },
+    /// `builtin.llm-agent`.
+    Model(ModelAgent),
+    /// A program that speaks the Agent Client Protocol.
+    Acp(AcpAgent),
+    /// `builtin.claude-code`, with the model that was asked for.
+    ClaudeCode { model: Option<String> },
     /// No eval: the plan shows an agent that nobody named.
     Unspecified,
+}
+
+impl AgentKind {
+    /// What a reference means, to the agent of an eval or to its judge; `file` is the agent file that it names. `None` where
+    /// an error was found, and for what only an eval's agent can be: a script, a replay.
+    pub fn of(reference: &AgentRef, file: Option<&Agent>) -> Option<Self> {
+        let (kind, model) = (reference.kind.value.as_str(), reference.model.as_ref());
+        match (kind, file) {
+            ("builtin.noop", _) => Some(Self::Noop),
+            ("builtin.script" | "builtin.replay", _) => None,
+            ("file", Some(file)) => match (&file.builtin, &file.acp) {
+                (Some(builtin), _) => match builtin.kind.as_ref()?.value.as_str() {
+                    kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {
+                        let model = model_agent(kind, model.or(builtin.model.as_ref())?)?;
+                        let (base_url, api_key) = (builtin.base_url.clone(), builtin.api_key.clone());
+                        Some(Self::Model(ModelAgent { base_url, api_key, ..model }))
+                    }
+                    "claude-code" => Some(Self::claude_code(model.or(builtin.model.as_ref()))),
+                    _ => None,
+                },
+                (None, Some(acp)) => Some(Self::Acp(acp.clone())),
+                (None, None) => Some(Self::Shell(file.commands.clone()?)),
+            },
+            ("file", None) => None,
+            ("builtin.llm-agent" | "builtin.openai-agent" | "builtin.openai-acp", _) => {
+                Some(Self::Model(model_agent(kind, model?)?))
+            }
+            ("builtin.claude-code", _) => Some(Self::claude_code(model)),
+            _ => None,
+        }
+    }
+
+    fn claude_code(model: Option<&Name>) -> Self {
+        Self::ClaudeCode { model: model.map(|m| m.value.clone()) }
+    }
+
+    /// Whether it is a process, with a client of MCP of its own.
+    pub fn is_process(&self) -> bool {
+        matches!(self, Self::Shell(_) | Self::Acp(_) | Self::ClaudeCode { .. })
+    }
+}
+
+/// A model without a provider is OpenAI's where the agent has an old name.
+fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
+    let (provider, model) = match model.value.split_once(':') {
+        Some((provider, model)) => (Provider::of(provider)?, model),
+        None if kind.contains("openai") => (Provider::OpenAi, model.value.as_str()),
+        None => return None,
+    };
+    (!model.is_empty()).then(|| ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None })
 }
 
 /// How one action depends on another.

@@ -81,6 +81,8 @@ pub struct EvalUnit {
     pub eval: Option<Eval>,
     pub agent: Option<Agent>,
     pub oracle: Option<Oracle<template::Path>>,
+    /// What `builtin.replay` plays; read when it is played.
+    pub recording: Option<PathBuf>,
     pub mcp: Option<McpConfig>,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
@@ -330,6 +332,23 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
 
 /// Reads a file that another refers to.
 ///
+/// A folder that is named in a file. No path at all is none to the disk.
+pub fn folder(dir: &Path, name: &str) -> PathBuf {
+    let path = resolve(dir, name);
+    if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }
+}
+
+/// The path that an agent of this type must have.
+fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
+    agent.path.as_ref().ok_or_else(|| {
+        let message = format!("an agent of type `{}` has no `path`", agent.kind.value);
+        out.error(
+            Diagnostic::new(&crate::decode::MISSING_FIELD, agent.kind.span, message)
+                .help(format!("write `path:` with {what}")),
+        )
+    })
+}
+
 /// `written` is what stands there for the path.
 fn read(
     path: &Path,
@@ -372,6 +391,27 @@ struct Loader<'a> {
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
 }
 
+impl EvalUnit {
+    /// How its agent takes skills: where they are mounted, and its tool that reads one.
+    pub fn skills(&self) -> Option<(&str, &str)> {
+        const CLAUDE_CODE: (&str, &str) = (".claude/skills", "Skill");
+        let reference = self.eval.as_ref()?.agent.as_ref()?;
+        match (reference.kind.value.as_str(), &self.agent) {
+            ("builtin.claude-code", _) => Some(CLAUDE_CODE),
+            ("file", Some(agent)) => match (&agent.builtin, &agent.skills) {
+                (Some(builtin), _) => {
+                    builtin.kind.as_ref().filter(|kind| kind.value == "claude-code").map(|_| CLAUDE_CODE)
+                }
+                (None, Some(skills)) => {
+                    Some((skills.mount_path.as_ref()?.value.as_str(), skills.tool_name.as_ref()?.value.as_str()))
+                }
+                (None, None) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 impl Loader<'_> {
     fn add_task(&mut self, unit: TaskUnit) -> usize {
         let index = self.project.tasks.len();
@@ -403,6 +443,7 @@ impl Loader<'_> {
             eval: value,
             agent: None,
             oracle: None,
+            recording: None,
             mcp: None,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
@@ -428,6 +469,12 @@ impl Loader<'_> {
                     Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
                     Err(r) => failed = Some(r),
                 }
+                if agent.kind.value == "builtin.replay" {
+                    match self.recording(agent, from(overrides.agent.is_some()), out) {
+                        Ok(path) => unit.recording = Some(path),
+                        Err(r) => failed = Some(r),
+                    }
+                }
             }
             match (&eval.mcp_config, &overrides.server) {
                 (Some(name), _) => match self.mcp(name, from(overrides.mcp_config.is_some()), out) {
@@ -436,6 +483,14 @@ impl Loader<'_> {
                 },
                 (None, Some(server)) => unit.mcp = Some(server.config(eval.config)),
                 (None, None) => {}
+            }
+        }
+        for source in unit.eval.iter().filter_map(|e| e.skills.as_ref()).flat_map(|s| &s.sources) {
+            let found = self.cx.files.stat(&folder(&dir, &source.value));
+            if found != Some(Stat::Dir) {
+                let why = if found.is_some() { "is no folder" } else { "does not exist" };
+                let message = format!("the source of skills `{}` {why}", source.value);
+                failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
             }
         }
         if let Some(eval) = unit.eval.clone() {
@@ -523,16 +578,7 @@ impl Loader<'_> {
             "builtin.script" => ("Oracle", "oracle"),
             _ => return Ok((None, None)),
         };
-        let Some(name) = &agent.path else {
-            return Err(out.error(
-                Diagnostic::new(
-                    &crate::decode::MISSING_FIELD,
-                    agent.kind.span,
-                    format!("an agent of type `{}` has no `path`", agent.kind.value),
-                )
-                .help(format!("write `path:` with a file of kind `{wanted}`")),
-            ));
-        };
+        let name = path_of(agent, &format!("a file of kind `{wanted}`"), out)?;
         let path = resolve(dir, &name.value);
         let (file, tree) = self.document(&path, name, what, out)?;
         let kind = dialect::identify(tree.root(), out)?;
@@ -548,6 +594,20 @@ impl Loader<'_> {
                 reported.map_or(Ok((None, value)), Err)
             }
             (found, wanted) => Err(self.wrong_kind(name, wanted, found, out)),
+        }
+    }
+
+    /// It can be large, so it is not read here.
+    fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<PathBuf, Reported> {
+        let name = path_of(agent, "a recording, `.gevals/runs/RUN/recording.jsonl`", out)?;
+        let path = resolve(dir, &name.value);
+        match self.cx.files.stat(&path) {
+            Some(Stat::File { .. }) => Ok(path),
+            found => {
+                let why = if found.is_some() { "it is no file" } else { "there is no such file" };
+                let message = format!("cannot read the recording `{}`: {why}", path.display());
+                Err(out.error(Diagnostic::new(&UNREADABLE_FILE, name.span, message)))
+            }
         }
     }
 

@@ -140,6 +140,7 @@ fn errors(document: &Value) -> (Vec<String>, bool) {
     let (sources, mut files) = (Sources::default(), MemoryFiles::default());
     files.add("/w/x.yaml", document.to_string(), false);
     files.add("/w/s.sh", "#!/bin/sh\n", true);
+    files.add("/w/s/a/SKILL.md", "a", false);
     files.add("/w/agent.yaml", "kind: Agent\ncommands: {runPrompt: x}\n", false);
     files.add("/w/oracle.yaml", "kind: Oracle\ntasks: {t: {}}\n", false);
     files.add("/w/mcp.json", "mcpServers: {notes: {command: x}}", false);

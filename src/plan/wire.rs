@@ -19,9 +19,9 @@ use sha2::{Digest, Sha256};
 use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
 use crate::{
     hir::{
-        AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def, Expand,
-        ExpandPart, Hole, Name, OperationKind, OracleCall, Part, Server, ShellAgent, SkillMatcher, Target, Template,
-        Transport,
+        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def,
+        Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server, ShellAgent,
+        SkillMatcher, Target, Template, Transport,
     },
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
@@ -300,6 +300,19 @@ pub enum OperationDocument {
 pub struct AgentDocument {
     pub prompt: TemplateDocument,
     pub kind: AgentKindDocument,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SkillsDocument>,
+}
+
+/// What the agent is given to read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SkillsDocument {
+    pub sources: Vec<String>,
+    /// Where they stand in the agent's folder.
+    pub mount_path: String,
+    /// The agent's own tool that reads one.
+    pub tool_name: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -317,8 +330,25 @@ pub enum AgentKindDocument {
         allowed_tools_separator: Option<String>,
         use_virtual_home: bool,
     },
-    /// Not runnable by this version.
-    Unsupported(String),
+    /// The calls of a recording.
+    Replay { path: String },
+    /// A model that is spoken to directly.
+    Model {
+        provider: Provider,
+        model: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        base_url: Option<String>,
+        /// The variable that holds its key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        api_key: Option<String>,
+    },
+    /// A program that speaks the Agent Client Protocol.
+    Acp { command: String, args: Vec<String> },
+    /// Claude Code, over its adapter to that protocol or by its command line.
+    ClaudeCode {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
     /// No eval names one.
     Unspecified,
 }
@@ -694,8 +724,15 @@ pub(super) fn own_document(action: &Action) -> ActionDocument {
             });
         }
         ActionKind::Agent(agent) => {
-            document.agent =
-                Some(AgentDocument { prompt: template_document(&agent.prompt, false), kind: agent_kind(&agent.kind) });
+            document.agent = Some(AgentDocument {
+                prompt: template_document(&agent.prompt, false),
+                kind: agent_kind(&agent.kind),
+                skills: agent.skills.as_ref().map(|skills| SkillsDocument {
+                    sources: skills.sources.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+                    mount_path: skills.path.clone(),
+                    tool_name: skills.tool.clone(),
+                }),
+            });
         }
         ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
     }
@@ -727,7 +764,18 @@ fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
                 use_virtual_home: use_virtual_home.is_some_and(|u| u.value),
             }
         }
-        AgentKind::Unsupported(what) => AgentKindDocument::Unsupported(what.clone()),
+        AgentKind::Replay { path } => AgentKindDocument::Replay { path: path.to_string_lossy().into_owned() },
+        AgentKind::Model(ModelAgent { provider, model, base_url, api_key }) => AgentKindDocument::Model {
+            provider: *provider,
+            model: model.clone(),
+            base_url: base_url.as_ref().map(|n| n.value.clone()),
+            api_key: api_key.as_ref().map(|n| n.value.clone()),
+        },
+        AgentKind::Acp(AcpAgent { command, args, .. }) => AgentKindDocument::Acp {
+            command: command.value.clone(),
+            args: args.iter().map(|arg| arg.value.clone()).collect(),
+        },
+        AgentKind::ClaudeCode { model } => AgentKindDocument::ClaudeCode { model: model.clone() },
         AgentKind::Unspecified => AgentKindDocument::Unspecified,
     }
 }
