@@ -10,13 +10,13 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Assertions, Limits},
+    hir::{Agent, AgentRef, Assertions, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan},
+    plan::{self, AgentKind, EvalPlan, Judge, Plan},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     signature::Vocabularies,
@@ -285,7 +285,7 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         agent_name: agent_name(unit),
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
-        judge: eval.judge.is_some(),
+        judge: judge(unit),
         secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
@@ -316,7 +316,6 @@ fn agent_kind(
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
     Some(match agent.kind.value.as_str() {
-        "builtin.noop" => AgentKind::Noop,
         "builtin.script" => {
             let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
             let Some(entry) = entry else {
@@ -326,13 +325,35 @@ fn agent_kind(
             let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
             AgentKind::Script { calls: entry.calls, output: entry.output, entry: true }
         }
-        "file" => match unit.agent.as_ref()? {
+        _ => model_agent(agent, unit.agent.as_ref())?,
+    })
+}
+
+/// An agent that is the same for every task; `file` is what it refers to.
+fn model_agent(agent: &AgentRef, file: Option<&Agent>) -> Option<AgentKind> {
+    Some(match agent.kind.value.as_str() {
+        "builtin.noop" => AgentKind::Noop,
+        "file" => match file? {
             agent if agent.acp.is_some() => AgentKind::Unsupported("ACP agents".to_owned()),
             agent if agent.builtin.is_some() => AgentKind::Unsupported("built-in model agents".to_owned()),
             agent => AgentKind::Shell(agent.commands.clone()?),
         },
         other => AgentKind::Unsupported(format!("`{other}`")),
     })
+}
+
+/// The judge of an eval. Of the deprecated form, the agent that it means (§2.2 of the upstream behaviour).
+fn judge(unit: &EvalUnit) -> Option<Judge> {
+    let judge = unit.eval.as_ref()?.judge.as_ref()?;
+    let agent = judge.agent.clone().unwrap_or_else(|| AgentRef {
+        kind: Name::new("builtin.llm-agent".to_owned(), judge.span),
+        path: None,
+        model: judge.env.as_ref().and_then(|env| env.model_name.clone()),
+        span: judge.span,
+    });
+    let named = unit.judge.as_ref().and_then(|a| a.name.as_ref()).map(|n| n.value.clone());
+    let kind = model_agent(&agent, unit.judge.as_ref())?;
+    Some(Judge { name: named.unwrap_or_else(|| agent.kind.value.clone()), agent, kind })
 }
 
 /// SHA-256 of every file a task refers to.

@@ -160,6 +160,26 @@ pub enum AgentKind {
     Unspecified,
 }
 
+/// Who judges answers.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    /// Of the agent file, else its type.
+    pub name: String,
+    /// As the eval refers to it; of the old form, what it means.
+    pub agent: AgentRef,
+    pub kind: AgentKind,
+}
+
+impl Judge {
+    /// Name and model, for people.
+    pub fn title(&self) -> String {
+        match &self.agent.model {
+            Some(model) => format!("{} ({})", self.name, model.value),
+            None => self.name.clone(),
+        }
+    }
+}
+
 /// How one action depends on another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Edge {
@@ -184,7 +204,7 @@ pub struct EvalPlan {
     pub servers: Vec<Server>,
     /// The folder server commands run in.
     pub dir: PathBuf,
-    pub judge: bool,
+    pub judge: Option<Judge>,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<String>,
     /// In the order of collection; those not `parallel` run first, one by one.

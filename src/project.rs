@@ -81,6 +81,8 @@ pub struct EvalUnit {
     pub eval: Option<Eval>,
     pub agent: Option<Agent>,
     pub oracle: Option<Oracle<template::Path>>,
+    /// The file of the agent that judges.
+    pub judge: Option<Agent>,
     pub mcp: Option<McpConfig>,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
@@ -400,6 +402,7 @@ impl Loader<'_> {
             eval: value,
             agent: None,
             oracle: None,
+            judge: None,
             mcp: None,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
@@ -423,6 +426,12 @@ impl Loader<'_> {
             if let Some(agent) = &eval.agent {
                 match self.agent(agent, from(overrides.agent.is_some()), out) {
                     Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
+                    Err(r) => failed = Some(r),
+                }
+            }
+            if let Some(judge) = eval.judge.as_ref().and_then(|j| j.agent.as_ref()).filter(|a| a.kind.value == "file") {
+                match self.agent(judge, &dir, out) {
+                    Ok((agent, _)) => unit.judge = agent,
                     Err(r) => failed = Some(r),
                 }
             }

@@ -301,6 +301,7 @@ pub async fn run_eval(
         options,
         kept: Mutex::default(),
         recording: recording.as_deref(),
+        judge: plan.judge.as_ref(),
         stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());

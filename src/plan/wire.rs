@@ -65,6 +65,22 @@ pub struct EvalBody {
     pub agent: EvalAgent,
     pub servers: Vec<ServerDocument>,
     pub judge: bool,
+    /// Who judges, where anybody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<JudgeDocument>,
+}
+
+/// The agent that judges answers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JudgeDocument {
+    pub name: String,
+    /// `file`, `builtin.llm-agent`, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    pub agent: AgentKindDocument,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -516,7 +532,13 @@ pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
             model: word(|a| a.model.as_ref()),
         },
         servers: eval.servers.iter().map(server_document).collect(),
-        judge: eval.judge,
+        judge: eval.judge.is_some(),
+        judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {
+            name: judge.name.clone(),
+            kind: judge.agent.kind.value.clone(),
+            model: judge.agent.model.as_ref().map(|m| m.value.clone()),
+            agent: agent_kind(&judge.kind),
+        }),
     }
 }
 

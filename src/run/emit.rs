@@ -186,6 +186,9 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
     text(&mut report.message);
     text(&mut report.stdout);
     text(&mut report.stderr);
+    if let Some(judgement) = &mut report.judgement {
+        text(&mut judgement.reason);
+    }
     for difference in &mut report.differences {
         text(&mut difference.subject);
         text(&mut difference.expected);

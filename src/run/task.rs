@@ -27,7 +27,7 @@ use crate::{
     host::Host,
     journal::{End, Entry, TaskPast},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    plan::{ActionIx, ActionKind, AgentAction, Judge, Plan, PlanPhase},
     secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
@@ -50,6 +50,7 @@ pub(super) struct World<'a> {
     /// Worlds that are left standing.
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
+    pub judge: Option<&'a Judge>,
 }
 
 /// A world that is left standing, and how to enter it.
@@ -166,6 +167,7 @@ async fn phases(
         plan,
         events,
         tools,
+        judge: world.judge,
         env,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
@@ -243,6 +245,15 @@ async fn judge_kept<'a>(
     facts: &mut Facts,
 ) {
     let mut scope = restore::scope(values, unit.plan, past, "");
+    if past.begun.contains("agent")
+        && let ActionKind::Agent(agent) = &unit.plan.action(unit.plan.agent).kind
+    {
+        let exit_code = past.ended.get("agent").map_or(0, |report| i32::from(report.outcome != Outcome::Passed));
+        let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.prompt = scope.text(&agent.prompt).unwrap_or_else(|_| as_written(&agent.prompt));
+        state.agent = Some(AgentState { output: past.output.clone().unwrap_or_default(), exit_code });
+        state.call_history = history(&past.calls);
+    }
     if unit.plan.task.dialect != Dialect::Portable {
         scope.forget_outputs();
     }
