@@ -3,6 +3,7 @@
 //! An agent gets the prompt and the recording fronts of the servers, and gives back what it said. Starting servers,
 //! recording calls and judging are others' business.
 
+mod model;
 mod script;
 mod shell;
 
@@ -18,6 +19,11 @@ use crate::{
     plan::AgentKind,
     ty::duration,
 };
+
+/// Bytes kept of what an agent says.
+const KEPT: usize = 16 << 20;
+
+pub use model::endpoint;
 
 /// What an agent works with.
 pub struct AgentContext<'a> {
@@ -53,6 +59,12 @@ pub struct AgentServer {
 
 /// Makes recorded calls, for agents that run within gevals.
 pub trait AgentCalls: Send + Sync {
+    /// The tools of a server, as `tools/list` has them.
+    ///
+    /// # Errors
+    /// The server is lost, or there is none of this name.
+    fn tools<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>>;
+
     /// The result, as `{content, structuredContent, isError}` for a tool; a refusal by the server is a result with
     /// `isError: true`.
     ///
@@ -109,6 +121,46 @@ pub enum AgentFault {
     Cancelled,
 }
 
+impl Usage {
+    /// Adds what another answer used.
+    fn add(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.total_tokens += other.total_tokens;
+        self.thought_tokens += other.thought_tokens;
+        self.cached_read_tokens += other.cached_read_tokens;
+        self.cached_write_tokens += other.cached_write_tokens;
+    }
+}
+
+/// What an agent says, as far as it is kept: its head.
+#[derive(Default)]
+struct Said {
+    text: String,
+    dropped: usize,
+}
+
+impl Said {
+    fn push(&mut self, text: &str) {
+        let left = KEPT.saturating_sub(self.text.len());
+        let kept = text.floor_char_boundary(left.min(text.len()));
+        self.text.push_str(&text[..kept]);
+        self.dropped += text.len() - kept;
+    }
+
+    fn line(&mut self, text: &str) {
+        self.push(text);
+        self.push("\n");
+    }
+
+    fn into_text(self) -> String {
+        match self.dropped {
+            0 => self.text,
+            dropped => self.text + &format!("\n… {dropped} bytes more"),
+        }
+    }
+}
+
 impl AgentDone {
     fn ended(result: Result<(), AgentFault>, output: String) -> Self {
         let exit_code = i32::from(result.is_err());
@@ -126,6 +178,7 @@ pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
             AgentDone::ended(Err(AgentFault::Failed(message)), String::new())
         }
         AgentKind::Shell(agent) => shell::run(&cx, agent).await,
+        AgentKind::Model(agent) => model::run(&cx, agent).await,
         AgentKind::Unsupported(what) => AgentDone::ended(Err(AgentFault::NotStarted(what.clone())), String::new()),
         AgentKind::Unspecified => {
             let message = "no eval names an agent".to_owned();

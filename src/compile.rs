@@ -10,7 +10,7 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Agent, AgentRef, Assertions, Limits, Name},
+    hir::{AgentRef, Assertions, JudgeRef, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
@@ -286,9 +286,16 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: judge(unit),
-        secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
+        secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
+}
+
+/// The variables that agent and judge take their keys from.
+fn key_variables(unit: &EvalUnit) -> impl Iterator<Item = &Name> {
+    let files = [&unit.agent, &unit.judge].into_iter().flatten();
+    let keys = files.filter_map(|file| file.builtin.as_ref()?.api_key.as_ref());
+    keys.chain(unit.eval.as_ref().and_then(|e| e.judge.as_ref()?.env.as_ref()?.api_key.as_ref()))
 }
 
 /// The eval's defaults, or what replaces them.
@@ -315,45 +322,36 @@ fn agent_kind(
     out: &mut Diagnostics,
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
-    Some(match agent.kind.value.as_str() {
-        "builtin.script" => {
-            let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
-            let Some(entry) = entry else {
-                return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
-            };
-            let task = task_unit.task.as_ref()?;
-            let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
-            AgentKind::Script { calls: entry.calls, output: entry.output, entry: true }
-        }
-        _ => model_agent(agent, unit.agent.as_ref())?,
-    })
+    if agent.kind.value != "builtin.script" {
+        return AgentKind::of(agent, unit.agent.as_ref());
+    }
+    let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
+    let Some(entry) = entry else {
+        return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
+    };
+    let task = task_unit.task.as_ref()?;
+    let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
+    Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
 }
 
-/// An agent that is the same for every task; `file` is what it refers to.
-fn model_agent(agent: &AgentRef, file: Option<&Agent>) -> Option<AgentKind> {
-    Some(match agent.kind.value.as_str() {
-        "builtin.noop" => AgentKind::Noop,
-        "file" => match file? {
-            agent if agent.acp.is_some() => AgentKind::Unsupported("ACP agents".to_owned()),
-            agent if agent.builtin.is_some() => AgentKind::Unsupported("built-in model agents".to_owned()),
-            agent => AgentKind::Shell(agent.commands.clone()?),
-        },
-        other => AgentKind::Unsupported(format!("`{other}`")),
-    })
-}
-
-/// The judge of an eval. Of the deprecated form, the agent that it means (§2.2 of the upstream behaviour).
+/// The judge of an eval. Of the deprecated form, what its variables will mean.
 fn judge(unit: &EvalUnit) -> Option<Judge> {
-    let judge = unit.eval.as_ref()?.judge.as_ref()?;
-    let agent = judge.agent.clone().unwrap_or_else(|| AgentRef {
-        kind: Name::new("builtin.llm-agent".to_owned(), judge.span),
-        path: None,
-        model: judge.env.as_ref().and_then(|env| env.model_name.clone()),
-        span: judge.span,
-    });
-    let named = unit.judge.as_ref().and_then(|a| a.name.as_ref()).map(|n| n.value.clone());
-    let kind = model_agent(&agent, unit.judge.as_ref())?;
-    Some(Judge { name: named.unwrap_or_else(|| agent.kind.value.clone()), agent, kind })
+    let JudgeRef { agent, env, span } = unit.eval.as_ref()?.judge.as_ref()?;
+    let name = |agent: &AgentRef| {
+        let named = unit.judge.as_ref().and_then(|a| a.name.as_ref()).map(|n| n.value.clone());
+        named.unwrap_or_else(|| agent.kind.value.clone())
+    };
+    if let Some(agent) = agent {
+        let kind = match agent.kind.value.as_str() {
+            "builtin.script" => AgentKind::Script { calls: Vec::new(), output: None, entry: false },
+            _ => AgentKind::of(agent, unit.judge.as_ref())?,
+        };
+        return Some(Judge { name: name(agent), agent: agent.clone(), kind, env: None });
+    }
+    let env = env.clone()?;
+    let kind = AgentKind::Unsupported("a judge whose variables are not read".to_owned());
+    let agent = AgentRef { kind: Name::new("builtin.llm-agent".to_owned(), *span), path: None, model: None, span: *span };
+    Some(Judge { name: name(&agent), agent, kind, env: Some(env) })
 }
 
 /// SHA-256 of every file a task refers to.

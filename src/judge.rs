@@ -167,6 +167,15 @@ async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result
 }
 
 impl AgentCalls for Server {
+    fn tools<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>> {
+        Box::pin(async move {
+            match server {
+                SERVER => Ok(vec![serde_json::to_value(server::tool()).unwrap_or_default()]),
+                _ => Err(format!("a judge has no server `{server}`")),
+            }
+        })
+    }
+
     fn call<'a>(
         &'a self,
         server: &'a str,

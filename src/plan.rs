@@ -20,7 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, Operation, OracleCall, Server, ShellAgent, Template,
+        Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OracleCall, Provider,
+        Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -154,10 +155,51 @@ pub enum AgentKind {
     Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
     /// `type: file` with `commands`.
     Shell(ShellAgent),
+    /// `builtin.llm-agent`.
+    Model(ModelAgent),
     /// Known, and not runnable by this version: the task ends broken, saying so.
     Unsupported(String),
     /// No eval: the plan shows an agent that nobody named.
     Unspecified,
+}
+
+impl AgentKind {
+    /// What a reference means, to the agent of an eval or to its judge; `file` is the agent file that it names. `None` where
+    /// an error was found, and for a script, whose part depends on the task.
+    pub fn of(reference: &AgentRef, file: Option<&Agent>) -> Option<Self> {
+        let (kind, model) = (reference.kind.value.as_str(), reference.model.as_ref());
+        match (kind, file) {
+            ("builtin.noop", _) => Some(Self::Noop),
+            ("builtin.script", _) => None,
+            ("file", Some(file)) => match (&file.builtin, &file.acp) {
+                (Some(builtin), _) => match builtin.kind.as_ref()?.value.as_str() {
+                    kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {
+                        let model = model_agent(kind, model.or(builtin.model.as_ref())?)?;
+                        let (base_url, api_key) = (builtin.base_url.clone(), builtin.api_key.clone());
+                        Some(Self::Model(ModelAgent { base_url, api_key, ..model }))
+                    }
+                    other => Some(Self::Unsupported(format!("`{other}`"))),
+                },
+                (None, Some(_)) => Some(Self::Unsupported("ACP agents".to_owned())),
+                (None, None) => Some(Self::Shell(file.commands.clone()?)),
+            },
+            ("file", None) => None,
+            ("builtin.llm-agent" | "builtin.openai-agent" | "builtin.openai-acp", _) => {
+                Some(Self::Model(model_agent(kind, model?)?))
+            }
+            _ => Some(Self::Unsupported(format!("`{kind}`"))),
+        }
+    }
+}
+
+/// A model without a provider is OpenAI's where the agent has an old name.
+fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
+    let (provider, model) = match model.value.split_once(':') {
+        Some((provider, model)) => (Provider::of(provider)?, model),
+        None if kind.contains("openai") => (Provider::OpenAi, model.value.as_str()),
+        None => return None,
+    };
+    (!model.is_empty()).then(|| ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None })
 }
 
 /// Who judges answers.
@@ -165,9 +207,11 @@ pub enum AgentKind {
 pub struct Judge {
     /// Of the agent file, else its type.
     pub name: String,
-    /// As the eval refers to it; of the old form, what it means.
+    /// As the eval refers to it; of the deprecated form, what it means.
     pub agent: AgentRef,
     pub kind: AgentKind,
+    /// The variables of the deprecated form, which decide when the run starts.
+    pub env: Option<JudgeEnv>,
 }
 
 impl Judge {
@@ -177,6 +221,33 @@ impl Judge {
             Some(model) => format!("{} ({})", self.name, model.value),
             None => self.name.clone(),
         }
+    }
+
+    /// With what the variables of the deprecated form hold (§2.2 of the upstream behaviour).
+    ///
+    /// # Errors
+    /// The variables that are not set, or a model that nobody speaks to.
+    pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<String>> {
+        let Some(JudgeEnv { base_url: Some(base_url), api_key: Some(api_key), model_name: Some(model_name) }) = &self.env
+        else {
+            return Ok(self.clone());
+        };
+        let value = |name: &Name| lookup(&name.value).filter(|value| !value.is_empty());
+        let (Some(url), Some(_), Some(model)) = (value(base_url), value(api_key), value(model_name)) else {
+            let unset = [base_url, api_key, model_name].into_iter().filter(|name| value(name).is_none());
+            return Err(unset.map(|name| format!("the judge needs `${}`, which is not set", name.value)).collect());
+        };
+        let model = Name::new(if model.contains(':') { model } else { format!("openai:{model}") }, model_name.span);
+        let Some(agent) = model_agent("llm-agent", &model) else {
+            return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
+        };
+        let agent = ModelAgent {
+            base_url: Some(Name::new(url, base_url.span)),
+            api_key: Some(api_key.clone()),
+            ..agent
+        };
+        let reference = AgentRef { model: Some(model), ..self.agent.clone() };
+        Ok(Self { agent: reference, kind: AgentKind::Model(agent), ..self.clone() })
     }
 }
 
@@ -221,6 +292,12 @@ pub const UNSET_TIMEOUT: Duration = Duration::from_secs(3600);
 impl Plan {
     pub fn action(&self, ix: ActionIx) -> &Action {
         &self.graph[ix]
+    }
+
+    /// How many of its steps ask the judge.
+    pub fn judgements(&self) -> usize {
+        let judges = |action: &&Action| matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
+        self.graph.node_weights().filter(judges).count()
     }
 
     /// Every action, in execution order, nested ones behind the action that holds them.

@@ -229,6 +229,16 @@ pub async fn run_eval(
     };
     secrets.extend(secret_variables(plan, host));
     secrets.extend(options.secrets.iter().cloned());
+    // A judge that nobody asks need not be there.
+    let asked = plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0));
+    let judge = match asked.map(|judge| judge.resolved(&|name| host.env(name))) {
+        None => None,
+        Some(Ok(judge)) => Some(judge),
+        Some(Err(unset)) => {
+            faults.extend(unset);
+            None
+        }
+    };
     if selected.is_empty() {
         return match options.selection.shard {
             Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
@@ -301,7 +311,7 @@ pub async fn run_eval(
         options,
         kept: Mutex::default(),
         recording: recording.as_deref(),
-        judge: plan.judge.as_ref(),
+        judge: judge.as_ref(),
         stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());

@@ -166,6 +166,10 @@ fn the_context_of_a_prompt() {
 struct Server(Mutex<Vec<String>>);
 
 impl AgentCalls for Server {
+    fn tools<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>> {
+        Box::pin(async { Ok(vec![json!({ "name": "get" }), json!({ "name": "delete" })]) })
+    }
+
     fn call<'a>(
         &'a self,
         server: &'a str,

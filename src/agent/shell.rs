@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{AgentContext, AgentDone, AgentFault};
+use super::{AgentContext, AgentDone, AgentFault, KEPT};
 use crate::{
     bash::{
         gotext,
@@ -14,9 +14,6 @@ use crate::{
     hir::{Name, ShellAgent},
     host::{Exec, Exit},
 };
-
-/// Bytes kept of what an agent says.
-const KEPT: usize = 16 << 20;
 
 pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
     let not_started = |why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());

@@ -85,6 +85,10 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
                 None => Ok("a shell runs it".to_owned()),
             }
         }
+        AgentKind::Model(model) => match crate::agent::endpoint(host, model) {
+            Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
+            Err(why) => Err(why),
+        },
         AgentKind::Unsupported(why) => Err(why.clone()),
         AgentKind::Unspecified => Err("the eval names none".to_owned()),
     };

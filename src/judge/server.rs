@@ -146,7 +146,8 @@ impl ServerHandler for Handler {
     }
 }
 
-fn tool() -> Tool {
+/// As `tools/list` has it.
+pub fn tool() -> Tool {
     let categories = FailureCategory::ALL.map(FailureCategory::name);
     let schema = json!({
         "type": "object",

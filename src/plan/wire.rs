@@ -20,8 +20,8 @@ use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
 use crate::{
     hir::{
         AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def, Expand,
-        ExpandPart, Hole, Name, OperationKind, OracleCall, Part, Server, ShellAgent, SkillMatcher, Target, Template,
-        Transport,
+        ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server, ShellAgent,
+        SkillMatcher, Target, Template, Transport,
     },
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
@@ -81,6 +81,9 @@ pub struct JudgeDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     pub agent: AgentKindDocument,
+    /// The variables that decide when a run starts: base URL, key and model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -333,6 +336,16 @@ pub enum AgentKindDocument {
         allowed_tools_separator: Option<String>,
         use_virtual_home: bool,
     },
+    /// A model that is spoken to directly.
+    Model {
+        provider: Provider,
+        model: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        base_url: Option<String>,
+        /// The variable that holds its key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        api_key: Option<String>,
+    },
     /// Not runnable by this version.
     Unsupported(String),
     /// No eval names one.
@@ -538,6 +551,7 @@ pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
             kind: judge.agent.kind.value.clone(),
             model: judge.agent.model.as_ref().map(|m| m.value.clone()),
             agent: agent_kind(&judge.kind),
+            variables: judge.env.iter().flat_map(|e| [&e.base_url, &e.api_key, &e.model_name]).flatten().map(|n| n.value.clone()).collect(),
         }),
     }
 }
@@ -749,6 +763,12 @@ fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
                 use_virtual_home: use_virtual_home.is_some_and(|u| u.value),
             }
         }
+        AgentKind::Model(ModelAgent { provider, model, base_url, api_key }) => AgentKindDocument::Model {
+            provider: *provider,
+            model: model.clone(),
+            base_url: base_url.as_ref().map(|n| n.value.clone()),
+            api_key: api_key.as_ref().map(|n| n.value.clone()),
+        },
         AgentKind::Unsupported(what) => AgentKindDocument::Unsupported(what.clone()),
         AgentKind::Unspecified => AgentKindDocument::Unspecified,
     }

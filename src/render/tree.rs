@@ -80,7 +80,7 @@ impl Tree<'_> {
             self.fact("permits", &permitted.into_iter().collect::<Vec<_>>().join(self.dot()));
         }
         if let Some(judge) = &eval.judge {
-            let asked: usize = self.view.plans.iter().map(|plan| reach::of_task(plan, self.view.files).judged).sum();
+            let asked: usize = self.view.plans.iter().map(Plan::judgements).sum();
             let asked = match asked {
                 0 => "asked by no step".to_owned(),
                 n => format!("asked by {}", count(n, "step", "steps")),

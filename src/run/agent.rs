@@ -93,10 +93,10 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     Ended { report, output, exit_code, leftover }
 }
 
-/// A recording HTTP server for each MCP server, where the agent is a process.
+/// A recording HTTP server for each MCP server, where the agent is a client of its own.
 async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), String> {
     let (mut servers, mut fronts) = (Vec::new(), Vec::new());
-    if !matches!(turn.kind, AgentKind::Shell(_)) {
+    if !matches!(turn.kind, AgentKind::Shell(_) | AgentKind::Model(_)) {
         return Ok((servers, fronts));
     }
     for running in turn.servers {
@@ -138,6 +138,13 @@ impl Recorded<'_> {
 }
 
 impl AgentCalls for Recorded<'_> {
+    fn tools<'c>(&'c self, server: &'c str) -> BoxFuture<'c, Result<Vec<Value>, String>> {
+        Box::pin(async move {
+            let tools = self.client(server).await?.list_tools().await;
+            tools.map_err(|error| format!("`{server}` does not list its tools: {error}"))
+        })
+    }
+
     fn call<'c>(
         &'c self,
         server: &'c str,

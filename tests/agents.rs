@@ -1,0 +1,211 @@
+//! Agents from end to end: gevals as users run it, real sockets and processes, real servers behind the proxy.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/model.rs"]
+mod model;
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use model::{Model, Reply, call, text};
+use serde_json::{Value, json};
+use world::{Ran, World};
+
+const KEY: &str = "sk-this-key-is-never-printed";
+
+/// An eval of one task: the agent shall write a note, and say so.
+const EVAL: &str = "\
+kind: Eval
+metadata: {name: e}
+config:
+  agent: {AGENT}
+  mcpConfigFile: mcp.yaml
+  taskSets:
+    - path: task.yaml
+      assertions: {toolsUsed: [{server: notes, tool: notes_create}], minToolCalls: 1}
+";
+const TASK: &str = "\
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: t, timeout: 20s}
+spec:
+  prompt: Write down that I need bread.
+  verify:
+    - file: {path: WORLD/notes/bread.md, expect: {contains: rye}}
+    - command: {run: 'test \"$SAID\" = done', env: {SAID: \"{agent.output}\"}}
+";
+const MCP: &str = "\
+mcpServers:
+  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
+";
+
+fn world(agent: &str) -> World {
+    World::new(&[("eval.yaml", &EVAL.replace("AGENT", agent)), ("task.yaml", TASK), ("mcp.yaml", MCP)])
+}
+
+/// Runs it with the endpoint and the key of a provider in the environment.
+fn run(world: &World, provider: &str, url: &str, args: &[&str]) -> Ran {
+    let mut command = world.command(args);
+    let (variable, key) = match provider {
+        "openai" => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        "anthropic" => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+        _ => ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"),
+    };
+    // OpenAI's own clients take the URL with the version.
+    command.env(variable, if provider == "openai" { format!("{url}/v1") } else { url.to_owned() }).env(key, KEY);
+    let ran = world.start(command).end();
+    assert!(!ran.out.contains(KEY) && !ran.err.contains(KEY), "the key is printed: {}{}", ran.out, ran.err);
+    hides_the_key(&world.path("."));
+    assert_eq!(world.survivors(), Vec::<String>::new());
+    ran
+}
+
+fn hides_the_key(dir: &std::path::Path) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        match entry.path() {
+            path if path.is_dir() => hides_the_key(&path),
+            path => {
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                assert!(!text.contains(KEY), "the key stands in {}", path.display());
+            }
+        }
+    }
+}
+
+fn bread() -> Value {
+    json!({ "title": "bread", "body": "rye" })
+}
+
+#[test]
+fn a_model_of_each_provider_works_with_the_tools() {
+    for (provider, path, key) in [
+        ("openai", "/v1/chat/completions", "authorization"),
+        ("anthropic", "/v1/messages", "x-api-key"),
+        ("gemini", "/v1beta/models/some-model:generateContent", "x-goog-api-key"),
+    ] {
+        let model = Model::new([call("notes_create", bread()), text("done")]);
+        let world = world(&format!("type: builtin.llm-agent, model: \"{provider}:some-model\""));
+        run(&world, provider, &model.url, &["run", "eval.yaml", "-v"]).expect(0, &["notes_create"]);
+        let asked = model.asked();
+        assert_eq!(asked.len(), 2, "{provider}");
+        assert_eq!(asked[0].path, path);
+        assert!(asked[0].header(key).ends_with(KEY), "{provider}: {asked:?}");
+        assert!(asked[0].tools().contains(&"notes_create".to_owned()), "{provider}: {:?}", asked[0].body);
+        assert!(asked[0].body.to_string().contains("I need bread"));
+        // The second request holds what the tool answered.
+        assert!(asked[1].body.to_string().contains("note:///bread"), "{provider}: {:#}", asked[1].body);
+        let results = world.results("e");
+        assert_eq!(results["results"][0]["callHistory"]["ToolCalls"][0]["name"], "notes_create");
+        assert_eq!(results["results"][0]["taskOutput"], "done");
+    }
+}
+
+#[test]
+fn old_names_take_openai_for_granted_and_say_so() {
+    let model = Model::new([call("notes_create", bread()), text("done")]);
+    for agent in ["builtin.openai-agent", "builtin.openai-acp"] {
+        let world = world(&format!("type: {agent}, model: some-model"));
+        run(&world, "openai", &model.url, &["run", "eval.yaml"]);
+        run(&world, "openai", &model.url, &["check"]).expect(0, &["deprecated-agent", "model-without-provider"]);
+    }
+    assert_eq!(model.asked()[0].path, "/v1/chat/completions");
+    assert_eq!(model.asked()[0].body["model"], "some-model");
+}
+
+#[test]
+fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
+    let model = Model::new([call("notes_create", bread()), text("done")]);
+    let world = world("type: file, path: agent.yaml");
+    let file = format!(
+        "kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: anthropic:some-model\n  \
+         baseUrl: {}\n  apiKey: OUR_ACCESS\n",
+        model.url
+    );
+    world.write("agent.yaml", &file);
+    let mut command = world.command(&["run", "eval.yaml"]);
+    command.env("OUR_ACCESS", KEY);
+    world.start(command).end().expect(0, &[]);
+    hides_the_key(&world.path("."));
+    assert_eq!(model.asked()[0].header("x-api-key"), KEY);
+    // Without it nothing is asked.
+    world.run(&["run", "eval.yaml"]).expect(1, &["`ANTHROPIC_API_KEY` nor `OUR_ACCESS`"]);
+    world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["`OUR_ACCESS`"]);
+}
+
+#[test]
+fn what_a_config_does_not_permit_is_refused_and_no_server_hears_of_it() {
+    let model = Model::new([
+        Reply::Calls(vec![("notes_create".to_owned(), bread()), ("no_such_tool".to_owned(), Value::Null)]),
+        text("done"),
+    ]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list]"));
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["there was no call of `notes.notes_create`"]);
+    let second = model.asked()[1].body.to_string();
+    assert!(second.contains("permission denied") && second.contains("no such tool"), "{second}");
+    assert_eq!(world.results("e")["results"][0]["callHistory"]["ToolCalls"], Value::Null);
+}
+
+#[test]
+fn tools_of_two_servers_with_one_name_are_kept_apart() {
+    let model = Model::new([call("other__notes_create", bread()), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    world.write(
+        "mcp.yaml",
+        &format!("{MCP}  other: {{command: gevals, args: [demo-server, --dir, WORLD/other], enableAllTools: true}}\n"),
+    );
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["notes.notes_create"]);
+    assert!(world.path("other/bread.md").exists() && !world.path("notes/bread.md").exists());
+    let tools = model.asked()[0].tools();
+    assert!(tools.contains(&"notes__notes_create".to_owned()), "{tools:?}");
+    assert_eq!(world.results("e")["results"][0]["callHistory"]["ToolCalls"][0]["serverName"], "other");
+}
+
+#[test]
+fn an_endpoint_that_does_not_answer_well_leaves_the_task_broken_and_says_why() {
+    let echo: &str = concat!("{\"error\": {\"message\": \"bad key sk-this-key-is-never-printed\"}}");
+    let refuse = |status, body| vec![Reply::Status(status, None, body)];
+    let wait = Some(("retry-after", "0"));
+    for (replies, requests, said) in [
+        (refuse(401, echo), 1, "refuses the key: 401 bad key ***"),
+        (refuse(404, "{\"error\": \"no such model\"}"), 1, "404 no such model"),
+        (refuse(400, "<html>what?</html>"), 1, "400 <html>what?</html>"),
+        (vec![Reply::Status(429, wait, "{}")], 3, "429 {}, 3 times"),
+        (vec![Reply::Status(500, wait, "oops"); 1], 3, "500 oops, 3 times"),
+        (vec![Reply::Raw("application/json", "{\"choices\": [")], 1, "malformed JSON"),
+        (vec![Reply::Raw("application/json", "[1]")], 1, "the model's endpoint gave no answer of its protocol"),
+        (vec![Reply::Raw("application/json", "{}")], 1, "the model's endpoint gave no answer of its protocol"),
+        (vec![Reply::Raw("text/html", "<p>log in")], 1, "did not answer with JSON: <p>log in"),
+    ] {
+        let model = Model::new(replies);
+        let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+        run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &[said]);
+        assert_eq!(world.results("e")["results"][0]["outcome"], "broken", "{said}");
+        assert_eq!(model.asked().len(), requests, "{said}");
+    }
+    // Nobody listens there.
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", "http://127.0.0.1:9", &["run", "eval.yaml"]).expect(1, &["cannot be reached"]);
+}
+
+#[test]
+fn a_busy_endpoint_is_asked_again() {
+    let busy = || Reply::Status(429, Some(("retry-after", "0")), "{}");
+    let model = Model::new([busy(), busy(), call("notes_create", bread()), busy(), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(0, &[]);
+    assert_eq!(model.asked().len(), 5);
+}
+
+#[test]
+fn a_model_that_hangs_or_never_comes_to_an_end_is_stopped() {
+    let model = Model::new([Reply::Hang]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml", "--task-timeout", "1s"])
+        .expect(1, &["task exceeded timeout of 1s"]);
+
+    let model = Model::new([call("notes_list", Value::Null)]);
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["still called tools after 50 answers"]);
+    assert_eq!(model.asked().len(), 50);
+}
