@@ -144,6 +144,7 @@ async fn turns() {
             host: &host,
             prompt: "Say hello.",
             task: "t",
+            run: 0,
             dir: Path::new("."),
             servers: std::slice::from_ref(&server),
             timeout: Duration::from_secs(60),

@@ -4,6 +4,7 @@
 //! recording calls and judging are others' business.
 
 mod model;
+mod replay;
 mod script;
 mod shell;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    event::Difference,
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
     plan::AgentKind,
@@ -30,8 +32,10 @@ pub struct AgentContext<'a> {
     pub host: &'a dyn Host,
     /// As sent.
     pub prompt: &'a str,
-    /// The task's name, for messages.
+    /// The task's name, for messages, and for agents that look up their part by it.
     pub task: &'a str,
+    /// Which repetition of it, from 0.
+    pub run: u32,
     /// The task's folder.
     pub dir: &'a Path,
     /// The enabled servers, behind their recorders.
@@ -90,6 +94,10 @@ pub struct AgentDone {
     pub exit_code: i32,
     /// What the model's endpoint or the agent reported; `None` where neither does.
     pub usage: Option<Usage>,
+    /// What it was to find and found otherwise.
+    pub differences: Vec<Difference>,
+    /// What its servers' users should know, by server.
+    pub remarks: Vec<(String, String)>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
 }
@@ -164,7 +172,16 @@ impl Said {
 impl AgentDone {
     fn ended(result: Result<(), AgentFault>, output: String) -> Self {
         let exit_code = i32::from(result.is_err());
-        Self { result, transcript: output.clone(), output, exit_code, usage: None, leftover: None }
+        Self {
+            result,
+            transcript: output.clone(),
+            output,
+            exit_code,
+            usage: None,
+            differences: Vec::new(),
+            remarks: Vec::new(),
+            leftover: None,
+        }
     }
 }
 
@@ -179,6 +196,7 @@ pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
         }
         AgentKind::Shell(agent) => shell::run(&cx, agent).await,
         AgentKind::Model(agent) => model::run(&cx, agent).await,
+        AgentKind::Replay { path } => replay::run(&cx, path).await,
         AgentKind::Unsupported(what) => AgentDone::ended(Err(AgentFault::NotStarted(what.clone())), String::new()),
         AgentKind::Unspecified => {
             let message = "no eval names an agent".to_owned();

@@ -322,8 +322,10 @@ fn agent_kind(
     out: &mut Diagnostics,
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
-    if agent.kind.value != "builtin.script" {
-        return AgentKind::of(agent, unit.agent.as_ref());
+    match agent.kind.value.as_str() {
+        "builtin.script" => {}
+        "builtin.replay" => return Some(AgentKind::Replay { path: unit.recording.clone()? }),
+        _ => return AgentKind::of(agent, unit.agent.as_ref()),
     }
     let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
     let Some(entry) = entry else {
@@ -343,7 +345,7 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
     };
     if let Some(agent) = agent {
         let kind = match agent.kind.value.as_str() {
-            "builtin.script" => AgentKind::Script { calls: Vec::new(), output: None, entry: false },
+            "builtin.script" | "builtin.replay" => AgentKind::Unsupported(format!("`{}`", agent.kind.value)),
             _ => AgentKind::of(agent, unit.judge.as_ref())?,
         };
         return Some(Judge { name: name(agent), agent: agent.clone(), kind, env: None });

@@ -153,7 +153,7 @@ async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result
         calls: &server,
     };
     let mut done = match asking.agent {
-        AgentKind::Script { .. } | AgentKind::Noop => {
+        AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Noop => {
             let why = "an agent without a model cannot judge".to_owned();
             return Err(format!("the judge could not be started: {why}"));
         }

@@ -257,6 +257,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },
     Lint { rule: &models::MODEL_WITHOUT_PROVIDER, found: Found::InEval(models::provider) },
+    Lint { rule: &models::UNKNOWN_PROVIDER, found: Found::InEval(models::unknown_provider) },
     Lint { rule: &models::DEPRECATED_AGENT, found: Found::InEval(models::deprecated) },
     Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
     Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },

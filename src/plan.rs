@@ -155,6 +155,8 @@ pub enum AgentKind {
     Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
     /// `type: file` with `commands`.
     Shell(ShellAgent),
+    /// `builtin.replay`, from a recording that an earlier run has made.
+    Replay { path: PathBuf },
     /// `builtin.llm-agent`.
     Model(ModelAgent),
     /// Known, and not runnable by this version: the task ends broken, saying so.
@@ -165,12 +167,12 @@ pub enum AgentKind {
 
 impl AgentKind {
     /// What a reference means, to the agent of an eval or to its judge; `file` is the agent file that it names. `None` where
-    /// an error was found, and for a script, whose part depends on the task.
+    /// an error was found, and for what only an eval's agent can be: a script, a replay.
     pub fn of(reference: &AgentRef, file: Option<&Agent>) -> Option<Self> {
         let (kind, model) = (reference.kind.value.as_str(), reference.model.as_ref());
         match (kind, file) {
             ("builtin.noop", _) => Some(Self::Noop),
-            ("builtin.script", _) => None,
+            ("builtin.script" | "builtin.replay", _) => None,
             ("file", Some(file)) => match (&file.builtin, &file.acp) {
                 (Some(builtin), _) => match builtin.kind.as_ref()?.value.as_str() {
                     kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {

@@ -83,6 +83,8 @@ pub struct EvalUnit {
     pub oracle: Option<Oracle<template::Path>>,
     /// The file of the agent that judges.
     pub judge: Option<Agent>,
+    /// What `builtin.replay` plays; read when it is played.
+    pub recording: Option<PathBuf>,
     pub mcp: Option<McpConfig>,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
@@ -337,6 +339,17 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
 
 /// Reads a file that another refers to.
 ///
+/// The path that an agent of this type must have.
+fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
+    agent.path.as_ref().ok_or_else(|| {
+        let message = format!("an agent of type `{}` has no `path`", agent.kind.value);
+        out.error(
+            Diagnostic::new(&crate::decode::MISSING_FIELD, agent.kind.span, message)
+                .help(format!("write `path:` with {what}")),
+        )
+    })
+}
+
 /// `written` is what stands there for the path.
 fn read(
     path: &Path,
@@ -411,6 +424,7 @@ impl Loader<'_> {
             agent: None,
             oracle: None,
             judge: None,
+            recording: None,
             mcp: None,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
@@ -435,6 +449,12 @@ impl Loader<'_> {
                 match self.agent(agent, from(overrides.agent.is_some()), out) {
                     Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
                     Err(r) => failed = Some(r),
+                }
+                if agent.kind.value == "builtin.replay" {
+                    match self.recording(agent, from(overrides.agent.is_some()), out) {
+                        Ok(path) => unit.recording = Some(path),
+                        Err(r) => failed = Some(r),
+                    }
                 }
             }
             if let Some(judge) = eval.judge.as_ref().and_then(|j| j.agent.as_ref()).filter(|a| a.kind.value == "file") {
@@ -544,16 +564,7 @@ impl Loader<'_> {
             "builtin.script" => ("Oracle", "oracle"),
             _ => return Ok((None, None)),
         };
-        let Some(name) = &agent.path else {
-            return Err(out.error(
-                Diagnostic::new(
-                    &crate::decode::MISSING_FIELD,
-                    agent.kind.span,
-                    format!("an agent of type `{}` has no `path`", agent.kind.value),
-                )
-                .help(format!("write `path:` with a file of kind `{wanted}`")),
-            ));
-        };
+        let name = path_of(agent, &format!("a file of kind `{wanted}`"), out)?;
         let path = resolve(dir, &name.value);
         let (file, tree) = self.document(&path, name, what, out)?;
         let kind = dialect::identify(tree.root(), out)?;
@@ -569,6 +580,20 @@ impl Loader<'_> {
                 reported.map_or(Ok((None, value)), Err)
             }
             (found, wanted) => Err(self.wrong_kind(name, wanted, found, out)),
+        }
+    }
+
+    /// It can be large, so it is not read here.
+    fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<PathBuf, Reported> {
+        let name = path_of(agent, "a recording, `.gevals/runs/RUN/recording.jsonl`", out)?;
+        let path = resolve(dir, &name.value);
+        match self.cx.files.stat(&path) {
+            Some(Stat::File { .. }) => Ok(path),
+            found => {
+                let why = if found.is_some() { "it is no file" } else { "there is no such file" };
+                let message = format!("cannot read the recording `{}`: {why}", path.display());
+                Err(out.error(Diagnostic::new(&UNREADABLE_FILE, name.span, message)))
+            }
         }
     }
 

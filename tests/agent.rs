@@ -212,6 +212,7 @@ impl Turn {
             host,
             prompt: self.prompt,
             task: "t",
+            run: 0,
             dir: Path::new("/"),
             servers: &self.servers,
             timeout: self.timeout,

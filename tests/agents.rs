@@ -209,3 +209,54 @@ fn a_model_that_hangs_or_never_comes_to_an_end_is_stopped() {
     run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["still called tools after 50 answers"]);
     assert_eq!(model.asked().len(), 50);
 }
+
+/// The recording of the latest run.
+fn recording(world: &World) -> String {
+    let runs = std::fs::read_dir(world.path(".gevals/runs")).unwrap().flatten();
+    let latest = runs.max_by_key(|run| run.metadata().unwrap().modified().unwrap()).unwrap();
+    format!(".gevals/runs/{}/recording.jsonl", latest.file_name().to_str().unwrap())
+}
+
+#[test]
+fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
+    let calls = [bread(), bread(), json!({ "query": "rye" })];
+    let [create, again, search] =
+        calls.map(|args| (if args["query"].is_null() { "notes_create" } else { "notes_search" }, args));
+    let model = Model::new([call(create.0, create.1), call(again.0, again.1), call(search.0, search.1), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(0, &[]);
+    let first = world.results("e")["results"][0]["callHistory"]["ToolCalls"].clone();
+    assert_eq!(first.as_array().unwrap().len(), 3);
+    let replay = format!("builtin.replay:{}", recording(&world));
+
+    // On a server that knows nothing yet, only the moment of creation is another.
+    std::fs::remove_dir_all(world.path("notes")).unwrap();
+    let ran = world
+        .run(&["run", "eval.yaml", "--agent", &replay])
+        .expect(0, &["call 1 of the recording, notes.notes_create"]);
+    assert!(!ran.out.contains("call 2 of the recording") && !ran.out.contains("call 3"), "{}", ran.out);
+    let second = world.results("e")["results"][0].clone();
+    assert_eq!(second["taskOutput"], "done");
+    let calls = second["callHistory"]["ToolCalls"].as_array().unwrap();
+    let params = |call: &Value| call["request"]["Params"]["arguments"].clone();
+    assert!(calls.iter().map(params).eq(first.as_array().unwrap().iter().map(params)), "{calls:#?}");
+
+    // Now the note is there already.
+    world
+        .run(&["run", "eval.yaml", "--agent", &replay])
+        .expect(0, &["call 1 of the recording", "is answered otherwise than recorded"]);
+
+    // What is no recording, or has nothing of the task, is said.
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
+        .expect(2, &["cannot read the recording `no.jsonl`"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay"]).expect(2, &["has no `path`"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"]).expect(1, &["`task.yaml` is no recording"]);
+    let head = world.read(&recording(&world)).lines().next().unwrap().to_owned();
+    world.write("empty.jsonl", &head);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
+        .expect(1, &["has nothing of the task `t`"]);
+    world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(1, &["version 99"]);
+}

@@ -6,6 +6,9 @@
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
+#[path = "support/model.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod model;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
@@ -21,6 +24,7 @@ use gevals::{
     plan::AgentKind,
     source::{Sources, Span, Spanned},
 };
+use model::{Model, call, text};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use world::World;
@@ -402,4 +406,56 @@ fn a_kept_answer_is_judged_again() {
     world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
     world.run(&["run", "eval.yaml", "--keep", "always"]).expect(0, &["1 of 1 task passed"]);
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &["1 of 1 task passed"]);
+}
+
+/// A model behind an endpoint is a judge like any other, and in the old spelling too.
+#[test]
+fn a_model_judges() {
+    let verdict = |passed: bool, category: &str| {
+        let verdict = json!({ "passed": passed, "reason": "by its words", "failureCategory": category });
+        call("submit_judgement", verdict)
+    };
+    let said = |judge: &str, replies: Vec<model::Reply>, variables: &[(&str, &str)]| {
+        let model = Model::new(replies);
+        let world = world("unused");
+        world.write("eval.yaml", &EVAL.replace("{ref: {type: file, path: judge.yaml}}", judge));
+        world.write("said/t", REFERENCE);
+        world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
+        let mut command = world.command(&["run", "eval.yaml"]);
+        for (name, value) in variables {
+            command.env(name, value.replace("URL", &format!("{}/v1", model.url)));
+        }
+        (world.start(command).end(), world, model)
+    };
+    let by_reference = "{ref: {type: builtin.llm-agent, model: 'openai:judge-1'}}";
+    let by_variables = "{env: {baseUrlKey: J_URL, apiKeyKey: J_KEY, modelNameKey: J_MODEL}}";
+    let own = [("OPENAI_BASE_URL", "URL"), ("OPENAI_API_KEY", "sk-judges-own-key")];
+    let old = [("J_URL", "URL"), ("J_KEY", "sk-judges-own-key"), ("J_MODEL", "judge-1")];
+
+    for (judge, variables) in [(by_reference, &own[..]), (by_variables, &old[..])] {
+        let (ran, world, model) = said(judge, vec![verdict(true, "n/a"), text("done")], variables);
+        ran.expect(0, &["1 of 1 task passed"]);
+        let asked = model.asked();
+        assert_eq!((asked.len(), asked[0].tools()), (2, vec!["submit_judgement".to_owned()]));
+        assert_eq!(asked[0].header("authorization"), "Bearer sk-judges-own-key");
+        assert_eq!(asked[0].body["model"], "judge-1");
+        let results = world.results("e");
+        assert_eq!(results["summary"]["judge"]["model"], "openai:judge-1", "{results}");
+        assert!(result(&results, "t")["judgeTokenUsage"]["inputTokens"].as_u64().unwrap() > 0);
+        assert!(!world.read("gevals-e-out.json").contains("sk-judges-own-key"));
+    }
+    let (ran, world, _) = said(by_reference, vec![verdict(false, "semantic_mismatch"), text("done")], &own);
+    ran.expect(1, &["verify/0 failed: semantic_mismatch: by its words"]);
+    assert_eq!(result(&world.results("e"), "t")["taskJudgeReason"], "semantic_mismatch: by its words");
+    let (ran, ..) = said(by_reference, vec![text("I think that it passed."), verdict(true, "n/a"), text("done")], &own);
+    ran.expect(0, &["1 of 1 task passed"]);
+    let (ran, _, model) = said(by_reference, vec![text("I think that it passed.")], &own);
+    ran.expect(1, &["BROKEN", "the judge was asked twice and submitted no verdict"]);
+    assert_eq!(model.asked().len(), 2);
+    let (ran, ..) = said(by_reference, vec![model::Reply::Status(401, None, "no")], &own);
+    ran.expect(1, &["BROKEN", "the judge failed: the model's endpoint refuses the key"]);
+    let (ran, ..) = said(by_reference, vec![], &[("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]);
+    ran.expect(1, &["BROKEN", "cannot be reached"]);
+    let (ran, ..) = said(by_variables, vec![], &old[..1]);
+    ran.expect(3, &["the judge needs `$J_KEY`, which is not set", "`$J_MODEL`"]);
 }

@@ -74,7 +74,7 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
     let ActionKind::Agent(action) = &task.action(task.agent).kind else { return };
     let found = match &action.kind {
         AgentKind::Noop => Ok("it does nothing".to_owned()),
-        AgentKind::Script { .. } => Ok("it needs nothing but its file".to_owned()),
+        AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("it needs nothing but its file".to_owned()),
         AgentKind::Shell(agent) => {
             let program = agent.run_prompt.as_ref().and_then(|line| program(&line.value));
             match program.filter(|word| word.chars().all(|c| c.is_alphanumeric() || "_-./+".contains(c))) {

@@ -27,9 +27,17 @@ fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a AgentRef> {
 
 /// Every kind with its model, in the eval and in the agent file.
 fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
-    let referred = agents(view).map(|a| (&a.kind, a.model.as_ref()));
-    let file = view.unit.agent_files().filter_map(|a| a.builtin.as_ref());
-    referred.chain(file.filter_map(|b| Some((b.kind.as_ref()?, b.model.as_ref())))).collect()
+    let referred = agents(view).filter(|a| a.kind.value != "file").map(|a| (&a.kind, a.model.as_ref()));
+    let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
+    let files = [(&view.unit.agent, view.eval.agent.as_ref()), (&view.unit.judge, judge)];
+    let files = files.into_iter().filter_map(|(file, reference)| {
+        let builtin = file.as_ref()?.builtin.as_ref()?;
+        Some((builtin.kind.as_ref()?, reference.and_then(|r| r.model.as_ref()).or(builtin.model.as_ref())))
+    });
+    let mut models: Vec<_> = referred.chain(files).collect();
+    // One file may be both.
+    models.dedup_by_key(|(kind, model)| (kind.span, model.map(|m| m.span)));
+    models
 }
 
 /// `model: gpt-4o` names no provider (§11 D7).
@@ -81,9 +89,11 @@ pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(&UNKNOWN_PROVIDER, model.span, format!("unknown provider `{provider}` of a model"));
         if let Some(near) = nearest(provider, Provider::NAMES) {
             let written = format!("{near}:{name}");
-            diagnostic = diagnostic
-                .here(format!("did you mean `{near}`?"))
-                .fix(format!("write `{written}`"), model.span, written);
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
+                format!("write `{written}`"),
+                model.span,
+                written,
+            );
         }
         out.push(diagnostic.help(help));
     }

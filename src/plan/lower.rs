@@ -492,6 +492,7 @@ fn agent_meaning(agent: &AgentKind) -> String {
             format!("follows its script: {}", list(calls, call, "and"))
         }
         AgentKind::Shell(_) => "works on the prompt".to_owned(),
+        AgentKind::Replay { .. } => "makes the calls of its recording".to_owned(),
         AgentKind::Model(agent) => format!("{}:{} works on the prompt", agent.provider.name(), agent.model),
         AgentKind::Unsupported(what) => format!("{what}, which this version cannot run"),
         AgentKind::Unspecified => "any agent works on the prompt".to_owned(),

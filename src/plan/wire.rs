@@ -336,6 +336,8 @@ pub enum AgentKindDocument {
         allowed_tools_separator: Option<String>,
         use_virtual_home: bool,
     },
+    /// The calls of a recording.
+    Replay { path: String },
     /// A model that is spoken to directly.
     Model {
         provider: Provider,
@@ -763,6 +765,7 @@ fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
                 use_virtual_home: use_virtual_home.is_some_and(|u| u.value),
             }
         }
+        AgentKind::Replay { path } => AgentKindDocument::Replay { path: path.to_string_lossy().into_owned() },
         AgentKind::Model(ModelAgent { provider, model, base_url, api_key }) => AgentKindDocument::Model {
             provider: *provider,
             model: model.clone(),

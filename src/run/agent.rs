@@ -23,6 +23,7 @@ pub(super) struct Turn<'t> {
     pub host: &'t dyn Host,
     pub kind: &'t AgentKind,
     pub task: &'t str,
+    pub run: u32,
     pub prompt: &'t str,
     pub dir: &'t std::path::Path,
     pub servers: &'t [Arc<Running>],
@@ -37,13 +38,15 @@ pub(super) struct Ended {
     pub report: ActionReport,
     pub output: String,
     pub exit_code: i32,
+    /// By server.
+    pub remarks: Vec<(String, String)>,
     pub leftover: Option<Leftover>,
 }
 
 impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
-        Self { report, output: String::new(), exit_code: 1, leftover: None }
+        Self { report, output: String::new(), exit_code: 1, remarks: Vec::new(), leftover: None }
     }
 }
 
@@ -72,6 +75,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         host: turn.host,
         prompt: turn.prompt,
         task: turn.task,
+        run: turn.run,
         dir: turn.dir,
         servers: &servers,
         timeout: turn.timeout.saturating_sub(turn.host.elapsed().saturating_sub(started)),
@@ -79,7 +83,8 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         fill: &fill,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage: _, leftover } = agent::run(turn.kind, context).await;
+    let AgentDone { result, output, transcript, exit_code, usage: _, differences, remarks, leftover } =
+        agent::run(turn.kind, context).await;
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
         Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
@@ -90,7 +95,8 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         Err(fault) => ActionReport::new(Outcome::Broken, fault.to_string()),
     };
     report.stdout = transcript;
-    Ended { report, output, exit_code, leftover }
+    report.differences = differences;
+    Ended { report, output, exit_code, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

@@ -351,6 +351,7 @@ async fn agent_turn<'a>(
                 host: unit.host,
                 kind,
                 task: &unit.plan.task.name.value,
+                run: unit.events.run.run,
                 prompt: &prompt,
                 dir: folder(unit.plan),
                 servers,
@@ -385,6 +386,9 @@ async fn agent_turn<'a>(
     }
     for notice in recorder.notices() {
         unit.events.emitter.notice(Some(&unit.events.run), &notice.server, &notice.text);
+    }
+    for (server, text) in &done.remarks {
+        unit.events.emitter.notice(Some(&unit.events.run), server, text);
     }
     let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();
     if !done.output.is_empty() {
