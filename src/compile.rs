@@ -352,7 +352,8 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
     }
     let env = env.clone()?;
     let kind = AgentKind::Unsupported("a judge whose variables are not read".to_owned());
-    let agent = AgentRef { kind: Name::new("builtin.llm-agent".to_owned(), *span), path: None, model: None, span: *span };
+    let agent =
+        AgentRef { kind: Name::new("builtin.llm-agent".to_owned(), *span), path: None, model: None, span: *span };
     Some(Judge { name: name(&agent), agent, kind, env: Some(env) })
 }
 

@@ -219,8 +219,10 @@ pub struct Difference {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
-    /// The judge's name and model.
+    /// The judge's name.
     pub judge: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// None where the judge submitted none: the step is broken then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<bool>,

@@ -145,6 +145,7 @@ async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result
         host: asking.host,
         prompt,
         task: asking.task,
+        run: 0,
         dir: asking.dir,
         servers: &servers,
         timeout,

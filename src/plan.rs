@@ -20,8 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OracleCall, Provider,
-        Server, ShellAgent, Template,
+        Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OracleCall,
+        Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -230,7 +230,8 @@ impl Judge {
     /// # Errors
     /// The variables that are not set, or a model that nobody speaks to.
     pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<String>> {
-        let Some(JudgeEnv { base_url: Some(base_url), api_key: Some(api_key), model_name: Some(model_name) }) = &self.env
+        let Some(JudgeEnv { base_url: Some(base_url), api_key: Some(api_key), model_name: Some(model_name) }) =
+            &self.env
         else {
             return Ok(self.clone());
         };
@@ -243,11 +244,8 @@ impl Judge {
         let Some(agent) = model_agent("llm-agent", &model) else {
             return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
         };
-        let agent = ModelAgent {
-            base_url: Some(Name::new(url, base_url.span)),
-            api_key: Some(api_key.clone()),
-            ..agent
-        };
+        let agent =
+            ModelAgent { base_url: Some(Name::new(url, base_url.span)), api_key: Some(api_key.clone()), ..agent };
         let reference = AgentRef { model: Some(model), ..self.agent.clone() };
         Ok(Self { agent: reference, kind: AgentKind::Model(agent), ..self.clone() })
     }

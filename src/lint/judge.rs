@@ -58,8 +58,12 @@ pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
             _ => return,
         };
         out.push(
-            Diagnostic::new(&JUDGE_CANNOT_JUDGE, agent.kind.span, format!("`{}` cannot judge: {why}", agent.kind.value))
-                .help("write an agent that has a model: `type: builtin.llm-agent`, or `type: file`"),
+            Diagnostic::new(
+                &JUDGE_CANNOT_JUDGE,
+                agent.kind.span,
+                format!("`{}` cannot judge: {why}", agent.kind.value),
+            )
+            .help("write an agent that has a model: `type: builtin.llm-agent`, or `type: file`"),
         );
         return;
     }
@@ -74,7 +78,9 @@ pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 fn is_variable(name: &str) -> bool {
-    !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Who judges its own answers is kinder to them than others would be.
@@ -104,9 +110,13 @@ pub fn own(view: &EvalView<'_>, out: &mut Diagnostics) {
     };
     if same {
         out.push(
-            Diagnostic::new(&JUDGE_IS_AGENT, judge.span, "the judge is the agent under test: it judges its own answers")
-                .label(agent.span, "the agent")
-                .help("let another model judge"),
+            Diagnostic::new(
+                &JUDGE_IS_AGENT,
+                judge.span,
+                "the judge is the agent under test: it judges its own answers",
+            )
+            .label(agent.span, "the agent")
+            .help("let another model judge"),
         );
     }
 }

@@ -553,7 +553,13 @@ pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
             kind: judge.agent.kind.value.clone(),
             model: judge.agent.model.as_ref().map(|m| m.value.clone()),
             agent: agent_kind(&judge.kind),
-            variables: judge.env.iter().flat_map(|e| [&e.base_url, &e.api_key, &e.model_name]).flatten().map(|n| n.value.clone()).collect(),
+            variables: judge
+                .env
+                .iter()
+                .flat_map(|e| [&e.base_url, &e.api_key, &e.model_name])
+                .flatten()
+                .map(|n| n.value.clone())
+                .collect(),
         }),
     }
 }

@@ -83,6 +83,12 @@ impl Results {
                     EventKind::ActionFinished { action, report } => {
                         let name = types.get(task.index).and_then(|t| t.get(&planned_id(action)));
                         running.finish(action, report, name.map_or("", String::as_str));
+                        // A model that variables name is known only now.
+                        if let Some(model) = report.judgement.as_ref().and_then(|judgement| judgement.model.as_ref())
+                            && let Some(Value::Object(judge)) = self.summary.get_mut("judge")
+                        {
+                            judge.entry("model").or_insert_with(|| json!(model));
+                        }
                     }
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),

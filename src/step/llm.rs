@@ -34,7 +34,8 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
     let question = Question { criterion, reference: &reference, task: &cx.task.prompt, answer };
     let asked = judge::judge(&asking, &question).await;
     let mut judgement = Judgement {
-        judge: planned.title(),
+        judge: planned.name.clone(),
+        model: planned.agent.model.as_ref().map(|m| m.value.clone()),
         passed: None,
         reason: String::new(),
         failure_category: None,
