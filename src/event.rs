@@ -134,6 +134,10 @@ pub enum EventKind {
     CallRecorded {
         call: CallReport,
     },
+    /// What a pass is worth, where that is less than it seems.
+    Remarked {
+        remark: Remark,
+    },
     TaskFinished {
         verdict: Verdict,
         reason: String,
@@ -152,6 +156,41 @@ pub enum EventKind {
         duration: Duration,
         exit: u8,
     },
+}
+
+/// Something about a run of a task that its verdict does not say.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Remark {
+    pub kind: RemarkKind,
+    /// Without the task's name.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RemarkKind {
+    /// The task passed, and no call to a server under test succeeded.
+    ServerUnused,
+    /// The task passed, and nothing but a judge has decided that.
+    JudgedAlone,
+}
+
+impl RemarkKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ServerUnused => "serverUnused",
+            Self::JudgedAlone => "judgedAlone",
+        }
+    }
+
+    /// How much it weighs, for people.
+    pub fn severity(self) -> &'static str {
+        match self {
+            Self::ServerUnused => "warning",
+            Self::JudgedAlone => "note",
+        }
+    }
 }
 
 /// What an action did.

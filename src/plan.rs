@@ -20,8 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OracleCall,
-        Provider, Server, ShellAgent, Template,
+        Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation,
+        OracleCall, Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -298,6 +298,30 @@ impl Plan {
     pub fn judgements(&self) -> usize {
         let judges = |action: &&Action| matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
         self.graph.node_weights().filter(judges).count()
+    }
+
+    /// Whether a judge decides it, and nothing else.
+    pub fn rests_on_judge(&self) -> bool {
+        let mut leaves: Vec<ActionIx> = self.verify.clone();
+        let mut judged = false;
+        while let Some(ix) = leaves.pop() {
+            let action = self.action(ix);
+            match &action.kind {
+                _ if !action.blocks.is_empty() => leaves.extend(action.blocks.iter().flat_map(|b| &b.actions)),
+                ActionKind::Step(step) if step.op.signature.judges => judged = true,
+                _ => return false,
+            }
+        }
+        judged && self.assertions.is_empty()
+    }
+
+    /// Whether an assertion demands that the agent calls nothing.
+    pub fn forbids_calls(&self) -> bool {
+        let none = |ix: &ActionIx| match &self.action(*ix).kind {
+            ActionKind::Assertion(assertion) => matches!(assertion.kind, AssertionKind::MaxToolCalls(0)),
+            _ => false,
+        };
+        self.assertions.iter().any(none)
     }
 
     /// Every action, in execution order, nested ones behind the action that holds them.

@@ -63,6 +63,8 @@ pub struct RunOptions {
     pub gate: Option<Gate>,
     /// Whether a task that checks nothing counts as passed.
     pub allow_unchecked: bool,
+    /// Whether a task fails that passed without one successful call to a server under test.
+    pub require_server_use: bool,
     /// Exit status 0 where it would be 1 or 4.
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
@@ -113,6 +115,7 @@ impl Default for RunOptions {
             gate: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
+            require_server_use: false,
             exit_zero: false,
             executable: None,
             secrets: Vec::new(),

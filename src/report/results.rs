@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::ReportInput;
 use crate::{
-    event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, TokenUsage, Verdict},
+    event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenUsage, Verdict},
     hir::{CallKind, CallStatus, Transport},
     plan::{ActionKind, EvalPlan, PlanPhase},
     results,
@@ -35,6 +35,7 @@ struct Running {
     actions: Vec<(String, Value)>,
     reports: Vec<(String, ActionReport)>,
     calls: Vec<CallReport>,
+    remarks: Vec<Remark>,
     output: String,
     phases: Vec<String>,
 }
@@ -92,6 +93,7 @@ impl Results {
                     }
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
+                    EventKind::Remarked { remark } => running.remarks.push(remark.clone()),
                     _ => {}
                 }
             }
@@ -150,7 +152,7 @@ impl Results {
         let passed = match verdict {
             Verdict::Passed => true,
             // Only assertions failed: upstream tells the two apart.
-            Verdict::Failed => all_verified,
+            Verdict::Failed => all_verified && asserted.iter().any(|(_, r)| r.outcome != Outcome::Passed),
             Verdict::Broken | Verdict::Unchecked | Verdict::Cancelled => false,
         };
         let planned = self.plan.tasks.get(task.index);
@@ -199,6 +201,9 @@ impl Results {
         set("reason", json!(reason));
         set("durationSeconds", seconds(duration));
         set("cleanupFailed", json!(cleanup_failed));
+        if !running.remarks.is_empty() {
+            set("remarks", json!(running.remarks));
+        }
         set("planDigest", json!(running.plan_digest));
         Value::Object(out)
     }

@@ -171,6 +171,7 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
             call.result.iter_mut().for_each(|result| secrets.mask_json(result));
         }
         EventKind::TaskFinished { reason, .. } | EventKind::Cancelled { reason } => text(reason),
+        EventKind::Remarked { remark } => text(&mut remark.message),
         EventKind::RunStarted { .. }
         | EventKind::ServerStarted { .. }
         | EventKind::TaskStarted { .. }

@@ -22,7 +22,7 @@ use super::{
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
-    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict, recording},
+    event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
@@ -106,11 +106,29 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         }
     }
     let (verdict, reason) = verdict(&facts);
+    for remark in remarks(world, plan, &facts, verdict) {
+        events.emit(EventKind::Remarked { remark });
+    }
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
     // Why it fails is told at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
+}
+
+/// What a pass is worth.
+fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let spoilt = facts.checks.iter().any(|check| check.outcome != Outcome::Passed);
+    if facts.unused && (verdict == Verdict::Passed || facts.must_use && verdict == Verdict::Failed && !spoilt) {
+        let message = "green that tested nothing: no call to a server under test succeeded".to_owned();
+        remarks.push(Remark { kind: RemarkKind::ServerUnused, message });
+    }
+    if let (Verdict::Passed, Some(judge), true) = (verdict, world.judge, plan.rests_on_judge()) {
+        let message = format!("passed by the word of a judge alone, {}", judge.title());
+        remarks.push(Remark { kind: RemarkKind::JudgedAlone, message });
+    }
+    remarks
 }
 
 /// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
@@ -196,6 +214,9 @@ async fn phases(
     if facts.setup.is_none() && options.only.is_none() {
         let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world.recording, facts).await;
         let calls = calls.unwrap_or_default();
+        let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
+        facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
+        facts.must_use = options.require_server_use;
         facts.lost = servers.iter().find_map(|server| server.lost());
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();

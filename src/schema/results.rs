@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, TokenUsage, Verdict},
+    event::{ActionReport, Remark, TokenUsage, Verdict},
     hir::CallStatus,
 };
 
@@ -167,6 +167,9 @@ pub struct TaskResult {
     pub reason: String,
     pub duration_seconds: f64,
     pub cleanup_failed: bool,
+    /// What the verdict does not say.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub remarks: Option<Vec<Remark>>,
     /// The digest of the task's plan.
     pub plan_digest: String,
 }
