@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Builtin, code, expect::TextExpect, text};
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Shape, Signature},
+    signature::{Shape, Signature, Values, values},
     ty::Type,
 };
 
@@ -61,10 +61,8 @@ fn signature() -> Signature {
 }
 
 /// What every process gives.
-pub fn process_locals() -> IndexMap<String, Type> {
-    [("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)]
-        .map(|(name, ty)| (name.to_owned(), ty))
-        .into()
+pub fn process_locals() -> Values {
+    values([("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)])
 }
 
 fn meaning(step: &Step<Def>) -> String {
