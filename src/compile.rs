@@ -30,7 +30,7 @@ pub struct Compiled {
     /// A plan for every eval, in the project's order; `None` where a hard error keeps it from having one.
     pub evals: Vec<Option<EvalPlan>>,
     /// A plan for every task on its own, likewise.
-    pub tasks: Vec<Option<Plan>>,
+    pub tasks: Vec<Option<Box<Plan>>>,
     /// The scripts and prompts that each task refers to; none where the task means nothing.
     pub refers: Vec<Vec<PathBuf>>,
     /// Everything found, in the order of all outputs.
@@ -184,14 +184,14 @@ struct TaskResult {
     found: Diagnostics,
     refers: IndexSet<PathBuf>,
     /// Its plan where no eval selects it.
-    alone: Option<Plan>,
+    alone: Option<Box<Plan>>,
     under: Vec<Under>,
 }
 
 /// What came of a task under an eval that selects it.
 struct Under {
     eval: usize,
-    plan: Option<Plan>,
+    plan: Option<Box<Plan>>,
     hard: bool,
 }
 
@@ -221,7 +221,7 @@ impl Shared<'_> {
             }
             if nth == 0 && self.options.plans {
                 let context = plan::Context { files: hashes, ..plan::Context::default() };
-                result.alone = Some(plan::lower(task, &unit.path, &context));
+                result.alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
             }
             result.refers.extend(checked.files);
         }
@@ -238,7 +238,7 @@ impl Shared<'_> {
         hashes: &IndexMap<PathBuf, String>,
         cx: check::Context<'_>,
         out: &mut Diagnostics,
-    ) -> Option<Plan> {
+    ) -> Option<Box<Plan>> {
         let unit = &self.project.evals[index];
         let eval = unit.eval.as_ref()?;
         let limits = self.options.overrides.limits;
@@ -261,7 +261,7 @@ impl Shared<'_> {
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
         plan.timeout = limits.timeout.unwrap_or(plan.timeout);
         plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
-        Some(plan)
+        Some(Box::new(plan))
     }
 }
 
@@ -275,7 +275,7 @@ fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) ->
 /// The plan of an eval, if all of it means something.
 fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
     let eval = unit.eval.as_ref()?;
-    let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| u?.plan).collect();
+    let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| Some(*u?.plan?)).collect();
     if unit.reported.is_some() {
         return None;
     }

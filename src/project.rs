@@ -180,7 +180,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     if !named && !mentions_kind(&text) {
         return Parsed::Stranger;
     }
-    let tree = yaml::parse(file, &text, &mut out);
+    let tree = yaml::parse(file, Arc::clone(&text), &mut out);
     if !named && out.has_hard() && (is_foreign(&text) || text.contains("{{") && !ours(&text)) {
         return Parsed::Stranger;
     }
@@ -237,9 +237,12 @@ fn ours(text: &str) -> bool {
     ["kind: Task", "kind: Eval", "kind: Agent", "kind: Oracle"].iter().any(|k| text.contains(k))
 }
 
-fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, Arc<str>), Reported> {
     match yaml::decode_utf8(bytes) {
-        Ok(text) => Ok((cx.sources.add(path, text.as_str()), text)),
+        Ok(text) => {
+            let text: Arc<str> = text.into();
+            Ok((cx.sources.add(path, Arc::clone(&text)), text))
+        }
         Err(fault) => {
             let file = cx.sources.add(path, fault.text.as_str());
             Err(out.error(fault.diagnostic(file)))
@@ -322,7 +325,7 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
     prompt.text = match dialect {
         Dialect::Portable => crate::decode::scan_text(&text, span, &place),
         Dialect::Steps => dialect::steps::prompt_text(&text, span, &place),
-        Dialect::Legacy => hir::Template::literal(text, span),
+        Dialect::Legacy => hir::Template::literal(&*text, span),
     };
     Ok(())
 }
@@ -354,7 +357,7 @@ fn read(
     what: &str,
     cx: Context<'_>,
     out: &mut Diagnostics,
-) -> Result<(FileId, String), Reported> {
+) -> Result<(FileId, Arc<str>), Reported> {
     match cx.files.read(path) {
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
@@ -510,7 +513,7 @@ impl Loader<'_> {
             return false;
         };
         let mut ignored = Diagnostics::default();
-        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), &text, &mut ignored);
+        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), text, &mut ignored);
         tree.is_ok_and(|t| matches!(dialect::identify(t.root(), &mut ignored), Ok(Some(FileKind::Oracle))))
     }
 
@@ -549,7 +552,7 @@ impl Loader<'_> {
         out: &mut Diagnostics,
     ) -> Result<(FileId, yaml::Tree), Reported> {
         let (file, text) = read(path, &name.value, name.span, what, self.cx, out)?;
-        yaml::parse(file, &text, out).map(|tree| (file, tree))
+        yaml::parse(file, text, out).map(|tree| (file, tree))
     }
 
     fn wrong_kind(&self, name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {

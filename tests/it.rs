@@ -37,7 +37,7 @@ fn compiled(text: &str) -> (Compiled, Sources) {
 
 /// The plan, where the file is one task that means something.
 fn plan(text: &str) -> Option<Plan> {
-    compiled(text).0.tasks.into_iter().next().flatten()
+    compiled(text).0.tasks.into_iter().next().flatten().map(|plan| *plan)
 }
 
 fn a_plan_iff_no_hard_error(text: &str) -> Result<(), TestCaseError> {

@@ -68,7 +68,7 @@ fn validator(name: &str, dialect: Option<Dialect>) -> Validator {
 fn validator_of(document: &Value) -> Option<(&'static str, Validator)> {
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let text = document.to_string();
-    let tree = yaml::parse(sources.add("x.yaml", text.as_str()), &text, &mut out).ok()?;
+    let tree = yaml::parse(sources.add("x.yaml", text.as_str()), text, &mut out).ok()?;
     let name = match dialect::identify(tree.root(), &mut out) {
         Ok(Some(FileKind::Task(_))) => "task",
         Ok(Some(FileKind::Eval)) => "eval",
