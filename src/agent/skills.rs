@@ -35,9 +35,9 @@ fn copy(host: &dyn Host, from: &Path, to: &Path, depth: usize) -> Result<(), Str
         return Err(fault(from, &"there is no end to its folders"));
     }
     host.create_dir_all(to).map_err(|e| fault(from, &e))?;
-    for (name, is_dir) in host.files().entries(from) {
-        let (from, to) = (from.join(&name), to.join(&name));
-        if is_dir {
+    for (name, is_dir) in host.files().entries(from).iter() {
+        let (from, to) = (from.join(name), to.join(name));
+        if *is_dir {
             copy(host, &from, &to, depth + 1)?;
             continue;
         }
