@@ -10,13 +10,13 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Assertions, Limits, Name},
+    hir::{AgentRef, Assertions, JudgeRef, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan, SkillMount},
+    plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     signature::Vocabularies,
@@ -286,8 +286,8 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         agent_name: agent_name(unit),
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
-        judge: eval.judge.is_some(),
-        secrets: eval.secrets.iter().chain(key_variable(unit)).map(|s| s.value.clone()).collect(),
+        judge: judge(unit),
+        secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
 }
@@ -301,9 +301,11 @@ fn skill_mount(unit: &EvalUnit) -> Option<SkillMount> {
     Some(SkillMount { sources, path: path.to_owned(), tool: tool.to_owned() })
 }
 
-/// The variable that an agent file takes a key from.
-fn key_variable(unit: &EvalUnit) -> Option<&Name> {
-    unit.agent.as_ref()?.builtin.as_ref()?.api_key.as_ref()
+/// The variables that agent and judge take their keys from.
+fn key_variables(unit: &EvalUnit) -> impl Iterator<Item = &Name> {
+    let files = [&unit.agent, &unit.judge].into_iter().flatten();
+    let keys = files.filter_map(|file| file.builtin.as_ref()?.api_key.as_ref());
+    keys.chain(unit.eval.as_ref().and_then(|e| e.judge.as_ref()?.env.as_ref()?.api_key.as_ref()))
 }
 
 /// The eval's defaults, or what replaces them.
@@ -342,6 +344,27 @@ fn agent_kind(
     let task = task_unit.task.as_ref()?;
     let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
     Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
+}
+
+/// The judge of an eval. Of the deprecated form, what its variables will mean.
+fn judge(unit: &EvalUnit) -> Option<Judge> {
+    let JudgeRef { agent, env, span } = unit.eval.as_ref()?.judge.as_ref()?;
+    let name = |agent: &AgentRef| {
+        let named = unit.judge.as_ref().and_then(|a| a.name.as_ref()).map(|n| n.value.clone());
+        named.unwrap_or_else(|| agent.kind.value.clone())
+    };
+    if let Some(agent) = agent {
+        let kind = match agent.kind.value.as_str() {
+            // Without a model they judge as little.
+            "builtin.script" | "builtin.replay" => AgentKind::Noop,
+            _ => AgentKind::of(agent, unit.judge.as_ref())?,
+        };
+        return Some(Judge { name: name(agent), agent: agent.clone(), kind, env: None });
+    }
+    let env = env.clone()?;
+    let agent =
+        AgentRef { kind: Name::new("builtin.llm-agent".to_owned(), *span), path: None, model: None, span: *span };
+    Some(Judge { name: name(&agent), agent, kind: AgentKind::Unspecified, env: Some(env) })
 }
 
 /// SHA-256 of every file a task refers to.

@@ -194,6 +194,8 @@ pub static RULES: &[Lint] = &[
     // verdicts
     Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
     Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },
+    Lint { rule: &judge::JUDGE_CANNOT_JUDGE, found: Found::InEval(judge::cannot) },
+    Lint { rule: &judge::JUDGE_IS_AGENT, found: Found::InEval(judge::own) },
     // scripts
     Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
     way(&executable::SCRIPT_WITHOUT_SHEBANG),

@@ -20,8 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AcpAgent, Agent, AgentRef, Arg, Assertion, BlockRole, Def, Dialect, ModelAgent, Name, Operation, OracleCall,
-        Provider, Server, ShellAgent, Template,
+        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name,
+        Operation, OracleCall, Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -229,6 +229,53 @@ fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
     (!model.is_empty()).then(|| ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None })
 }
 
+/// Who judges answers.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    /// Of the agent file, else its type.
+    pub name: String,
+    /// As the eval refers to it; of the deprecated form, what it means.
+    pub agent: AgentRef,
+    pub kind: AgentKind,
+    /// The variables of the deprecated form, which decide when the run starts.
+    pub env: Option<JudgeEnv>,
+}
+
+impl Judge {
+    /// Name and model, for people.
+    pub fn title(&self) -> String {
+        match &self.agent.model {
+            Some(model) => format!("{} ({})", self.name, model.value),
+            None => self.name.clone(),
+        }
+    }
+
+    /// With what the variables of the deprecated form hold (§2.2 of the upstream behaviour).
+    ///
+    /// # Errors
+    /// The variables that are not set, or a model that nobody speaks to.
+    pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<String>> {
+        let Some(JudgeEnv { base_url: Some(base_url), api_key: Some(api_key), model_name: Some(model_name) }) =
+            &self.env
+        else {
+            return Ok(self.clone());
+        };
+        let value = |name: &Name| lookup(&name.value).filter(|value| !value.is_empty());
+        let (Some(url), Some(_), Some(model)) = (value(base_url), value(api_key), value(model_name)) else {
+            let unset = [base_url, api_key, model_name].into_iter().filter(|name| value(name).is_none());
+            return Err(unset.map(|name| format!("the judge needs `${}`, which is not set", name.value)).collect());
+        };
+        let model = Name::new(if model.contains(':') { model } else { format!("openai:{model}") }, model_name.span);
+        let Some(agent) = model_agent("llm-agent", &model) else {
+            return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
+        };
+        let agent =
+            ModelAgent { base_url: Some(Name::new(url, base_url.span)), api_key: Some(api_key.clone()), ..agent };
+        let reference = AgentRef { model: Some(model), ..self.agent.clone() };
+        Ok(Self { agent: reference, kind: AgentKind::Model(agent), ..self.clone() })
+    }
+}
+
 /// How one action depends on another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Edge {
@@ -253,7 +300,7 @@ pub struct EvalPlan {
     pub servers: Vec<Server>,
     /// The folder server commands run in.
     pub dir: PathBuf,
-    pub judge: bool,
+    pub judge: Option<Judge>,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<String>,
     /// In the order of collection; those not `parallel` run first, one by one.
@@ -270,6 +317,36 @@ pub const UNSET_TIMEOUT: Duration = Duration::from_secs(3600);
 impl Plan {
     pub fn action(&self, ix: ActionIx) -> &Action {
         &self.graph[ix]
+    }
+
+    /// How many of its steps ask the judge.
+    pub fn judgements(&self) -> usize {
+        let judges = |action: &&Action| matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
+        self.graph.node_weights().filter(judges).count()
+    }
+
+    /// Whether a judge decides it, and nothing else.
+    pub fn rests_on_judge(&self) -> bool {
+        let mut leaves: Vec<ActionIx> = self.verify.clone();
+        let mut judged = false;
+        while let Some(ix) = leaves.pop() {
+            let action = self.action(ix);
+            match &action.kind {
+                _ if !action.blocks.is_empty() => leaves.extend(action.blocks.iter().flat_map(|b| &b.actions)),
+                ActionKind::Step(step) if step.op.signature.judges => judged = true,
+                _ => return false,
+            }
+        }
+        judged && self.assertions.is_empty()
+    }
+
+    /// Whether an assertion demands that the agent calls nothing.
+    pub fn forbids_calls(&self) -> bool {
+        let none = |ix: &ActionIx| match &self.action(*ix).kind {
+            ActionKind::Assertion(assertion) => matches!(assertion.kind, AssertionKind::MaxToolCalls(0)),
+            _ => false,
+        };
+        self.assertions.iter().any(none)
     }
 
     /// Every action, in execution order, nested ones behind the action that holds them.

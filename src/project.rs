@@ -81,6 +81,8 @@ pub struct EvalUnit {
     pub eval: Option<Eval>,
     pub agent: Option<Agent>,
     pub oracle: Option<Oracle<template::Path>>,
+    /// The file of the agent that judges.
+    pub judge: Option<Agent>,
     /// What `builtin.replay` plays; read when it is played.
     pub recording: Option<PathBuf>,
     pub mcp: Option<McpConfig>,
@@ -88,6 +90,14 @@ pub struct EvalUnit {
     /// The tasks it selects, in order of collection.
     pub selected: Vec<Selected>,
     pub reported: Option<Reported>,
+}
+
+impl EvalUnit {
+    /// The agent files: of the agent, and of the judge where that is another.
+    pub fn agent_files(&self) -> impl Iterator<Item = &Agent> {
+        let judge = self.judge.iter().filter(|judge| self.agent.as_ref().is_none_or(|agent| agent.file != judge.file));
+        self.agent.iter().chain(judge)
+    }
 }
 
 /// A task of an eval, and the task sets that select it.
@@ -443,6 +453,7 @@ impl Loader<'_> {
             eval: value,
             agent: None,
             oracle: None,
+            judge: None,
             recording: None,
             mcp: None,
             lock: Arc::new(Lock::default()),
@@ -477,6 +488,19 @@ impl Loader<'_> {
                         Ok(path) => unit.recording = Some(path),
                         Err(r) => failed = Some(r),
                     }
+                }
+            }
+            if let Some(judge) = eval.judge.as_ref().and_then(|j| j.agent.as_ref()).filter(|a| a.kind.value == "file") {
+                let path = |from: &Path, a: &hir::AgentRef| a.path.as_ref().map(|path| resolve(from, &path.value));
+                let own = eval.agent.as_ref().filter(|a| a.kind.value == "file");
+                let own = own.and_then(|a| path(from(overrides.agent.is_some()), a));
+                match own {
+                    // Once is enough to say what is wrong with a file.
+                    Some(own) if Some(&own) == path(&dir, judge).as_ref() => unit.judge.clone_from(&unit.agent),
+                    _ => match self.agent(judge, &dir, out) {
+                        Ok((agent, _)) => unit.judge = agent,
+                        Err(r) => failed = Some(r),
+                    },
                 }
             }
             match (&eval.mcp_config, &overrides.server) {

@@ -604,7 +604,7 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
         agent_name: "none".to_owned(),
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
-        judge: false,
+        judge: None,
         secrets: Vec::new(),
         tasks: vec![plan.clone()],
     };

@@ -95,12 +95,14 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     };
     let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
+    let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
     let colour = global.colour(&std::io::stdout());
     let view = View {
         colour,
         // A task that was asked for by name is shown whole.
         expand: args.expand || args.task.is_some(),
         outcomes: painted.is_some().then_some(&outcome),
+        reasons: painted.is_some().then_some(&why),
         sources: Some(&sources),
         files: Some(&Disk),
         ..View::new(&[])

@@ -49,10 +49,8 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
             report(name.span, &name.value, "take it from the environment");
         }
     }
-    let key = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref()).and_then(|b| b.api_key.as_ref());
-    if let Some(key) = key
-        && !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    {
+    let keys = view.unit.agent_files().filter_map(|a| a.builtin.as_ref()?.api_key.as_ref());
+    for key in keys.filter(|key| !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')) {
         report(key.span.head(), "apiKey", "`apiKey` is the name of a variable that holds the key, not the key");
     }
 }

@@ -28,9 +28,16 @@ fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a AgentRef> {
 /// Every kind with its model, in the eval and in the agent file.
 fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
     let referred = agents(view).filter(|a| a.kind.value != "file").map(|a| (&a.kind, a.model.as_ref()));
-    let file = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref());
-    let model = view.eval.agent.as_ref().and_then(|a| a.model.as_ref());
-    referred.chain(file.and_then(|b| Some((b.kind.as_ref()?, model.or(b.model.as_ref()))))).collect()
+    let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
+    let files = [(&view.unit.agent, view.eval.agent.as_ref()), (&view.unit.judge, judge)];
+    let files = files.into_iter().filter_map(|(file, reference)| {
+        let builtin = file.as_ref()?.builtin.as_ref()?;
+        Some((builtin.kind.as_ref()?, reference.and_then(|r| r.model.as_ref()).or(builtin.model.as_ref())))
+    });
+    let mut models: Vec<_> = referred.chain(files).collect();
+    // One file may be both.
+    models.dedup_by_key(|(kind, model)| (kind.span, model.map(|m| m.span)));
+    models
 }
 
 /// `model: gpt-4o` names no provider (§11 D7).
@@ -130,6 +137,14 @@ pub fn judge_env(view: &EvalView<'_>, out: &mut Diagnostics) {
     if let Some(env) = env
         && let Some(first) = [&env.base_url, &env.api_key, &env.model_name].into_iter().flatten().next()
     {
+        if let Some(agent) = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref()) {
+            out.push(
+                Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "`env` has no effect beside `ref`")
+                    .label(agent.span, "this agent judges")
+                    .help("remove `env`"),
+            );
+            return;
+        }
         out.push(
             Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "a judge by environment variables is the old way to name one")
                 .help("write `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`; base URL and key come from the provider's own variables"),

@@ -65,6 +65,25 @@ pub struct EvalBody {
     pub agent: EvalAgent,
     pub servers: Vec<ServerDocument>,
     pub judge: bool,
+    /// Who judges, where anybody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<JudgeDocument>,
+}
+
+/// The agent that judges answers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JudgeDocument {
+    pub name: String,
+    /// `file`, `builtin.llm-agent`, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    pub agent: AgentKindDocument,
+    /// The variables that decide when a run starts: base URL, key and model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -546,7 +565,20 @@ pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
             model: word(|a| a.model.as_ref()),
         },
         servers: eval.servers.iter().map(server_document).collect(),
-        judge: eval.judge,
+        judge: eval.judge.is_some(),
+        judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {
+            name: judge.name.clone(),
+            kind: judge.agent.kind.value.clone(),
+            model: judge.agent.model.as_ref().map(|m| m.value.clone()),
+            agent: agent_kind(&judge.kind),
+            variables: judge
+                .env
+                .iter()
+                .flat_map(|e| [&e.base_url, &e.api_key, &e.model_name])
+                .flatten()
+                .map(|n| n.value.clone())
+                .collect(),
+        }),
     }
 }
 

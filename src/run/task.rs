@@ -23,12 +23,12 @@ use super::{
 };
 use crate::{
     agent::OwnCall,
-    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict, recording},
+    event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    plan::{ActionIx, ActionKind, AgentAction, Judge, Plan, PlanPhase},
     secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
@@ -51,6 +51,7 @@ pub(super) struct World<'a> {
     /// Worlds that are left standing.
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
+    pub judge: Option<&'a Judge>,
 }
 
 /// A world that is left standing, and how to enter it.
@@ -106,11 +107,29 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         }
     }
     let (verdict, reason) = verdict(&facts);
+    for remark in remarks(world, plan, &facts, verdict) {
+        events.emit(EventKind::Remarked { remark });
+    }
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
     // Why it fails is told at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
+}
+
+/// What a pass is worth.
+fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let spoilt = facts.checks.iter().any(|check| check.outcome != Outcome::Passed);
+    if facts.unused && (verdict == Verdict::Passed || facts.must_use && verdict == Verdict::Failed && !spoilt) {
+        let message = "green that tested nothing: no call to a server under test succeeded".to_owned();
+        remarks.push(Remark { kind: RemarkKind::ServerUnused, message });
+    }
+    if let (Verdict::Passed, Some(judge), true) = (verdict, world.judge, plan.rests_on_judge()) {
+        let message = format!("passed by the word of a judge alone, {}", judge.title());
+        remarks.push(Remark { kind: RemarkKind::JudgedAlone, message });
+    }
+    remarks
 }
 
 /// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
@@ -167,6 +186,7 @@ async fn phases(
         plan,
         events,
         tools,
+        judge: world.judge,
         env,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
@@ -195,6 +215,9 @@ async fn phases(
     if facts.setup.is_none() && options.only.is_none() {
         let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world.recording, facts).await;
         let Turned { calls, skills } = calls.unwrap_or_default();
+        let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
+        facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
+        facts.must_use = options.require_server_use;
         facts.lost = servers.iter().find_map(|server| server.lost());
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
@@ -244,6 +267,15 @@ async fn judge_kept<'a>(
     facts: &mut Facts,
 ) {
     let mut scope = restore::scope(values, unit.plan, past, "");
+    if past.begun.contains("agent")
+        && let ActionKind::Agent(agent) = &unit.plan.action(unit.plan.agent).kind
+    {
+        let exit_code = past.ended.get("agent").map_or(0, |report| i32::from(report.outcome != Outcome::Passed));
+        let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.prompt = scope.text(&agent.prompt).unwrap_or_else(|_| as_written(&agent.prompt));
+        state.agent = Some(AgentState { output: past.output.clone().unwrap_or_default(), exit_code });
+        state.call_history = history(&past.calls);
+    }
     if unit.plan.task.dialect != Dialect::Portable {
         scope.forget_outputs();
     }
