@@ -20,6 +20,7 @@ pub mod lint;
 pub mod plan;
 mod compile;
 pub mod affected;
+pub mod tokens;
 pub mod event;
 pub mod render;
 pub mod convert;
