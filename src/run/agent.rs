@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Usage},
     event::{ActionReport, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
@@ -38,6 +38,7 @@ pub(super) struct Ended {
     pub report: ActionReport,
     pub output: String,
     pub exit_code: i32,
+    pub usage: Option<Usage>,
     /// By server.
     pub remarks: Vec<(String, String)>,
     pub leftover: Option<Leftover>,
@@ -46,7 +47,7 @@ pub(super) struct Ended {
 impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
-        Self { report, output: String::new(), exit_code: 1, remarks: Vec::new(), leftover: None }
+        Self { report, output: String::new(), exit_code: 1, usage: None, remarks: Vec::new(), leftover: None }
     }
 }
 
@@ -83,7 +84,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         fill: &fill,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage: _, differences, remarks, leftover } =
+    let AgentDone { result, output, transcript, exit_code, usage, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
@@ -96,7 +97,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, output, exit_code, remarks, leftover }
+    Ended { report, output, exit_code, usage, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.
