@@ -134,8 +134,13 @@ async fn turns() {
         base_url: Some(Spanned { value: url.clone(), span }),
         api_key: None,
     };
-    let server =
-        AgentServer { name: "echo".to_owned(), url: String::new(), allowed: Vec::new(), enable_all_tools: true };
+    let server = AgentServer {
+        name: "echo".to_owned(),
+        url: String::new(),
+        allowed: Vec::new(),
+        titles: Vec::new(),
+        enable_all_tools: true,
+    };
     let host = RealHost::new();
 
     let mut took = Vec::new();
@@ -147,6 +152,7 @@ async fn turns() {
             run: 0,
             dir: Path::new("."),
             servers: std::slice::from_ref(&server),
+            skills: None,
             timeout: Duration::from_secs(60),
             cancel: &CancellationToken::new(),
             fill: &|_, _| Err("no template".to_owned()),

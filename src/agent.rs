@@ -3,10 +3,13 @@
 //! An agent gets the prompt and the recording fronts of the servers, and gives back what it said. Starting servers,
 //! recording calls and judging are others' business.
 
+mod acp;
+mod claude;
 mod model;
 mod replay;
 mod script;
 mod shell;
+mod skills;
 
 use std::{path::Path, time::Duration};
 
@@ -18,13 +21,14 @@ use crate::{
     event::Difference,
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
-    plan::AgentKind,
+    plan::{AgentKind, SkillMount},
     ty::duration,
 };
 
 /// Bytes kept of what an agent says.
 const KEPT: usize = 16 << 20;
 
+pub use claude::adapter_or_cli as claude_code;
 pub use model::endpoint;
 
 /// What an agent works with.
@@ -40,6 +44,8 @@ pub struct AgentContext<'a> {
     pub dir: &'a Path,
     /// The enabled servers, behind their recorders.
     pub servers: &'a [AgentServer],
+    /// What it is given to read; for agents that are processes.
+    pub skills: Option<&'a SkillMount>,
     /// What is left for it.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
@@ -57,6 +63,8 @@ pub struct AgentServer {
     pub url: String,
     /// Tools the agent may call without being asked, by name.
     pub allowed: Vec<String>,
+    /// The titles of these tools, where they have one: an agent may ask for permission by it.
+    pub titles: Vec<String>,
     /// As the MCP config has it; the agent is told.
     pub enable_all_tools: bool,
 }
@@ -94,12 +102,22 @@ pub struct AgentDone {
     pub exit_code: i32,
     /// What the model's endpoint or the agent reported; `None` where neither does.
     pub usage: Option<Usage>,
+    /// What it did with tools of its own and of servers, where it tells.
+    pub own_calls: Option<Vec<OwnCall>>,
     /// What it was to find and found otherwise.
     pub differences: Vec<Difference>,
     /// What its servers' users should know, by server.
     pub remarks: Vec<(String, String)>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
+}
+
+/// A call of a tool as the agent itself tells it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OwnCall {
+    /// What the agent calls it.
+    pub title: String,
+    pub input: Option<Value>,
 }
 
 /// Tokens that a turn used, as reported by those who counted them. A count that nobody reported is 0.
@@ -178,6 +196,7 @@ impl AgentDone {
             output,
             exit_code,
             usage: None,
+            own_calls: None,
             differences: Vec::new(),
             remarks: Vec::new(),
             leftover: None,
@@ -197,7 +216,8 @@ pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
         AgentKind::Shell(agent) => shell::run(&cx, agent).await,
         AgentKind::Model(agent) => model::run(&cx, agent).await,
         AgentKind::Replay { path } => replay::run(&cx, path).await,
-        AgentKind::Unsupported(what) => AgentDone::ended(Err(AgentFault::NotStarted(what.clone())), String::new()),
+        AgentKind::Acp(agent) => acp::run(&cx, acp::Start::of(agent)).await,
+        AgentKind::ClaudeCode { model } => claude::run(&cx, model.as_deref()).await,
         AgentKind::Unspecified => {
             let message = "no eval names an agent".to_owned();
             AgentDone::ended(Err(AgentFault::NotStarted(message)), String::new())

@@ -139,6 +139,7 @@ async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result
         name: SERVER.to_owned(),
         url: server.url.clone(),
         allowed: vec![TOOL.to_owned()],
+        titles: Vec::new(),
         enable_all_tools: true,
     }];
     let context = AgentContext {
@@ -148,6 +149,7 @@ async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result
         run: 0,
         dir: asking.dir,
         servers: &servers,
+        skills: None,
         timeout,
         cancel: asking.cancel,
         fill: &|_, _| Err("a judge has no oracle".to_owned()),

@@ -230,6 +230,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &assertion_sense::UNANCHORED_TOOL_PATTERN, found: Found::InEval(assertion_sense::unanchored) },
     Lint { rule: &assertion_sense::REDUNDANT_NAME_AND_PATTERN, found: Found::InEval(assertion_sense::both) },
     Lint { rule: &config::SKILLS_WITHOUT_SOURCES, found: Found::InEval(config::skills) },
+    Lint { rule: &config::SKILLS_NOT_TAKEN, found: Found::InEval(config::takes_skills) },
     // flow
     Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },

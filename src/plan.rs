@@ -20,8 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, Def, Dialect, JudgeEnv, ModelAgent,
-        Name, Operation, OracleCall, Provider, Server, ShellAgent, Template,
+        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, Def, Dialect, JudgeEnv,
+        ModelAgent, Name, Operation, OracleCall, Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -148,6 +148,18 @@ pub struct StepAction {
 pub struct AgentAction {
     pub prompt: Template<Def>,
     pub kind: AgentKind,
+    pub skills: Option<SkillMount>,
+}
+
+/// What an agent is given to read before it works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SkillMount {
+    /// Folders; of two files with one name the later one's counts.
+    pub sources: Vec<PathBuf>,
+    /// Within the agent's folder.
+    pub path: String,
+    /// The agent's own tool that reads one.
+    pub tool: String,
 }
 
 /// Which agent, as far as the plan knows it.
@@ -163,8 +175,10 @@ pub enum AgentKind {
     Replay { path: PathBuf },
     /// `builtin.llm-agent`.
     Model(ModelAgent),
-    /// Known, and not runnable by this version: the task ends broken, saying so.
-    Unsupported(String),
+    /// A program that speaks the Agent Client Protocol.
+    Acp(AcpAgent),
+    /// `builtin.claude-code`, with the model that was asked for.
+    ClaudeCode { model: Option<String> },
     /// No eval: the plan shows an agent that nobody named.
     Unspecified,
 }
@@ -184,17 +198,28 @@ impl AgentKind {
                         let (base_url, api_key) = (builtin.base_url.clone(), builtin.api_key.clone());
                         Some(Self::Model(ModelAgent { base_url, api_key, ..model }))
                     }
-                    other => Some(Self::Unsupported(format!("`{other}`"))),
+                    "claude-code" => Some(Self::claude_code(model.or(builtin.model.as_ref()))),
+                    _ => None,
                 },
-                (None, Some(_)) => Some(Self::Unsupported("ACP agents".to_owned())),
+                (None, Some(acp)) => Some(Self::Acp(acp.clone())),
                 (None, None) => Some(Self::Shell(file.commands.clone()?)),
             },
             ("file", None) => None,
             ("builtin.llm-agent" | "builtin.openai-agent" | "builtin.openai-acp", _) => {
                 Some(Self::Model(model_agent(kind, model?)?))
             }
-            _ => Some(Self::Unsupported(format!("`{kind}`"))),
+            ("builtin.claude-code", _) => Some(Self::claude_code(model)),
+            _ => None,
         }
+    }
+
+    fn claude_code(model: Option<&Name>) -> Self {
+        Self::ClaudeCode { model: model.map(|m| m.value.clone()) }
+    }
+
+    /// Whether it is a process, with a client of MCP of its own.
+    pub fn is_process(&self) -> bool {
+        matches!(self, Self::Shell(_) | Self::Acp(_) | Self::ClaudeCode { .. })
     }
 }
 

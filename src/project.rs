@@ -190,7 +190,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     if !named && !mentions_kind(&text) {
         return Parsed::Stranger;
     }
-    let tree = yaml::parse(file, &text, &mut out);
+    let tree = yaml::parse(file, Arc::clone(&text), &mut out);
     if !named && out.has_hard() && (is_foreign(&text) || text.contains("{{") && !ours(&text)) {
         return Parsed::Stranger;
     }
@@ -247,9 +247,12 @@ fn ours(text: &str) -> bool {
     ["kind: Task", "kind: Eval", "kind: Agent", "kind: Oracle"].iter().any(|k| text.contains(k))
 }
 
-fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, Arc<str>), Reported> {
     match yaml::decode_utf8(bytes) {
-        Ok(text) => Ok((cx.sources.add(path, text.as_str()), text)),
+        Ok(text) => {
+            let text: Arc<str> = text.into();
+            Ok((cx.sources.add(path, Arc::clone(&text)), text))
+        }
         Err(fault) => {
             let file = cx.sources.add(path, fault.text.as_str());
             Err(out.error(fault.diagnostic(file)))
@@ -332,13 +335,19 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
     prompt.text = match dialect {
         Dialect::Portable => crate::decode::scan_text(&text, span, &place),
         Dialect::Steps => dialect::steps::prompt_text(&text, span, &place),
-        Dialect::Legacy => hir::Template::literal(text, span),
+        Dialect::Legacy => hir::Template::literal(&*text, span),
     };
     Ok(())
 }
 
 /// Reads a file that another refers to.
 ///
+/// A folder that is named in a file. No path at all is none to the disk.
+pub fn folder(dir: &Path, name: &str) -> PathBuf {
+    let path = resolve(dir, name);
+    if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }
+}
+
 /// The path that an agent of this type must have.
 fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
     agent.path.as_ref().ok_or_else(|| {
@@ -358,7 +367,7 @@ fn read(
     what: &str,
     cx: Context<'_>,
     out: &mut Diagnostics,
-) -> Result<(FileId, String), Reported> {
+) -> Result<(FileId, Arc<str>), Reported> {
     match cx.files.read(path) {
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
@@ -390,6 +399,27 @@ struct Loader<'a> {
     tasks: IndexMap<PathBuf, usize>,
     /// By folder: evals that share a lock share what was checked under it.
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
+}
+
+impl EvalUnit {
+    /// How its agent takes skills: where they are mounted, and its tool that reads one.
+    pub fn skills(&self) -> Option<(&str, &str)> {
+        const CLAUDE_CODE: (&str, &str) = (".claude/skills", "Skill");
+        let reference = self.eval.as_ref()?.agent.as_ref()?;
+        match (reference.kind.value.as_str(), &self.agent) {
+            ("builtin.claude-code", _) => Some(CLAUDE_CODE),
+            ("file", Some(agent)) => match (&agent.builtin, &agent.skills) {
+                (Some(builtin), _) => {
+                    builtin.kind.as_ref().filter(|kind| kind.value == "claude-code").map(|_| CLAUDE_CODE)
+                }
+                (None, Some(skills)) => {
+                    Some((skills.mount_path.as_ref()?.value.as_str(), skills.tool_name.as_ref()?.value.as_str()))
+                }
+                (None, None) => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 impl Loader<'_> {
@@ -479,6 +509,14 @@ impl Loader<'_> {
                 (None, None) => {}
             }
         }
+        for source in unit.eval.iter().filter_map(|e| e.skills.as_ref()).flat_map(|s| &s.sources) {
+            let found = self.cx.files.stat(&folder(&dir, &source.value));
+            if found != Some(Stat::Dir) {
+                let why = if found.is_some() { "is no folder" } else { "does not exist" };
+                let message = format!("the source of skills `{}` {why}", source.value);
+                failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
+            }
+        }
         if let Some(eval) = unit.eval.clone() {
             match self.select(&eval, out) {
                 (selected, None) => unit.selected = selected,
@@ -499,7 +537,7 @@ impl Loader<'_> {
             return false;
         };
         let mut ignored = Diagnostics::default();
-        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), &text, &mut ignored);
+        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), text, &mut ignored);
         tree.is_ok_and(|t| matches!(dialect::identify(t.root(), &mut ignored), Ok(Some(FileKind::Oracle))))
     }
 
@@ -538,7 +576,7 @@ impl Loader<'_> {
         out: &mut Diagnostics,
     ) -> Result<(FileId, yaml::Tree), Reported> {
         let (file, text) = read(path, &name.value, name.span, what, self.cx, out)?;
-        yaml::parse(file, &text, out).map(|tree| (file, tree))
+        yaml::parse(file, text, out).map(|tree| (file, tree))
     }
 
     fn wrong_kind(&self, name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {

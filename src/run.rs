@@ -39,7 +39,7 @@ use crate::{
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::Recording,
-    plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
+    plan::{ActionKind, EvalPlan, Plan, wire},
     prices::Prices,
     secrets::is_secret_name,
     ty::duration,
@@ -326,7 +326,8 @@ pub async fn run_eval(
             }
         }
     };
-    let is_client = |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if matches!(agent.kind, AgentKind::Shell(_)));
+    let is_client =
+        |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process());
     let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
     let servers = Servers::new(specs, &emitter, options.server_timeout, clients).recorded(recording.clone());
     let world = World {

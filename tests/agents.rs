@@ -164,7 +164,7 @@ fn tools_of_two_servers_with_one_name_are_kept_apart() {
 
 #[test]
 fn an_endpoint_that_does_not_answer_well_leaves_the_task_broken_and_says_why() {
-    let echo: &str = concat!("{\"error\": {\"message\": \"bad key sk-this-key-is-never-printed\"}}");
+    let echo: &str = "{\"error\": {\"message\": \"bad key sk-this-key-is-never-printed\"}}";
     let refuse = |status, body| vec![Reply::Status(status, None, body)];
     let wait = Some(("retry-after", "0"));
     for (replies, requests, said) in [
@@ -259,4 +259,262 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .expect(1, &["has nothing of the task `t`"]);
     world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
     world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(1, &["version 99"]);
+}
+
+/// A program that speaks ACP: this very test binary, which is told by `FAKE_AGENT` what to do.
+fn acp(world: &World) {
+    let exe = std::env::current_exe().unwrap();
+    let file = format!(
+        "kind: Agent\nmetadata: {{name: fake}}\nacp:\n  cmd: {}\n  args: [fake_acp_agent, --exact, --ignored, --nocapture]\n\
+         skills: {{mountPath: .fake/skills, toolName: Load}}\n",
+        exe.display()
+    );
+    world.write("agent.yaml", &file);
+}
+
+fn run_acp(world: &World, fake: &str, args: &[&str]) -> Ran {
+    acp(world);
+    let mut command = world.command(args);
+    command.env("FAKE_AGENT", fake);
+    let ran = world.start(command).end();
+    assert_eq!(world.survivors(), Vec::<String>::new());
+    ran
+}
+
+/// Answers as an agent does that is told to: tell, ask, call, say, and end.
+#[test]
+#[ignore = "it is a program that other tests start"]
+fn fake_acp_agent() {
+    let Ok(fake) = std::env::var("FAKE_AGENT") else { return };
+    let say = |message: Value| println!("{message}");
+    let update = |update: Value| {
+        let params = json!({ "sessionId": "s", "update": update });
+        say(json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
+    };
+    let chunk =
+        |kind: &str, text: &str| update(json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } }));
+    let mut lines = std::io::stdin().lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let answer = |to: &Value, result: Value| say(json!({ "jsonrpc": "2.0", "id": to["id"], "result": result }));
+
+    let initialize = next();
+    assert_eq!(initialize["method"], "initialize");
+    assert_eq!(initialize["params"]["clientCapabilities"]["fs"]["readTextFile"], fake == "skill");
+    let http = fake != "stdio";
+    answer(&initialize, json!({ "protocolVersion": 1, "agentCapabilities": { "mcpCapabilities": { "http": http } } }));
+    let session = next();
+    assert_eq!(session["method"], "session/new");
+    let params = session["params"].clone();
+    answer(&session, json!({ "sessionId": "s" }));
+    let prompt = next();
+    assert_eq!(prompt["params"]["prompt"][0]["text"], "Write down that I need bread.");
+
+    chunk("agent_thought_chunk", "hm, ");
+    chunk("agent_message_chunk", "I will.");
+    let tool = |title: &str, input: Value| {
+        update(json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": title, "rawInput": input }));
+    };
+    match fake.as_str() {
+        "skill" => {
+            tool("Load", json!({ "skill": "baking" }));
+            let cwd = params["cwd"].as_str().unwrap();
+            let mut read = |path: String| {
+                let params = json!({ "sessionId": "s", "path": path, "line": 2, "limit": 1 });
+                say(json!({ "jsonrpc": "2.0", "id": 7, "method": "fs/read_text_file", "params": params }));
+                next()
+            };
+            assert_eq!(read(format!("{cwd}/.fake/skills/baking/SKILL.md"))["result"]["content"], "Use rye.\n");
+            assert!(read(format!("{cwd}/../../etc/passwd"))["error"].is_object());
+        }
+        "write" => {
+            say(
+                json!({ "jsonrpc": "2.0", "id": 7, "method": "fs/write_text_file", "params": { "sessionId": "s", "path": "/tmp/x", "content": "" } }),
+            );
+            assert!(next()["error"].is_object());
+        }
+        "cancel" => {
+            assert_eq!(next()["method"], "session/cancel");
+            std::fs::write(std::env::var("FAKE_NOTE").unwrap(), "cancelled").unwrap();
+            answer(&prompt, json!({ "stopReason": "cancelled" }));
+            return;
+        }
+        _ => tool("mcp__notes__notes_create", bread()),
+    }
+    // As agents ask.
+    let options = json!([
+        { "optionId": "no", "name": "No", "kind": "reject_once" },
+        { "optionId": "yes", "name": "Yes", "kind": "allow_once" },
+        { "optionId": "ever", "name": "Always", "kind": "allow_always" },
+    ]);
+    let ask = json!({ "sessionId": "s", "toolCall": { "toolCallId": "c", "title": "mcp__notes__notes_create" }, "options": options });
+    say(json!({ "jsonrpc": "2.0", "id": 8, "method": "session/request_permission", "params": ask }));
+    let permission = next();
+    let chosen = permission["result"]["outcome"]["optionId"].as_str().unwrap_or_default().to_owned();
+    if chosen == "ever" {
+        let url = params["mcpServers"][0]["url"].as_str().unwrap().to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let transport = gevals::mcp::Transport::Http { url, headers: indexmap::IndexMap::new() };
+            let spec = gevals::mcp::ServerSpec { name: "notes".to_owned(), transport };
+            let hub = gevals::mcp::Hub::start(spec, gevals::mcp::HubOptions::default()).await.unwrap();
+            let client =
+                hub.client(gevals::mcp::SessionKind::Own, gevals::mcp::ClientOptions::default()).await.unwrap();
+            client.call_tool("notes_create", bread()).await.unwrap();
+            hub.close().await;
+        });
+    }
+    update(json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": {} }));
+    println!("a line for people, which is not of the protocol");
+    chunk("agent_message_chunk", "do");
+    chunk("agent_message_chunk", "ne");
+    let usage = json!({ "input_tokens": 7, "output_tokens": 5 });
+    answer(&prompt, json!({ "stopReason": "end_turn", "_meta": { "usage": usage } }));
+    assert_eq!(chosen, if fake == "refused" { "no" } else { "ever" });
+    // It waits, as agents do, and must be ended.
+    let _ = lines.next();
+}
+
+#[test]
+fn an_acp_agent_works_with_the_tools_it_is_permitted() {
+    let world = world("type: file, path: agent.yaml");
+    run_acp(&world, "work", &["run", "eval.yaml", "-v"]).expect(0, &["notes_create"]);
+    let result = &world.results("e")["results"][0];
+    assert_eq!(result["taskOutput"], "done");
+    assert_eq!(result["callHistory"]["ToolCalls"][0]["name"], "notes_create");
+    let said = world.read(&recording(&world)) + &world.results("e").to_string();
+    assert!(said.contains("done"), "{said}");
+
+    world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list, create]"));
+    std::fs::remove_dir_all(world.path("notes")).unwrap();
+    run_acp(&world, "refused", &["run", "eval.yaml"]).expect(1, &["there was no call of `notes.notes_create`"]);
+
+    world.write("mcp.yaml", MCP);
+    run_acp(&world, "write", &["run", "eval.yaml"]).expect(0, &[]);
+    run_acp(&world, "stdio", &["run", "eval.yaml"]).expect(1, &["takes no MCP servers over HTTP"]);
+}
+
+#[test]
+fn an_acp_agent_is_told_when_its_time_is_over() {
+    let world = world("type: file, path: agent.yaml");
+    acp(&world);
+    let mut command = world.command(&["run", "eval.yaml", "--task-timeout", "2s"]);
+    command.env("FAKE_AGENT", "cancel").env("FAKE_NOTE", world.path("note"));
+    world.start(command).end().expect(1, &["task exceeded timeout of 2s"]);
+    assert_eq!(world.read("note"), "cancelled");
+    assert_eq!(world.survivors(), Vec::<String>::new());
+}
+
+#[test]
+fn skills_are_mounted_and_assertions_see_which_are_loaded() {
+    let skills =
+        "  mcpConfigFile: mcp.yaml\n  skills: {sources: [{type: path, path: skills}, {type: path, path: more}]}\n";
+    let world = world("type: file, path: agent.yaml");
+    let asserted = |with: &str| {
+        let eval = EVAL.replace("AGENT", "type: file, path: agent.yaml").replace("  mcpConfigFile: mcp.yaml\n", skills);
+        world.write("eval.yaml", &eval.replace("minToolCalls: 1", with));
+    };
+    world.write("skills/baking/SKILL.md", "# Baking\nUse wheat.\n");
+    world.write("more/baking/SKILL.md", "# Baking\nUse rye.\nNo other.\n");
+    asserted(
+        "skillsLoaded: [{skill: baking}, {skillPattern: ^.*bak}], skillsNotLoaded: [{skill: bak}, {skill: cooking}]",
+    );
+    run_acp(&world, "skill", &["run", "eval.yaml"]).expect(0, &[]);
+    asserted("skillsLoaded: [{skill: cooking}], skillsNotLoaded: [{skill: baking}]");
+    run_acp(&world, "skill", &["run", "eval.yaml"])
+        .expect(1, &["the skill `cooking` was not loaded", "the skill `baking` was loaded"]);
+
+    // A shell agent has them too, and does not tell.
+    asserted("skillsLoaded: [{skill: baking}]");
+    world.write(
+        "agent.yaml",
+        "kind: Agent\nmetadata: {name: sh}\nskills: {mountPath: .sh, toolName: Load}\ncommands: {runPrompt: 'cat .sh/baking/SKILL.md; : {{ .Prompt }}'}\n",
+    );
+    world.run(&["run", "eval.yaml"]).expect(1, &["the agent does not tell which skills it loads"]);
+    assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));
+
+    // What cannot be is said before anything runs.
+    world.write("agent.yaml", "kind: Agent\ncommands: {runPrompt: 'cat {{ .Prompt }}'}\n");
+    world.run(&["check"]).expect(0, &["skills-not-taken"]);
+    std::fs::remove_dir_all(world.path("more")).unwrap();
+    world.run(&["check"]).expect(1, &["the source of skills `more`"]);
+}
+
+#[test]
+fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
+    let world = world("type: file, path: agent.yaml");
+    world.write(
+        "agent.yaml",
+        "kind: Agent\ncommands: {runPrompt: 'touch here; touch \"$MCPCHECKER_DEBUG_DIR/there\"; echo {{ .Prompt }}'}\n",
+    );
+    let mut command = world.command(&["run", "eval.yaml"]);
+    command.env("MCPCHECKER_DEBUG", "yes");
+    world.start(command).end().expect(1, &[]);
+    let output = world.results("e")["results"][0]["taskOutput"].as_str().unwrap().to_owned();
+    let folders: Vec<_> = output.split([' ', ',', ']']).filter(|word| word.starts_with('/')).collect();
+    let holds = |folder: &str, file: &str| std::path::Path::new(folder).join(file).exists();
+    assert!(holds(folders[0], "here") && holds(folders[1], "there"), "{output}");
+    world.run(&["run", "eval.yaml"]);
+    assert!(!world.results("e").to_string().contains("MCPCHECKER_DEBUG"));
+}
+
+/// Programs on a PATH of their own.
+fn programs(world: &World, scripts: &[(&str, &str)]) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, text) in scripts {
+        world.write(&format!("bin/{name}"), text);
+        std::fs::set_permissions(world.path(&format!("bin/{name}")), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    format!("{}:/usr/bin:/bin", world.path("bin").display())
+}
+
+/// What `claude -p --output-format stream-json` prints, and how it is called.
+const CLAUDE: &str = r#"#!/bin/sh
+echo "$@" > WORLD/args
+cat > WORLD/prompt
+cat .claude/skills/baking/SKILL.md > WORLD/skill
+while [ "$1" != --mcp-config ]; do shift; done
+cp "$2" WORLD/config
+echo '{"type":"system","subtype":"init"}'
+echo '{"type":"assistant","message":{"content":[{"type":"text","text":"Well."},{"type":"tool_use","id":"1","name":"Skill","input":{"command":"baking"}}]}}'
+echo '{"type":"result","subtype":"success","is_error":ERROR,"result":"done","usage":{"input_tokens":5,"output_tokens":2,"cache_read_input_tokens":4}}'
+"#;
+
+#[test]
+fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
+    let world = world("type: builtin.claude-code, model: \"anthropic:claude-test\"");
+    let eval = world.read("eval.yaml").replace(
+        "  mcpConfigFile: mcp.yaml\n",
+        "  mcpConfigFile: mcp.yaml\n  skills: {sources: [{type: path, path: skills}]}\n",
+    );
+    world.write(
+        "eval.yaml",
+        &eval.replace(
+            "toolsUsed: [{server: notes, tool: notes_create}], minToolCalls: 1",
+            "skillsLoaded: [{skill: baking}]",
+        ),
+    );
+    world.write("task.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: -Write that.\n  verify:\n    - command: {run: 'test \"$SAID\" = done', env: {SAID: \"{agent.output}\"}}\n");
+    world.write("skills/baking/SKILL.md", "Use rye.\n");
+    world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list, notes_create]"));
+    let run = |scripts: &[(&str, &str)]| {
+        let mut command = world.command(&["run", "eval.yaml"]);
+        command.env("PATH", programs(&world, scripts));
+        world.start(command).end()
+    };
+    run(&[]).expect(1, &["neither `claude-agent-acp` nor `claude` is on the PATH"]);
+    run(&[("claude", &CLAUDE.replace("ERROR", "false"))]).expect(0, &[]);
+    assert_eq!((world.read("prompt").as_str(), world.read("skill").as_str()), ("-Write that.", "Use rye.\n"));
+    let config: Value = serde_json::from_str(&world.read("config")).unwrap();
+    assert!(config["mcpServers"]["notes"]["url"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    let args = world.read("args");
+    assert!(
+        args.contains("--allowedTools mcp__notes__notes_create,mcp__notes__notes_list,Skill --model claude-test"),
+        "{args}"
+    );
+    run(&[("claude", &CLAUDE.replace("ERROR", "true"))]).expect(1, &["it ended with an error: done"]);
+
+    // The adapter is preferred; here it is one that ends at once.
+    run(&[("claude-agent-acp", "#!/bin/sh\necho \"$ANTHROPIC_MODEL\" > WORLD/model; echo no login >&2; exit 3\n")])
+        .expect(1, &["it exited with status 3 (it said on its standard error: no login)"]);
+    assert_eq!(world.read("model"), "claude-test\n");
 }

@@ -149,7 +149,7 @@ fn steps_on_the_way_do_not_change_the_end() {
         let other = convert::task(&compiled_steps.project.tasks[0], cx).unwrap();
         let digest = |text: &str| {
             let sources = Sources::default();
-            compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest)
+            compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest)
         };
         assert_eq!(
             digest(&direct.text),
@@ -250,7 +250,7 @@ fn mistaken_conversions_are_caught() {
         for place in 0..right.places {
             let Ok(wrong) = convert::mistaken(unit, context, place) else { continue };
             let sources = Sources::default();
-            let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest);
+            let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest);
             if wrong.text != right.text && plan(&wrong.text).is_some() {
                 // What the labels of the right one allow is all that is allowed.
                 mutants.push((

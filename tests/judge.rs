@@ -191,7 +191,7 @@ async fn what_a_judge_submits_decides_and_nothing_else() {
     assert!(broken(&go("crash-after").await).contains("the verdict that it had submitted does not count"));
     let hung = asked(&agent("hang"), dir.path(), 700, "x").await;
     assert!(broken(&hung).starts_with("the judge did not end within"), "{hung:?}");
-    for no_judge in [AgentKind::Noop, AgentKind::Unsupported("nothing".to_owned()), AgentKind::Unspecified] {
+    for no_judge in [AgentKind::Noop, AgentKind::Unspecified] {
         assert!(broken(&asked(&no_judge, dir.path(), 900, "x").await).starts_with("the judge could not be started"));
     }
 

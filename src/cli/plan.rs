@@ -159,7 +159,7 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
     evals.retain(|eval| !eval.tasks.is_empty());
     std::mem::forget((compiled.project, compiled.diagnostics));
     let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
-    Planned { evals, loose: loose.filter(wanted).collect() }
+    Planned { evals, loose: loose.map(|plan| *plan).filter(wanted).collect() }
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {

@@ -89,7 +89,11 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
             Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
             Err(why) => Err(why),
         },
-        AgentKind::Unsupported(why) => Err(why.clone()),
+        AgentKind::Acp(agent) => match host.which(&agent.command.value) {
+            Some(path) => Ok(path.display().to_string()),
+            None => Err(format!("`{}` is not on the PATH", agent.command.value)),
+        },
+        AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
         AgentKind::Unspecified => Err("the eval names none".to_owned()),
     };
     looks.push(Look { what: format!("agent `{}`", plan.agent_name), found });

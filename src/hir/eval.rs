@@ -373,8 +373,10 @@ impl Provider {
 #[derive(Clone, Debug)]
 pub struct AcpAgent {
     pub span: Span,
+    /// On the PATH, or a path from the agent file.
     pub command: Name,
     pub args: Vec<Name>,
+    pub dir: PathBuf,
 }
 
 /// A command line per prompt, as templates (§3.4).

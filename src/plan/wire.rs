@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
 use crate::{
     hir::{
-        AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, Bounds, CallKind, CallMatcher, CallStatus, Def,
+        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, Bounds, CallKind, CallMatcher, CallStatus, Def,
         Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server, ShellAgent,
         SkillMatcher, Target, Template, Transport,
     },
@@ -344,6 +344,19 @@ pub enum OperationDocument {
 pub struct AgentDocument {
     pub prompt: TemplateDocument,
     pub kind: AgentKindDocument,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SkillsDocument>,
+}
+
+/// What the agent is given to read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SkillsDocument {
+    pub sources: Vec<String>,
+    /// Where they stand in the agent's folder.
+    pub mount_path: String,
+    /// The agent's own tool that reads one.
+    pub tool_name: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -373,8 +386,13 @@ pub enum AgentKindDocument {
         #[serde(skip_serializing_if = "Option::is_none")]
         api_key: Option<String>,
     },
-    /// Not runnable by this version.
-    Unsupported(String),
+    /// A program that speaks the Agent Client Protocol.
+    Acp { command: String, args: Vec<String> },
+    /// Claude Code, over its adapter to that protocol or by its command line.
+    ClaudeCode {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
     /// No eval names one.
     Unspecified,
 }
@@ -775,8 +793,15 @@ pub(super) fn own_document(action: &Action) -> ActionDocument {
             });
         }
         ActionKind::Agent(agent) => {
-            document.agent =
-                Some(AgentDocument { prompt: template_document(&agent.prompt, false), kind: agent_kind(&agent.kind) });
+            document.agent = Some(AgentDocument {
+                prompt: template_document(&agent.prompt, false),
+                kind: agent_kind(&agent.kind),
+                skills: agent.skills.as_ref().map(|skills| SkillsDocument {
+                    sources: skills.sources.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+                    mount_path: skills.path.clone(),
+                    tool_name: skills.tool.clone(),
+                }),
+            });
         }
         ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
     }
@@ -815,7 +840,11 @@ fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
             base_url: base_url.as_ref().map(|n| n.value.clone()),
             api_key: api_key.as_ref().map(|n| n.value.clone()),
         },
-        AgentKind::Unsupported(what) => AgentKindDocument::Unsupported(what.clone()),
+        AgentKind::Acp(AcpAgent { command, args, .. }) => AgentKindDocument::Acp {
+            command: command.value.clone(),
+            args: args.iter().map(|arg| arg.value.clone()).collect(),
+        },
+        AgentKind::ClaudeCode { model } => AgentKindDocument::ClaudeCode { model: model.clone() },
         AgentKind::Unspecified => AgentKindDocument::Unspecified,
     }
 }

@@ -9,12 +9,12 @@ use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Usage},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall, Usage},
     event::{ActionReport, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
     mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
-    plan::AgentKind,
+    plan::{AgentKind, SkillMount},
     ty::duration,
 };
 
@@ -22,6 +22,7 @@ use crate::{
 pub(super) struct Turn<'t> {
     pub host: &'t dyn Host,
     pub kind: &'t AgentKind,
+    pub skills: Option<&'t SkillMount>,
     pub task: &'t str,
     pub run: u32,
     pub prompt: &'t str,
@@ -39,6 +40,7 @@ pub(super) struct Ended {
     pub output: String,
     pub exit_code: i32,
     pub usage: Option<Usage>,
+    pub own_calls: Option<Vec<OwnCall>>,
     /// By server.
     pub remarks: Vec<(String, String)>,
     pub leftover: Option<Leftover>,
@@ -47,7 +49,8 @@ pub(super) struct Ended {
 impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
-        Self { report, output: String::new(), exit_code: 1, usage: None, remarks: Vec::new(), leftover: None }
+        let (output, remarks) = (String::new(), Vec::new());
+        Self { report, output, exit_code: 1, usage: None, own_calls: None, remarks, leftover: None }
     }
 }
 
@@ -79,12 +82,13 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         run: turn.run,
         dir: turn.dir,
         servers: &servers,
+        skills: turn.skills,
         timeout: turn.timeout.saturating_sub(turn.host.elapsed().saturating_sub(started)),
         cancel: turn.cancel,
         fill: &fill,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage, differences, remarks, leftover } =
+    let AgentDone { result, output, transcript, exit_code, usage, own_calls, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
@@ -97,13 +101,13 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, output, exit_code, usage, remarks, leftover }
+    Ended { report, output, exit_code, usage, own_calls, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.
 async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), String> {
     let (mut servers, mut fronts) = (Vec::new(), Vec::new());
-    if !matches!(turn.kind, AgentKind::Shell(_) | AgentKind::Model(_)) {
+    if !turn.kind.is_process() && !matches!(turn.kind, AgentKind::Model(_)) {
         return Ok((servers, fronts));
     }
     for running in turn.servers {
@@ -111,10 +115,13 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
         let front = running.hub.serve_http(session).await.map_err(|e| format!("no port to serve MCP on: {e}"))?;
         let allowed = running.allowed().await;
         let allowed = allowed.map_err(|e| format!("`{}` does not list its tools: {e}", running.hub.name()))?;
+        let text = |tool: &Value, at: &str| tool.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        let title = |tool: &Value| text(tool, "/title").or_else(|| text(tool, "/annotations/title"));
         servers.push(AgentServer {
             name: running.hub.name().to_owned(),
             url: front.url.clone(),
-            allowed,
+            allowed: allowed.iter().filter_map(|tool| text(tool, "/name")).collect(),
+            titles: allowed.iter().filter_map(title).collect(),
             enable_all_tools: running.enables_all(),
         });
         fronts.push(front);

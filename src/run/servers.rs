@@ -48,10 +48,10 @@ impl Running {
     }
 
     /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
-    pub async fn allowed(&self) -> Result<Vec<String>, CallError> {
-        let tools = self.tools().await?;
-        let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
-        Ok(names.filter(|name| self.config.allows(name)).map(str::to_owned).collect())
+    pub async fn allowed(&self) -> Result<Vec<Value>, CallError> {
+        let allows =
+            |tool: &Value| tool.get("name").and_then(Value::as_str).is_some_and(|name| self.config.allows(name));
+        Ok(self.tools().await?.into_iter().filter(allows).collect())
     }
 
     /// Tokens of its instructions, and of the tools that agents may call (§3.7 of the upstream behaviour).
@@ -59,13 +59,12 @@ impl Running {
         let count_all = || async {
             let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             let instructions = self.hub.server().map(|server| text(&server, "instructions")).unwrap_or_default();
-            let tools = self.tools().await.unwrap_or_default();
-            let allowed = tools.iter().filter(|tool| self.config.allows(&text(tool, "name")));
+            let allowed = self.allowed().await.unwrap_or_default();
             let of_tool = |tool: &Value| {
                 let schema = tool.get("inputSchema").map(Value::to_string).unwrap_or_default();
                 tokens::count(&format!("{} {}", text(tool, "name"), text(tool, "description"))) + tokens::count(&schema)
             };
-            tokens::count(&instructions) + allowed.map(of_tool).sum::<u64>()
+            tokens::count(&instructions) + allowed.iter().map(of_tool).sum::<u64>()
         };
         *self.told.get_or_init(count_all).await
     }

@@ -23,6 +23,7 @@ use super::{
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
+    agent::OwnCall,
     event::{
         ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, TokenUsage, Verdict, recording,
     },
@@ -229,8 +230,8 @@ async fn phases(
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
     if facts.setup.is_none() && options.only.is_none() {
-        let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
-        let calls = calls.unwrap_or_default();
+        let turned = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
+        let Turned { calls, skills } = turned.unwrap_or_default();
         let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
         facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
         facts.must_use = options.require_server_use;
@@ -241,7 +242,7 @@ async fn phases(
         verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
         // What an interrupted agent did not do tells nothing.
         if !world.cancel.is_cancelled() {
-            assertions(&unit, &calls, facts);
+            assertions(&unit, &calls, skills.as_deref(), facts);
         }
     }
     if host.elapsed() >= deadline {
@@ -298,7 +299,7 @@ async fn judge_kept<'a>(
     unit.plan.setup.iter().for_each(|&ix| unit.bind_unreached(ix, &mut scope));
     verify(unit, &mut scope, limits, facts).await;
     if past.begun.contains("agent") && !limits.cancel.is_cancelled() {
-        assertions(unit, &past.calls, facts);
+        assertions(unit, &past.calls, None, facts);
     }
 }
 
@@ -369,7 +370,16 @@ async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> O
     stopped
 }
 
-/// Lets the agent work; gives what it called, by the calls' starts.
+/// What an agent did in its turn.
+#[derive(Default)]
+struct Turned {
+    /// By their starts.
+    calls: Vec<CallReport>,
+    /// What it gave its tool that reads skills, if it tells.
+    skills: Option<Vec<Value>>,
+}
+
+/// Lets the agent work.
 async fn agent_turn<'a>(
     unit: &Unit<'a>,
     scope: &mut Scope<'a>,
@@ -377,10 +387,10 @@ async fn agent_turn<'a>(
     servers: &[Arc<Running>],
     world: &World<'_>,
     facts: &mut Facts,
-) -> Option<Vec<CallReport>> {
+) -> Option<Turned> {
     let recording = world.recording;
     let action = unit.plan.action(unit.plan.agent);
-    let ActionKind::Agent(AgentAction { prompt, kind }) = &action.kind else { return None };
+    let ActionKind::Agent(AgentAction { prompt, kind, skills }) = &action.kind else { return None };
     unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Agent.name().to_owned() });
     if limits.cancel.is_cancelled() {
         return None;
@@ -417,6 +427,7 @@ async fn agent_turn<'a>(
             let turn = agent::Turn {
                 host: unit.host,
                 kind,
+                skills: skills.as_ref(),
                 task: &unit.plan.task.name.value,
                 run: unit.events.run.run,
                 prompt: &prompt,
@@ -494,18 +505,16 @@ async fn agent_turn<'a>(
     let mut report = done.report;
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
-    Some(calls)
+    let tool = skills.as_ref().map(|skills| skills.tool.as_str()).unwrap_or_default();
+    let reads = |own: Vec<OwnCall>| own.into_iter().filter(|call| call.title == tool).filter_map(|call| call.input);
+    Some(Turned { calls, skills: done.own_calls.map(|own| reads(own).collect()) })
 }
 
 /// Whether a model is behind it, as far as anybody can tell.
 fn is_client(kind: &AgentKind) -> bool {
     !matches!(
         kind,
-        AgentKind::Noop
-            | AgentKind::Script { .. }
-            | AgentKind::Replay { .. }
-            | AgentKind::Unsupported(_)
-            | AgentKind::Unspecified
+        AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified
     )
 }
 
@@ -540,14 +549,14 @@ async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, fac
 }
 
 /// Assertions take no time, so they are judged even when the task's is over.
-fn assertions(unit: &Unit<'_>, calls: &[CallReport], facts: &mut Facts) {
+fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, facts: &mut Facts) {
     for (i, &ix) in unit.plan.assertions.iter().enumerate() {
         let action = unit.plan.action(ix);
         let ActionKind::Assertion(assertion) = &action.kind else { continue };
         if i == 0 {
             unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Assert.name().to_owned() });
         }
-        let Some(report) = assert::evaluate(assertion, calls) else { continue };
+        let Some(report) = assert::evaluate(assertion, calls, skills) else { continue };
         unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
         facts.checks.push(judged(&action.id, unit.report(&action.id, report)));
     }
