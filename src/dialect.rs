@@ -344,8 +344,8 @@ fn bounds(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Bounds {
         match node.data() {
             Data::Int(n) if n > 0 => bounds.cost = Some(n as f64),
             Data::Float(n) if n > 0.0 && n.is_finite() => bounds.cost = Some(n),
-            Data::Int(_) | Data::Float(_) => drop(reader.error(not_positive("maxCost", node.span()))),
-            _ => drop(reader.wrong_type(node, "a number", "`maxCost`")),
+            Data::Int(_) | Data::Float(_) => reader.error(not_positive("maxCost", node.span())),
+            _ => reader.wrong_type(node, "a number", "`maxCost`"),
         }
     }
     bounds

@@ -136,7 +136,7 @@ pub enum EventKind {
     },
     /// What the agent's turn used.
     TokensCounted {
-        tokens: TokenEstimate,
+        tokens: Box<TokenEstimate>,
     },
     /// The run that just ended was broken, and is made again.
     TaskRetried {
@@ -229,7 +229,7 @@ pub struct ActionReport {
     pub stderr: String,
     /// What a judge found, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<Box<Judgement>>,
     /// A cleanup step that was under way when a run died, and ran again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retried: bool,

@@ -131,12 +131,7 @@ fn acp_agents_that_speak_badly() {
     };
     acp("it refuses", &answer("\"error\":{\"code\":-32000,\"message\":\"log in first\"}"), 1, "log in first");
     acp("its answer is none", &answer("\"result\":7"), 1, "`initialize`");
-    acp(
-        "it speaks of the future",
-        &answer("\"result\":{\"protocolVersion\":99}"),
-        1,
-        "protocol version 99",
-    );
+    acp("it speaks of the future", &answer("\"result\":{\"protocolVersion\":99}"), 1, "protocol version 99");
     acp("it knows no HTTP", &answer("\"result\":{\"protocolVersion\":1}"), 1, "takes no MCP servers over HTTP");
     acp(
         "it answers another question",

@@ -20,9 +20,9 @@ use sha2::{Digest, Sha256};
 use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
 use crate::{
     hir::{
-        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, Bounds, CallKind, CallMatcher, CallStatus, Def,
-        Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server, ShellAgent,
-        SkillMatcher, Target, Template, Transport,
+        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, Bounds, CallKind, CallMatcher,
+        CallStatus, Def, Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server,
+        ShellAgent, SkillMatcher, Target, Template, Transport,
     },
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},

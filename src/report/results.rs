@@ -100,7 +100,7 @@ impl Results {
                     }
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
-                    EventKind::TokensCounted { tokens } => running.tokens = Some(tokens.clone()),
+                    EventKind::TokensCounted { tokens } => running.tokens = Some((**tokens).clone()),
                     EventKind::TaskRetried { reason, .. } => {
                         // What is made again counts no more; that it was made, does.
                         let is_same = |done: &Value| {

@@ -123,7 +123,7 @@ impl Text {
                 if self.input.detail == Detail::Quiet { String::new() } else { line }
             }
             (Some(_), EventKind::TokensCounted { tokens }) => {
-                self.tokens.push(tokens.clone());
+                self.tokens.push((**tokens).clone());
                 String::new()
             }
             (Some(task), EventKind::TaskRetried { retry, of, reason }) => {

@@ -473,7 +473,7 @@ async fn agent_turn<'a>(
     }
     if let Some(mut meter) = meter {
         over = over.or(meter.end(&done.output, done.usage.map(token_usage)));
-        unit.events.emit(EventKind::TokensCounted { tokens: meter.into_estimate() });
+        unit.events.emit(EventKind::TokensCounted { tokens: Box::new(meter.into_estimate()) });
     }
     match over {
         Some(Over::Task(why)) if !limits.cancel.is_cancelled() => {
@@ -512,10 +512,7 @@ async fn agent_turn<'a>(
 
 /// Whether a model is behind it, as far as anybody can tell.
 fn is_client(kind: &AgentKind) -> bool {
-    !matches!(
-        kind,
-        AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified
-    )
+    !matches!(kind, AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified)
 }
 
 fn as_written(template: &Template<Def>) -> String {
