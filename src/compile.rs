@@ -295,6 +295,8 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: judge(unit),
+        budget: eval.budget,
+        model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
@@ -322,6 +324,7 @@ fn defaults(eval: &Limits, over: LimitOverrides, place: Span) -> Limits {
     Limits {
         timeout: or(over.default_timeout, eval.timeout),
         cleanup_timeout: or(over.default_cleanup_timeout, eval.cleanup_timeout),
+        bounds: eval.bounds,
     }
 }
 
@@ -352,6 +355,13 @@ fn agent_kind(
     let task = task_unit.task.as_ref()?;
     let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
     Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
+}
+
+/// The model of the agent, from the reference or from its file.
+fn model(unit: &EvalUnit) -> Option<String> {
+    let own = unit.eval.as_ref()?.agent.as_ref()?.model.as_ref();
+    let file = unit.agent.as_ref().and_then(|a| a.builtin.as_ref()?.model.as_ref());
+    own.or(file).map(|m| m.value.clone())
 }
 
 /// The judge of an eval. Of the deprecated form, what its variables will mean.

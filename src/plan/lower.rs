@@ -85,7 +85,8 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             difficulty: task.meta.difficulty.as_ref().map(|d| d.value.clone()),
             labels: task.meta.labels.iter().map(|(k, v)| (k.clone(), v.value.clone())).collect(),
             parallel: task.meta.parallel,
-            runs: task.meta.runs.as_ref().map_or(1, |r| r.value),
+            runs: task.meta.gate.map(|g| g.value.1).or(task.meta.runs.map(|r| r.value)).unwrap_or(1),
+            gate: task.meta.gate.map(|g| g.value),
             unchecked: verify.is_empty() && assertions.is_empty(),
         },
         graph: to.graph,
@@ -107,6 +108,7 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
         step_servers: step_servers(task),
         files: context.files.clone(),
         timeout: limit(&task.meta.timeout, &context.defaults.timeout, timeout),
+        bounds: task.meta.bounds.or(&context.defaults.bounds),
         cleanup_timeout: limit(&task.meta.cleanup_timeout, &context.defaults.cleanup_timeout, cleanup_timeout),
     }
 }
