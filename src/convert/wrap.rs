@@ -40,6 +40,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         tally: Tally::default(),
         ids: HashMap::new(),
         packages: packages(unit, cx),
+        apart: false,
     };
     if task.dialect == cx.to {
         return Ok(converter.unchanged(source.text()));
@@ -120,6 +121,8 @@ struct Converter<'a> {
     /// The id that stands for a type of step, where the steps dialect refers to types.
     ids: HashMap<String, String>,
     packages: HashMap<String, String>,
+    /// The last script goes on behind whatever is wrong.
+    apart: bool,
 }
 
 impl Converter<'_> {
@@ -333,10 +336,15 @@ impl Converter<'_> {
             let mut steps = Vec::new();
             for (i, step) in self.task.phase(kind).steps.iter().enumerate() {
                 let mut new = self.portable_step(kind, step, &shared)?;
+
                 if let (Some(first), Some(comments)) = (new.first_mut(), items.get(&(kind, i))) {
                     first.comments.splice(0..0, comments.iter().cloned());
                 }
                 steps.append(&mut new);
+            }
+            let apart = std::mem::take(&mut self.apart) && self.task.phase(kind).steps.len() == 1;
+            if kind == PhaseKind::Verify && !apart {
+                steps = sequence(steps);
             }
             phases.push((kind, steps));
         }
@@ -361,17 +369,15 @@ impl Converter<'_> {
         let mut prompt = Entry::new("prompt", self.prompt()?);
         prompt.comments = over.remove("prompt").unwrap_or_default();
         spec.push(prompt);
-        let temporary = shared.temporary.borrow().clone();
+        pruned(&mut phases);
+        let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
         for (kind, mut steps) in phases {
             if kind == PhaseKind::Cleanup {
-                for path in &temporary {
-                    steps.push(Step::new(step::Kind::File { path: path.clone(), content: None, mode: None }));
+                if temporary {
+                    steps.push(Step::command(format!("rm -rf {}", lift::TEMPORARY.trim_end_matches('/'))));
                 }
                 // Cleanup runs from its end.
                 steps.reverse();
-            }
-            if kind == PhaseKind::Verify {
-                steps = sequence(steps);
             }
             if steps.is_empty() && kind != PhaseKind::Verify {
                 continue;
@@ -669,6 +675,7 @@ impl Converter<'_> {
                 Some(lifted) => {
                     self.tally.merge(lifted.books.tally);
                     self.pieces.extend(lifted.books.pieces);
+                    self.apart = lifted.apart;
                     return Ok(lifted.steps);
                 }
                 None => {
@@ -748,6 +755,42 @@ fn sequence(steps: Vec<Step>) -> Vec<Step> {
     vec![Step::new(step::Kind::Group { steps, cleanup: Vec::new() })]
 }
 
+/// Leaves out ids that nothing refers to, and files that nothing reads.
+fn pruned(phases: &mut [(PhaseKind, Vec<Step>)]) {
+    loop {
+        let all = format!("{phases:?}");
+        let mut unread = false;
+        for (_, steps) in phases.iter_mut() {
+            unread |= without(steps, &|step| match &step.kind {
+                step::Kind::File { path, content: Some(_), .. } => {
+                    path.starts_with(lift::TEMPORARY) && all.matches(path.as_str()).count() == 1
+                }
+                _ => false,
+            });
+        }
+        if !unread {
+            break;
+        }
+    }
+    let all = format!("{phases:?}");
+    for step in phases.iter_mut().flat_map(|(_, steps)| steps) {
+        step.each(&mut |s| {
+            let made = matches!(s.kind, step::Kind::Command { .. } | step::Kind::Http { .. });
+            if made && s.id.as_ref().is_some_and(|id| !all.contains(&format!("{{steps.{id}."))) {
+                s.id = None;
+            }
+        });
+    }
+}
+
+/// Takes steps out of a list; whether there were any.
+fn without(steps: &mut Vec<Step>, gone: &dyn Fn(&Step) -> bool) -> bool {
+    let before = steps.len();
+    steps.retain(|s| !gone(s));
+    let inner = steps.iter_mut().flat_map(Step::lists).map(|list| without(list, gone)).fold(false, |a, b| a | b);
+    inner || steps.len() < before
+}
+
 /// Names that mean something to programs.
 pub(super) fn is_special(name: &str) -> bool {
     const PREFIXES: [&str; 14] = [
@@ -784,7 +827,9 @@ pub(super) fn is_special(name: &str) -> bool {
         "GOPROXY",
         "NODE_PATH",
     ];
-    PREFIXES.iter().any(|p| name.starts_with(p))
+    // The name of the program itself is nothing that it reads.
+    let own = PREFIXES.iter().any(|p| name == p.trim_end_matches('_')) || name == "KUBECTL";
+    !own && PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)
         || name.to_ascii_lowercase().ends_with("_proxy")
 }
