@@ -26,18 +26,32 @@ use gevals::{
     source::{Files, MemoryFiles, Sources},
 };
 
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert/corpus")
+/// Legacy tasks: a corpus that the lifter was made for, and tasks that were written to see what it does with others.
+const FOLDERS: [&str; 2] = ["corpus", "unseen"];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert").join(name)
 }
 
 fn tasks() -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(corpus())
-        .unwrap()
+    let mut paths: Vec<_> = FOLDERS
+        .iter()
+        .flat_map(|f| fs::read_dir(folder(f)).unwrap())
         .map(|e| e.unwrap().path())
         .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
         .collect();
     paths.sort();
     paths
+}
+
+fn context<'a>(
+    sources: &'a Sources,
+    files: &'a dyn Files,
+    compiled: &'a Compiled,
+    to: Dialect,
+    target: Target,
+) -> Context<'a> {
+    Context { sources, files, project: &compiled.project, to, target, allow_weaker: false }
 }
 
 struct Suite {
@@ -53,14 +67,7 @@ impl Suite {
     }
 
     fn context(&self, to: Dialect, target: Target) -> Context<'_> {
-        Context {
-            sources: &self.sources,
-            files: &Disk,
-            project: &self.compiled.project,
-            to,
-            target,
-            allow_weaker: false,
-        }
+        context(&self.sources, &Disk, &self.compiled, to, target)
     }
 
     fn units(&self) -> &[TaskUnit] {
@@ -120,9 +127,7 @@ fn every_task_converts_and_gets_no_new_error() {
                 errors(&after.diagnostics).into_iter().filter(|e| !errors(&before).contains(e)).collect();
             assert!(new_errors.is_empty(), "{}: {new_errors:?}\n{}", unit.path.display(), new.text);
             // Twice is once.
-            let cx =
-                Context { sources: &sources, files: &Disk, project: &after.project, to, target, allow_weaker: false };
-            let again = convert::task(&after.project.tasks[0], cx).unwrap();
+            let again = convert::task(&after.project.tasks[0], context(&sources, &Disk, &after, to, target)).unwrap();
             assert_eq!(again.text, new.text);
             longest = longest.max(new.lines_before);
         }
@@ -138,14 +143,7 @@ fn steps_on_the_way_do_not_change_the_end() {
         let Ok(steps) = convert::task(unit, suite.context(Dialect::Steps, Target::Wrap)) else { continue };
         let sources = Sources::default();
         let compiled_steps = compiled(&unit.path, &steps.text, &sources);
-        let cx = Context {
-            sources: &sources,
-            files: &Disk,
-            project: &compiled_steps.project,
-            to: Dialect::Portable,
-            target: Target::Builtin,
-            allow_weaker: false,
-        };
+        let cx = context(&sources, &Disk, &compiled_steps, Dialect::Portable, Target::Builtin);
         let other = convert::task(&compiled_steps.project.tasks[0], cx).unwrap();
         let digest = |text: &str| {
             let sources = Sources::default();
@@ -166,13 +164,14 @@ fn steps_on_the_way_do_not_change_the_end() {
 #[test]
 fn the_books_are_right() {
     let suite = Suite::new();
-    let mut totals = Tally::default();
+    let mut totals = FOLDERS.map(|_| Tally::default());
     for unit in suite.units() {
+        let dir = unit.path.parent().unwrap();
         let new = suite.lifted(unit);
         let sources = Sources::default();
         let after = compiled(&unit.path, &new.text, &sources);
         let task = after.project.tasks[0].task.as_ref().unwrap();
-        let file = |name: &str| fs::read_to_string(corpus().join(name)).ok();
+        let file = |name: &str| fs::read_to_string(dir.join(name)).ok();
         let counted = classify::recount(&new.scripts, task, &file);
         assert_eq!(
             (counted.effective, counted.residual),
@@ -182,11 +181,15 @@ fn the_books_are_right() {
             new.pieces,
             new.text
         );
-        totals.merge(new.tally);
+        let folder = FOLDERS.iter().position(|f| dir.ends_with(f)).unwrap();
+        totals[folder].merge(new.tally);
     }
-    let share = totals.lifted() * 100 / totals.effective;
-    assert!(share >= 75, "{share} % of {} statements are lifted", totals.effective);
-    assert_eq!(totals.weaker, 0);
+    for ((tally, folder), least) in totals.iter().zip(FOLDERS).zip([75, 60]) {
+        let share = tally.lifted() * 100 / tally.effective;
+        println!("{folder}: {share} % of {} statements are lifted", tally.effective);
+        assert!(share >= least, "{folder}: {share} % of {} statements are lifted", tally.effective);
+        assert_eq!(tally.weaker, 0);
+    }
 }
 
 fn number(name: &str, default: usize) -> usize {
@@ -289,14 +292,7 @@ fn five_hundred_tasks_take_a_second() {
     let compiled = compile(&paths, &sources, &files);
     let start = std::time::Instant::now();
     for unit in &compiled.project.tasks {
-        let cx = Context {
-            sources: &sources,
-            files: &files,
-            project: &compiled.project,
-            to: Dialect::Portable,
-            target: Target::Builtin,
-            allow_weaker: false,
-        };
+        let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
         assert!(convert::task(unit, cx).is_ok());
     }
     // Without optimisation it may take more.
@@ -334,14 +330,7 @@ fn pages_say_what_scripts_become() {
                     files.add("task.yaml", task_of(phase, &block.text()), false);
                     let sources = Sources::default();
                     let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);
-                    let cx = Context {
-                        sources: &sources,
-                        files: &files,
-                        project: &compiled.project,
-                        to: Dialect::Portable,
-                        target: Target::Builtin,
-                        allow_weaker: false,
-                    };
+                    let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
                     now = Some((phase.to_owned(), convert::task(&compiled.project.tasks[0], cx).unwrap()));
                     continue;
                 }
