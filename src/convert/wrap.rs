@@ -197,12 +197,13 @@ impl Converter<'_> {
             let mut new = match name.as_str() {
                 "prompt" => {
                     let text = entry.value.get("inline").and_then(Node::text).unwrap_or_default();
-                    if looks_like_hole(text) || text.contains("{steps.") {
+                    if text.contains("{steps.") {
                         return Err(refusal(
                             entry.value.span(),
-                            "braces in the prompt look like a template of the steps dialect, and there is no escape",
+                            "`{steps.` makes the prompt a template of the steps dialect, and there is no escape",
                         ));
                     }
+                    allowed_braces(&mut value);
                     Entry::new("prompt", value)
                 }
                 _ => {
@@ -221,12 +222,7 @@ impl Converter<'_> {
                             }
                         }
                     }
-                    if step.arg("inline").and_then(Arg::as_literal).is_some_and(looks_like_hole) {
-                        return Err(refusal(
-                            entry.value.span(),
-                            "braces in the script look like a template of the steps dialect, and there is no escape",
-                        ));
-                    }
+                    allowed_braces(&mut value);
                     if let Value::Map(fields) = &mut value {
                         fields.retain(|f| step.arg(&f.key.to_ascii_lowercase()).is_some());
                     }
@@ -295,6 +291,8 @@ impl Converter<'_> {
     }
 
     fn as_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
+        // Here braces have an escape.
+        self.comments.forget("gevals: allow(unexpanded-hole)");
         let mut entries = self.head(root, "mcp-eval/v1");
         let mut metadata = self.metadata(root).unwrap_or_else(|| Entry::new("metadata", Value::Map(Vec::new())));
         if let Value::Map(fields) = &mut metadata.value {
@@ -876,7 +874,13 @@ fn find<'t>(node: Node<'t>, name: &str) -> Option<crate::yaml::Entry<'t>> {
     node.entries().find(|e| e.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether a reader of the steps dialect would take something in a text for a template.
-fn looks_like_hole(text: &str) -> bool {
-    ["{env.", "{random.", "{steps.", "{agent."].iter().any(|opener| text.contains(opener))
+/// Braces that the steps dialect leaves as they are, and rules would take for a hole.
+fn allowed_braces(value: &mut Value) {
+    let Value::Map(fields) = value else { return };
+    for field in fields.iter_mut().filter(|f| f.key.eq_ignore_ascii_case("inline")) {
+        let (Value::Text(text) | Value::Raw(text)) = &field.value else { continue };
+        if crate::dialect::steps::looks_like_holes(text).next().is_some() {
+            field.comments.push(" gevals: allow(unexpanded-hole)".to_owned());
+        }
+    }
 }
