@@ -523,6 +523,11 @@ fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTree
         {
             commands[*index].1.push(word.1.trim_matches(['\'', '"']).to_owned());
         }
+        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" != "))
+            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
+        {
+            commands[*index].1.push("anything-else-than-that".to_owned());
+        }
         let Some(argv) = split(&run) else { return };
         let expect = expect.as_ref();
         if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {

@@ -185,7 +185,12 @@ fn run(args: &Args) -> Result<u8, Fault> {
         (_, Some(dir)) => tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
         (true, None) => beside(&kept, args)?,
         (false, None) => {
-            for outcome in &kept {
+            for (i, outcome) in kept.iter().enumerate() {
+                // Several documents are told apart.
+                if kept.len() > 1 && !args.diff && args.report.is_none() {
+                    let rule = if i > 0 { "---\n" } else { "" };
+                    print(&format!("{rule}# {}\n", outcome.path.display()));
+                }
                 show(outcome, args, &sources, &compiled);
             }
             Vec::new()

@@ -154,6 +154,7 @@ impl Converter<'_> {
         let first = root.entries().next().map_or(0, |e| e.key.span().start as usize);
         let mut kind = Entry::new("kind", Value::Raw("Task".to_owned()));
         kind.comments = self.comments.before(first);
+        kind.trailing = find(root, "kind").and_then(|e| trailing(e.value, &mut self.comments));
         vec![kind, Entry::new("apiVersion", Value::Raw(version.to_owned()))]
     }
 
@@ -243,7 +244,16 @@ impl Converter<'_> {
 
     /// Counts a script that stays one.
     fn keep_script(&mut self, phase: PhaseKind, step: &hir::Step<template::Path>) {
-        let Some(source) = self.script(phase, step) else { return };
+        let Some(source) = self.script(phase, step) else {
+            // A program that is no text.
+            if step.op.value == "script" {
+                let text = step.arg("file").and_then(Arg::as_literal).unwrap_or_default().to_owned();
+                self.tally.add(Label::Residual, 1);
+                let (label, why) = (Label::Residual, Some("no script".to_owned()));
+                self.pieces.push(Piece { phase, file: None, line: 1, text, label, statements: 1, why });
+            }
+            return;
+        };
         let statements = classify::effective(&source.text);
         self.tally.add(Label::Residual, statements);
         self.pieces.push(Piece {
@@ -578,7 +588,11 @@ impl Converter<'_> {
                     body.push(Entry::new(&key(&name.value), self.value(arg)?));
                 }
                 if let Some((_, expect)) = &old.expect {
-                    body.push(Entry::new("expect", self.value(expect)?));
+                    let value = match (self.task.dialect, expect.get("content")) {
+                        (Dialect::Steps, Some(content)) => self.tool_expect(expect, content)?,
+                        _ => self.value(expect)?,
+                    };
+                    body.push(Entry::new("expect", value));
                 }
                 let mut step = Step::new(step::Kind::Kept { operation: operation.to_owned(), body });
                 // Others refer to the type; here they need an id.
@@ -611,6 +625,59 @@ impl Converter<'_> {
                 Ok(vec![step])
             }
         }
+    }
+
+    /// The steps dialect looks at the JSON text of a tool's content, and at fields of that; here it is the text in it.
+    fn tool_expect(&mut self, expect: &Arg<template::Path>, content: &Arg<template::Path>) -> Result<Value, Refusal> {
+        let text = |arg: Option<&Arg<template::Path>>| arg.and_then(Arg::as_literal).map(str::to_owned);
+        let mut patterns: Vec<(String, Span)> =
+            text(content.get("match")).map(|p| (p, content.span)).into_iter().collect();
+        if !patterns.is_empty() {
+            self.note("`match` was held against the JSON text of a tool's content; here against the text in it");
+        }
+        let fields = match content.get("fields").map(|f| &f.kind) {
+            Some(ArgKind::List(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        for field in fields {
+            let path = text(field.get("path")).unwrap_or_default();
+            let index = path.strip_prefix('[').and_then(|p| p.split_once("]."));
+            let (what, equals) = (index.map(|(_, name)| name), text(field.get("equals")));
+            let known = field.get("exists").is_none() && text(field.get("type")).is_none_or(|t| t == "string");
+            match (what, &equals, text(field.get("match"))) {
+                (Some("type"), Some(ty), None) if ty == "text" && known => {
+                    self.note("that a tool's content is text follows from what is expected of its text");
+                }
+                (Some("text"), Some(whole), None) if known => {
+                    patterns.push((format!("^{}$", regex::escape(whole)), field.span));
+                }
+                (Some("text"), None, Some(pattern)) if known => patterns.push((pattern, field.span)),
+                _ => {
+                    return Err(refusal(
+                        field.span,
+                        format!("the portable dialect looks at the text of a tool's content, and not at `{path}`"),
+                    ));
+                }
+            }
+        }
+        if patterns.is_empty() {
+            patterns.push((step::NOT_EMPTY.to_owned(), content.span));
+        }
+        let (mut contains, mut matches) = (None, None);
+        for (pattern, span) in patterns {
+            let place = if regex::escape(&pattern) == pattern && contains.is_none() { &mut contains } else { &mut matches };
+            if place.replace(pattern).is_some() {
+                return Err(refusal(span, "the portable dialect holds the text of a content against one pattern"));
+            }
+        }
+        let mut entries = Vec::new();
+        if let Some(error) = expect.get("isError") {
+            entries.push(Entry::new("isError", self.value(error)?));
+        }
+        let demands = [("contains", contains), ("matches", matches)];
+        let demands = demands.into_iter().filter_map(|(k, v)| Some(Entry::new(k, Value::text(escape(&v?)))));
+        entries.push(Entry::new("content", Value::Map(demands.collect())));
+        Ok(Value::Map(entries))
     }
 
     /// A 500 passes in the steps dialect, unless a status is expected.

@@ -32,7 +32,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Writes tasks, the evals that select them, and every file they name, below a folder: each once, with its mode. What lies
-/// outside of the tree is named, and referred to where it is.
+/// outside of the tree is named, and its paths are rebased.
 pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -> Result<Vec<String>, Fault> {
     let fault = |path: &Path, e: io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
     let mut notes = Vec::new();
@@ -70,7 +70,7 @@ pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -
     for (path, new) in tasks {
         let from = absolute(path);
         let to = out.join(from.strip_prefix(&root).unwrap_or(&from));
-        let text = rebased(&new.text, &folder(&from), &outside);
+        let text = rebased(&new.text, &folder(&from), &folder(&absolute(&to)), &outside);
         let made = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(&to, text.as_bytes()));
         made.and_then(|()| fs::set_permissions(&to, fs::metadata(&from)?.permissions())).map_err(|e| fault(&to, e))?;
     }
@@ -97,8 +97,8 @@ fn root(own: &[PathBuf], copies: &BTreeSet<PathBuf>) -> PathBuf {
     if wide.starts_with(&here) { wide } else { inner }
 }
 
-/// A task that names files outside of the tree names them by their whole path.
-fn rebased(text: &str, dir: &Path, outside: &BTreeSet<PathBuf>) -> String {
+/// A task that names files outside of the tree names them as they are seen from its new folder.
+fn rebased(text: &str, dir: &Path, new: &Path, outside: &BTreeSet<PathBuf>) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
         let key = line.trim_start().trim_start_matches("- ");
         let Some(value) = ["file: ", "workdir: "].iter().find_map(|k| key.strip_prefix(k)) else {
@@ -107,9 +107,16 @@ fn rebased(text: &str, dir: &Path, outside: &BTreeSet<PathBuf>) -> String {
         let value = value.trim();
         let path = normalize(&dir.join(value));
         let is_outside = outside.contains(&path) || outside.iter().any(|o| o.parent() == Some(path.as_path()));
-        if is_outside { line.replacen(value, &path.to_string_lossy(), 1) } else { line.to_owned() }
+        if is_outside { line.replacen(value, &relative(new, &path).to_string_lossy(), 1) } else { line.to_owned() }
     });
     lines.collect()
+}
+
+/// A path as it is seen from a folder.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| "..");
+    up.map(Path::new).chain(to.components().skip(common).map(|c| Path::new(c.as_os_str()))).collect()
 }
 
 /// Files and folders that a text names, relative to its folder, or to one that it works in.

@@ -99,7 +99,8 @@ impl<'a> Lifter<'a> {
             words.pop();
         }
         // A mistake that can be seen: `test` and `rm` often do the same without their last word.
-        if words.len() > 2 && !matches!(name, "test" | "rm") && self.shared.err() {
+        let placed = words.last().is_some_and(|w| w == "FILE");
+        if words.len() > 2 && !placed && !matches!(name, "test" | "rm") && self.shared.err() {
             words.pop();
         }
         let timeout = limit(&words);
@@ -487,7 +488,7 @@ fn limit(words: &[String]) -> Option<String> {
                 "kubectl" | "oc" => {
                     words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain"))
                 }
-                "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed"
+                "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed"
                 | "head" | "tail" | "wc" | "true" | "command" | "ln" | "diff" | "cmp" | "which" | "stat" => false,
                 _ => true,
             };

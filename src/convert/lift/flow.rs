@@ -428,11 +428,13 @@ impl<'a> Lifter<'a> {
             }
             _ => {
                 if let Some(body) = st.scope.functions.get(name) {
-                    if st.errexit && st.fragile {
+                    // `set -e` holds in the function too.
+                    let flow = self.call_flow(body, simple, st)?;
+                    let prints = matches!(&flow, Flow::Falls(o) if o.steps.is_empty());
+                    if st.errexit && st.fragile && !prints {
                         return None;
                     }
-                    // `set -e` holds in the function too.
-                    return match self.call_flow(body, simple, st)? {
+                    return match flow {
                         // `exit` in a function ends the script; a status is one that may be passed over.
                         Flow::Fails(said) => (ends(body) || self.counts(body)).then_some(Next::End(Flow::Fails(said))),
                         Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
@@ -448,7 +450,7 @@ impl<'a> Lifter<'a> {
     /// What is printed, as far as it is known.
     fn said(&self, simple: &Simple, st: &State) -> String {
         let words = simple.words[1..].iter().filter(|w| !w.source.starts_with('-')).map(|w| {
-            let known = st.scope.parts(&w.parts, true).and_then(|t| t.constant());
+            let known = st.scope.parts(&w.parts, true).map(|t| t.0.iter().map(shown).collect::<String>());
             known.unwrap_or_else(|| w.source.trim_matches(['"', '\'']).to_owned())
         });
         words.collect::<Vec<_>>().join(" ").replace("\\n", " ")
@@ -1254,6 +1256,19 @@ struct Rounds {
     behind: Option<u32>,
 }
 
+/// A part of a message for people; an output goes by the name of its variable.
+fn shown(piece: &crate::convert::shell::Piece) -> String {
+    use crate::convert::shell::Piece;
+    match piece {
+        Piece::Literal(text) => text.clone(),
+        Piece::Hole { constant: Some(text), .. } => text.clone(),
+        Piece::Hole { text, .. } => match text.strip_prefix("{steps.").and_then(|t| t.split_once('.')) {
+            Some((id, _)) => format!("${}", id.replace('-', "_").to_ascii_uppercase()),
+            None => text.clone(),
+        },
+    }
+}
+
 /// Whether the words of a command run others; what the time is matters to nobody.
 pub(super) fn runs_commands(simple: &Simple) -> bool {
     simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
@@ -1369,10 +1384,10 @@ pub(super) fn script_dir(source: &str) -> Option<&'static str> {
 }
 
 /// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
-fn script_dir_prefix(source: &str) -> Option<&str> {
+pub(super) fn script_dir_prefix(source: &str) -> Option<&str> {
     let text = source.trim_matches('"');
     for prefix in
-        ["$(dirname \"$0\")/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"]
+        ["$(dirname \"$0\")/", "${0%/*}/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"]
     {
         if let Some(rest) = text.strip_prefix(prefix) {
             return (!rest.contains('$')).then_some(rest);

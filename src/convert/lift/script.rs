@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::{Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, flow::script_dir, messages};
+use super::{Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, flow::{script_dir, script_dir_prefix}, messages};
 use crate::{
     bash::{
         self,
@@ -13,7 +13,7 @@ use crate::{
     },
     convert::{
         Piece, classify,
-        shell::{Scope, Text},
+        shell::{self, Scope, Text},
         step::{self, Step},
     },
     hir::PhaseKind,
@@ -694,9 +694,17 @@ fn residual(
         let before = needs.len();
         for (index, stmt) in list[..run.from].iter().enumerate() {
             let needed = match &stmt.kind {
-                Kind::Simple(simple) => {
-                    matches!(lifter.name(simple), Some("set" | "source" | "." | "cd" | "umask" | "shopt"))
-                }
+                Kind::Simple(simple) => match lifter.name(simple) {
+                    Some("set" | "cd" | "umask" | "shopt") => true,
+                    // A file of functions is for those who call them.
+                    Some("source" | ".") => {
+                        let names = simple.words.get(1).and_then(|w| lifter.provides(w, source));
+                        names.is_none_or(|names| {
+                            names.iter().any(|n| texts.iter().any(|s| mentions(s, n) || mentions_word(s, n)))
+                        })
+                    }
+                    _ => false,
+                },
                 Kind::Assign(assigns) => assigns.iter().any(|a| a.export || texts.iter().any(|s| mentions(s, &a.name))),
                 Kind::Function { name, .. } => texts.iter().any(|s| mentions_word(s, name)),
                 Kind::Step(name) => texts.iter().any(|s| mentions(s, name)),
@@ -735,6 +743,16 @@ fn residual(
             }
             continue;
         }
+        // The script no longer stands in the folder of its file, and runs there.
+        if let Kind::Simple(simple) = &stmt.kind
+            && matches!(lifter.name(simple), Some("source" | "."))
+            && let Some(word) = simple.words.get(1)
+            && let Some(below) = script_dir_prefix(&word.source)
+        {
+            head += &text.replace(word.source.as_str(), &shell::quote(below));
+            head.push('\n');
+            continue;
+        }
         if let Kind::Function { name, .. } = &stmt.kind
             && !text.contains(name.as_str())
         {
@@ -766,6 +784,26 @@ fn residual(
     });
     step.timeout = None;
     Some(step)
+}
+
+impl Lifter<'_> {
+    /// The functions and variables of a file that a script sources; `None`: it does more than to define them.
+    fn provides(&self, path: &Word, source: &Source) -> Option<Vec<String>> {
+        let path = script_dir_prefix(&path.source).map_or_else(|| path.literal(), |p| Some(p.to_owned()))?;
+        let base = self.shared.dir.join(source.workdir.as_deref().unwrap_or_default());
+        let text = String::from_utf8(self.shared.files.read(&crate::source::resolve(&base, &path)).ok()?).ok()?;
+        let mut names = Vec::new();
+        for stmt in &ast::read(&bash::parse(&text)?)? {
+            match &stmt.kind {
+                Kind::Function { name, .. } => names.push(name.clone()),
+                Kind::Assign(assigns) if assigns.iter().all(|a| !a.export) => {
+                    names.extend(assigns.iter().map(|a| a.name.clone()));
+                }
+                _ => return None,
+            }
+        }
+        Some(names)
+    }
 }
 
 /// The folder of the script, now that it is where the script runs.
