@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use self::{
     host::{Clock, ProofHost},
     shim::{TASK, TRACE, WORLD},
-    world::{Call, Dice, Mood, World},
+    world::{Call, Dice, Mood, World, fits},
 };
 use crate::{
     bash, compile,
@@ -271,7 +271,8 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
     for text in texts {
         let Some(program) = bash::parse(&text).map(|s| s.program()) else { continue };
         for command in program.commands() {
-            let mut words = command.words().iter().skip_while(|w| matches!(w.text.as_str(), "command" | "which" | "-v" | "type"));
+            let mut words =
+                command.words().iter().skip_while(|w| matches!(w.text.as_str(), "command" | "which" | "-v" | "type"));
             let Some(word) = words.next().filter(|w| w.literal) else { continue };
             let name = word.text.rsplit('/').next().unwrap_or_default();
             let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
@@ -342,7 +343,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     restore(&files)?;
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
-    let (hints, denied) = hints(&new, &words);
+    let (hints, denied, asked) = hints(&new, &words);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -382,7 +383,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
         };
         let (a, b) = (ran(&old, &world, &real, &files).await?, ran(&new, &world, &real, &files).await?);
         certificate.seeds += 1;
-        match disagreement(&a, &b, &world, job.allow) {
+        match disagreement(&a, &b, &world, job.allow, &asked) {
             None => certificate.agreed += 1,
             Some(why) => {
                 certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
@@ -488,7 +489,8 @@ fn mined(text: &str, words: &mut BTreeSet<String>) {
 }
 
 /// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
-fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>) {
+/// With the commands that it wants to fail, and all that it calls.
+fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>, BTreeSet<String>) {
     let mut denied = BTreeSet::new();
     let env: BTreeMap<String, String> = plan
         .env
@@ -541,27 +543,24 @@ fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTree
         commands.push((argv, wanted));
     });
     // From the end: what a filter is to print, the command before it must have printed something for.
+    let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
     for index in (0..commands.len()).rev() {
-        let (argv, wanted) = commands[index].clone();
+        if let Some(inputs) = read.remove(&index) {
+            commands[index].1 = invert::combined(&inputs, &commands[index].1);
+        }
+        let (argv, wanted) = &commands[index];
         let source = argv.last().and_then(|path| files.get(path)).and_then(|id| ids.get(id)).copied();
         let open = wanted.is_empty() && free.contains(&index);
         if let Some(source) = source.filter(|s| *s < index && !open) {
-            let inputs = invert::inputs(&argv, &wanted);
-            let before = &mut commands[source].1;
-            // Several filters of one text: a document for all of them.
-            let both = [before.as_slice(), inputs.get(..1).unwrap_or_default()].concat();
-            let all = invert::merged(&both).filter(|_| both.len() > 1);
-            match all {
-                Some(all) => before.insert(0, all),
-                None => before.extend(inputs.iter().cloned()),
-            }
+            read.entry(source).or_default().push(invert::inputs(argv, wanted));
         }
     }
+    let asked = commands.iter().map(|(argv, _)| argv.join("\u{1f}")).collect();
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    (found, denied)
+    (found, denied, asked)
 }
 
 /// The id in `{steps.ID.outputs.stdout}`.
@@ -714,7 +713,7 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
 }
 
 /// In what two runs differ that no label allows.
-fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<String> {
+fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTreeSet<String>) -> Option<String> {
     let odd = world.loud || world.mood == Mood::Odd;
     let may = |slack: Slack| slack.lenient || slack.stronger && odd;
     let stopped = a.agent && !b.agent;
@@ -746,6 +745,8 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<Str
         let only_look = |calls: &[Call]| {
             calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
         };
+        // What a round or a group has left out after it failed, the conversion asks too.
+        let planned = |c: &Call| asked.iter().any(|pattern| fits(pattern, &c.key()));
         let free = match phase {
             "setup" => !a.agent || !b.agent,
             "verify" => !b.passed || !a.passed,
@@ -760,7 +761,10 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<Str
             || free
                 && only_look(&x[common..])
                 && only_look(&y[common..])
-                && (common == x.len() || common == y.len() || common > 0 && diagnoses(&x[common..]))
+                && (common == x.len()
+                    || common == y.len()
+                    || common > 0 && diagnoses(&x[common..])
+                    || x[common..].iter().all(planned))
             || free && may_fail && common == y.len()
             // What fails stops the one and not the other.
             || phase == "verify" && !a.agent && !b.agent;

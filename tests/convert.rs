@@ -322,10 +322,15 @@ const NOTES: &str = "#!/usr/bin/env bash\nsource \"$(dirname \"$0\")/../lib/ns.s
 /// Two tasks that source one helper, an eval, and a file that lies outside.
 fn suite_of_two() -> World {
     let task = |name: &str| {
-        format!("kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n    file: scripts/{name}.sh\n  prompt:\n    inline: Do {name}.\n")
+        format!(
+            "kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n    file: scripts/{name}.sh\n  prompt:\n    inline: Do {name}.\n"
+        )
     };
     let world = World::new(&[
-        ("suite/eval.yaml", "kind: Eval\nmetadata:\n  name: two\nconfig:\n  agent:\n    type: builtin.noop\n  mcpConfigFile: mcp.json\n  taskSets:\n    - glob: tasks/*.yaml\n"),
+        (
+            "suite/eval.yaml",
+            "kind: Eval\nmetadata:\n  name: two\nconfig:\n  agent:\n    type: builtin.noop\n  mcpConfigFile: mcp.json\n  taskSets:\n    - glob: tasks/*.yaml\n",
+        ),
         ("suite/mcp.json", "{\"mcpServers\": {\"demo\": {\"command\": \"gevals\"}}}"),
         ("suite/tasks/lib/ns.sh", "has_ns() { kubectl get ns \"$1\"; }\nrest() { kubectl get \"$@\" | md5sum; }\n"),
         ("suite/tasks/one.yaml", &task("one")),
@@ -357,7 +362,9 @@ fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
         for entry in fs::read_dir(dir).unwrap().flatten() {
             match entry.path().is_dir() {
                 true => open.push(entry.path()),
-                false => found.push((entry.path(), String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned())),
+                false => {
+                    found.push((entry.path(), String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned()))
+                }
             }
         }
     }
@@ -369,7 +376,9 @@ fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
 fn files_are_written_where_asked_and_nowhere_else() {
     let world = suite_of_two();
     let before = contents(&world.path("suite"));
-    let shown = world.run(&["convert", "suite/tasks", "--target", "builtin"]).expect(0, &["apiVersion: mcp-eval/v1", "---\n# suite/tasks/two.yaml"]);
+    let shown = world
+        .run(&["convert", "suite/tasks", "--target", "builtin"])
+        .expect(0, &["apiVersion: mcp-eval/v1", "---\n# suite/tasks/two.yaml"]);
     assert!(!shown.out.contains("unproved"));
     world.run(&["convert", "suite/tasks", "--diff"]).expect(0, &["-steps:", "+spec:"]);
     for (format, said) in [("text", "statements lifted"), ("markdown", "| one | "), ("json", "\"version\": 1")] {
@@ -415,7 +424,8 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     world.write("far/x.sh", "#!/bin/sh\ntest -s out.txt\n");
     make_executable(&world.path("far/x.sh"));
     world.write("near/deep/t.yaml", "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  verify: {file: ../../far/x.sh}\n  prompt: {inline: x}\n");
-    let mut command = world.command(&["convert", "t.yaml", "--out", world.path("out").to_str().unwrap(), "--no-verify"]);
+    let mut command =
+        world.command(&["convert", "t.yaml", "--out", world.path("out").to_str().unwrap(), "--no-verify"]);
     command.current_dir(world.path("near/deep"));
     world.start(command).end().expect(0, &["lies outside of the tree"]);
     assert!(world.read("out/t.yaml").contains("file: ../far/x.sh"));
@@ -425,7 +435,9 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
 #[test]
 fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     let task = |name: &str, verify: &str| {
-        format!("kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n{verify}\n  prompt:\n    inline: Go.\n")
+        format!(
+            "kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n{verify}\n  prompt:\n    inline: Go.\n"
+        )
     };
     let world = World::new(&[
         ("a/broken.yaml", &task("broken", "    inline: |\n      if [ x; then\n      kubectl get pods")),
@@ -443,13 +455,17 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     }
     let before = contents(&world.path(""));
     for target in [&["--target", "builtin"][..], &["--to", "steps"], &[]] {
-        let ran = world.run(&[&["convert", "a"], target].concat()).expect(0, &["if [ x; then", "#!/usr/bin/env python3"]);
+        let ran =
+            world.run(&[&["convert", "a"], target].concat()).expect(0, &["if [ x; then", "#!/usr/bin/env python3"]);
         assert_eq!(ran.out.matches("script:").count(), 5, "{}", ran.out);
     }
     world.run(&["convert", "a", "--target", "builtin", "--report"]).expect(0, &["no script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
-    let now: Vec<_> = contents(&world.path("")).into_iter().filter(|(p, _)| before.iter().any(|(b, _)| b == p && !p.ends_with("stdout") && !p.ends_with("stderr"))).collect();
+    let now: Vec<_> = contents(&world.path(""))
+        .into_iter()
+        .filter(|(p, _)| before.iter().any(|(b, _)| b == p && !p.ends_with("stdout") && !p.ends_with("stderr")))
+        .collect();
     assert!(now.iter().all(|f| before.contains(f)), "originals stay");
 }
 
@@ -460,7 +476,12 @@ fn examples_have_the_same_verdicts_in_the_portable_dialect() {
     let verdicts = |world: &World| -> Vec<(String, String)> {
         world.run(&["run", "q/eval.yaml", "--exit-zero"]).expect(0, &[]);
         let results = world.results("quickstart");
-        results["results"].as_array().unwrap().iter().map(|t| (t["taskName"].to_string(), t["taskPassed"].to_string())).collect()
+        results["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| (t["taskName"].to_string(), t["taskPassed"].to_string()))
+            .collect()
     };
     let before = verdicts(&world);
     world.run(&["convert", "q/eval.yaml", "--in-place", "--no-verify", "--target", "builtin"]).expect(0, &[]);

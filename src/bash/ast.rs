@@ -695,8 +695,7 @@ impl<'s> Reader<'s> {
         let arguments: Vec<_> = lost.chain(arguments.into_iter().map(|a| self.word(a))).collect();
         attach(&mut inner, redirects, arguments)?;
         if let Some(pipe) = wrap {
-            let mut parts =
-                vec![plain(node.byte_range(), inner)];
+            let mut parts = vec![plain(node.byte_range(), inner)];
             let mut rest = self.list(pipe, depth);
             // `cat <<EOF | kubectl apply -f - && echo`: the rest of the line hangs below the pipe.
             if let [Stmt { kind: Kind::And(_) | Kind::Or(_), .. }] = rest.as_slice() {
@@ -783,8 +782,9 @@ fn arithmetic(text: &str) -> Option<Kind> {
         return Some(Kind::Step(name.trim().to_owned()));
     }
     let operators = [("==", "-eq"), ("!=", "-ne"), ("<=", "-le"), (">=", "-ge"), ("<", "-lt"), (">", "-gt")];
-    let (a, b, operator) =
-        operators.into_iter().find_map(|(sign, word)| inner.split_once(sign).map(|(a, b)| (a.trim(), b.trim(), word)))?;
+    let (a, b, operator) = operators
+        .into_iter()
+        .find_map(|(sign, word)| inner.split_once(sign).map(|(a, b)| (a.trim(), b.trim(), word)))?;
     let operand = |text: &str| -> Option<String> {
         let name = text.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
         match (is_name(name), text.parse::<u64>()) {

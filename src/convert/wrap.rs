@@ -665,7 +665,8 @@ impl Converter<'_> {
         }
         let (mut contains, mut matches) = (None, None);
         for (pattern, span) in patterns {
-            let place = if regex::escape(&pattern) == pattern && contains.is_none() { &mut contains } else { &mut matches };
+            let place =
+                if regex::escape(&pattern) == pattern && contains.is_none() { &mut contains } else { &mut matches };
             if place.replace(pattern).is_some() {
                 return Err(refusal(span, "the portable dialect holds the text of a content against one pattern"));
             }

@@ -38,13 +38,33 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     }
 }
 
+/// One text for several filters of it, each of which may read one of its own; and what else was waited for, where that is
+/// no document.
+pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> {
+    let first =
+        |skip: usize| filters.iter().enumerate().filter(move |(i, _)| *i != skip).filter_map(|(_, f)| f.first());
+    let mut found = Vec::new();
+    for (i, inputs) in filters.iter().enumerate() {
+        for input in inputs {
+            let all: Vec<&String> = std::iter::once(input).chain(first(i)).collect();
+            found.extend(merged(&all));
+        }
+    }
+    found.dedup();
+    found.truncate(12);
+    if found.is_empty() {
+        return [filters.concat().as_slice(), else_wanted].concat();
+    }
+    found
+}
+
 /// Several documents as one that has what each has.
-pub fn merged(documents: &[String]) -> Option<String> {
+fn merged(documents: &[&String]) -> Option<String> {
     let mut all = Value::Null;
     for text in documents {
         merge(&mut all, serde_json::from_str(text).ok()?);
     }
-    (!all.is_null()).then(|| all.to_string())
+    (all.is_object() || all.is_array()).then(|| all.to_string())
 }
 
 fn merge(into: &mut Value, from: Value) {
@@ -119,7 +139,9 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             path.push(Segment::Index(0));
             path = run(inner, path, last, doc);
             path.pop();
-        } else if let Some(word) = ["index", "contains", "test", "startswith", "endswith"].iter().find_map(|f| call(part, f)) {
+        } else if let Some(word) =
+            ["index", "contains", "test", "startswith", "endswith"].iter().find_map(|f| call(part, f))
+        {
             let word = word.trim_matches(['[', ']']);
             let word: Value = serde_json::from_str(word).unwrap_or_else(|_| json!(word));
             let mut place = path.clone();
@@ -296,7 +318,11 @@ mod tests {
         let cases = [
             (".spec.host", "a", json!({"spec": {"host": "a"}})),
             (".items[0].name", "3", json!({"items": [{"name": 3}]})),
-            ("any(.spec.http[]?; .fault.delay.percentage == 100)", "", json!({"spec": {"http": [{"fault": {"delay": {"percentage": 100}}}]}})),
+            (
+                "any(.spec.http[]?; .fault.delay.percentage == 100)",
+                "",
+                json!({"spec": {"http": [{"fault": {"delay": {"percentage": 100}}}]}}),
+            ),
             (".types | index(\"Egress\")", "", json!({"types": ["Egress"]})),
             (".labels[\"a.b/c\"] == \"x\"", "", json!({"labels": {"a.b/c": "x"}})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),

@@ -198,7 +198,7 @@ impl World {
 }
 
 /// Whether words are those of a pattern, in which `{…}` is anything.
-fn fits(pattern: &str, key: &str) -> bool {
+pub fn fits(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<&str>, Vec<&str>) = (pattern.split('\u{1f}').collect(), key.split('\u{1f}').collect());
     let word = |(pattern, word): (&&str, &&str)| match (pattern.find('{'), pattern.rfind('}')) {
         _ if pattern == word => true,

@@ -269,8 +269,7 @@ impl<'a> Lifter<'a> {
                 odd: false,
                 array: None,
             };
-            let stmt =
-                Stmt { range: 0..0, kind: Kind::Assign(vec![assign]), comments: Vec::new(), background: false };
+            let stmt = Stmt { range: 0..0, kind: Kind::Assign(vec![assign]), comments: Vec::new(), background: false };
             captures.push(self.one_capture(&stmt, &State { errexit: false, fragile: false, ..st.clone() })?);
             plain.push(Word::read(&if *quoted { format!("\"${var}\"") } else { format!("${var}") }, 0));
         }
@@ -290,9 +289,8 @@ impl<'a> Lifter<'a> {
     pub(super) fn same_question(&self, body: &[Stmt], guard: &Stmt, st: &State) -> Option<Vec<String>> {
         let st = State { errexit: false, fragile: false, tail: false, ..st.clone() };
         let captures: Vec<Capture> = body.iter().filter_map(|s| self.one_capture(s, &st)).collect();
-        let breaks = |list: &[Stmt]| {
-            list.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("break")))
-        };
+        let breaks =
+            |list: &[Stmt]| list.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("break")));
         let wanted = body.iter().find_map(|s| match &s.kind {
             Kind::If { branches, .. } => match branches.as_slice() {
                 [(condition, then)] if breaks(then) => condition.first(),
@@ -302,7 +300,8 @@ impl<'a> Lifter<'a> {
             _ => None,
         })?;
         let wanted = self.demands(wanted, true, &captures, &st)?;
-        let (asked, said, ended) = self.guard(guard, &[], &captures, &State { tail: false, ..st.clone() }, End::Falls)?;
+        let (asked, said, ended) =
+            self.guard(guard, &[], &captures, &State { tail: false, ..st.clone() }, End::Falls)?;
         (ended.is_none() && format!("{wanted:?}") == format!("{asked:?}")).then_some(said)
     }
 
@@ -625,12 +624,13 @@ fn is_trim(stmt: &Stmt) -> bool {
 
 /// Whether every line that a command prints ends, the last one too.
 pub(super) fn by_line(words: &[&str]) -> bool {
-    let format = words.iter().enumerate().find_map(|(i, w)| match w.strip_prefix("--output=").or(w.strip_prefix("-o")) {
-        Some("") => words.get(i + 1).copied(),
-        Some(format) => Some(format.trim_start_matches('=')),
-        None if *w == "--output" => words.get(i + 1).copied(),
-        None => None,
-    });
+    let format =
+        words.iter().enumerate().find_map(|(i, w)| match w.strip_prefix("--output=").or(w.strip_prefix("-o")) {
+            Some("") => words.get(i + 1).copied(),
+            Some(format) => Some(format.trim_start_matches('=')),
+            None if *w == "--output" => words.get(i + 1).copied(),
+            None => None,
+        });
     matches!(words, ["kubectl" | "oc", rest @ ..] if rest.contains(&"get"))
         && format.is_none_or(|f| matches!(f, "name" | "wide") || f.starts_with("custom-columns"))
 }

@@ -204,8 +204,10 @@ impl<'a> Lifter<'a> {
                 simple.words[place] = file;
             }
             name => {
-                let words: Option<Vec<String>> =
-                    simple.words[1..].iter().map(|w| st.scope.word(w).map(|t| t.constant().unwrap_or_default())).collect();
+                let words: Option<Vec<String>> = simple.words[1..]
+                    .iter()
+                    .map(|w| st.scope.word(w).map(|t| t.constant().unwrap_or_default()))
+                    .collect();
                 reads_input(name, &words?, input).then_some(())?;
                 simple.words.push(file);
             }
@@ -221,7 +223,13 @@ impl<'a> Lifter<'a> {
     pub(super) fn filtered(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
         let (first, filters) = list.split_first()?;
         let json = filters.iter().any(|f| matches!(&f.kind, Kind::Simple(s) if self.name(s) == Some("jq")));
+        // Under `pipefail` too a command runs on what another has printed that then failed.
+        let acts = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if matches!(self.name(s), Some("kubectl" | "oc")));
+        let late = strict && filters.last().is_some_and(acts);
+        (!late || filters.len() == 1).then_some(())?;
+        let strict = strict && !late;
         let (mut out, mut path) = self.printed(first, json, st, strict)?;
+        let ids: Vec<String> = out.steps.iter().filter_map(|s| s.id.clone()).filter(|_| late).collect();
         let Kind::Simple(printing) = &first.kind else { return None };
         let words: Vec<&str> = printing.words.iter().map(|w| w.source.as_str()).collect();
         let input = match words[0] {
@@ -240,6 +248,9 @@ impl<'a> Lifter<'a> {
                 path = file;
             }
             out = out.then(more);
+        }
+        for id in ids {
+            out.steps.push(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -eq 0")));
         }
         Some(out)
     }
@@ -488,8 +499,9 @@ fn limit(words: &[String]) -> Option<String> {
                 "kubectl" | "oc" => {
                     words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain"))
                 }
-                "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed"
-                | "head" | "tail" | "wc" | "true" | "command" | "ln" | "diff" | "cmp" | "which" | "stat" => false,
+                "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp"
+                | "mv" | "chmod" | "touch" | "jq" | "sed" | "head" | "tail" | "wc" | "true" | "command" | "ln"
+                | "diff" | "cmp" | "which" | "stat" => false,
                 _ => true,
             };
             if slow { whole } else { 60 }
@@ -542,13 +554,18 @@ fn reads_input(name: &str, words: &[String], input: Input) -> bool {
     match name {
         "jq" => {
             let files = ["-n", "--null-input", "--args", "--jsonargs", "--slurpfile", "--rawfile", "-f", "--from-file"];
-            plain(&[]) == 1 && !has(&files) && !words.iter().any(|w| w.starts_with("-") && !w.starts_with("--") && w.contains('n'))
+            plain(&[]) == 1
+                && !has(&files)
+                && !words.iter().any(|w| w.starts_with("-") && !w.starts_with("--") && w.contains('n'))
         }
         "grep" | "egrep" | "fgrep" => {
             let pattern = words.iter().find(|w| !w.starts_with('-')).cloned().unwrap_or_default();
             let empty = regex::Regex::new(&pattern).map_or(true, |r| r.is_match(""));
             let inverse = words.iter().any(|w| w.starts_with('-') && w.contains('v')) && input != Input::Exact;
-            plain(&[]) == 1 && !empty && !inverse && !has(&["-f", "-e", "-r", "-R", "-A", "-B", "-C", "-m"])
+            plain(&[]) == 1
+                && !empty
+                && !inverse
+                && !has(&["-f", "-e", "-r", "-R", "-A", "-B", "-C", "-m"])
                 && !words.iter().any(|w| w.starts_with('-') && w.contains(['L', 'l', 'H']))
         }
         "base64" => plain(&[]) == 0 && words.iter().any(|w| matches!(w.as_str(), "-d" | "--decode")),

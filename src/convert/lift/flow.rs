@@ -86,7 +86,7 @@ impl<'a> Lifter<'a> {
             Kind::Step(name) if self.tallies.contains(name) => self.amiss(after, st),
             Kind::Step(name) => {
                 // Its own status is that of the number.
-                (!st.errexit && !(after.is_empty() && st.tail)).then_some(())?;
+                (!(st.errexit || after.is_empty() && st.tail)).then_some(())?;
                 st.scope.set(name, None);
                 Some(Next::Idle(None))
             }
@@ -267,7 +267,8 @@ impl<'a> Lifter<'a> {
         let [step] = out.steps.as_mut_slice() else { return None };
         let step::Kind::Command { run, expect, .. } = &step.kind else { return None };
         (*expect == step::Expect::default()).then_some(())?;
-        let words: Vec<&str> = run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '{', '/'])).collect();
+        let words: Vec<&str> =
+            run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '{', '/'])).collect();
         let id = self.shared.id(&words.join("-"));
         step.any_status();
         step.id = Some(id.clone());
@@ -296,7 +297,9 @@ impl<'a> Lifter<'a> {
             w.parts.iter().all(|p| match p {
                 Part::Text { .. } => true,
                 Part::Var { name, default, .. } => {
-                    ast::is_name(name) && !own.contains(&name.as_str()) && default.as_deref().is_none_or(|d| ast::literal(d).is_some())
+                    ast::is_name(name)
+                        && !own.contains(&name.as_str())
+                        && default.as_deref().is_none_or(|d| ast::literal(d).is_some())
                 }
                 _ => false,
             })
@@ -832,7 +835,11 @@ impl<'a> Lifter<'a> {
                     "!=" => ("!=", "="),
                     "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt" => {
                         let out = command(&[a, op, b], None)?;
-                        return if positive { Some(out) } else { Some(denied(out)?.but(Label::Stronger, PLAIN_NUMBER)) };
+                        return if positive {
+                            Some(out)
+                        } else {
+                            Some(denied(out)?.but(Label::Stronger, PLAIN_NUMBER))
+                        };
                     }
                     _ => return None,
                 };
@@ -1077,7 +1084,8 @@ impl<'a> Lifter<'a> {
         if until {
             return None;
         }
-        if matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && matches!(self.name(s), Some("true" | ":"))) {
+        if matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && matches!(self.name(s), Some("true" | ":")))
+        {
             let pause = body.iter().find(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")))?;
             let rounds = u32::try_from(300 / self.interval(pause, st)?).ok()?;
             return self.poll(Rounds { count: rounds, seen: None, behind: None }, "", body, after, st, end);
@@ -1096,10 +1104,10 @@ impl<'a> Lifter<'a> {
         let one_more = |s: &Stmt| match &s.kind {
             Kind::Step(own) => own == name,
             Kind::Assign(assigns) => matches!(assigns.as_slice(), [assign] if assign.name == *name
-                && assign.value.as_ref().is_some_and(|v| {
-                    let text: String = v.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
-                    text == format!("(({name}+1))")
-                })),
+            && assign.value.as_ref().is_some_and(|v| {
+                let text: String = v.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
+                text == format!("(({name}+1))")
+            })),
             _ => false,
         };
         let (more, rest): (Vec<Stmt>, Vec<Stmt>) = body.iter().cloned().partition(one_more);
@@ -1197,9 +1205,8 @@ impl<'a> Lifter<'a> {
             self.seq(one, inner, End::Falls)
         };
         let goes_on = |flow: &Flow| matches!(flow, Flow::Falls(o) if o.steps.is_empty());
-        let rest = |said: &[String]| {
-            (!leaks(guard + 1)).then(|| Next::Steps(out.clone().told(&messages(said)), guard + 2))
-        };
+        let rest =
+            |said: &[String]| (!leaks(guard + 1)).then(|| Next::Steps(out.clone().told(&messages(said)), guard + 2));
         if let Some((name, value)) = flags.first()
             && super::script::mentions(&after[guard], name)
         {
@@ -1218,9 +1225,8 @@ impl<'a> Lifter<'a> {
         {
             // `if [ $n -eq 30 ]; then …; exit 1; fi`
             let Flow::Fails(said) = at(var, Some(&last.to_string()))? else { return None };
-            let all = (last.checked_sub(rounds.count)?..last).all(|n| {
-                at(var, Some(&n.to_string())).is_some_and(|flow| goes_on(&flow))
-            });
+            let all = (last.checked_sub(rounds.count)?..last)
+                .all(|n| at(var, Some(&n.to_string())).is_some_and(|flow| goes_on(&flow)));
             return if all { rest(&said) } else { None };
         }
         rest(&self.same_question(&looks, &after[guard], &behind)?)
@@ -1238,8 +1244,9 @@ impl<'a> Lifter<'a> {
         let words = super::capture::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
         let limit = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
-        let last =
-            a.variable() == Some(var) && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==") && Some(limit) == seen;
+        let last = a.variable() == Some(var)
+            && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==")
+            && Some(limit) == seen;
         match self.seq(body, State { tail: false, ..st.clone() }, End::Falls)? {
             Flow::Fails(said) if last => Some(said),
             _ => None,
@@ -1386,9 +1393,13 @@ pub(super) fn script_dir(source: &str) -> Option<&'static str> {
 /// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
 pub(super) fn script_dir_prefix(source: &str) -> Option<&str> {
     let text = source.trim_matches('"');
-    for prefix in
-        ["$(dirname \"$0\")/", "${0%/*}/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"]
-    {
+    for prefix in [
+        "$(dirname \"$0\")/",
+        "${0%/*}/",
+        "$(dirname \"${BASH_SOURCE[0]}\")/",
+        "$(dirname \"$BASH_SOURCE\")/",
+        "$(dirname $0)/",
+    ] {
         if let Some(rest) = text.strip_prefix(prefix) {
             return (!rest.contains('$')).then_some(rest);
         }

@@ -5,7 +5,11 @@ use std::{
     path::PathBuf,
 };
 
-use super::{Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, flow::{script_dir, script_dir_prefix}, messages};
+use super::{
+    Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed,
+    flow::{script_dir, script_dir_prefix},
+    messages,
+};
 use crate::{
     bash::{
         self,
@@ -138,7 +142,8 @@ fn tallies(list: &[Stmt]) -> HashSet<String> {
         let Some((guard, changes)) = touching.split_last() else { continue };
         // Before it only changes, and everything else is behind.
         let changed = |s: &Stmt| changes_only(s, name, literal.as_deref());
-        let quiet = list[..at].iter().all(|s| !touches(s, name) || matches!(s.kind, Kind::Function { .. }) && changed(s));
+        let quiet =
+            list[..at].iter().all(|s| !touches(s, name) || matches!(s.kind, Kind::Function { .. }) && changed(s));
         if quiet && !changes.is_empty() && changes.iter().all(|i| changed(&list[*i])) && !sets(&list[*guard], name) {
             found.insert(name.to_owned());
         }
@@ -186,7 +191,8 @@ fn goes_on(list: &[Stmt]) -> bool {
         walk(s, &mut |s| {
             if let Kind::Simple(simple) = &s.kind {
                 let word = |i: usize| simple.words.get(i).map_or("", |w| w.source.as_str());
-                let errexit = word(0) == "set" && (word(1).starts_with('-') && word(1).contains('e') || word(2) == "errexit");
+                let errexit =
+                    word(0) == "set" && (word(1).starts_with('-') && word(1).contains('e') || word(2) == "errexit");
                 found |= word(0) == "exit" || errexit;
             }
         });
@@ -312,7 +318,11 @@ fn chunks(
     let mut owners: HashMap<String, usize> = HashMap::new();
     let mut owed: Vec<(usize, usize)> = Vec::new();
     let owes = |owners: &HashMap<String, usize>, from: usize, to: usize| {
-        owners.iter().filter(|(name, _)| reads(&list[from..to], name)).map(|(_, owner)| (*owner, to)).collect::<Vec<_>>()
+        owners
+            .iter()
+            .filter(|(name, _)| reads(&list[from..to], name))
+            .map(|(_, owner)| (*owner, to))
+            .collect::<Vec<_>>()
     };
     let mut at = 0;
     while at < list.len() {
@@ -388,9 +398,8 @@ fn chunks(
     }
     let mut more = Vec::new();
     for (owner, to) in owed {
-        let lifted = |i: &usize| {
-            chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)))
-        };
+        let lifted =
+            |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)));
         more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
     }
     if more.is_empty() { Ok(chunks) } else { Err(more) }
