@@ -3,8 +3,13 @@
 //! An agent gets the prompt and the recording fronts of the servers, and gives back what it said. Starting servers,
 //! recording calls and judging are others' business.
 
+mod acp;
+mod claude;
+mod model;
+mod replay;
 mod script;
 mod shell;
+mod skills;
 
 use std::{path::Path, time::Duration};
 
@@ -13,23 +18,34 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    event::Difference,
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
-    plan::AgentKind,
+    plan::{AgentKind, SkillMount},
     ty::duration,
 };
+
+/// Bytes kept of what an agent says.
+const KEPT: usize = 16 << 20;
+
+pub use claude::adapter_or_cli as claude_code;
+pub use model::endpoint;
 
 /// What an agent works with.
 pub struct AgentContext<'a> {
     pub host: &'a dyn Host,
     /// As sent.
     pub prompt: &'a str,
-    /// The task's name, for messages.
+    /// The task's name, for messages, and for agents that look up their part by it.
     pub task: &'a str,
+    /// Which repetition of it, from 0.
+    pub run: u32,
     /// The task's folder.
     pub dir: &'a Path,
     /// The enabled servers, behind their recorders.
     pub servers: &'a [AgentServer],
+    /// What it is given to read; for agents that are processes.
+    pub skills: Option<&'a SkillMount>,
     /// What is left for it.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
@@ -47,12 +63,20 @@ pub struct AgentServer {
     pub url: String,
     /// Tools the agent may call without being asked, by name.
     pub allowed: Vec<String>,
+    /// The titles of these tools, where they have one: an agent may ask for permission by it.
+    pub titles: Vec<String>,
     /// As the MCP config has it; the agent is told.
     pub enable_all_tools: bool,
 }
 
 /// Makes recorded calls, for agents that run within gevals.
 pub trait AgentCalls: Send + Sync {
+    /// The tools of a server, as `tools/list` has them.
+    ///
+    /// # Errors
+    /// The server is lost, or there is none of this name.
+    fn tools<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>>;
+
     /// The result, as `{content, structuredContent, isError}` for a tool; a refusal by the server is a result with
     /// `isError: true`.
     ///
@@ -76,8 +100,38 @@ pub struct AgentDone {
     /// All it said.
     pub transcript: String,
     pub exit_code: i32,
+    /// What the model's endpoint or the agent reported; `None` where neither does.
+    pub usage: Option<Usage>,
+    /// What it did with tools of its own and of servers, where it tells.
+    pub own_calls: Option<Vec<OwnCall>>,
+    /// What it was to find and found otherwise.
+    pub differences: Vec<Difference>,
+    /// What its servers' users should know, by server.
+    pub remarks: Vec<(String, String)>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
+}
+
+/// A call of a tool as the agent itself tells it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OwnCall {
+    /// What the agent calls it.
+    pub title: String,
+    pub input: Option<Value>,
+}
+
+/// Tokens that a turn used, as reported by those who counted them. A count that nobody reported is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Reported, else the sum.
+    pub total_tokens: u64,
+    /// Of the output: what the model thought.
+    pub thought_tokens: u64,
+    /// Of the input: what was read from a cache, and written to one.
+    pub cached_read_tokens: u64,
+    pub cached_write_tokens: u64,
 }
 
 /// Why an agent did not do its part.
@@ -93,10 +147,60 @@ pub enum AgentFault {
     Cancelled,
 }
 
+impl Usage {
+    /// Adds what another answer used.
+    fn add(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.total_tokens += other.total_tokens;
+        self.thought_tokens += other.thought_tokens;
+        self.cached_read_tokens += other.cached_read_tokens;
+        self.cached_write_tokens += other.cached_write_tokens;
+    }
+}
+
+/// What an agent says, as far as it is kept: its head.
+#[derive(Default)]
+struct Said {
+    text: String,
+    dropped: usize,
+}
+
+impl Said {
+    fn push(&mut self, text: &str) {
+        let left = KEPT.saturating_sub(self.text.len());
+        let kept = text.floor_char_boundary(left.min(text.len()));
+        self.text.push_str(&text[..kept]);
+        self.dropped += text.len() - kept;
+    }
+
+    fn line(&mut self, text: &str) {
+        self.push(text);
+        self.push("\n");
+    }
+
+    fn into_text(self) -> String {
+        match self.dropped {
+            0 => self.text,
+            dropped => self.text + &format!("\n… {dropped} bytes more"),
+        }
+    }
+}
+
 impl AgentDone {
     fn ended(result: Result<(), AgentFault>, output: String) -> Self {
         let exit_code = i32::from(result.is_err());
-        Self { result, transcript: output.clone(), output, exit_code, leftover: None }
+        Self {
+            result,
+            transcript: output.clone(),
+            output,
+            exit_code,
+            usage: None,
+            own_calls: None,
+            differences: Vec::new(),
+            remarks: Vec::new(),
+            leftover: None,
+        }
     }
 }
 
@@ -110,7 +214,10 @@ pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
             AgentDone::ended(Err(AgentFault::Failed(message)), String::new())
         }
         AgentKind::Shell(agent) => shell::run(&cx, agent).await,
-        AgentKind::Unsupported(what) => AgentDone::ended(Err(AgentFault::NotStarted(what.clone())), String::new()),
+        AgentKind::Model(agent) => model::run(&cx, agent).await,
+        AgentKind::Replay { path } => replay::run(&cx, path).await,
+        AgentKind::Acp(agent) => acp::run(&cx, acp::Start::of(agent)).await,
+        AgentKind::ClaudeCode { model } => claude::run(&cx, model.as_deref()).await,
         AgentKind::Unspecified => {
             let message = "no eval names an agent".to_owned();
             AgentDone::ended(Err(AgentFault::NotStarted(message)), String::new())

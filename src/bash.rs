@@ -8,7 +8,7 @@ pub mod prompt;
 
 use std::{cell::RefCell, ops::Range};
 
-use tree_sitter::{Node, Parser, Tree};
+use tree_sitter::{Node, Parser, Tree, TreeCursor};
 
 /// A parsed script; what the parser did not understand is in it as error nodes.
 #[derive(Debug)]
@@ -70,19 +70,14 @@ impl Script {
         !self.root().has_error()
     }
 
-    /// Every node of a kind, in the order of their starts.
+    /// Every node, each before those inside it.
+    pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        nodes(self.tree.walk())
+    }
+
+    /// Every node of a kind.
     pub fn of_kind(&self, kind: &str) -> Vec<Node<'_>> {
-        let mut found = Vec::new();
-        let mut open = vec![self.root()];
-        while let Some(node) = open.pop() {
-            if node.kind() == kind {
-                found.push(node);
-            }
-            let mut cursor = node.walk();
-            let children: Vec<_> = node.children(&mut cursor).collect();
-            open.extend(children.into_iter().rev());
-        }
-        found
+        self.nodes().filter(|node| node.kind() == kind).collect()
     }
 
     /// The `-` before a redirection (`kubectl apply -f - <<EOF`), which the grammar leaves out of a redirected statement.
@@ -109,16 +104,17 @@ impl Script {
 
     /// The words of a simple command, its name first, with their quotes taken off where they are quoted as a whole.
     pub fn words(&self, command: Node<'_>) -> Vec<Word> {
-        let mut cursor = command.walk();
-        let mut words = Vec::new();
-        for child in command.named_children(&mut cursor) {
-            let kind = child.kind();
-            if kind == "variable_assignment" || kind == "comment" || kind.ends_with("_redirect") {
-                continue;
-            }
-            words.push(self.word(child));
-        }
-        words
+        let children: Vec<_> = command.children(&mut command.walk()).collect();
+        self.words_of(&children)
+    }
+
+    /// The same of a command whose children are at hand.
+    fn words_of(&self, children: &[Node<'_>]) -> Vec<Word> {
+        let is_word = |node: &&Node<'_>| {
+            let kind = node.kind();
+            node.is_named() && kind != "variable_assignment" && kind != "comment" && !kind.ends_with("_redirect")
+        };
+        children.iter().filter(is_word).map(|node| self.word(*node)).collect()
     }
 
     fn word(&self, node: Node<'_>) -> Word {
@@ -126,15 +122,27 @@ impl Script {
             ["expansion", "simple_expansion", "command_substitution", "process_substitution", "arithmetic_expansion"];
         let text = self.text(node);
         let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
-        let mut literal = true;
-        let mut open = vec![node];
-        while let Some(node) = open.pop() {
-            literal &= !FILLED.contains(&node.kind());
-            let mut cursor = node.walk();
-            open.extend(node.children(&mut cursor));
-        }
+        // Most words have none of the characters that an expansion begins with.
+        let literal = !text.contains(['$', '`', '(']) || nodes(node.walk()).all(|n| !FILLED.contains(&n.kind()));
         Word { text: bare.unwrap_or(text).to_owned(), range: node.byte_range(), literal }
     }
+}
+
+/// The node a cursor stands on and every one below it, each before those inside it.
+fn nodes<'t>(mut cursor: TreeCursor<'t>) -> impl Iterator<Item = Node<'t>> {
+    let mut next = Some(cursor.node());
+    std::iter::from_fn(move || {
+        let node = next?;
+        let mut moved = cursor.goto_first_child();
+        while !moved {
+            moved = cursor.goto_next_sibling();
+            if !moved && !cursor.goto_parent() {
+                break;
+            }
+        }
+        next = moved.then(|| cursor.node());
+        Some(node)
+    })
 }
 
 /// One word of a command.

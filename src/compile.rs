@@ -10,13 +10,13 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Assertions, Limits},
+    hir::{AgentRef, Assertions, JudgeRef, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan},
+    plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     signature::Vocabularies,
@@ -30,7 +30,7 @@ pub struct Compiled {
     /// A plan for every eval, in the project's order; `None` where a hard error keeps it from having one.
     pub evals: Vec<Option<EvalPlan>>,
     /// A plan for every task on its own, likewise.
-    pub tasks: Vec<Option<Plan>>,
+    pub tasks: Vec<Option<Box<Plan>>>,
     /// The scripts and prompts that each task refers to; none where the task means nothing.
     pub refers: Vec<Vec<PathBuf>>,
     /// Everything found, in the order of all outputs.
@@ -184,14 +184,14 @@ struct TaskResult {
     found: Diagnostics,
     refers: IndexSet<PathBuf>,
     /// Its plan where no eval selects it.
-    alone: Option<Plan>,
+    alone: Option<Box<Plan>>,
     under: Vec<Under>,
 }
 
 /// What came of a task under an eval that selects it.
 struct Under {
     eval: usize,
-    plan: Option<Plan>,
+    plan: Option<Box<Plan>>,
     hard: bool,
 }
 
@@ -221,7 +221,7 @@ impl Shared<'_> {
             }
             if nth == 0 && self.options.plans {
                 let context = plan::Context { files: hashes, ..plan::Context::default() };
-                result.alone = Some(plan::lower(task, &unit.path, &context));
+                result.alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
             }
             result.refers.extend(checked.files);
         }
@@ -238,7 +238,7 @@ impl Shared<'_> {
         hashes: &IndexMap<PathBuf, String>,
         cx: check::Context<'_>,
         out: &mut Diagnostics,
-    ) -> Option<Plan> {
+    ) -> Option<Box<Plan>> {
         let unit = &self.project.evals[index];
         let eval = unit.eval.as_ref()?;
         let limits = self.options.overrides.limits;
@@ -253,6 +253,7 @@ impl Shared<'_> {
         }
         let context = plan::Context {
             agent,
+            skills: skill_mount(unit),
             assertions,
             defaults: defaults(&eval.default_limits, limits, eval.config),
             files: hashes.clone(),
@@ -260,7 +261,7 @@ impl Shared<'_> {
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
         plan.timeout = limits.timeout.unwrap_or(plan.timeout);
         plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
-        Some(plan)
+        Some(Box::new(plan))
     }
 }
 
@@ -274,7 +275,7 @@ fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) ->
 /// The plan of an eval, if all of it means something.
 fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
     let eval = unit.eval.as_ref()?;
-    let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| u?.plan).collect();
+    let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| Some(*u?.plan?)).collect();
     if unit.reported.is_some() {
         return None;
     }
@@ -285,10 +286,26 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         agent_name: agent_name(unit),
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
-        judge: eval.judge.is_some(),
-        secrets: eval.secrets.iter().map(|s| s.value.clone()).collect(),
+        judge: judge(unit),
+        secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
+}
+
+/// What the eval gives its agent to read, where the agent says how it takes that.
+fn skill_mount(unit: &EvalUnit) -> Option<SkillMount> {
+    let eval = unit.eval.as_ref()?;
+    let skills = eval.skills.as_ref()?;
+    let (path, tool) = unit.skills()?;
+    let sources = skills.sources.iter().map(|source| project::folder(&eval.dir, &source.value)).collect();
+    Some(SkillMount { sources, path: path.to_owned(), tool: tool.to_owned() })
+}
+
+/// The variables that agent and judge take their keys from.
+fn key_variables(unit: &EvalUnit) -> impl Iterator<Item = &Name> {
+    let files = [&unit.agent, &unit.judge].into_iter().flatten();
+    let keys = files.filter_map(|file| file.builtin.as_ref()?.api_key.as_ref());
+    keys.chain(unit.eval.as_ref().and_then(|e| e.judge.as_ref()?.env.as_ref()?.api_key.as_ref()))
 }
 
 /// The eval's defaults, or what replaces them.
@@ -315,24 +332,39 @@ fn agent_kind(
     out: &mut Diagnostics,
 ) -> Option<AgentKind> {
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
-    Some(match agent.kind.value.as_str() {
-        "builtin.noop" => AgentKind::Noop,
-        "builtin.script" => {
-            let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
-            let Some(entry) = entry else {
-                return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
-            };
-            let task = task_unit.task.as_ref()?;
-            let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
-            AgentKind::Script { calls: entry.calls, output: entry.output, entry: true }
-        }
-        "file" => match unit.agent.as_ref()? {
-            agent if agent.acp.is_some() => AgentKind::Unsupported("ACP agents".to_owned()),
-            agent if agent.builtin.is_some() => AgentKind::Unsupported("built-in model agents".to_owned()),
-            agent => AgentKind::Shell(agent.commands.clone()?),
-        },
-        other => AgentKind::Unsupported(format!("`{other}`")),
-    })
+    match agent.kind.value.as_str() {
+        "builtin.script" => {}
+        "builtin.replay" => return Some(AgentKind::Replay { path: unit.recording.clone()? }),
+        _ => return AgentKind::of(agent, unit.agent.as_ref()),
+    }
+    let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);
+    let Some(entry) = entry else {
+        return Some(AgentKind::Script { calls: Vec::new(), output: None, entry: false });
+    };
+    let task = task_unit.task.as_ref()?;
+    let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
+    Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
+}
+
+/// The judge of an eval. Of the deprecated form, what its variables will mean.
+fn judge(unit: &EvalUnit) -> Option<Judge> {
+    let JudgeRef { agent, env, span } = unit.eval.as_ref()?.judge.as_ref()?;
+    let name = |agent: &AgentRef| {
+        let named = unit.judge.as_ref().and_then(|a| a.name.as_ref()).map(|n| n.value.clone());
+        named.unwrap_or_else(|| agent.kind.value.clone())
+    };
+    if let Some(agent) = agent {
+        let kind = match agent.kind.value.as_str() {
+            // Without a model they judge as little.
+            "builtin.script" | "builtin.replay" => AgentKind::Noop,
+            _ => AgentKind::of(agent, unit.judge.as_ref())?,
+        };
+        return Some(Judge { name: name(agent), agent: agent.clone(), kind, env: None });
+    }
+    let env = env.clone()?;
+    let agent =
+        AgentRef { kind: Name::new("builtin.llm-agent".to_owned(), *span), path: None, model: None, span: *span };
+    Some(Judge { name: name(&agent), agent, kind: AgentKind::Unspecified, env: Some(env) })
 }
 
 /// SHA-256 of every file a task refers to.

@@ -134,6 +134,10 @@ pub enum EventKind {
     CallRecorded {
         call: CallReport,
     },
+    /// What a pass is worth, where that is less than it seems.
+    Remarked {
+        remark: Remark,
+    },
     TaskFinished {
         verdict: Verdict,
         reason: String,
@@ -152,6 +156,41 @@ pub enum EventKind {
         duration: Duration,
         exit: u8,
     },
+}
+
+/// Something about a run of a task that its verdict does not say.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Remark {
+    pub kind: RemarkKind,
+    /// Without the task's name.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RemarkKind {
+    /// The task passed, and no call to a server under test succeeded.
+    ServerUnused,
+    /// The task passed, and nothing but a judge has decided that.
+    JudgedAlone,
+}
+
+impl RemarkKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ServerUnused => "serverUnused",
+            Self::JudgedAlone => "judgedAlone",
+        }
+    }
+
+    /// How much it weighs, for people.
+    pub fn severity(self) -> &'static str {
+        match self {
+            Self::ServerUnused => "warning",
+            Self::JudgedAlone => "note",
+        }
+    }
 }
 
 /// What an action did.
@@ -177,6 +216,9 @@ pub struct ActionReport {
     pub stdout: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
+    /// What a judge found, where one was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judgement>,
     /// A cleanup step that was under way when a run died, and ran again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retried: bool,
@@ -193,6 +235,7 @@ impl ActionReport {
             exit: None,
             stdout: String::new(),
             stderr: String::new(),
+            judgement: None,
             retried: false,
         }
     }
@@ -209,6 +252,90 @@ pub struct Difference {
     /// Byte range in the task file of the expectation, where it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<(u32, u32)>,
+}
+
+/// What a judge was asked, and what it submitted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Judgement {
+    /// The judge's name.
+    pub judge: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// None where the judge submitted none: the step is broken then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<bool>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_category: Option<FailureCategory>,
+    /// How often it was asked: once more where it submitted nothing at first.
+    pub attempts: u32,
+    /// As far as the judge reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenUsage>,
+}
+
+/// Why an answer is not what was expected (§6.4 of the upstream behaviour).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCategory {
+    SemanticMismatch,
+    MissingInformation,
+    ContainsExtraInfo,
+    /// It is what was expected.
+    #[serde(rename = "n/a")]
+    None,
+}
+
+impl FailureCategory {
+    pub const ALL: [Self; 4] = [Self::SemanticMismatch, Self::MissingInformation, Self::ContainsExtraInfo, Self::None];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SemanticMismatch => "semantic_mismatch",
+            Self::MissingInformation => "missing_information",
+            Self::ContainsExtraInfo => "contains_extra_info",
+            Self::None => "n/a",
+        }
+    }
+}
+
+/// Tokens, as those reported them who counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenUsage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub total_tokens: u64,
+    /// Of the output: what the model thought.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub thought_tokens: u64,
+    /// Of the input: what was read from a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_read_tokens: u64,
+    /// Of the input: what was written to a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_write_tokens: u64,
+}
+
+impl TokenUsage {
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            total_tokens: self.total_tokens.saturating_add(other.total_tokens),
+            thought_tokens: self.thought_tokens.saturating_add(other.thought_tokens),
+            cached_read_tokens: self.cached_read_tokens.saturating_add(other.cached_read_tokens),
+            cached_write_tokens: self.cached_write_tokens.saturating_add(other.cached_write_tokens),
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// How a process ended.

@@ -32,6 +32,8 @@ pub mod mcp;
 #[cfg(feature = "run")]
 pub mod agent;
 #[cfg(feature = "run")]
+pub mod judge;
+#[cfg(feature = "run")]
 pub mod step;
 #[cfg(feature = "run")]
 pub mod journal;

@@ -194,6 +194,8 @@ pub static RULES: &[Lint] = &[
     // verdicts
     Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
     Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },
+    Lint { rule: &judge::JUDGE_CANNOT_JUDGE, found: Found::InEval(judge::cannot) },
+    Lint { rule: &judge::JUDGE_IS_AGENT, found: Found::InEval(judge::own) },
     // scripts
     Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
     way(&executable::SCRIPT_WITHOUT_SHEBANG),
@@ -228,6 +230,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &assertion_sense::UNANCHORED_TOOL_PATTERN, found: Found::InEval(assertion_sense::unanchored) },
     Lint { rule: &assertion_sense::REDUNDANT_NAME_AND_PATTERN, found: Found::InEval(assertion_sense::both) },
     Lint { rule: &config::SKILLS_WITHOUT_SOURCES, found: Found::InEval(config::skills) },
+    Lint { rule: &config::SKILLS_NOT_TAKEN, found: Found::InEval(config::takes_skills) },
     // flow
     Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
@@ -255,6 +258,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },
     Lint { rule: &models::MODEL_WITHOUT_PROVIDER, found: Found::InEval(models::provider) },
+    Lint { rule: &models::UNKNOWN_PROVIDER, found: Found::InEval(models::unknown_provider) },
     Lint { rule: &models::DEPRECATED_AGENT, found: Found::InEval(models::deprecated) },
     Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
     Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },

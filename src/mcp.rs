@@ -17,6 +17,7 @@ use std::{path::PathBuf, time::Duration};
 use indexmap::IndexMap;
 use thiserror::Error;
 
+pub(crate) use child::Lines;
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::{HttpFront, bridge, bridge_stdio};
 pub use hub::{Direction, Hub, HubOptions, Session, SessionKind, Tap, Traffic};

@@ -20,7 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AgentRef, Arg, Assertion, BlockRole, Def, Dialect, Name, Operation, OracleCall, Server, ShellAgent, Template,
+        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name,
+        Operation, OracleCall, Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -143,6 +144,18 @@ pub struct StepAction {
 pub struct AgentAction {
     pub prompt: Template<Def>,
     pub kind: AgentKind,
+    pub skills: Option<SkillMount>,
+}
+
+/// What an agent is given to read before it works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SkillMount {
+    /// Folders; of two files with one name the later one's counts.
+    pub sources: Vec<PathBuf>,
+    /// Within the agent's folder.
+    pub path: String,
+    /// The agent's own tool that reads one.
+    pub tool: String,
 }
 
 /// Which agent, as far as the plan knows it.
@@ -154,10 +167,113 @@ pub enum AgentKind {
     Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
     /// `type: file` with `commands`.
     Shell(ShellAgent),
-    /// Known, and not runnable by this version: the task ends broken, saying so.
-    Unsupported(String),
+    /// `builtin.replay`, from a recording that an earlier run has made.
+    Replay { path: PathBuf },
+    /// `builtin.llm-agent`.
+    Model(ModelAgent),
+    /// A program that speaks the Agent Client Protocol.
+    Acp(AcpAgent),
+    /// `builtin.claude-code`, with the model that was asked for.
+    ClaudeCode { model: Option<String> },
     /// No eval: the plan shows an agent that nobody named.
     Unspecified,
+}
+
+impl AgentKind {
+    /// What a reference means, to the agent of an eval or to its judge; `file` is the agent file that it names. `None` where
+    /// an error was found, and for what only an eval's agent can be: a script, a replay.
+    pub fn of(reference: &AgentRef, file: Option<&Agent>) -> Option<Self> {
+        let (kind, model) = (reference.kind.value.as_str(), reference.model.as_ref());
+        match (kind, file) {
+            ("builtin.noop", _) => Some(Self::Noop),
+            ("builtin.script" | "builtin.replay", _) => None,
+            ("file", Some(file)) => match (&file.builtin, &file.acp) {
+                (Some(builtin), _) => match builtin.kind.as_ref()?.value.as_str() {
+                    kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {
+                        let model = model_agent(kind, model.or(builtin.model.as_ref())?)?;
+                        let (base_url, api_key) = (builtin.base_url.clone(), builtin.api_key.clone());
+                        Some(Self::Model(ModelAgent { base_url, api_key, ..model }))
+                    }
+                    "claude-code" => Some(Self::claude_code(model.or(builtin.model.as_ref()))),
+                    _ => None,
+                },
+                (None, Some(acp)) => Some(Self::Acp(acp.clone())),
+                (None, None) => Some(Self::Shell(file.commands.clone()?)),
+            },
+            ("file", None) => None,
+            ("builtin.llm-agent" | "builtin.openai-agent" | "builtin.openai-acp", _) => {
+                Some(Self::Model(model_agent(kind, model?)?))
+            }
+            ("builtin.claude-code", _) => Some(Self::claude_code(model)),
+            _ => None,
+        }
+    }
+
+    fn claude_code(model: Option<&Name>) -> Self {
+        Self::ClaudeCode { model: model.map(|m| m.value.clone()) }
+    }
+
+    /// Whether it is a process, with a client of MCP of its own.
+    pub fn is_process(&self) -> bool {
+        matches!(self, Self::Shell(_) | Self::Acp(_) | Self::ClaudeCode { .. })
+    }
+}
+
+/// A model without a provider is OpenAI's where the agent has an old name.
+fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
+    let (provider, model) = match model.value.split_once(':') {
+        Some((provider, model)) => (Provider::of(provider)?, model),
+        None if kind.contains("openai") => (Provider::OpenAi, model.value.as_str()),
+        None => return None,
+    };
+    (!model.is_empty()).then(|| ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None })
+}
+
+/// Who judges answers.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    /// Of the agent file, else its type.
+    pub name: String,
+    /// As the eval refers to it; of the deprecated form, what it means.
+    pub agent: AgentRef,
+    pub kind: AgentKind,
+    /// The variables of the deprecated form, which decide when the run starts.
+    pub env: Option<JudgeEnv>,
+}
+
+impl Judge {
+    /// Name and model, for people.
+    pub fn title(&self) -> String {
+        match &self.agent.model {
+            Some(model) => format!("{} ({})", self.name, model.value),
+            None => self.name.clone(),
+        }
+    }
+
+    /// With what the variables of the deprecated form hold (§2.2 of the upstream behaviour).
+    ///
+    /// # Errors
+    /// The variables that are not set, or a model that nobody speaks to.
+    pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<String>> {
+        let Some(JudgeEnv { base_url: Some(base_url), api_key: Some(api_key), model_name: Some(model_name) }) =
+            &self.env
+        else {
+            return Ok(self.clone());
+        };
+        let value = |name: &Name| lookup(&name.value).filter(|value| !value.is_empty());
+        let (Some(url), Some(_), Some(model)) = (value(base_url), value(api_key), value(model_name)) else {
+            let unset = [base_url, api_key, model_name].into_iter().filter(|name| value(name).is_none());
+            return Err(unset.map(|name| format!("the judge needs `${}`, which is not set", name.value)).collect());
+        };
+        let model = Name::new(if model.contains(':') { model } else { format!("openai:{model}") }, model_name.span);
+        let Some(agent) = model_agent("llm-agent", &model) else {
+            return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
+        };
+        let agent =
+            ModelAgent { base_url: Some(Name::new(url, base_url.span)), api_key: Some(api_key.clone()), ..agent };
+        let reference = AgentRef { model: Some(model), ..self.agent.clone() };
+        Ok(Self { agent: reference, kind: AgentKind::Model(agent), ..self.clone() })
+    }
 }
 
 /// How one action depends on another.
@@ -184,7 +300,7 @@ pub struct EvalPlan {
     pub servers: Vec<Server>,
     /// The folder server commands run in.
     pub dir: PathBuf,
-    pub judge: bool,
+    pub judge: Option<Judge>,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<String>,
     /// In the order of collection; those not `parallel` run first, one by one.
@@ -201,6 +317,36 @@ pub const UNSET_TIMEOUT: Duration = Duration::from_secs(3600);
 impl Plan {
     pub fn action(&self, ix: ActionIx) -> &Action {
         &self.graph[ix]
+    }
+
+    /// How many of its steps ask the judge.
+    pub fn judgements(&self) -> usize {
+        let judges = |action: &&Action| matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
+        self.graph.node_weights().filter(judges).count()
+    }
+
+    /// Whether a judge decides it, and nothing else.
+    pub fn rests_on_judge(&self) -> bool {
+        let mut leaves: Vec<ActionIx> = self.verify.clone();
+        let mut judged = false;
+        while let Some(ix) = leaves.pop() {
+            let action = self.action(ix);
+            match &action.kind {
+                _ if !action.blocks.is_empty() => leaves.extend(action.blocks.iter().flat_map(|b| &b.actions)),
+                ActionKind::Step(step) if step.op.signature.judges => judged = true,
+                _ => return false,
+            }
+        }
+        judged && self.assertions.is_empty()
+    }
+
+    /// Whether an assertion demands that the agent calls nothing.
+    pub fn forbids_calls(&self) -> bool {
+        let none = |ix: &ActionIx| match &self.action(*ix).kind {
+            ActionKind::Assertion(assertion) => matches!(assertion.kind, AssertionKind::MaxToolCalls(0)),
+            _ => false,
+        };
+        self.assertions.iter().any(none)
     }
 
     /// Every action, in execution order, nested ones behind the action that holds them.

@@ -81,11 +81,23 @@ pub struct EvalUnit {
     pub eval: Option<Eval>,
     pub agent: Option<Agent>,
     pub oracle: Option<Oracle<template::Path>>,
+    /// The file of the agent that judges.
+    pub judge: Option<Agent>,
+    /// What `builtin.replay` plays; read when it is played.
+    pub recording: Option<PathBuf>,
     pub mcp: Option<McpConfig>,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
     pub selected: Vec<Selected>,
     pub reported: Option<Reported>,
+}
+
+impl EvalUnit {
+    /// The agent files: of the agent, and of the judge where that is another.
+    pub fn agent_files(&self) -> impl Iterator<Item = &Agent> {
+        let judge = self.judge.iter().filter(|judge| self.agent.as_ref().is_none_or(|agent| agent.file != judge.file));
+        self.agent.iter().chain(judge)
+    }
 }
 
 /// A task of an eval, and the task sets that select it.
@@ -178,7 +190,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     if !named && !mentions_kind(&text) {
         return Parsed::Stranger;
     }
-    let tree = yaml::parse(file, &text, &mut out);
+    let tree = yaml::parse(file, Arc::clone(&text), &mut out);
     if !named && out.has_hard() && (is_foreign(&text) || text.contains("{{") && !ours(&text)) {
         return Parsed::Stranger;
     }
@@ -235,9 +247,12 @@ fn ours(text: &str) -> bool {
     ["kind: Task", "kind: Eval", "kind: Agent", "kind: Oracle"].iter().any(|k| text.contains(k))
 }
 
-fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, String), Reported> {
+fn text(bytes: Vec<u8>, path: &Path, cx: Context<'_>, out: &mut Diagnostics) -> Result<(FileId, Arc<str>), Reported> {
     match yaml::decode_utf8(bytes) {
-        Ok(text) => Ok((cx.sources.add(path, text.as_str()), text)),
+        Ok(text) => {
+            let text: Arc<str> = text.into();
+            Ok((cx.sources.add(path, Arc::clone(&text)), text))
+        }
         Err(fault) => {
             let file = cx.sources.add(path, fault.text.as_str());
             Err(out.error(fault.diagnostic(file)))
@@ -320,13 +335,30 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
     prompt.text = match dialect {
         Dialect::Portable => crate::decode::scan_text(&text, span, &place),
         Dialect::Steps => dialect::steps::prompt_text(&text, span, &place),
-        Dialect::Legacy => hir::Template::literal(text, span),
+        Dialect::Legacy => hir::Template::literal(&*text, span),
     };
     Ok(())
 }
 
 /// Reads a file that another refers to.
 ///
+/// A folder that is named in a file. No path at all is none to the disk.
+pub fn folder(dir: &Path, name: &str) -> PathBuf {
+    let path = resolve(dir, name);
+    if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }
+}
+
+/// The path that an agent of this type must have.
+fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
+    agent.path.as_ref().ok_or_else(|| {
+        let message = format!("an agent of type `{}` has no `path`", agent.kind.value);
+        out.error(
+            Diagnostic::new(&crate::decode::MISSING_FIELD, agent.kind.span, message)
+                .help(format!("write `path:` with {what}")),
+        )
+    })
+}
+
 /// `written` is what stands there for the path.
 fn read(
     path: &Path,
@@ -335,7 +367,7 @@ fn read(
     what: &str,
     cx: Context<'_>,
     out: &mut Diagnostics,
-) -> Result<(FileId, String), Reported> {
+) -> Result<(FileId, Arc<str>), Reported> {
     match cx.files.read(path) {
         Ok(bytes) => text(bytes, path, cx, out),
         Err(error) => {
@@ -369,6 +401,27 @@ struct Loader<'a> {
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
 }
 
+impl EvalUnit {
+    /// How its agent takes skills: where they are mounted, and its tool that reads one.
+    pub fn skills(&self) -> Option<(&str, &str)> {
+        const CLAUDE_CODE: (&str, &str) = (".claude/skills", "Skill");
+        let reference = self.eval.as_ref()?.agent.as_ref()?;
+        match (reference.kind.value.as_str(), &self.agent) {
+            ("builtin.claude-code", _) => Some(CLAUDE_CODE),
+            ("file", Some(agent)) => match (&agent.builtin, &agent.skills) {
+                (Some(builtin), _) => {
+                    builtin.kind.as_ref().filter(|kind| kind.value == "claude-code").map(|_| CLAUDE_CODE)
+                }
+                (None, Some(skills)) => {
+                    Some((skills.mount_path.as_ref()?.value.as_str(), skills.tool_name.as_ref()?.value.as_str()))
+                }
+                (None, None) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 impl Loader<'_> {
     fn add_task(&mut self, unit: TaskUnit) -> usize {
         let index = self.project.tasks.len();
@@ -400,6 +453,8 @@ impl Loader<'_> {
             eval: value,
             agent: None,
             oracle: None,
+            judge: None,
+            recording: None,
             mcp: None,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
@@ -425,6 +480,25 @@ impl Loader<'_> {
                     Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
                     Err(r) => failed = Some(r),
                 }
+                if agent.kind.value == "builtin.replay" {
+                    match self.recording(agent, from(overrides.agent.is_some()), out) {
+                        Ok(path) => unit.recording = Some(path),
+                        Err(r) => failed = Some(r),
+                    }
+                }
+            }
+            if let Some(judge) = eval.judge.as_ref().and_then(|j| j.agent.as_ref()).filter(|a| a.kind.value == "file") {
+                let path = |from: &Path, a: &hir::AgentRef| a.path.as_ref().map(|path| resolve(from, &path.value));
+                let own = eval.agent.as_ref().filter(|a| a.kind.value == "file");
+                let own = own.and_then(|a| path(from(overrides.agent.is_some()), a));
+                match own {
+                    // Once is enough to say what is wrong with a file.
+                    Some(own) if Some(&own) == path(&dir, judge).as_ref() => unit.judge.clone_from(&unit.agent),
+                    _ => match self.agent(judge, &dir, out) {
+                        Ok((agent, _)) => unit.judge = agent,
+                        Err(r) => failed = Some(r),
+                    },
+                }
             }
             match (&eval.mcp_config, &overrides.server) {
                 (Some(name), _) => match self.mcp(name, from(overrides.mcp_config.is_some()), out) {
@@ -433,6 +507,14 @@ impl Loader<'_> {
                 },
                 (None, Some(server)) => unit.mcp = Some(server.config(eval.config)),
                 (None, None) => {}
+            }
+        }
+        for source in unit.eval.iter().filter_map(|e| e.skills.as_ref()).flat_map(|s| &s.sources) {
+            let found = self.cx.files.stat(&folder(&dir, &source.value));
+            if found != Some(Stat::Dir) {
+                let why = if found.is_some() { "is no folder" } else { "does not exist" };
+                let message = format!("the source of skills `{}` {why}", source.value);
+                failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
             }
         }
         if let Some(eval) = unit.eval.clone() {
@@ -455,7 +537,7 @@ impl Loader<'_> {
             return false;
         };
         let mut ignored = Diagnostics::default();
-        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), &text, &mut ignored);
+        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), text, &mut ignored);
         tree.is_ok_and(|t| matches!(dialect::identify(t.root(), &mut ignored), Ok(Some(FileKind::Oracle))))
     }
 
@@ -494,7 +576,7 @@ impl Loader<'_> {
         out: &mut Diagnostics,
     ) -> Result<(FileId, yaml::Tree), Reported> {
         let (file, text) = read(path, &name.value, name.span, what, self.cx, out)?;
-        yaml::parse(file, &text, out).map(|tree| (file, tree))
+        yaml::parse(file, text, out).map(|tree| (file, tree))
     }
 
     fn wrong_kind(&self, name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {
@@ -520,16 +602,7 @@ impl Loader<'_> {
             "builtin.script" => ("Oracle", "oracle"),
             _ => return Ok((None, None)),
         };
-        let Some(name) = &agent.path else {
-            return Err(out.error(
-                Diagnostic::new(
-                    &crate::decode::MISSING_FIELD,
-                    agent.kind.span,
-                    format!("an agent of type `{}` has no `path`", agent.kind.value),
-                )
-                .help(format!("write `path:` with a file of kind `{wanted}`")),
-            ));
-        };
+        let name = path_of(agent, &format!("a file of kind `{wanted}`"), out)?;
         let path = resolve(dir, &name.value);
         let (file, tree) = self.document(&path, name, what, out)?;
         let kind = dialect::identify(tree.root(), out)?;
@@ -545,6 +618,20 @@ impl Loader<'_> {
                 reported.map_or(Ok((None, value)), Err)
             }
             (found, wanted) => Err(self.wrong_kind(name, wanted, found, out)),
+        }
+    }
+
+    /// It can be large, so it is not read here.
+    fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<PathBuf, Reported> {
+        let name = path_of(agent, "a recording, `.gevals/runs/RUN/recording.jsonl`", out)?;
+        let path = resolve(dir, &name.value);
+        match self.cx.files.stat(&path) {
+            Some(Stat::File { .. }) => Ok(path),
+            found => {
+                let why = if found.is_some() { "it is no file" } else { "there is no such file" };
+                let message = format!("cannot read the recording `{}`: {why}", path.display());
+                Err(out.error(Diagnostic::new(&UNREADABLE_FILE, name.span, message)))
+            }
         }
     }
 

@@ -457,7 +457,7 @@ fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> {
     }
     // What is there already is nothing an agent makes.
     named.retain(|n| !Path::new(TASK).join(n).exists());
-    Ok((plan, words.into_iter().take(60).collect(), named.into_iter().take(12).collect()))
+    Ok((*plan, words.into_iter().take(60).collect(), named.into_iter().take(12).collect()))
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.
@@ -673,7 +673,7 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
         agent_name: "none".to_owned(),
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
-        judge: false,
+        judge: None,
         secrets: Vec::new(),
         tasks: vec![plan.clone()],
     };

@@ -53,6 +53,9 @@ pub struct Done {
 /// How an action of a task, by their names, went in a run; with an empty name of an action, how the task went.
 pub type Outcomes<'a> = &'a dyn Fn(&str, &str) -> Option<Done>;
 
+/// What a report of a run says of an action of a task.
+pub type Reasons<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+
 /// What is shown, and how.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -64,6 +67,8 @@ pub struct View<'a> {
     /// Show every task whole, however many there are, and every round of a loop over a literal list.
     pub expand: bool,
     pub outcomes: Option<Outcomes<'a>>,
+    /// Why an action of a task went as it did.
+    pub reasons: Option<Reasons<'a>>,
     /// What an earlier run of the eval took.
     pub earlier: Option<&'a results::Earlier>,
     /// Where the texts of spans are found, for excerpts.
@@ -81,6 +86,7 @@ impl<'a> View<'a> {
             unicode: true,
             expand: false,
             outcomes: None,
+            reasons: None,
             earlier: None,
             sources: None,
             files: None,

@@ -217,6 +217,17 @@ impl RunResult {
         self.text("taskError")
     }
 
+    /// What the first judge said.
+    pub fn judge_reason(&self) -> Option<&str> {
+        self.0.get("taskJudgeReason").and_then(Value::as_str).filter(|reason| !reason.is_empty())
+    }
+
+    /// Kind and text of what the verdict does not say.
+    pub fn remarks(&self) -> impl Iterator<Item = (&str, &str)> {
+        let remarks = self.0.get("remarks").and_then(Value::as_array).into_iter().flatten();
+        remarks.filter_map(|remark| Some((remark.get("kind")?.as_str()?, remark.get("message")?.as_str()?)))
+    }
+
     pub fn tokens(&self) -> Tokens {
         let any = |keys: &[&str]| self.number(keys);
         Tokens {

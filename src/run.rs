@@ -37,7 +37,7 @@ use crate::{
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::Recording,
-    plan::{ActionKind, AgentKind, EvalPlan, Plan, wire},
+    plan::{ActionKind, EvalPlan, Plan, wire},
     secrets::is_secret_name,
 };
 use emit::Emitter;
@@ -63,6 +63,8 @@ pub struct RunOptions {
     pub gate: Option<Gate>,
     /// Whether a task that checks nothing counts as passed.
     pub allow_unchecked: bool,
+    /// Whether a task fails that passed without one successful call to a server under test.
+    pub require_server_use: bool,
     /// Exit status 0 where it would be 1 or 4.
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
@@ -113,6 +115,7 @@ impl Default for RunOptions {
             gate: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
+            require_server_use: false,
             exit_zero: false,
             executable: None,
             secrets: Vec::new(),
@@ -229,6 +232,16 @@ pub async fn run_eval(
     };
     secrets.extend(secret_variables(plan, host));
     secrets.extend(options.secrets.iter().cloned());
+    // A judge that nobody asks need not be there.
+    let asked = plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0));
+    let judge = match asked.map(|judge| judge.resolved(&|name| host.env(name))) {
+        None => None,
+        Some(Ok(judge)) => Some(judge),
+        Some(Err(unset)) => {
+            faults.extend(unset);
+            None
+        }
+    };
     if selected.is_empty() {
         return match options.selection.shard {
             Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
@@ -288,7 +301,8 @@ pub async fn run_eval(
             }
         }
     };
-    let is_client = |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if matches!(agent.kind, AgentKind::Shell(_)));
+    let is_client =
+        |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process());
     let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
     let servers = Servers::new(specs, &emitter, options.server_timeout, clients).recorded(recording.clone());
     let world = World {
@@ -301,6 +315,7 @@ pub async fn run_eval(
         options,
         kept: Mutex::default(),
         recording: recording.as_deref(),
+        judge: judge.as_ref(),
         stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());

@@ -178,7 +178,7 @@ pub trait Files: Sync {
     fn list(&self, dir: &Path) -> Vec<String>;
     /// The files and folders in a folder, sorted by name, and whether each is a folder. A disk knows that without asking
     /// for each.
-    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         let kind = |name: String| {
             let stat = self.stat(&dir.join(&name))?;
             Some((name, stat == Stat::Dir))
@@ -190,7 +190,7 @@ pub trait Files: Sync {
 /// Files whose folders are listed once, however often they are asked for.
 pub struct Listed<'a> {
     files: &'a dyn Files,
-    folders: RwLock<HashMap<PathBuf, Vec<(String, bool)>>>,
+    folders: RwLock<HashMap<PathBuf, Arc<[(String, bool)]>>>,
 }
 
 impl<'a> Listed<'a> {
@@ -212,12 +212,12 @@ impl Files for Listed<'_> {
         self.files.list(dir)
     }
 
-    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         if let Some(known) = self.folders.read().unwrap_or_else(PoisonError::into_inner).get(dir) {
-            return known.clone();
+            return Arc::clone(known);
         }
         let entries = self.files.entries(dir);
-        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned(), entries.clone());
+        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned(), Arc::clone(&entries));
         entries
     }
 }

@@ -26,10 +26,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{Difference, ExitReport, Outcome},
+    event::{Difference, ExitReport, Judgement, Outcome},
     hir::{Dialect, OperationKind},
     host::{Host, Leftover},
-    plan::StepAction,
+    plan::{Judge, StepAction},
     signature::Shape,
     template,
     ty::duration,
@@ -88,6 +88,8 @@ pub struct Context<'a> {
     pub cancel: &'a CancellationToken,
     pub task: &'a TaskState,
     pub tools: &'a dyn Tools,
+    /// Who judges, where the eval says so.
+    pub judge: Option<&'a Judge>,
 }
 
 /// What a step may know of the task so far; the json protocol hands it to scripts.
@@ -145,6 +147,8 @@ pub struct Done {
     pub exit: Option<ExitReport>,
     pub stdout: String,
     pub stderr: String,
+    /// What a judge found, where one was asked.
+    pub judgement: Option<Judgement>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
 }
@@ -159,6 +163,7 @@ impl Done {
             exit: None,
             stdout: String::new(),
             stderr: String::new(),
+            judgement: None,
             leftover: None,
         }
     }

@@ -8,7 +8,7 @@ mod parse;
 mod scalar;
 mod syntax;
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 pub use cooked::SourceMap;
 pub use parse::parse;
@@ -35,11 +35,11 @@ crate::rule! {
     pub static YAML_1_1_WORD = "yaml-1-1-word", Warning;
 }
 
-/// One parsed document. It owns a copy of its text, so nothing borrows from the source.
+/// One parsed document. It shares its text with the source, and borrows nothing.
 #[derive(Clone, Debug)]
 pub struct Tree {
     file: FileId,
-    text: Box<str>,
+    text: Arc<str>,
     /// The texts of scalars that are not written the way they read (escapes, folding, indentation), one after another.
     cooked: String,
     nodes: Vec<Raw>,

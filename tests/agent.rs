@@ -166,6 +166,10 @@ fn the_context_of_a_prompt() {
 struct Server(Mutex<Vec<String>>);
 
 impl AgentCalls for Server {
+    fn tools<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>> {
+        Box::pin(async { Ok(vec![json!({ "name": "get" }), json!({ "name": "delete" })]) })
+    }
+
     fn call<'a>(
         &'a self,
         server: &'a str,
@@ -193,6 +197,7 @@ impl Turn {
             name: "kube".to_owned(),
             url: "http://127.0.0.1:9/mcp".to_owned(),
             allowed: vec!["get".to_owned(), "list".to_owned()],
+            titles: Vec::new(),
             enable_all_tools: false,
         };
         Self { server: Server(Mutex::default()), servers: vec![server], timeout: Duration::from_secs(10), prompt }
@@ -208,8 +213,10 @@ impl Turn {
             host,
             prompt: self.prompt,
             task: "t",
+            run: 0,
             dir: Path::new("/"),
             servers: &self.servers,
+            skills: None,
             timeout: self.timeout,
             cancel: &CancellationToken::new(),
             fill: &fill,
@@ -305,9 +312,15 @@ async fn the_shell_agent() {
     }
     turn.servers[0].allowed.push("x; rm -rf ~".to_owned());
     assert!(matches!(turn.go(&*HOST, &kind).await.result, Err(AgentFault::NotStarted(w)) if w.contains("tool name")));
+    turn.servers[0].allowed.pop();
     let server = turn.servers[0].clone();
-    turn.servers.push(server);
-    assert!(
-        matches!(turn.go(&*HOST, &kind).await.result, Err(AgentFault::NotStarted(w)) if w.contains("one MCP server"))
-    );
+    turn.servers.push(AgentServer { name: "other".to_owned(), url: "http://127.0.0.1:8/mcp".to_owned(), ..server });
+    // One file tells of both; a template with a URL is filled for each.
+    let done = turn.go(&*HOST, &shell("cat $(echo {{ .McpServerFileArgs }} | cut -d' ' -f2); : {{ .Prompt }}")).await;
+    let config: Value = serde_json::from_str(&done.output).unwrap();
+    assert_eq!(config["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["kube", "other"]);
+    let AgentKind::Shell(agent) = shell("echo {{ .McpServerFileArgs }}; : {{ .Prompt }}") else { panic!() };
+    let agent = ShellAgent { mcp_server_arg: Some(name("--url {{ .URL }} ")), ..agent };
+    let done = turn.go(&*HOST, &AgentKind::Shell(agent)).await;
+    assert_eq!(done.output, "--url http://127.0.0.1:9/mcp --url http://127.0.0.1:8/mcp");
 }

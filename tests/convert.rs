@@ -127,7 +127,7 @@ fn every_task_converts_and_gets_no_new_error() {
             let json = after.project.tasks[0].tree.root().to_json().to_string();
             let digest = |text: &str| {
                 let sources = Sources::default();
-                compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest)
+                compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest)
             };
             assert_eq!(digest(&new.text), digest(&json));
             // Twice is once.
@@ -151,7 +151,7 @@ fn steps_on_the_way_do_not_change_the_end() {
         let other = convert::task(&compiled_steps.project.tasks[0], cx).unwrap();
         let digest = |text: &str| {
             let sources = Sources::default();
-            compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest)
+            compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest)
         };
         assert_eq!(
             digest(&direct.text),
@@ -257,7 +257,7 @@ fn mistaken_conversions_are_caught() {
         for place in 0..right.places {
             let Ok(wrong) = convert::mistaken(unit, context, place) else { continue };
             let sources = Sources::default();
-            let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_ref().map(wire::digest);
+            let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest);
             // What stays a script is no wrong lift.
             let lifts = wrong.text != right.text && wrong.tally.residual == right.tally.residual;
             if lifts && plan(&wrong.text).is_some() {

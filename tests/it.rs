@@ -23,6 +23,7 @@ fn compiled(text: &str) -> (Compiled, Sources) {
     let (sources, mut files) = (Sources::default(), MemoryFiles::default());
     files.add("/w/x.yaml", text, false);
     files.add("/w/s.sh", "#!/bin/sh\n", true);
+    files.add("/w/s/a/SKILL.md", "a", false);
     files.add("/w/agent.yaml", "kind: Agent\ncommands: {runPrompt: x}\n", false);
     files.add("/w/oracle.yaml", "kind: Oracle\ntasks: {t: {output: \"{random.id}\"}}\n", false);
     files.add("/w/mcp.json", "mcpServers: {notes: {command: x}}", false);
@@ -36,7 +37,7 @@ fn compiled(text: &str) -> (Compiled, Sources) {
 
 /// The plan, where the file is one task that means something.
 fn plan(text: &str) -> Option<Plan> {
-    compiled(text).0.tasks.into_iter().next().flatten()
+    compiled(text).0.tasks.into_iter().next().flatten().map(|plan| *plan)
 }
 
 fn a_plan_iff_no_hard_error(text: &str) -> Result<(), TestCaseError> {

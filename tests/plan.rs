@@ -360,7 +360,7 @@ fn servers_are_shown_without_their_secrets() {
             server("own", Transport::Stdio { command: expand(vec![text("gevals")]), args: vec![], env }),
         ],
         dir: PathBuf::new(),
-        judge: false,
+        judge: None,
         secrets: Vec::new(),
         tasks: Vec::new(),
     };
@@ -561,7 +561,7 @@ fn many_tasks_and_many_steps_stay_readable() {
         agent_name: "builtin.noop".to_owned(),
         servers: Vec::new(),
         dir: PathBuf::new(),
-        judge: false,
+        judge: None,
         secrets: Vec::new(),
         tasks: plans.clone(),
     };

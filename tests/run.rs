@@ -54,7 +54,7 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         agent_name: "noop".to_owned(),
         servers: Vec::new(),
         dir: PathBuf::from("/t"),
-        judge: false,
+        judge: None,
         secrets: Vec::new(),
         tasks,
     }

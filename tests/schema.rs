@@ -68,7 +68,7 @@ fn validator(name: &str, dialect: Option<Dialect>) -> Validator {
 fn validator_of(document: &Value) -> Option<(&'static str, Validator)> {
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let text = document.to_string();
-    let tree = yaml::parse(sources.add("x.yaml", text.as_str()), &text, &mut out).ok()?;
+    let tree = yaml::parse(sources.add("x.yaml", text.as_str()), text, &mut out).ok()?;
     let name = match dialect::identify(tree.root(), &mut out) {
         Ok(Some(FileKind::Task(_))) => "task",
         Ok(Some(FileKind::Eval)) => "eval",
@@ -140,6 +140,7 @@ fn errors(document: &Value) -> (Vec<String>, bool) {
     let (sources, mut files) = (Sources::default(), MemoryFiles::default());
     files.add("/w/x.yaml", document.to_string(), false);
     files.add("/w/s.sh", "#!/bin/sh\n", true);
+    files.add("/w/s/a/SKILL.md", "a", false);
     files.add("/w/agent.yaml", "kind: Agent\ncommands: {runPrompt: x}\n", false);
     files.add("/w/oracle.yaml", "kind: Oracle\ntasks: {t: {}}\n", false);
     files.add("/w/mcp.json", "mcpServers: {notes: {command: x}}", false);

@@ -110,6 +110,7 @@ impl<'a> Step<'a> {
             cancel: &self.cancel,
             task: &self.task,
             tools: &self.tools,
+            judge: None,
         })
         .await
     }

@@ -118,7 +118,7 @@ impl Case {
     }
 
     fn plans(&self) -> Vec<Option<String>> {
-        let tasks = self.compiled.tasks.iter().map(|p| p.as_ref().map(wire::digest));
+        let tasks = self.compiled.tasks.iter().map(|p| p.as_deref().map(wire::digest));
         let evals = self.compiled.evals.iter().map(|p| p.as_ref().map(wire::eval_digest));
         tasks.chain(evals).collect()
     }

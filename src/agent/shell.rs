@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{AgentContext, AgentDone, AgentFault};
+use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT};
 use crate::{
     bash::{
         gotext,
@@ -15,8 +15,8 @@ use crate::{
     host::{Exec, Exit},
 };
 
-/// Bytes kept of what an agent says.
-const KEPT: usize = 16 << 20;
+/// Keeps the agent's folder, and gives it one to write down what it does; the name is upstream's.
+const DEBUG: &str = "MCPCHECKER_DEBUG";
 
 pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
     let not_started = |why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
@@ -27,16 +27,31 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
         Ok(dir) => dir,
         Err(e) => return not_started(format!("no temporary folder could be made: {e}")),
     };
-    let done = match command_line(cx, agent, &dir) {
-        Ok(line) => execute(cx, line, &dir).await,
+    let debug = match cx.host.env(DEBUG).filter(|value| !value.is_empty()).map(|_| cx.host.temp_dir()) {
+        Some(Ok(debug)) => Some(debug),
+        Some(Err(e)) => return not_started(format!("no temporary folder could be made: {e}")),
+        None => None,
+    };
+    let mut done = match command_line(cx, agent, &dir) {
+        Ok(line) => execute(cx, line, &dir, debug.as_deref()).await,
         Err(why) => not_started(why),
     };
+    if let Some(debug) = &debug {
+        let note = format!(
+            "\n[{DEBUG}: the agent's folder is {}, and what it wrote down for you in {}]",
+            dir.display(),
+            debug.display()
+        );
+        done.output += &note;
+        done.transcript += &note;
+    }
     // What a failed agent left there may explain it.
     match &done.result {
         Err(AgentFault::Failed(why)) => {
             let why = format!("{why}; its folder is kept: {}", dir.display());
             AgentDone { result: Err(AgentFault::Failed(why)), ..done }
         }
+        _ if debug.is_some() => done,
         _ => {
             let _ = cx.host.remove(&dir);
             done
@@ -49,19 +64,16 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     if run_prompt.trim().is_empty() {
         return Err("the agent file has no `runPrompt`".to_owned());
     }
+    super::skills::mount(cx, dir)?;
     let config = match cx.servers {
         [] => String::new(),
-        [server] => {
-            let file = dir.join("mcp-server.json");
-            cx.host
-                .write(&file, mcp_config(cx).as_bytes(), Some(0o600))
-                .map_err(|e| format!("the MCP config could not be written: {e}"))?;
-            let file = safe("path", &file.to_string_lossy())?;
-            let values = [("File", file.as_str()), ("URL", &safe("URL", &server.url)?)];
-            gotext::render(text(&agent.mcp_server_arg), &values)
-                .map_err(|f| format!("`argTemplateMcpServer` cannot be filled: {f}"))?
+        // One file tells of all servers; a template with the URL of one is filled for each.
+        many => {
+            let template = text(&agent.mcp_server_arg);
+            let parts = if template.contains(".URL") { many.chunks(1).collect() } else { vec![many] };
+            let args = parts.iter().enumerate().map(|(i, servers)| mcp_server_arg(cx, dir, template, servers, i));
+            args.collect::<Result<Vec<_>, _>>()?.join(" ")
         }
-        many => return Err(format!("a shell agent can use one MCP server, and {} are enabled", many.len())),
     };
     let mut tools = Vec::new();
     for server in cx.servers {
@@ -78,6 +90,23 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     Ok(frame.fill(cx.prompt))
 }
 
+fn mcp_server_arg(
+    cx: &AgentContext<'_>,
+    dir: &Path,
+    template: &str,
+    servers: &[AgentServer],
+    nth: usize,
+) -> Result<String, String> {
+    let name = if nth == 0 { "mcp-server.json".to_owned() } else { format!("mcp-server-{}.json", nth + 1) };
+    let file = dir.join(name);
+    let written = cx.host.write(&file, mcp_config(servers).as_bytes(), Some(0o600));
+    written.map_err(|e| format!("the MCP config could not be written: {e}"))?;
+    let file = safe("path", &file.to_string_lossy())?;
+    let url = servers.first().map_or(Ok(String::new()), |server| safe("URL", &server.url))?;
+    let values = [("File", file.as_str()), ("URL", url.as_str())];
+    gotext::render(template, &values).map_err(|f| format!("`argTemplateMcpServer` cannot be filled: {f}"))
+}
+
 fn text(name: &Option<Name>) -> &str {
     name.as_ref().map_or("", |n| n.value.as_str())
 }
@@ -91,9 +120,9 @@ fn safe(what: &str, word: &str) -> Result<String, String> {
     }
 }
 
-/// One file for all servers, in the form MCP clients share. Headers of the real server stay with the recorder.
-fn mcp_config(cx: &AgentContext<'_>) -> String {
-    let servers = cx.servers.iter().map(|server| {
+/// One file for several servers, in the form MCP clients share. Headers of the real server stay with the recorder.
+pub fn mcp_config(servers: &[AgentServer]) -> String {
+    let servers = servers.iter().map(|server| {
         let entry = json!({ "type": "http", "url": server.url, "enableAllTools": server.enable_all_tools });
         (server.name.clone(), entry)
     });
@@ -101,8 +130,11 @@ fn mcp_config(cx: &AgentContext<'_>) -> String {
     format!("{:#}\n", json!({ "mcpServers": servers }))
 }
 
-async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path) -> AgentDone {
-    let exec = Exec::new(shell(cx), dir).args(["-c", &line]).env(VARIABLE, cx.prompt).timeout(cx.timeout);
+async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<&Path>) -> AgentDone {
+    let mut exec = Exec::new(shell(cx), dir).args(["-c", &line]).env(VARIABLE, cx.prompt).timeout(cx.timeout);
+    if let Some(debug) = debug {
+        exec = exec.env(DEBUG, "1").env(format!("{DEBUG}_DIR"), debug);
+    }
     let exec = Exec { merge_stderr: true, capture_limit: KEPT, ..exec };
     let finished = cx.host.exec(exec, cx.cancel.clone()).await;
     let (result, exit_code) = match finished.exit {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tree_sitter::Node;
+use tree_sitter::{Node, TreeCursor};
 
 use super::{Script, Word};
 
@@ -178,23 +178,32 @@ impl Program {
 const DEPTH: usize = 100;
 
 pub(super) fn read(script: &Script) -> Program {
-    let mut reader = Reader { script, sound: script.is_sound() };
-    let body = reader.list(script.root(), DEPTH);
+    let root = script.root();
+    let mut reader = Reader { script, cursor: root.walk(), sound: script.is_sound() };
+    let body = reader.list(root, DEPTH);
     Program { body, sound: reader.sound }
 }
 
 struct Reader<'s> {
     script: &'s Script,
+    /// One for all: to make one costs more than to use it.
+    cursor: TreeCursor<'s>,
     sound: bool,
 }
 
 impl<'s> Reader<'s> {
+    fn children(&mut self, node: Node<'s>) -> Vec<Node<'s>> {
+        node.children(&mut self.cursor).collect()
+    }
+
+    fn has_token(&mut self, node: Node<'s>, token: &str) -> bool {
+        node.children(&mut self.cursor).any(|c| c.kind() == token)
+    }
+
     /// The statements that are children of a node.
     fn list(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
-        let mut cursor = node.walk();
         let mut list: Vec<Statement> = Vec::new();
-        let children: Vec<_> = node.children(&mut cursor).collect();
-        for child in children {
+        for child in self.children(node) {
             if child.kind() == "&" {
                 if let Some(last) = list.last_mut() {
                     last.background = true;
@@ -227,7 +236,7 @@ impl<'s> Reader<'s> {
                 Kind::Pipeline(parts)
             }
             "list" => {
-                let and = has_token(node, "&&");
+                let and = self.has_token(node, "&&");
                 match <[Statement; 2]>::try_from(self.list(node, depth)) {
                     Ok(pair) if and => Kind::And(Box::new(pair)),
                     Ok(pair) => Kind::Or(Box::new(pair)),
@@ -240,7 +249,7 @@ impl<'s> Reader<'s> {
             },
             "if_statement" => self.conditional(node, depth),
             "while_statement" => {
-                let repeat = if has_token(node, "until") { Repeat::Until } else { Repeat::While };
+                let repeat = if self.has_token(node, "until") { Repeat::Until } else { Repeat::While };
                 let condition = self.fields(node, "condition", depth);
                 Kind::Loop { repeat, condition, body: self.body(node, depth) }
             }
@@ -248,12 +257,11 @@ impl<'s> Reader<'s> {
                 Kind::Loop { repeat: Repeat::For, condition: Vec::new(), body: self.body(node, depth) }
             }
             "case_statement" => {
-                let mut cursor = node.walk();
-                let items: Vec<_> = node.children(&mut cursor).filter(|c| c.kind() == "case_item").collect();
+                let items: Vec<_> = self.children(node).into_iter().filter(|c| c.kind() == "case_item").collect();
                 Kind::Case(items.into_iter().map(|item| self.list(item, depth)).collect())
             }
             // `(( … ))` is a compound statement to the grammar.
-            "compound_statement" if has_token(node, "((") => Kind::Test,
+            "compound_statement" if self.has_token(node, "((") => Kind::Test,
             "compound_statement" => Kind::Group(self.list(node, depth)),
             "subshell" => Kind::Subshell(self.list(node, depth)),
             "function_definition" => {
@@ -272,9 +280,9 @@ impl<'s> Reader<'s> {
     }
 
     fn command(&mut self, node: Node<'s>, depth: usize) -> Statement {
-        let mut cursor = node.walk();
-        let fed = node.children(&mut cursor).any(|c| feeds(c, self.script));
-        let kind = Kind::Command(self.script.words(node));
+        let children = self.children(node);
+        let fed = children.iter().any(|c| feeds(*c, self.script));
+        let kind = Kind::Command(self.script.words_of(&children));
         Statement { fed, nested: self.substitutions(node, depth), ..plain(node, kind) }
     }
 
@@ -285,9 +293,7 @@ impl<'s> Reader<'s> {
             None => plain(node, Kind::Assignment),
         };
         inner.range = node.byte_range();
-        let mut cursor = node.walk();
-        let redirects: Vec<_> = node.children(&mut cursor).filter(|c| c.kind().ends_with("_redirect")).collect();
-        for redirect in redirects {
+        for redirect in self.children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
             inner.fed |= feeds(redirect, self.script);
             inner.written |= redirect.kind() == "file_redirect" && self.script.text(redirect).contains('>');
             if redirect.kind() != "heredoc_redirect" {
@@ -297,8 +303,7 @@ impl<'s> Reader<'s> {
             // What follows `<<EOF` on its line stands inside the here-document to the grammar.
             let operator = redirect.child_by_field_name("operator").map(|o| self.script.text(o).to_owned());
             let right = redirect.child_by_field_name("right");
-            let mut cursor = redirect.walk();
-            let piped = redirect.children(&mut cursor).find(|c| c.kind() == "pipeline");
+            let piped = self.children(redirect).into_iter().find(|c| c.kind() == "pipeline");
             if let Some(piped) = piped {
                 let mut parts = self.list(piped, depth);
                 parts.iter_mut().for_each(|p| p.fed = true);
@@ -314,14 +319,12 @@ impl<'s> Reader<'s> {
                 inner.kind = if operator == "&&" { Kind::And(pair) } else { Kind::Or(pair) };
             }
             if let Some(arguments) =
-                Some(redirect.children_by_field_name("argument", &mut redirect.walk()).collect::<Vec<_>>())
+                Some(redirect.children_by_field_name("argument", &mut self.cursor).collect::<Vec<_>>())
                 && let Kind::Command(words) = &mut inner.kind
             {
                 words.extend(arguments.into_iter().map(|a| self.script.word(a)));
             }
-            let mut cursor = redirect.walk();
-            let bodies: Vec<_> = redirect.children(&mut cursor).filter(|c| c.kind() == "heredoc_body").collect();
-            for body in bodies {
+            for body in self.children(redirect).into_iter().filter(|c| c.kind() == "heredoc_body") {
                 inner.nested.extend(self.substitutions(body, depth));
             }
         }
@@ -329,11 +332,9 @@ impl<'s> Reader<'s> {
     }
 
     fn conditional(&mut self, node: Node<'s>, depth: usize) -> Kind {
-        let mut cursor = node.walk();
-        let children: Vec<_> = node.children(&mut cursor).collect();
         let mut branches = vec![self.branch(node, depth)];
         let mut otherwise = None;
-        for child in children {
+        for child in self.children(node) {
             match child.kind() {
                 "elif_clause" => branches.push(self.branch(child, depth)),
                 "else_clause" => otherwise = Some(self.list(child, depth)),
@@ -345,17 +346,15 @@ impl<'s> Reader<'s> {
 
     /// Conditions stand before `then`, the body behind it.
     fn branch(&mut self, node: Node<'s>, depth: usize) -> Branch {
-        let then = {
-            let mut cursor = node.walk();
-            node.children(&mut cursor).find(|c| c.kind() == "then").map_or(node.start_byte(), |t| t.start_byte())
-        };
+        let then = node.children(&mut self.cursor).find(|c| c.kind() == "then");
+        let then = then.map_or(node.start_byte(), |t| t.start_byte());
         let (condition, body) = self.list(node, depth).into_iter().partition(|s| s.range.start < then);
         Branch { condition, body }
     }
 
     fn fields(&mut self, node: Node<'s>, name: &str, depth: usize) -> Vec<Statement> {
-        let mut cursor = node.walk();
-        let found: Vec<_> = node.children_by_field_name(name, &mut cursor).filter(|c| is_statement(*c)).collect();
+        let found = node.children_by_field_name(name, &mut self.cursor).filter(|c| is_statement(*c));
+        let found: Vec<_> = found.collect();
         found.into_iter().map(|c| self.statement(c, depth)).collect()
     }
 
@@ -366,11 +365,13 @@ impl<'s> Reader<'s> {
     /// The statements of the substitutions in a node's words.
     fn substitutions(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
         let mut found = Vec::new();
+        // Most statements have none of the characters that a substitution begins with.
+        if !self.script.text(node).contains(['(', '`']) {
+            return found;
+        }
         let mut open = vec![node];
         while let Some(node) = open.pop() {
-            let mut cursor = node.walk();
-            let children: Vec<_> = node.children(&mut cursor).collect();
-            for child in children.into_iter().rev() {
+            for child in self.children(node).into_iter().rev() {
                 if matches!(child.kind(), "command_substitution" | "process_substitution") {
                     found.extend(self.list(child, depth));
                 } else {
@@ -397,11 +398,6 @@ fn joined(first: Statement, mut rest: Vec<Statement>) -> Statement {
 
 fn plain(node: Node<'_>, kind: Kind) -> Statement {
     Statement { range: node.byte_range(), kind, background: false, fed: false, written: false, nested: Vec::new() }
-}
-
-fn has_token(node: Node<'_>, token: &str) -> bool {
-    let mut cursor = node.walk();
-    node.children(&mut cursor).any(|c| c.kind() == token)
 }
 
 /// Whether a redirection gives standard input.

@@ -95,12 +95,14 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     };
     let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
+    let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
     let colour = global.colour(&std::io::stdout());
     let view = View {
         colour,
         // A task that was asked for by name is shown whole.
         expand: args.expand || args.task.is_some(),
         outcomes: painted.is_some().then_some(&outcome),
+        reasons: painted.is_some().then_some(&why),
         sources: Some(&sources),
         files: Some(&Disk),
         ..View::new(&[])
@@ -157,7 +159,7 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
     evals.retain(|eval| !eval.tasks.is_empty());
     std::mem::forget((compiled.project, compiled.diagnostics));
     let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
-    Planned { evals, loose: loose.filter(wanted).collect() }
+    Planned { evals, loose: loose.map(|plan| *plan).filter(wanted).collect() }
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {

@@ -74,7 +74,7 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
     let ActionKind::Agent(action) = &task.action(task.agent).kind else { return };
     let found = match &action.kind {
         AgentKind::Noop => Ok("it does nothing".to_owned()),
-        AgentKind::Script { .. } => Ok("it needs nothing but its file".to_owned()),
+        AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("it needs nothing but its file".to_owned()),
         AgentKind::Shell(agent) => {
             let program = agent.run_prompt.as_ref().and_then(|line| program(&line.value));
             match program.filter(|word| word.chars().all(|c| c.is_alphanumeric() || "_-./+".contains(c))) {
@@ -85,7 +85,15 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
                 None => Ok("a shell runs it".to_owned()),
             }
         }
-        AgentKind::Unsupported(why) => Err(why.clone()),
+        AgentKind::Model(model) => match crate::agent::endpoint(host, model) {
+            Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
+            Err(why) => Err(why),
+        },
+        AgentKind::Acp(agent) => match host.which(&agent.command.value) {
+            Some(path) => Ok(path.display().to_string()),
+            None => Err(format!("`{}` is not on the PATH", agent.command.value)),
+        },
+        AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
         AgentKind::Unspecified => Err("the eval names none".to_owned()),
     };
     looks.push(Look { what: format!("agent `{}`", plan.agent_name), found });

@@ -130,6 +130,9 @@ pub struct Args {
     /// Let tasks pass that nothing decides.
     #[arg(long, help_heading = "Verdicts")]
     allow_unchecked: bool,
+    /// Let no task pass whose agent made no successful call to a server.
+    #[arg(long, help_heading = "Verdicts")]
+    require_server_use: bool,
     /// Run each task N times, of which P must pass.
     #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
     gate: Option<Gate>,
@@ -285,7 +288,9 @@ fn repeated(args: &Args) -> Vec<String> {
         ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
     ];
     let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-    values.flatten().chain(args.allow_unchecked.then(|| "--allow-unchecked".to_owned())).collect()
+    let flags = [("--allow-unchecked", args.allow_unchecked), ("--require-server-use", args.require_server_use)];
+    let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
+    values.flatten().chain(flags).collect()
 }
 
 /// Warnings are shown that anybody will read; the others are counted.
@@ -405,6 +410,7 @@ fn execute(
         gate: args.gate,
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
+        require_server_use: args.require_server_use,
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),

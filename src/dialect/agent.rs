@@ -1,8 +1,10 @@
 //! Agent files (§3.2 of the upstream behaviour).
 
+use std::path::Component;
+
 use crate::{
     decode::{Leniency, Partial, Reader},
-    diagnostic::Diagnostics,
+    diagnostic::{Diagnostic, Diagnostics},
     hir::{AcpAgent, Agent, AgentSkills, BuiltinAgent, ShellAgent},
     source::FileId,
     yaml::Node,
@@ -59,7 +61,7 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
         let command = inner.require(reader, "cmd", node.span()).and_then(|n| reader.name(n, "the command of an agent"));
         let args = inner.take(reader, "args").map(|n| reader.words(n, "`args`")).unwrap_or_default();
         inner.finish(reader);
-        agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args });
+        agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args, dir: dir.to_owned() });
     }
     if let Some(node) = fields.take(reader, "commands")
         && let Some(mut inner) = reader.fields(node, "the commands of an agent")
@@ -87,9 +89,20 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
         let mount = inner.require(reader, "mountPath", node.span());
         let tool = inner.require(reader, "toolName", node.span());
         inner.finish(reader);
+        let mount = mount.and_then(|n| reader.name(n, "`mountPath`"));
+        if let Some(mount) = &mount {
+            let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+            if !std::path::Path::new(&mount.value).components().all(inside) {
+                let message = format!("`{}` is no place within the agent's folder", mount.value);
+                reader.error(
+                    Diagnostic::new(&crate::decode::WRONG_TYPE, mount.span, message)
+                        .help("write a relative path without `..`, for instance `.my-agent/skills`"),
+                );
+            }
+        }
         agent.skills = Some(AgentSkills {
             span: node.span(),
-            mount_path: mount.and_then(|n| reader.name(n, "`mountPath`")),
+            mount_path: mount,
             tool_name: tool.and_then(|n| reader.name(n, "`toolName`")),
         });
     }

@@ -276,11 +276,55 @@ pub struct BuiltinAgent {
     pub api_key: Option<Name>,
 }
 
+/// A model that is spoken to directly (§3.6).
+#[derive(Clone, Debug)]
+pub struct ModelAgent {
+    pub provider: Provider,
+    /// As the provider calls it.
+    pub model: String,
+    /// Where the environment names none.
+    pub base_url: Option<Name>,
+    /// The variable that holds the key, where the provider's own is not set.
+    pub api_key: Option<Name>,
+}
+
+/// Whose protocol a model speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Provider {
+    OpenAi,
+    Anthropic,
+    Gemini,
+}
+
+impl Provider {
+    pub const NAMES: [&str; 4] = ["openai", "anthropic", "gemini", "google"];
+
+    pub fn of(name: &str) -> Option<Self> {
+        match name {
+            "openai" => Some(Self::OpenAi),
+            "anthropic" => Some(Self::Anthropic),
+            "gemini" | "google" => Some(Self::Gemini),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct AcpAgent {
     pub span: Span,
+    /// On the PATH, or a path from the agent file.
     pub command: Name,
     pub args: Vec<Name>,
+    pub dir: PathBuf,
 }
 
 /// A command line per prompt, as templates (§3.4).

@@ -7,6 +7,7 @@ use std::{
     fs::{self, File, Metadata, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The files of this machine.
@@ -42,7 +43,7 @@ impl Files for Disk {
         names
     }
 
-    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let kind = |entry: fs::DirEntry| {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -56,7 +57,7 @@ impl Files for Disk {
         };
         let mut entries: Vec<_> = fs::read_dir(here).into_iter().flatten().flatten().filter_map(kind).collect();
         entries.sort();
-        entries
+        entries.into()
     }
 }
 

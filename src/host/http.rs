@@ -58,8 +58,7 @@ impl Clients {
         let url = reqwest::Url::parse(&request.url).map_err(|e| bad("the URL is not valid", &e))?;
         let method =
             reqwest::Method::from_bytes(request.method.as_bytes()).map_err(|e| bad("the method is not valid", &e))?;
-        let host = url.host_str().unwrap_or("").trim_matches(['[', ']']);
-        let local = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        let local = is_local(&url);
         let client = if local { &self.local } else { &self.remote };
         let client = client.get_or_init(|| client_for(local)).as_ref().map_err(Clone::clone)?;
 
@@ -99,14 +98,30 @@ pub fn install_tls() {
     });
 }
 
-fn client_for(local: bool) -> Result<reqwest::Client, HttpFault> {
+/// A client for one service, which follows no redirect: a key must not be sent on.
+///
+/// # Errors
+/// The URL means nothing, or TLS cannot be set up.
+pub fn service_client(url: &str) -> Result<reqwest::Client, HttpFault> {
+    let bad = |e| HttpFault { kind: HttpFaultKind::Other, message: format!("the URL is not valid: {e}") };
+    let url = reqwest::Url::parse(url).map_err(bad)?;
+    builder(is_local(&url)).redirect(reqwest::redirect::Policy::none()).build().map_err(fault)
+}
+
+fn is_local(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or("").trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+fn builder(local: bool) -> reqwest::ClientBuilder {
     install_tls();
-    let builder = reqwest::Client::builder()
-        .user_agent(concat!("gevals/", env!("CARGO_PKG_VERSION")))
-        // Ten requests in all, as Go's client.
-        .redirect(reqwest::redirect::Policy::limited(9));
-    let builder = if local { builder.no_proxy() } else { builder };
-    builder.build().map_err(fault)
+    let builder = reqwest::Client::builder().user_agent(concat!("gevals/", env!("CARGO_PKG_VERSION")));
+    if local { builder.no_proxy() } else { builder }
+}
+
+fn client_for(local: bool) -> Result<reqwest::Client, HttpFault> {
+    // Ten requests in all, as Go's client.
+    builder(local).redirect(reqwest::redirect::Policy::limited(9)).build().map_err(fault)
 }
 
 /// The message leaves the URL out: it can hold secrets, and who asked knows it.

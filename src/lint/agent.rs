@@ -4,7 +4,9 @@ use super::EvalView;
 use crate::{
     decode::MISSING_FIELD,
     diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::Name,
     rule,
+    source::Span,
 };
 
 rule! {
@@ -23,13 +25,16 @@ pub const TYPES: [&str; 8] = [
     "builtin.openai-acp",
 ];
 
+/// Those that an agent file can build on.
+const IN_FILES: [&str; 4] = ["claude-code", "llm-agent", "openai-agent", "openai-acp"];
+
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
     for agent in view.eval.agent.iter().chain(judge) {
         let kind = &agent.kind;
         if TYPES.contains(&kind.value.as_str()) {
             if kind.value.ends_with("llm-agent") || kind.value.contains("openai") {
-                model(agent, out);
+                needs_model(&kind.value, agent.model.as_ref(), agent.span, out);
             }
             continue;
         }
@@ -42,17 +47,38 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         let words: Vec<_> = TYPES.iter().map(|t| format!("`{t}`")).collect();
         out.push(diagnostic.help(format!("known are {}", words.join(", "))));
     }
+    builtin(view, out);
 }
 
-fn model(agent: &crate::hir::AgentRef, out: &mut Diagnostics) {
-    if agent.model.is_none() {
+/// What an agent file says under `builtin`.
+fn builtin(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let Some(builtin) = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref()) else { return };
+    let known = TYPES.iter().filter_map(|t| t.strip_prefix("builtin.")).filter(|t| IN_FILES.contains(t));
+    let words: Vec<_> = known.map(|t| format!("`{t}`")).collect();
+    let help = format!("known are {}", words.join(", "));
+    let Some(kind) = &builtin.kind else {
+        out.push(Diagnostic::new(&MISSING_FIELD, builtin.span, "a built-in agent needs a `type`").help(help));
+        return;
+    };
+    if !IN_FILES.contains(&kind.value.as_str()) {
+        let message = format!("unknown type `{}` of a built-in agent", kind.value);
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_AGENT, kind.span, message);
+        if let Some(near) = nearest(&kind.value, IN_FILES) {
+            diagnostic =
+                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
+        }
+        out.push(diagnostic.help(help));
+    } else if kind.value != "claude-code" {
+        let given = view.eval.agent.as_ref().and_then(|a| a.model.as_ref()).or(builtin.model.as_ref());
+        needs_model(&kind.value, given, builtin.span, out);
+    }
+}
+
+fn needs_model(kind: &str, model: Option<&Name>, place: Span, out: &mut Diagnostics) {
+    if model.is_none() {
         out.push(
-            Diagnostic::new(
-                &MISSING_FIELD,
-                agent.span,
-                format!("an agent of type `{}` needs a `model`", agent.kind.value),
-            )
-            .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),
+            Diagnostic::new(&MISSING_FIELD, place, format!("an agent of type `{kind}` needs a `model`"))
+                .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),
         );
     }
 }

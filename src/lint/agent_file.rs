@@ -3,7 +3,9 @@
 use super::EvalView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
+    hir::{Agent, AgentRef},
     rule,
+    source::Span,
 };
 
 rule! {
@@ -13,7 +15,10 @@ rule! {
 
 /// What stands beside `builtin` or `acp` is dropped (§11 D9, D10).
 pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let Some(agent) = &view.unit.agent else { return };
+    view.unit.agent_files().for_each(|agent| ignored_of(agent, out));
+}
+
+fn ignored_of(agent: &Agent, out: &mut Diagnostics) {
     let mut drop = |span, part: &str, winner: &str, by| {
         out.push(
             Diagnostic::new(&IGNORED_AGENT_PART, span, format!("`{part}` has no effect beside `{winner}`"))
@@ -50,11 +55,20 @@ pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 /// An agent without a command "succeeds" with an empty answer.
 pub fn empty(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let Some(agent) = &view.unit.agent else { return };
+    let place = |reference: Option<&AgentRef>| {
+        reference.map_or(view.eval.config, |a| a.path.as_ref().map_or(a.span, |p| p.span))
+    };
+    let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
+    for agent in view.unit.agent_files() {
+        let is_agents = view.unit.agent.as_ref().is_some_and(|own| own.file == agent.file);
+        empty_of(agent, place(if is_agents { view.eval.agent.as_ref() } else { judge }), out);
+    }
+}
+
+fn empty_of(agent: &Agent, place: Span, out: &mut Diagnostics) {
     if agent.builtin.is_some() || agent.acp.is_some() {
         return;
     }
-    let place = view.eval.agent.as_ref().map_or(view.eval.config, |a| a.path.as_ref().map_or(a.span, |p| p.span));
     match &agent.commands {
         None => out.push(
             Diagnostic::new(&EMPTY_COMMANDS, place, "this agent file does not say how the agent is run")

@@ -62,16 +62,12 @@ type Found = (std::ops::Range<usize>, &'static str);
 
 fn find(script: &Script) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
-    let mut open = vec![script.root()];
-    while let Some(node) = open.pop() {
+    for node in script.nodes() {
         if let Some((range, what)) = bash_only(script, node)
             && !found.iter().any(|(_, w)| *w == what)
         {
             found.push((range, what));
         }
-        let mut cursor = node.walk();
-        let children: Vec<_> = node.children(&mut cursor).collect();
-        open.extend(children.into_iter().rev());
     }
     found.sort_by_key(|(range, _)| range.start);
     found

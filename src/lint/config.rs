@@ -13,6 +13,7 @@ rule! {
     pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
     pub static RELATIVE_SERVER_COMMAND = "relative-server-command", Warning;
     pub static SKILLS_WITHOUT_SOURCES = "skills-without-sources", Verdict;
+    pub static SKILLS_NOT_TAKEN = "skills-not-taken", Warning;
     pub static UNKNOWN_EXTENSION = "unknown-extension", Hard;
     pub static UNUSED_EXTENSION = "unused-extension", Warning;
     pub static UNUSED_SOURCE = "unused-source", Warning;
@@ -48,10 +49,8 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
             report(name.span, &name.value, "take it from the environment");
         }
     }
-    let key = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref()).and_then(|b| b.api_key.as_ref());
-    if let Some(key) = key
-        && !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    {
+    let keys = view.unit.agent_files().filter_map(|a| a.builtin.as_ref()?.api_key.as_ref());
+    for key in keys.filter(|key| !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')) {
         report(key.span.head(), "apiKey", "`apiKey` is the name of a variable that holds the key, not the key");
     }
 }
@@ -78,6 +77,24 @@ pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// An agent that does not say how it takes skills gets none.
+pub fn takes_skills(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let (Some(skills), Some(agent)) = (&view.eval.skills, &view.eval.agent) else { return };
+    if skills.sources.is_empty() || view.unit.skills().is_some() {
+        return;
+    }
+    let kind = agent.kind.value.as_str();
+    let help = match kind {
+        "file" => "write `skills: {mountPath: …, toolName: …}` in the agent file, or use `builtin.claude-code`",
+        _ => "agent files with `skills` take them, and `builtin.claude-code`",
+    };
+    out.push(
+        Diagnostic::new(&SKILLS_NOT_TAKEN, skills.span, format!("the agent `{kind}` takes no skills, so it gets none"))
+            .label(agent.span, "this agent")
+            .help(help),
+    );
 }
 
 /// Without skills no skill is ever loaded (§11 E7).

@@ -1,14 +1,16 @@
-//! A judge that nobody configured.
+//! Judges: one that nobody configured, one that cannot judge, one that judges itself.
 
-use super::TaskView;
+use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::RequirementKind,
+    hir::{AgentRef, RequirementKind},
     rule,
 };
 
 rule! {
     pub static NO_JUDGE = "no-judge", Verdict;
+    pub static JUDGE_CANNOT_JUDGE = "judge-cannot-judge", Verdict;
+    pub static JUDGE_IS_AGENT = "judge-is-agent", Warning;
 }
 
 /// Upstream installs a judge that passes everything (§11 B11).
@@ -42,5 +44,79 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .help("write `llmJudge: {ref: {type: …}}` in the eval's config"),
             None => diagnostic.strength(Strength::Note),
         });
+    }
+}
+
+/// Agents that read nothing cannot read an answer; and what should be the name of a variable may be something else.
+pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let Some(judge) = &view.eval.judge else { return };
+    if let Some(agent) = &judge.agent {
+        let why = match agent.kind.value.as_str() {
+            "builtin.noop" => "it does nothing",
+            "builtin.script" => "what it says was written before there was an answer",
+            "builtin.replay" => "what it says was recorded before there was this answer",
+            _ => return,
+        };
+        out.push(
+            Diagnostic::new(
+                &JUDGE_CANNOT_JUDGE,
+                agent.kind.span,
+                format!("`{}` cannot judge: {why}", agent.kind.value),
+            )
+            .help("write an agent that has a model: `type: builtin.llm-agent`, or `type: file`"),
+        );
+        return;
+    }
+    let names = judge.env.iter().flat_map(|env| [&env.base_url, &env.api_key, &env.model_name]).flatten();
+    for name in names.filter(|name| !is_variable(&name.value)) {
+        let message = "this is no name of an environment variable, so the judge cannot be told from it";
+        out.push(
+            Diagnostic::new(&JUDGE_CANNOT_JUDGE, name.span, message)
+                .help("write the name of the variable that holds the value, not the value"),
+        );
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Who judges its own answers is kinder to them than others would be.
+pub fn own(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let (Some(agent), Some(judge)) = (&view.eval.agent, view.eval.judge.as_ref().and_then(|j| j.agent.as_ref())) else {
+        return;
+    };
+    let builtin = |file: &Option<crate::hir::Agent>| {
+        let builtin = file.as_ref()?.builtin.as_ref()?;
+        Some((builtin.kind.as_ref()?.value.clone(), builtin.model.as_ref().map(|m| m.value.clone())))
+    };
+    let same_file = match (&view.unit.agent, &view.unit.judge) {
+        (Some(one), Some(other)) => one.file == other.file,
+        _ => false,
+    };
+    let model = |a: &AgentRef| a.model.as_ref().map(|m| m.value.clone());
+    // What a file says of a built-in agent is the same as a reference to it.
+    let meant = |reference: &AgentRef, file: &Option<crate::hir::Agent>| match builtin(file) {
+        Some((kind, own)) => Some((format!("builtin.{kind}"), model(reference).or(own))),
+        None if reference.kind.value == "file" => None,
+        None => Some((reference.kind.value.clone(), model(reference))),
+    };
+    let same = match (meant(agent, &view.unit.agent), meant(judge, &view.unit.judge)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => same_file && model(agent) == model(judge),
+        _ => false,
+    };
+    if same {
+        out.push(
+            Diagnostic::new(
+                &JUDGE_IS_AGENT,
+                judge.span,
+                "the judge is the agent under test: it judges its own answers",
+            )
+            .label(agent.span, "the agent")
+            .help("let another model judge"),
+        );
     }
 }

@@ -2,13 +2,14 @@
 
 use super::EvalView;
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{AgentRef, Name},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
+    hir::{AgentRef, Name, Provider},
     rule,
 };
 
 rule! {
     pub static MODEL_WITHOUT_PROVIDER = "model-without-provider", Hard;
+    pub static UNKNOWN_PROVIDER = "unknown-provider", Hard;
     pub static DEPRECATED_AGENT = "deprecated-agent", Warning;
     pub static DEPRECATED_JUDGE_ENV = "deprecated-judge-env", Warning;
 }
@@ -26,9 +27,17 @@ fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a AgentRef> {
 
 /// Every kind with its model, in the eval and in the agent file.
 fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
-    let referred = agents(view).map(|a| (&a.kind, a.model.as_ref()));
-    let file = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref());
-    referred.chain(file.and_then(|b| Some((b.kind.as_ref()?, b.model.as_ref())))).collect()
+    let referred = agents(view).filter(|a| a.kind.value != "file").map(|a| (&a.kind, a.model.as_ref()));
+    let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
+    let files = [(&view.unit.agent, view.eval.agent.as_ref()), (&view.unit.judge, judge)];
+    let files = files.into_iter().filter_map(|(file, reference)| {
+        let builtin = file.as_ref()?.builtin.as_ref()?;
+        Some((builtin.kind.as_ref()?, reference.and_then(|r| r.model.as_ref()).or(builtin.model.as_ref())))
+    });
+    let mut models: Vec<_> = referred.chain(files).collect();
+    // One file may be both.
+    models.dedup_by_key(|(kind, model)| (kind.span, model.map(|m| m.span)));
+    models
 }
 
 /// `model: gpt-4o` names no provider (§11 D7).
@@ -55,6 +64,38 @@ pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
                 diagnostic.help("write `PROVIDER:MODEL`, for instance `openai:gpt-4o` or `anthropic:claude-sonnet-4-5`")
             }
         });
+    }
+}
+
+/// `model: mistral:large`: nobody here speaks to that provider.
+pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for (kind, model) in models(view) {
+        let word = kind.value.trim_start_matches("builtin.");
+        let Some((model, (provider, name))) = model.and_then(|m| Some((m, m.value.split_once(':')?))) else { continue };
+        if (word != "llm-agent" && !is_old(word)) || (Provider::of(provider).is_some() && !name.is_empty()) {
+            continue;
+        }
+        let known: Vec<_> = Provider::NAMES.iter().map(|n| format!("`{n}`")).collect();
+        let help = format!(
+            "known are {}; what serves OpenAI's protocol elsewhere is `openai` with `OPENAI_BASE_URL`",
+            known.join(", ")
+        );
+        if Provider::of(provider).is_some() {
+            let message = format!("`{}` names a provider and no model", model.value);
+            out.push(Diagnostic::new(&UNKNOWN_PROVIDER, model.span, message).help("write `PROVIDER:MODEL`"));
+            continue;
+        }
+        let mut diagnostic =
+            Diagnostic::new(&UNKNOWN_PROVIDER, model.span, format!("unknown provider `{provider}` of a model"));
+        if let Some(near) = nearest(provider, Provider::NAMES) {
+            let written = format!("{near}:{name}");
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
+                format!("write `{written}`"),
+                model.span,
+                written,
+            );
+        }
+        out.push(diagnostic.help(help));
     }
 }
 
@@ -96,6 +137,14 @@ pub fn judge_env(view: &EvalView<'_>, out: &mut Diagnostics) {
     if let Some(env) = env
         && let Some(first) = [&env.base_url, &env.api_key, &env.model_name].into_iter().flatten().next()
     {
+        if let Some(agent) = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref()) {
+            out.push(
+                Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "`env` has no effect beside `ref`")
+                    .label(agent.span, "this agent judges")
+                    .help("remove `env`"),
+            );
+            return;
+        }
         out.push(
             Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "a judge by environment variables is the old way to name one")
                 .help("write `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`; base URL and key come from the provider's own variables"),

@@ -20,7 +20,10 @@ rule! {
 
 /// `{{ .Promt }}` (§11 D8).
 pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let Some((agent, tree)) = agent(view) else { return };
+    agents(view).for_each(|(agent, tree)| fields_of(agent, &tree, out));
+}
+
+fn fields_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     let Some(commands) = &agent.commands else { return };
     let templates: [(&Option<Name>, &[&str]); 3] = [
         (&commands.run_prompt, &prompt::FIELDS),
@@ -31,7 +34,7 @@ pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Some(template) = template else { continue };
         let Err(Fault { range, message }) = gotext::scan(&template.value, known) else { continue };
         let text = &template.value[range.clone()];
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_TEMPLATE_FIELD, place(&tree, template, range.clone()), message);
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_TEMPLATE_FIELD, place(tree, template, range.clone()), message);
         let field = text.find('.').map(|dot| dot + 1).and_then(|from| {
             let name = &text[from..];
             let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
@@ -43,7 +46,7 @@ pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
             let at = range.start + from..range.start + from + name.len();
             diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
                 format!("write `{near}`"),
-                place(&tree, template, at),
+                place(tree, template, at),
                 near,
             );
         }
@@ -53,14 +56,17 @@ pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 /// Where the prompt stands in the line that a shell reads (§11 D11).
 pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let Some((agent, tree)) = agent(view) else { return };
+    agents(view).for_each(|(agent, tree)| context_of(agent, &tree, out));
+}
+
+fn context_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     let Some(template) = agent.commands.as_ref().and_then(|c| c.run_prompt.as_ref()) else { return };
     if gotext::scan(&template.value, &prompt::FIELDS).is_err() {
         return;
     }
     match prompt::prompt_context(&template.value) {
         Err(Fault { range, message }) => out.push(
-            Diagnostic::new(&PROMPT_IN_SHELL_TEXT, place(&tree, template, range), message)
+            Diagnostic::new(&PROMPT_IN_SHELL_TEXT, place(tree, template, range), message)
                 .here("a prompt with quotes or `$` would be read as code")
                 .help("let the prompt stand as a word of the command, in quotes or without"),
         ),
@@ -70,7 +76,7 @@ pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
                 out.push(
                     Diagnostic::new(
                         &PROMPT_IN_SHELL_TEXT,
-                        place(&tree, template, range),
+                        place(tree, template, range),
                         "other tools paste the prompt into this line",
                     )
                     .strength(Strength::Note)
@@ -82,12 +88,13 @@ pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The eval's agent, with its file once more for the places in it.
-fn agent<'a>(view: &EvalView<'a>) -> Option<(&'a Agent, Tree)> {
-    let agent = view.unit.agent.as_ref()?;
-    let source = view.sources.get(agent.file);
-    let tree = yaml::parse(agent.file, source.text(), &mut Diagnostics::default()).ok()?;
-    Some((agent, tree))
+/// The eval's agent and judge, with their files once more for the places in them.
+fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = (&'a Agent, Tree)> {
+    view.unit.agent_files().filter_map(|agent| {
+        let source = view.sources.get(agent.file);
+        let tree = yaml::parse(agent.file, source.text(), &mut Diagnostics::default()).ok()?;
+        Some((agent, tree))
+    })
 }
 
 fn place(tree: &Tree, text: &Name, range: std::ops::Range<usize>) -> Span {

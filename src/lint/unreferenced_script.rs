@@ -19,7 +19,7 @@ pub fn check(view: &ProjectView<'_>, out: &mut Diagnostics) {
     let unread = view.project.tasks.iter().filter(|t| t.task.is_none());
     let broken: BTreeSet<&Path> = unread.filter_map(|t| t.path.parent()).collect();
     for dir in dirs.difference(&broken).copied() {
-        let names: Vec<String> = view.files.entries(dir).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = view.files.entries(dir).iter().map(|(name, _)| name.clone()).collect();
         let mut silent: Vec<&String> =
             names.iter().filter(|n| n.ends_with(".sh") && !view.scripts.contains(&dir.join(n))).collect();
         if silent.is_empty() {

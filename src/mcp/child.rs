@@ -190,7 +190,7 @@ async fn keep_tail(mut stderr: ChildStderr, tail: Arc<Mutex<VecDeque<u8>>>, _spe
 }
 
 /// Lines of at most `limit` bytes; the last one need not end in a line feed.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: R,
     buffer: BytesMut,
     /// So far there is no line feed in the buffer.

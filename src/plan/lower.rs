@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 
 use super::{
     Action, ActionIx, ActionKind, AgentAction, AgentKind, DEFAULT_CLEANUP_TIMEOUT, DEFAULT_TIMEOUT, Edge, Graph, Plan,
-    PlanBlock, PlanPhase, PlannedTask, ProcessVariable, StepAction, UNSET_TIMEOUT,
+    PlanBlock, PlanPhase, PlannedTask, ProcessVariable, SkillMount, StepAction, UNSET_TIMEOUT,
 };
 use crate::{
     builtin::{self, excerpt},
@@ -30,6 +30,7 @@ use crate::{
 pub struct Context<'a> {
     /// With the oracle's entry for this task, where the agent is scripted.
     pub agent: AgentKind,
+    pub skills: Option<SkillMount>,
     /// In the order of the task sets that select the task.
     pub assertions: Vec<&'a Assertions>,
     pub defaults: Limits,
@@ -41,6 +42,7 @@ impl Default for Context<'_> {
     fn default() -> Self {
         Self {
             agent: AgentKind::Unspecified,
+            skills: None,
             assertions: Vec::new(),
             defaults: Limits::default(),
             files: IndexMap::new(),
@@ -255,7 +257,11 @@ impl Lowering {
             continue_on_error: false,
             blocks: Vec::new(),
             span: prompt.span,
-            kind: ActionKind::Agent(AgentAction { prompt: prompt.clone(), kind: context.agent.clone() }),
+            kind: ActionKind::Agent(AgentAction {
+                prompt: prompt.clone(),
+                kind: context.agent.clone(),
+                skills: context.skills.clone(),
+            }),
         });
         self.data(ix, |visit| {
             visit(&prompt);
@@ -492,7 +498,10 @@ fn agent_meaning(agent: &AgentKind) -> String {
             format!("follows its script: {}", list(calls, call, "and"))
         }
         AgentKind::Shell(_) => "works on the prompt".to_owned(),
-        AgentKind::Unsupported(what) => format!("{what}, which this version cannot run"),
+        AgentKind::Replay { .. } => "makes the calls of its recording".to_owned(),
+        AgentKind::Model(agent) => format!("{}:{} works on the prompt", agent.provider.name(), agent.model),
+        AgentKind::Acp(agent) => format!("`{}` works on the prompt", excerpt(&agent.command.value)),
+        AgentKind::ClaudeCode { .. } => "Claude Code works on the prompt".to_owned(),
         AgentKind::Unspecified => "any agent works on the prompt".to_owned(),
     }
 }

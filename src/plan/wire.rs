@@ -19,9 +19,9 @@ use sha2::{Digest, Sha256};
 use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
 use crate::{
     hir::{
-        AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def, Expand,
-        ExpandPart, Hole, Name, OperationKind, OracleCall, Part, Server, ShellAgent, SkillMatcher, Target, Template,
-        Transport,
+        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def,
+        Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server, ShellAgent,
+        SkillMatcher, Target, Template, Transport,
     },
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
@@ -65,6 +65,25 @@ pub struct EvalBody {
     pub agent: EvalAgent,
     pub servers: Vec<ServerDocument>,
     pub judge: bool,
+    /// Who judges, where anybody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<JudgeDocument>,
+}
+
+/// The agent that judges answers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JudgeDocument {
+    pub name: String,
+    /// `file`, `builtin.llm-agent`, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    pub agent: AgentKindDocument,
+    /// The variables that decide when a run starts: base URL, key and model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -300,6 +319,19 @@ pub enum OperationDocument {
 pub struct AgentDocument {
     pub prompt: TemplateDocument,
     pub kind: AgentKindDocument,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SkillsDocument>,
+}
+
+/// What the agent is given to read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SkillsDocument {
+    pub sources: Vec<String>,
+    /// Where they stand in the agent's folder.
+    pub mount_path: String,
+    /// The agent's own tool that reads one.
+    pub tool_name: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -317,8 +349,25 @@ pub enum AgentKindDocument {
         allowed_tools_separator: Option<String>,
         use_virtual_home: bool,
     },
-    /// Not runnable by this version.
-    Unsupported(String),
+    /// The calls of a recording.
+    Replay { path: String },
+    /// A model that is spoken to directly.
+    Model {
+        provider: Provider,
+        model: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        base_url: Option<String>,
+        /// The variable that holds its key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        api_key: Option<String>,
+    },
+    /// A program that speaks the Agent Client Protocol.
+    Acp { command: String, args: Vec<String> },
+    /// Claude Code, over its adapter to that protocol or by its command line.
+    ClaudeCode {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
     /// No eval names one.
     Unspecified,
 }
@@ -516,7 +565,20 @@ pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
             model: word(|a| a.model.as_ref()),
         },
         servers: eval.servers.iter().map(server_document).collect(),
-        judge: eval.judge,
+        judge: eval.judge.is_some(),
+        judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {
+            name: judge.name.clone(),
+            kind: judge.agent.kind.value.clone(),
+            model: judge.agent.model.as_ref().map(|m| m.value.clone()),
+            agent: agent_kind(&judge.kind),
+            variables: judge
+                .env
+                .iter()
+                .flat_map(|e| [&e.base_url, &e.api_key, &e.model_name])
+                .flatten()
+                .map(|n| n.value.clone())
+                .collect(),
+        }),
     }
 }
 
@@ -694,8 +756,15 @@ pub(super) fn own_document(action: &Action) -> ActionDocument {
             });
         }
         ActionKind::Agent(agent) => {
-            document.agent =
-                Some(AgentDocument { prompt: template_document(&agent.prompt, false), kind: agent_kind(&agent.kind) });
+            document.agent = Some(AgentDocument {
+                prompt: template_document(&agent.prompt, false),
+                kind: agent_kind(&agent.kind),
+                skills: agent.skills.as_ref().map(|skills| SkillsDocument {
+                    sources: skills.sources.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+                    mount_path: skills.path.clone(),
+                    tool_name: skills.tool.clone(),
+                }),
+            });
         }
         ActionKind::Assertion(assertion) => document.assertion = Some(assertion_document(assertion)),
     }
@@ -727,7 +796,18 @@ fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
                 use_virtual_home: use_virtual_home.is_some_and(|u| u.value),
             }
         }
-        AgentKind::Unsupported(what) => AgentKindDocument::Unsupported(what.clone()),
+        AgentKind::Replay { path } => AgentKindDocument::Replay { path: path.to_string_lossy().into_owned() },
+        AgentKind::Model(ModelAgent { provider, model, base_url, api_key }) => AgentKindDocument::Model {
+            provider: *provider,
+            model: model.clone(),
+            base_url: base_url.as_ref().map(|n| n.value.clone()),
+            api_key: api_key.as_ref().map(|n| n.value.clone()),
+        },
+        AgentKind::Acp(AcpAgent { command, args, .. }) => AgentKindDocument::Acp {
+            command: command.value.clone(),
+            args: args.iter().map(|arg| arg.value.clone()).collect(),
+        },
+        AgentKind::ClaudeCode { model } => AgentKindDocument::ClaudeCode { model: model.clone() },
         AgentKind::Unspecified => AgentKindDocument::Unspecified,
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rayon::prelude::*;
 
 use super::EMPTY_GLOB;
 use crate::{
@@ -26,47 +27,56 @@ pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<Path
         // A malformed pattern matches nothing; git does the same.
         let _ = excluded.add_line(None, pattern);
     }
-    let mut ignores: Vec<Gitignore> = excluded.build().into_iter().collect();
-    let mut found = Vec::new();
-    search(&normalize(dir), files, 0, &mut ignores, &mut found);
-    found
+    let root = Ignores { here: excluded.build().into_iter().collect(), above: None };
+    search(&normalize(dir), files, 0, &root)
 }
 
-fn search(dir: &Path, files: &dyn Files, depth: usize, ignores: &mut Vec<Gitignore>, found: &mut Vec<PathBuf>) {
+/// The ignore files that hold for a folder, the nearest first.
+struct Ignores<'a> {
+    here: Vec<Gitignore>,
+    above: Option<&'a Self>,
+}
+
+impl Ignores<'_> {
+    /// The ignore file nearest to the path has the last word.
+    fn ignore(&self, path: &Path, is_dir: bool) -> bool {
+        let here = self.here.iter().rev().map(|i| i.matched(path, is_dir)).find(|m| !m.is_none());
+        match here {
+            Some(found) => found.is_ignore(),
+            None => self.above.is_some_and(|above| above.ignore(path, is_dir)),
+        }
+    }
+}
+
+/// Folders are searched side by side: a suite has one for each of its tasks.
+fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> Vec<PathBuf> {
     if depth > MAX_DEPTH {
-        return;
+        return Vec::new();
     }
     let entries = files.entries(dir);
-    let before = ignores.len();
+    let mut ignores = Ignores { here: Vec::new(), above: Some(above) };
     for name in [".gitignore", ".ignore"] {
         if let (true, Ok(bytes)) = (entries.iter().any(|(n, _)| n == name), files.read(&dir.join(name))) {
             let mut builder = GitignoreBuilder::new(dir);
             for line in String::from_utf8_lossy(&bytes).lines() {
                 let _ = builder.add_line(None, line);
             }
-            ignores.extend(builder.build());
+            ignores.here.extend(builder.build());
         }
     }
-    for (name, is_dir) in entries {
-        let wanted = match is_dir {
-            true => !SKIPPED.contains(&name.as_str()),
-            false => [".yaml", ".yml", ".json"].iter().any(|e| name.len() > e.len() && name.ends_with(e)),
-        };
-        if !wanted {
-            continue;
-        }
-        let path = dir.join(&name);
-        // The ignore file nearest to the path has the last word.
-        let ignored = ignores.iter().rev().map(|i| i.matched(&path, is_dir)).find(|m| !m.is_none());
-        if ignored.is_some_and(|m| m.is_ignore()) {
-            continue;
-        }
+    let wanted = entries.par_iter().filter(|(name, is_dir)| match is_dir {
+        true => !SKIPPED.contains(&name.as_str()),
+        false => [".yaml", ".yml", ".json"].iter().any(|e| name.len() > e.len() && name.ends_with(e)),
+    });
+    let found = wanted.flat_map_iter(|(name, is_dir)| {
+        let path = dir.join(name);
         match is_dir {
-            true => search(&path, files, depth + 1, ignores, found),
-            false => found.push(path),
+            _ if ignores.ignore(&path, *is_dir) => Vec::new(),
+            true => search(&path, files, depth + 1, &ignores),
+            false => vec![path],
         }
-    }
-    ignores.truncate(before);
+    });
+    found.collect()
 }
 
 /// The files that a pattern matches, sorted. The folder before the pattern's first special character is taken as it is,
@@ -122,9 +132,9 @@ fn walk(dir: &Path, files: &dyn Files, depth: usize, visit: &mut dyn FnMut(PathB
     if depth > MAX_DEPTH {
         return;
     }
-    for (name, is_dir) in files.entries(dir) {
-        let path = dir.join(&name);
-        match is_dir {
+    for (name, is_dir) in files.entries(dir).iter() {
+        let path = dir.join(name);
+        match *is_dir {
             true if SKIPPED.contains(&name.as_str()) => {}
             true => walk(&path, files, depth + 1, visit),
             false => visit(path),

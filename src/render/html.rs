@@ -212,6 +212,9 @@ fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, h
     if let Some(done) = view.done(plan, action) {
         let took = done.duration.map_or_else(String::new, |d| format!(" in {}", duration::format(d)));
         facts.push(("outcome", format!("{}{took}", done.outcome.name())));
+        if let Some(why) = view.reasons.and_then(|why| why(&plan.task.name.value, &action.id)) {
+            facts.push(("why", line(&why.chars().take(MOST_CHARS).collect::<String>(), true)));
+        }
     }
     match &action.kind {
         ActionKind::Step(step) => {

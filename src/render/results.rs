@@ -20,19 +20,28 @@ pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
 
 /// How tasks and their actions went; an empty name stands for the task itself.
 #[derive(Clone, Debug, Default)]
-pub struct Painted(HashMap<String, HashMap<String, Done>>);
+pub struct Painted {
+    tasks: HashMap<String, HashMap<String, Done>>,
+    /// What actions found that did not pass, and what judges said.
+    whys: HashMap<String, HashMap<String, String>>,
+}
 
 impl Painted {
     pub fn get(&self, task: &str, action: &str) -> Option<Done> {
-        let task = self.0.get(task)?;
+        let task = self.tasks.get(task)?;
         // Assertions are reported by their kind.
         let kind = || task.get(&format!("assert/{}", action.strip_prefix("assert/")?.rsplit('/').next()?));
         task.get(action).or_else(kind).copied()
     }
 
+    /// Why an action did not pass, or what the judge said.
+    pub fn why(&self, task: &str, action: &str) -> Option<&str> {
+        Some(self.whys.get(task)?.get(action)?)
+    }
+
     /// The names of the tasks there are results of.
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.tasks.keys().map(String::as_str)
     }
 }
 
@@ -42,7 +51,9 @@ pub fn read(file: &Value) -> Option<Painted> {
     let mut painted = Painted::default();
     for result in results {
         let Some(name) = result.get("taskName").and_then(Value::as_str) else { continue };
-        let task = painted.0.entry(name.to_owned()).or_default();
+        let whys = painted.whys.entry(name.to_owned()).or_default();
+        whys.extend(reasons(result));
+        let task = painted.tasks.entry(name.to_owned()).or_default();
         for (action, done) in run(result) {
             task.entry(action)
                 .and_modify(|known| {
@@ -155,6 +166,26 @@ fn run(result: &Value) -> HashMap<String, Done> {
             .or_insert(round);
     }
     done
+}
+
+/// What the reports of a run say, by the planned action: of several rounds the last.
+fn reasons(result: &Value) -> HashMap<String, String> {
+    let mut whys = HashMap::new();
+    for phase in ["setupOutput", "agentOutput", "verifyOutput", "cleanupOutput"] {
+        let mut open: Vec<&Value> = steps(result.get(phase), "Steps").rev().collect();
+        while let Some(step) = open.pop() {
+            open.extend(steps(Some(step), "steps").rev());
+            let (Some(id), Some(report)) = (step.get("id").and_then(Value::as_str), step.get("report")) else {
+                continue;
+            };
+            let told =
+                report.get("judgement").is_some() || report.get("outcome").and_then(Value::as_str) != Some("passed");
+            if let Some(why) = report.get("message").and_then(Value::as_str).filter(|why| told && !why.is_empty()) {
+                whys.insert(without(&without(id, '#'), '['), why.to_owned());
+            }
+        }
+    }
+    whys
 }
 
 fn steps<'a>(value: Option<&'a Value>, key: &str) -> std::slice::Iter<'a, Value> {

@@ -79,8 +79,13 @@ impl Tree<'_> {
         if !permitted.is_empty() {
             self.fact("permits", &permitted.into_iter().collect::<Vec<_>>().join(self.dot()));
         }
-        if eval.judge {
-            self.fact("judge", "configured");
+        if let Some(judge) = &eval.judge {
+            let asked: usize = self.view.plans.iter().map(Plan::judgements).sum();
+            let asked = match asked {
+                0 => "asked by no step".to_owned(),
+                n => format!("asked by {}", count(n, "step", "steps")),
+            };
+            self.fact("judge", &format!("{}{}{asked}", judge.title(), self.dot()));
         }
         let beside = self.view.plans.iter().filter(|p| p.task.parallel).count();
         let alone = self.view.plans.len() - beside;

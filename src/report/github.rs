@@ -14,6 +14,9 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
                 for failure in text.failures() {
                     out += &annotation("error", &failure.path, failure.line, &failure.title, &failure.message);
                 }
+                for (severity, remark) in text.annotated_remarks() {
+                    out += &annotation(severity, &remark.path, remark.line, &remark.title, &remark.message);
+                }
             }
             out
         })

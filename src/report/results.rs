@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::ReportInput;
 use crate::{
-    event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, Verdict},
+    event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenUsage, Verdict},
     hir::{CallKind, CallStatus, Transport},
     plan::{ActionKind, EvalPlan, PlanPhase},
     results,
@@ -35,6 +35,7 @@ struct Running {
     actions: Vec<(String, Value)>,
     reports: Vec<(String, ActionReport)>,
     calls: Vec<CallReport>,
+    remarks: Vec<Remark>,
     output: String,
     phases: Vec<String>,
 }
@@ -83,9 +84,16 @@ impl Results {
                     EventKind::ActionFinished { action, report } => {
                         let name = types.get(task.index).and_then(|t| t.get(&planned_id(action)));
                         running.finish(action, report, name.map_or("", String::as_str));
+                        // A model that variables name is known only now.
+                        if let Some(model) = report.judgement.as_ref().and_then(|judgement| judgement.model.as_ref())
+                            && let Some(Value::Object(judge)) = self.summary.get_mut("judge")
+                        {
+                            judge.entry("model").or_insert_with(|| json!(model));
+                        }
                     }
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
+                    EventKind::Remarked { remark } => running.remarks.push(remark.clone()),
                     _ => {}
                 }
             }
@@ -144,7 +152,7 @@ impl Results {
         let passed = match verdict {
             Verdict::Passed => true,
             // Only assertions failed: upstream tells the two apart.
-            Verdict::Failed => all_verified,
+            Verdict::Failed => all_verified && asserted.iter().any(|(_, r)| r.outcome != Outcome::Passed),
             Verdict::Broken | Verdict::Unchecked | Verdict::Cancelled => false,
         };
         let planned = self.plan.tasks.get(task.index);
@@ -169,6 +177,18 @@ impl Results {
             set("runIndex", json!(task.run));
         }
         set("totalRuns", json!(self.runs.or(planned.map(|p| p.task.runs)).unwrap_or(1).max(1)));
+        let judged: Vec<_> = running.reports.iter().filter(|(id, _)| !id.starts_with("cleanup/")).collect();
+        let judged: Vec<_> = judged.iter().filter_map(|(_, r)| Some((&r.message, r.judgement.as_ref()?))).collect();
+        if let Some((message, _)) = judged.first().filter(|(message, _)| !message.is_empty()) {
+            set("taskJudgeReason", json!(message));
+        }
+        if let Some((message, _)) = judged.iter().find(|(_, judgement)| judgement.passed.is_none()) {
+            set("taskJudgeError", json!(message));
+        }
+        let used = judged.iter().filter_map(|(_, judgement)| judgement.usage).reduce(TokenUsage::and);
+        if let Some(used) = used.filter(|used| used.input_tokens + used.output_tokens > 0) {
+            set("judgeTokenUsage", json!(used));
+        }
         set("assertionResults", assertion_results(&asserted, &self.types, task));
         set("allAssertionsPassed", json!(!setup_failed && asserted.iter().all(|(_, r)| r.outcome == Outcome::Passed)));
         set("callHistory", if setup_failed { Value::Null } else { history(&running.calls) });
@@ -181,6 +201,9 @@ impl Results {
         set("reason", json!(reason));
         set("durationSeconds", seconds(duration));
         set("cleanupFailed", json!(cleanup_failed));
+        if !running.remarks.is_empty() {
+            set("remarks", json!(running.remarks));
+        }
         set("planDigest", json!(running.plan_digest));
         Value::Object(out)
     }
@@ -321,6 +344,17 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
             }
         }
     }
+    let judge = plan.judge.as_ref().map(|judge| {
+        let mut out = Map::new();
+        out.insert("type".to_owned(), json!(judge.agent.kind.value));
+        out.insert("name".to_owned(), json!(judge.name));
+        for (key, value) in [("model", &judge.agent.model), ("path", &judge.agent.path)] {
+            if let Some(value) = value {
+                out.insert(key.to_owned(), json!(value.value));
+            }
+        }
+        out
+    });
     let mut servers: Vec<_> = plan.servers.iter().filter(|s| !s.disabled).collect();
     servers.sort_by(|a, b| a.name.value.cmp(&b.name.value));
     let servers = servers.into_iter().map(|server| match &server.transport {
@@ -334,6 +368,9 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     let servers: Vec<_> = servers.collect();
     let mut out = Map::new();
     out.insert("agent".to_owned(), Value::Object(agent));
+    if let Some(judge) = judge {
+        out.insert("judge".to_owned(), Value::Object(judge));
+    }
     if !servers.is_empty() {
         out.insert("mcpServers".to_owned(), json!(servers));
     }

@@ -1,12 +1,17 @@
 //! `text`: what people read. A line a task while it runs, a short summary, then every failure with its place.
 
-use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write,
+    path::Path,
+    time::Duration,
+};
 
 use indexmap::{IndexMap, IndexSet};
 
 use super::{Detail, ReportFormat, ReportInput};
 use crate::{
-    event::{ActionReport, Difference, Event, EventKind, Outcome, TaskRun, Verdict},
+    event::{ActionReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, Verdict},
     plan::{Action, PlanPhase},
     run::{Gate, planned_id},
     source::Span,
@@ -34,6 +39,7 @@ pub(super) struct Text {
     /// What did not pass, of runs under way.
     bad: IndexMap<TaskRun, Vec<(String, ActionReport)>>,
     done: Vec<Finished>,
+    remarked: Vec<(TaskRun, Remark)>,
     notices: Vec<String>,
     cancelled: Option<String>,
 }
@@ -68,6 +74,7 @@ impl Text {
             input: input.clone(),
             bad: IndexMap::new(),
             done: Vec::new(),
+            remarked: Vec::new(),
             notices: Vec::new(),
             cancelled: None,
         }
@@ -104,6 +111,10 @@ impl Text {
                     bad,
                 });
                 if self.input.detail == Detail::Quiet { String::new() } else { line }
+            }
+            (Some(task), EventKind::Remarked { remark }) => {
+                self.remarked.push((task.clone(), remark.clone()));
+                String::new()
             }
             (_, EventKind::ServerNotice { server, message }) => {
                 self.notices.push(format!("`{server}`: {}", one_line(message)));
@@ -154,6 +165,19 @@ impl Text {
         failures
     }
 
+    /// Of each task once, at its name; annotations know `notice` and `warning`.
+    pub(super) fn annotated_remarks(&self) -> Vec<(&'static str, Failure)> {
+        let mut told = HashSet::new();
+        let once = self.remarked.iter().filter(|(task, remark)| told.insert((task.index, remark.kind)));
+        let annotated = once.filter_map(|(task, remark)| {
+            let span = self.input.plan.tasks.get(task.index)?.task.name.span;
+            let severity = if remark.kind.severity() == "warning" { "warning" } else { "notice" };
+            let (title, message) = (task.name.clone(), remark.message.clone());
+            Some((severity, Failure { title, message, ..self.failure_at(span) }))
+        });
+        annotated.collect()
+    }
+
     fn failure_at(&self, span: Span) -> Failure {
         let source = self.input.sources.get(span.file);
         Failure {
@@ -196,6 +220,15 @@ impl Text {
         }
         self.by_difficulty(&mut out);
         self.by_task(&mut out);
+        let mut remarked: IndexMap<_, IndexSet<&str>> = IndexMap::new();
+        for (task, remark) in &self.remarked {
+            remarked.entry((remark.kind, remark.message.as_str())).or_default().insert(&task.name);
+        }
+        for ((kind, message), tasks) in remarked {
+            let more = if tasks.len() > LINES { format!(" and {} more", tasks.len() - LINES) } else { String::new() };
+            let tasks: Vec<_> = tasks.into_iter().take(LINES).collect();
+            writeln!(out, "{}: {}: {}{more}", kind.severity(), cut(message), cut(&tasks.join(", "))).ok();
+        }
         let mut remarks: IndexMap<_, usize> = IndexMap::new();
         self.remarks().into_iter().for_each(|remark| *remarks.entry(remark).or_default() += 1);
         for ((severity, what), times) in remarks {

@@ -36,6 +36,16 @@ pub fn step_summary(file: &ResultsFile) -> String {
     if failed.len() > FAILURES {
         writeln!(out, "- … and {} more", failed.len() - FAILURES).ok();
     }
+    let remarked: Vec<_> = file.results.iter().flat_map(|r| r.remarks().map(move |(_, text)| (r, text))).collect();
+    if !remarked.is_empty() {
+        out.push_str("\n### What a pass does not say\n\n");
+    }
+    for (result, text) in remarked.iter().take(FAILURES) {
+        writeln!(out, "- **{}** {}", cell(&result.title()), cell(text)).ok();
+    }
+    if remarked.len() > FAILURES {
+        writeln!(out, "- … and {} more", remarked.len() - FAILURES).ok();
+    }
     if all.cleanups_failed > 0 {
         writeln!(out, "\n> ⚠️ {} cleanups failed.", all.cleanups_failed).ok();
     }

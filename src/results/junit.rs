@@ -40,6 +40,9 @@ fn case(result: &RunResult) -> TestCase {
     if let Some(seconds) = result.seconds().and_then(|s| Duration::try_from_secs_f64(s).ok()) {
         case.set_time(seconds);
     }
+    for (kind, text) in result.remarks() {
+        case.add_property((format!("gevals.{kind}"), text.to_owned()));
+    }
     case.set_system_out(view::view(result, None, view::Limits { events: 0, lines: 200, width: 1000, timeline: true }));
     case
 }
@@ -65,6 +68,7 @@ fn fault(result: &RunResult) -> Option<Fault> {
         _ if result.outcome() == Some("cancelled") => fault(None, "Cancelled"),
         _ if result.agent_failed() => fault(Some(Error), "AgentExecutionError"),
         _ if result.timed_out() => fault(Some(Error), "Timeout"),
+        _ if result.remarks().any(|(kind, _)| kind == "serverUnused") => fault(Some(Failure), "ServerUnused"),
         _ if verified(result) => fault(Some(Failure), "VerificationFailure"),
         _ => fault(Some(Error), "ExecutionError"),
     }

@@ -32,6 +32,9 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
         if result.cleanup_failed() {
             writeln!(out, "      cleanup failed").ok();
         }
+        for (_, remark) in result.remarks() {
+            writeln!(out, "      {}", harmless(remark).replace('\n', " ")).ok();
+        }
     }
     if results.is_empty() {
         out.push_str("  no results\n");

@@ -48,6 +48,13 @@ pub fn view(result: &RunResult, prompt: Option<&str>, limits: Limits) -> String 
         writeln!(out, "Prompt:").ok();
         block(&mut out, prompt.trim_end(), limits);
     }
+    for (_, remark) in result.remarks() {
+        line(&mut out, "Remark:", &remark.replace('\n', " "));
+    }
+    if let Some(reason) = result.judge_reason() {
+        writeln!(out, "Judge:").ok();
+        block(&mut out, reason, limits);
+    }
     let (passed, all) = result.assertion_counts();
     if all > 0 {
         line(&mut out, "Assertions:", &format!("{passed}/{all} passed"));

@@ -9,12 +9,12 @@ use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall},
     event::{ActionReport, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
     mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
-    plan::AgentKind,
+    plan::{AgentKind, SkillMount},
     ty::duration,
 };
 
@@ -22,7 +22,9 @@ use crate::{
 pub(super) struct Turn<'t> {
     pub host: &'t dyn Host,
     pub kind: &'t AgentKind,
+    pub skills: Option<&'t SkillMount>,
     pub task: &'t str,
+    pub run: u32,
     pub prompt: &'t str,
     pub dir: &'t std::path::Path,
     pub servers: &'t [Arc<Running>],
@@ -37,13 +39,16 @@ pub(super) struct Ended {
     pub report: ActionReport,
     pub output: String,
     pub exit_code: i32,
+    pub own_calls: Option<Vec<OwnCall>>,
+    /// By server.
+    pub remarks: Vec<(String, String)>,
     pub leftover: Option<Leftover>,
 }
 
 impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
-        Self { report, output: String::new(), exit_code: 1, leftover: None }
+        Self { report, output: String::new(), exit_code: 1, own_calls: None, remarks: Vec::new(), leftover: None }
     }
 }
 
@@ -72,14 +77,17 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         host: turn.host,
         prompt: turn.prompt,
         task: turn.task,
+        run: turn.run,
         dir: turn.dir,
         servers: &servers,
+        skills: turn.skills,
         timeout: turn.timeout.saturating_sub(turn.host.elapsed().saturating_sub(started)),
         cancel: turn.cancel,
         fill: &fill,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, leftover } = agent::run(turn.kind, context).await;
+    let AgentDone { result, output, transcript, exit_code, usage: _, own_calls, differences, remarks, leftover } =
+        agent::run(turn.kind, context).await;
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
         Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
@@ -90,13 +98,14 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         Err(fault) => ActionReport::new(Outcome::Broken, fault.to_string()),
     };
     report.stdout = transcript;
-    Ended { report, output, exit_code, leftover }
+    report.differences = differences;
+    Ended { report, output, exit_code, own_calls, remarks, leftover }
 }
 
-/// A recording HTTP server for each MCP server, where the agent is a process.
+/// A recording HTTP server for each MCP server, where the agent is a client of its own.
 async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), String> {
     let (mut servers, mut fronts) = (Vec::new(), Vec::new());
-    if !matches!(turn.kind, AgentKind::Shell(_)) {
+    if !turn.kind.is_process() && !matches!(turn.kind, AgentKind::Model(_)) {
         return Ok((servers, fronts));
     }
     for running in turn.servers {
@@ -104,10 +113,13 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
         let front = running.hub.serve_http(session).await.map_err(|e| format!("no port to serve MCP on: {e}"))?;
         let allowed = running.allowed().await;
         let allowed = allowed.map_err(|e| format!("`{}` does not list its tools: {e}", running.hub.name()))?;
+        let text = |tool: &Value, at: &str| tool.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        let title = |tool: &Value| text(tool, "/title").or_else(|| text(tool, "/annotations/title"));
         servers.push(AgentServer {
             name: running.hub.name().to_owned(),
             url: front.url.clone(),
-            allowed,
+            allowed: allowed.iter().filter_map(|tool| text(tool, "/name")).collect(),
+            titles: allowed.iter().filter_map(title).collect(),
             enable_all_tools: running.enables_all(),
         });
         fronts.push(front);
@@ -138,6 +150,13 @@ impl Recorded<'_> {
 }
 
 impl AgentCalls for Recorded<'_> {
+    fn tools<'c>(&'c self, server: &'c str) -> BoxFuture<'c, Result<Vec<Value>, String>> {
+        Box::pin(async move {
+            let tools = self.client(server).await?.list_tools().await;
+            tools.map_err(|error| format!("`{server}` does not list its tools: {error}"))
+        })
+    }
+
     fn call<'c>(
         &'c self,
         server: &'c str,

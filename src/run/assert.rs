@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::{
     event::{ActionReport, CallReport, Difference, Outcome},
-    hir::{Assertion, AssertionKind, CallKind, CallMatcher, OrderedCall},
+    hir::{Assertion, AssertionKind, CallKind, CallMatcher, OrderedCall, SkillMatcher},
     source::Span,
 };
 
-/// Judges one assertion; `calls` are in the order of their starts. `None`: there is nothing to judge (`noDuplicateCalls:
-/// false`, an empty list).
-pub fn evaluate(assertion: &Assertion, calls: &[CallReport]) -> Option<ActionReport> {
+/// Judges one assertion; `calls` are in the order of their starts, `skills` the inputs of the agent's tool that reads one,
+/// where the agent tells what it calls. `None`: there is nothing to judge (`noDuplicateCalls: false`, an empty list).
+pub fn evaluate(assertion: &Assertion, calls: &[CallReport], skills: Option<&[Value]>) -> Option<ActionReport> {
     let key = assertion.key.value.as_str();
     let verdict = match &assertion.kind {
         AssertionKind::AllUsed(_, items) | AssertionKind::AnyUsed(_, items) | AssertionKind::NoneUsed(_, items)
@@ -38,10 +38,8 @@ pub fn evaluate(assertion: &Assertion, calls: &[CallReport]) -> Option<ActionRep
         AssertionKind::NoDuplicateCalls(false) => return None,
         AssertionKind::NoDuplicateCalls(true) => no_duplicates(key, assertion.span, calls),
         AssertionKind::SkillsLoaded(items) | AssertionKind::SkillsNotLoaded(items) if items.is_empty() => return None,
-        AssertionKind::SkillsLoaded(_) | AssertionKind::SkillsNotLoaded(_) => {
-            let why = "this version does not see which skills an agent loads";
-            Ok(ActionReport::new(Outcome::Broken, why))
-        }
+        AssertionKind::SkillsLoaded(items) => skills_loaded(key, items, skills, true),
+        AssertionKind::SkillsNotLoaded(items) => skills_loaded(key, items, skills, false),
     };
     Some(verdict.unwrap_or_else(|why| ActionReport::new(Outcome::Broken, why)))
 }
@@ -126,6 +124,45 @@ fn no_duplicates(key: &str, span: Span, calls: &[CallReport]) -> Judged {
         }
     }
     Ok(ActionReport::new(Outcome::Passed, ""))
+}
+
+/// A skill is meant by what stands in quotes in the input, or by a pattern (§5.5.2 of the upstream behaviour).
+fn skills_loaded(key: &str, items: &[SkillMatcher], skills: Option<&[Value]>, wanted: bool) -> Judged {
+    let Some(skills) = skills else {
+        return Err("the agent does not tell which skills it loads; agents over ACP and Claude Code do".to_owned());
+    };
+    let mut report = ActionReport::new(Outcome::Passed, "");
+    for item in items {
+        let pattern = match &item.pattern {
+            Some(pattern) => {
+                Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?)
+            }
+            None => None,
+        };
+        let meant = |input: &&String| {
+            item.skill.as_ref().is_some_and(|skill| input.contains(&Value::from(skill.value.as_str()).to_string()))
+                || pattern.as_ref().is_some_and(|pattern| pattern.is_match(input))
+        };
+        let inputs: Vec<String> = skills.iter().map(Value::to_string).collect();
+        let found = inputs.iter().find(meant);
+        if found.is_some() == wanted {
+            continue;
+        }
+        let name = match (&item.skill, &item.pattern) {
+            (Some(skill), _) => format!("the skill `{}`", skill.value),
+            (None, Some(pattern)) => format!("a skill like `{}`", pattern.value),
+            (None, None) => "a skill".to_owned(),
+        };
+        report.outcome = Outcome::Failed;
+        let (expected, actual) = match (wanted, found) {
+            (true, _) if inputs.is_empty() => (format!("{name} is loaded"), "no skill".to_owned()),
+            (true, _) => (format!("{name} is loaded"), inputs.join(", ")),
+            (false, found) => (format!("{name} is not loaded"), found.cloned().unwrap_or_default()),
+        };
+        report.message = if wanted { format!("{name} was not loaded") } else { format!("{name} was loaded") };
+        report.differences.push(difference(key, item.span, expected, actual));
+    }
+    Ok(report)
 }
 
 /// `words`: the message, what was expected, what was found.

@@ -171,6 +171,7 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
             call.result.iter_mut().for_each(|result| secrets.mask_json(result));
         }
         EventKind::TaskFinished { reason, .. } | EventKind::Cancelled { reason } => text(reason),
+        EventKind::Remarked { remark } => text(&mut remark.message),
         EventKind::RunStarted { .. }
         | EventKind::ServerStarted { .. }
         | EventKind::TaskStarted { .. }
@@ -186,6 +187,9 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
     text(&mut report.message);
     text(&mut report.stdout);
     text(&mut report.stderr);
+    if let Some(judgement) = &mut report.judgement {
+        text(&mut judgement.reason);
+    }
     for difference in &mut report.differences {
         text(&mut difference.subject);
         text(&mut difference.expected);

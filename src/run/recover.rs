@@ -221,6 +221,7 @@ async fn pay_task(
         plan,
         events: &events,
         tools: servers,
+        judge: None,
         env,
         state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
         force: stop,

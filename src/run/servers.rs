@@ -45,14 +45,15 @@ impl Running {
     }
 
     /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
-    pub async fn allowed(&self) -> Result<Vec<String>, CallError> {
+    pub async fn allowed(&self) -> Result<Vec<Value>, CallError> {
         let tools = match (&self.asked, self.own.get()) {
             (_, Some(own)) => own.list_tools().await?,
             (Some(asked), None) => asked.clone()?,
             (None, None) => self.own().await.map_err(|e| CallError::Lost(e.to_string()))?.list_tools().await?,
         };
-        let names = tools.iter().filter_map(|tool| tool.get("name")?.as_str());
-        Ok(names.filter(|name| self.config.allows(name)).map(str::to_owned).collect())
+        let allows =
+            |tool: &Value| tool.get("name").and_then(Value::as_str).is_some_and(|name| self.config.allows(name));
+        Ok(tools.into_iter().filter(allows).collect())
     }
 
     async fn own(&self) -> Result<&Client, ServerError> {

@@ -22,12 +22,13 @@ use super::{
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
-    event::{ActionReport, CallReport, EventKind, Outcome, TaskRun, Verdict, recording},
+    agent::OwnCall,
+    event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, AgentAction, Plan, PlanPhase},
+    plan::{ActionIx, ActionKind, AgentAction, Judge, Plan, PlanPhase},
     secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
@@ -50,6 +51,7 @@ pub(super) struct World<'a> {
     /// Worlds that are left standing.
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
+    pub judge: Option<&'a Judge>,
 }
 
 /// A world that is left standing, and how to enter it.
@@ -105,11 +107,29 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         }
     }
     let (verdict, reason) = verdict(&facts);
+    for remark in remarks(world, plan, &facts, verdict) {
+        events.emit(EventKind::Remarked { remark });
+    }
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
     // Why it fails is told at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
+}
+
+/// What a pass is worth.
+fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let spoilt = facts.checks.iter().any(|check| check.outcome != Outcome::Passed);
+    if facts.unused && (verdict == Verdict::Passed || facts.must_use && verdict == Verdict::Failed && !spoilt) {
+        let message = "green that tested nothing: no call to a server under test succeeded".to_owned();
+        remarks.push(Remark { kind: RemarkKind::ServerUnused, message });
+    }
+    if let (Verdict::Passed, Some(judge), true) = (verdict, world.judge, plan.rests_on_judge()) {
+        let message = format!("passed by the word of a judge alone, {}", judge.title());
+        remarks.push(Remark { kind: RemarkKind::JudgedAlone, message });
+    }
+    remarks
 }
 
 /// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
@@ -166,6 +186,7 @@ async fn phases(
         plan,
         events,
         tools,
+        judge: world.judge,
         env,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
@@ -193,7 +214,10 @@ async fn phases(
     let after_setup = scope.clone();
     if facts.setup.is_none() && options.only.is_none() {
         let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world.recording, facts).await;
-        let calls = calls.unwrap_or_default();
+        let Turned { calls, skills } = calls.unwrap_or_default();
+        let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
+        facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
+        facts.must_use = options.require_server_use;
         facts.lost = servers.iter().find_map(|server| server.lost());
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
@@ -201,7 +225,7 @@ async fn phases(
         verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
         // What an interrupted agent did not do tells nothing.
         if !world.cancel.is_cancelled() {
-            assertions(&unit, &calls, facts);
+            assertions(&unit, &calls, skills.as_deref(), facts);
         }
     }
     if host.elapsed() >= deadline {
@@ -243,13 +267,22 @@ async fn judge_kept<'a>(
     facts: &mut Facts,
 ) {
     let mut scope = restore::scope(values, unit.plan, past, "");
+    if past.begun.contains("agent")
+        && let ActionKind::Agent(agent) = &unit.plan.action(unit.plan.agent).kind
+    {
+        let exit_code = past.ended.get("agent").map_or(0, |report| i32::from(report.outcome != Outcome::Passed));
+        let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.prompt = scope.text(&agent.prompt).unwrap_or_else(|_| as_written(&agent.prompt));
+        state.agent = Some(AgentState { output: past.output.clone().unwrap_or_default(), exit_code });
+        state.call_history = history(&past.calls);
+    }
     if unit.plan.task.dialect != Dialect::Portable {
         scope.forget_outputs();
     }
     unit.plan.setup.iter().for_each(|&ix| unit.bind_unreached(ix, &mut scope));
     verify(unit, &mut scope, limits, facts).await;
     if past.begun.contains("agent") && !limits.cancel.is_cancelled() {
-        assertions(unit, &past.calls, facts);
+        assertions(unit, &past.calls, None, facts);
     }
 }
 
@@ -302,7 +335,16 @@ async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> O
     stopped
 }
 
-/// Lets the agent work; gives what it called, by the calls' starts.
+/// What an agent did in its turn.
+#[derive(Default)]
+struct Turned {
+    /// By their starts.
+    calls: Vec<CallReport>,
+    /// What it gave its tool that reads skills, if it tells.
+    skills: Option<Vec<Value>>,
+}
+
+/// Lets the agent work.
 async fn agent_turn<'a>(
     unit: &Unit<'a>,
     scope: &mut Scope<'a>,
@@ -310,9 +352,9 @@ async fn agent_turn<'a>(
     servers: &[Arc<Running>],
     recording: Option<&Recording>,
     facts: &mut Facts,
-) -> Option<Vec<CallReport>> {
+) -> Option<Turned> {
     let action = unit.plan.action(unit.plan.agent);
-    let ActionKind::Agent(AgentAction { prompt, kind }) = &action.kind else { return None };
+    let ActionKind::Agent(AgentAction { prompt, kind, skills }) = &action.kind else { return None };
     unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Agent.name().to_owned() });
     if limits.cancel.is_cancelled() {
         return None;
@@ -339,7 +381,9 @@ async fn agent_turn<'a>(
             let turn = agent::Turn {
                 host: unit.host,
                 kind,
+                skills: skills.as_ref(),
                 task: &unit.plan.task.name.value,
+                run: unit.events.run.run,
                 prompt: &prompt,
                 dir: folder(unit.plan),
                 servers,
@@ -375,6 +419,9 @@ async fn agent_turn<'a>(
     for notice in recorder.notices() {
         unit.events.emitter.notice(Some(&unit.events.run), &notice.server, &notice.text);
     }
+    for (server, text) in &done.remarks {
+        unit.events.emitter.notice(Some(&unit.events.run), server, text);
+    }
     let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();
     if !done.output.is_empty() {
         unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });
@@ -390,7 +437,9 @@ async fn agent_turn<'a>(
     let mut report = done.report;
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
-    Some(calls)
+    let tool = skills.as_ref().map(|skills| skills.tool.as_str()).unwrap_or_default();
+    let reads = |own: Vec<OwnCall>| own.into_iter().filter(|call| call.title == tool).filter_map(|call| call.input);
+    Some(Turned { calls, skills: done.own_calls.map(|own| reads(own).collect()) })
 }
 
 fn as_written(template: &Template<Def>) -> String {
@@ -424,14 +473,14 @@ async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, fac
 }
 
 /// Assertions take no time, so they are judged even when the task's is over.
-fn assertions(unit: &Unit<'_>, calls: &[CallReport], facts: &mut Facts) {
+fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, facts: &mut Facts) {
     for (i, &ix) in unit.plan.assertions.iter().enumerate() {
         let action = unit.plan.action(ix);
         let ActionKind::Assertion(assertion) = &action.kind else { continue };
         if i == 0 {
             unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Assert.name().to_owned() });
         }
-        let Some(report) = assert::evaluate(assertion, calls) else { continue };
+        let Some(report) = assert::evaluate(assertion, calls, skills) else { continue };
         unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
         facts.checks.push(judged(&action.id, unit.report(&action.id, report)));
     }

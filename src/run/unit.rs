@@ -27,7 +27,7 @@ use crate::{
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
     journal::TaskPast,
-    plan::{Action, ActionIx, ActionKind, Plan, PlanPhase, StepAction},
+    plan::{Action, ActionIx, ActionKind, Judge, Plan, PlanPhase, StepAction},
     signature::{Control, Effects},
     source::Span,
     step::{Context, Done, TaskState, Tools, run_of},
@@ -45,6 +45,7 @@ pub(super) struct Unit<'a> {
     pub plan: &'a Plan,
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
+    pub judge: Option<&'a Judge>,
     pub env: Vec<(String, String)>,
     /// What scripts are told.
     pub state: Mutex<TaskState>,
@@ -255,6 +256,7 @@ impl<'a> Unit<'a> {
             cancel: &limits.cancel,
             task: &state,
             tools: self.tools,
+            judge: self.judge,
         };
         let run = run_of(&step.op.kind, self.plan.task.dialect);
         let mut done = tokio::select! {
@@ -274,6 +276,7 @@ impl<'a> Unit<'a> {
         report.exit = done.exit;
         report.stdout = done.stdout;
         report.stderr = done.stderr;
+        report.judgement = done.judgement;
         if report.outcome != Outcome::Passed {
             return (report, None);
         }

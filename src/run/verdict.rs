@@ -19,6 +19,10 @@ pub struct Facts {
     pub agent: Option<Judged>,
     /// Top-level verify steps, then assertions.
     pub checks: Vec<Judged>,
+    /// The agent worked, and no call to a server under test succeeded, though none was forbidden.
+    pub unused: bool,
+    /// Whether a pass is none then.
+    pub must_use: bool,
     /// The task's time was over before everything was done.
     pub timed_out: Option<String>,
 }
@@ -69,6 +73,10 @@ fn timeless(facts: &Facts) -> (Verdict, String) {
         Some(failed) if failed.outcome == Outcome::Failed => (Verdict::Failed, failed.line()),
         Some(spoilt) => (Verdict::Broken, spoilt.line()),
         None if facts.checks.is_empty() => (Verdict::Unchecked, "nothing was checked".to_owned()),
+        None if facts.unused && facts.must_use => {
+            let why = "no call to a server under test succeeded, and `--require-server-use` demands one";
+            (Verdict::Failed, why.to_owned())
+        }
         None => (Verdict::Passed, String::new()),
     }
 }
@@ -115,6 +123,10 @@ mod tests {
             (Facts { hindered: Some("no".into()), ..facts(None, &[]) }, Verdict::Broken),
             (Facts { cancelled: Some("SIGINT".into()), ..facts(Some(Passed), &[Passed]) }, Verdict::Cancelled),
             (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
+            (Facts { unused: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
+            (Facts { unused: true, must_use: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Failed),
+            (Facts { unused: true, must_use: true, ..facts(Some(Passed), &[Broken]) }, Verdict::Broken),
+            (Facts { unused: false, must_use: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
             (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Skipped]) }, Verdict::Broken),
         ];
         for (facts, expected) in table {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, Verdict},
+    event::{ActionReport, Remark, TokenUsage, Verdict},
     hir::CallStatus,
 };
 
@@ -26,6 +26,9 @@ pub struct Results {
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summary {
     pub agent: SummaryAgent,
+    /// Who judges, where the eval says so.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<SummaryAgent>,
     /// By name.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<SummaryServer>>,
@@ -131,6 +134,15 @@ pub struct TaskResult {
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub agent_execution_error: Option<bool>,
     pub difficulty: String,
+    /// What the first judge found.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub task_judge_reason: Option<String>,
+    /// Why a judge did not judge.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub task_judge_error: Option<String>,
+    /// Of all judges together, as far as they reported it.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub judge_token_usage: Option<TokenUsage>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
     /// Which run, from 1 for the second.
@@ -155,6 +167,9 @@ pub struct TaskResult {
     pub reason: String,
     pub duration_seconds: f64,
     pub cleanup_failed: bool,
+    /// What the verdict does not say.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub remarks: Option<Vec<Remark>>,
     /// The digest of the task's plan.
     pub plan_digest: String,
 }

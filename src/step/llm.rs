@@ -1,10 +1,78 @@
-//! `llm`: no judge can run in this version, and a check that was not made is never passed.
+//! `llm`: the eval's judge reads the agent's answer. Without a verdict nothing was judged, and the step is broken.
 
 use futures_util::future::BoxFuture;
 
-use super::{Context, Done};
-use crate::event::Outcome;
+use super::{Context, Done, Stop};
+use crate::{
+    builtin::llm::Judge,
+    event::{Difference, Judgement, Outcome},
+    judge::{self, Asking, Criterion, Question, Unjudged},
+};
 
-pub fn run(_: Context<'_>) -> BoxFuture<'_, Done> {
-    Box::pin(async { Done::new(Outcome::Broken, "this version of gevals cannot run a judge, so nothing was judged") })
+pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
+    Box::pin(async move { llm(&cx).await.into() })
+}
+
+async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
+    let Some(planned) = cx.judge else {
+        return Err(Stop::Broken("the eval configures no judge, so nothing was judged".to_owned()));
+    };
+    let (criterion, reference) = match cx.decode()? {
+        Judge { contains: Some(reference), exact: None } => (Criterion::Contains, reference),
+        Judge { contains: None, exact: Some(reference) } => (Criterion::Exact, reference),
+        _ => return Err(Stop::Broken("a judge is asked either `contains` or `exact`".to_owned())),
+    };
+    let asking = Asking {
+        host: cx.host,
+        agent: &planned.kind,
+        task: &cx.task.name,
+        dir: cx.dir,
+        timeout: cx.timeout,
+        cancel: cx.cancel,
+    };
+    let answer = cx.task.agent.as_ref().map_or("", |agent| agent.output.as_str());
+    let question = Question { criterion, reference: &reference, task: &cx.task.prompt, answer };
+    let asked = judge::judge(&asking, &question).await;
+    let mut judgement = Judgement {
+        judge: planned.name.clone(),
+        model: planned.agent.model.as_ref().map(|m| m.value.clone()),
+        passed: None,
+        reason: String::new(),
+        failure_category: None,
+        attempts: asked.attempts,
+        usage: asked.usage,
+    };
+    let mut done = match asked.result {
+        Err(Unjudged::Cancelled) => return Err(Stop::Cancelled),
+        Err(Unjudged::Broken(why)) => Done::new(Outcome::Broken, why),
+        Ok(verdict) => {
+            judgement.passed = Some(verdict.passed);
+            judgement.reason.clone_from(&verdict.reason);
+            judgement.failure_category = Some(verdict.category);
+            if verdict.passed {
+                Done::new(Outcome::Passed, verdict.reason)
+            } else {
+                let (key, expected) = match criterion {
+                    Criterion::Contains => ("contains", "says"),
+                    Criterion::Exact => ("exact", "is"),
+                };
+                let mut done = Done::new(Outcome::Failed, format!("{}: {}", verdict.category.name(), verdict.reason));
+                done.differences.push(Difference {
+                    subject: format!("the answer, by {}", planned.title()),
+                    expected: format!("{expected} “{reference}”"),
+                    actual: answer.to_owned(),
+                    at: cx
+                        .step
+                        .args
+                        .iter()
+                        .find(|(name, _)| name.value == key)
+                        .map(|(_, arg)| (arg.span.start, arg.span.end)),
+                });
+                done
+            }
+        }
+    };
+    done.stdout = asked.transcript;
+    done.judgement = Some(judgement);
+    Ok(done)
 }

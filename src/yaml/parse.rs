@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
+    sync::Arc,
 };
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, StructureStyle, Tag};
@@ -30,7 +31,11 @@ const DEPTH_LIMIT: u32 = 600;
 /// `Err` where there is no tree to go on with. A tree comes back even though duplicate keys (the first wins), keys that
 /// are no strings (left out), unknown tags (ignored), templates without quotes (read as strings) or further documents
 /// (ignored) were reported. An empty file is a null.
-pub fn parse(file: FileId, text: &str, out: &mut Diagnostics) -> Result<Tree, Reported> {
+pub fn parse(file: FileId, text: impl Into<Arc<str>>, out: &mut Diagnostics) -> Result<Tree, Reported> {
+    read(file, &text.into(), out)
+}
+
+fn read(file: FileId, text: &Arc<str>, out: &mut Diagnostics) -> Result<Tree, Reported> {
     if u32::try_from(text.len()).is_err() {
         let start = Span::new(file, 0..0);
         return Err(out.error(Diagnostic::new(&SYNTAX, start, "this file is larger than 4 GiB")));
@@ -92,7 +97,7 @@ const NOTHING: Kind =
 
 struct Builder<'a> {
     file: FileId,
-    text: &'a str,
+    text: &'a Arc<str>,
     cooked: String,
     nodes: Vec<Raw>,
     children: Vec<u32>,
@@ -140,7 +145,7 @@ enum Anchor {
 }
 
 impl<'a> Builder<'a> {
-    fn new(file: FileId, text: &'a str) -> Self {
+    fn new(file: FileId, text: &'a Arc<str>) -> Self {
         Self {
             file,
             text,
@@ -185,7 +190,7 @@ impl<'a> Builder<'a> {
         self.cooked.shrink_to_fit();
         Tree {
             file: self.file,
-            text: self.text.into(),
+            text: Arc::clone(self.text),
             cooked: std::mem::take(&mut self.cooked),
             nodes: std::mem::take(&mut self.nodes),
             children: std::mem::take(&mut self.children),

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread::sleep,
     time::{Duration, Instant, SystemTime},
 };
@@ -74,7 +74,7 @@ impl Files for Watched<'_> {
         self.files.list(dir)
     }
 
-    fn entries(&self, dir: &Path) -> Vec<(String, bool)> {
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         self.note(dir);
         self.files.entries(dir)
     }

@@ -1,0 +1,578 @@
+//! Agents that speak the Agent Client Protocol over the standard streams of a process (§3.5 of the upstream behaviour). We
+//! are the client: it gets the prompt and the servers, tells what it does, and asks for permission.
+//!
+//! What it tells is read before the protocol's library sees it: so a flood of it takes no memory, and words that are not of
+//! the protocol break nothing.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_client_protocol::{
+    Agent, Client, Error, Lines as Transport,
+    schema::ProtocolVersion,
+    v1::{
+        ConnectionTo,
+        schema::{
+            CancelNotification, ClientCapabilities, ContentBlock, FileSystemCapabilities, Implementation,
+            InitializeRequest, McpServer, McpServerHttp, NewSessionRequest, PermissionOption, PermissionOptionKind,
+            PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionOutcome,
+            RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome, StopReason, TextContent,
+        },
+    },
+};
+use futures_util::{sink, stream};
+use indexmap::IndexMap;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT, OwnCall, Said, Usage, skills};
+use crate::{
+    hir::AcpAgent,
+    host::{Exec, Exit, Process},
+    mcp::Lines,
+};
+
+/// The longest message, in bytes.
+const LONGEST: usize = 16 << 20;
+/// Bytes that are not of the protocol, before it is taken to speak another.
+const NOISE: usize = 16 << 20;
+/// Requests of the agent, and calls that it tells of.
+const REQUESTS: usize = 10_000;
+/// Bytes kept of what it says on its standard error: the last ones.
+const STDERR: usize = 4 << 10;
+/// How long it may take to tell that it has stopped.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How its process is started.
+pub struct Start {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    pub env: Vec<(&'static str, String)>,
+}
+
+impl Start {
+    /// A path is one from the agent file.
+    pub fn of(agent: &AcpAgent) -> Self {
+        let command = &agent.command.value;
+        let program = if command.contains('/') { absolute(&agent.dir.join(command)) } else { PathBuf::from(command) };
+        let args = agent.args.iter().map(|arg| arg.value.clone()).collect();
+        Self { program, args, env: Vec::new() }
+    }
+}
+
+/// The process works in a folder of its own.
+#[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+pub async fn run(cx: &AgentContext<'_>, start: Start) -> AgentDone {
+    let not_started = |why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
+    let dir = match cx.host.temp_dir() {
+        Ok(dir) => dir,
+        Err(e) => return not_started(format!("no temporary folder could be made: {e}")),
+    };
+    let done = match skills::mount(cx, &dir) {
+        Ok(()) => converse(cx, start, &dir).await,
+        Err(why) => not_started(why),
+    };
+    let _ = cx.host.remove(&dir);
+    done
+}
+
+async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone {
+    let mut exec = Exec::new(start.program.as_os_str(), dir).args(&start.args);
+    for (name, value) in &start.env {
+        exec = exec.env(name, value);
+    }
+    let Process { stdin, stdout, mut stderr, mut handle } = match cx.host.spawn(exec).await {
+        Ok(process) => process,
+        Err(fault) => return AgentDone::ended(Err(AgentFault::NotStarted(fault.to_string())), String::new()),
+    };
+    let heard = Arc::new(Mutex::new(Heard::new(cx, dir)));
+    let stop = CancellationToken::new();
+    let (result, tail) = {
+        let work = talk(cx, dir, Lines::new(stdout, LONGEST), stdin, &heard, &stop);
+        tokio::pin!(work);
+        let mut tail = Vec::new();
+        let complaints = async {
+            let mut chunk = vec![0; 8 << 10];
+            while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
+                tail.extend_from_slice(&chunk[..read]);
+                let excess = tail.len().saturating_sub(STDERR);
+                tail.drain(..excess);
+            }
+            std::future::pending().await
+        };
+        let mut result = {
+            let ended = async {
+                let ended = tokio::select! {
+                    biased;
+                    () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
+                    done = &mut work => return done.map_err(AgentFault::Failed),
+                    () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+                };
+                stop.cancel();
+                tokio::select! {
+                    _ = &mut work => {}
+                    () = cx.host.sleep(FAREWELL) => {}
+                }
+                ended
+            };
+            tokio::select! {
+                result = ended => result,
+                never = complaints => never,
+            }
+        };
+        // Why it stopped talking is told by how it ended, if it did.
+        if let Err(AgentFault::Failed(why)) = &mut result
+            && let Ok(exit) = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await
+        {
+            let how = match exit {
+                Exit::Exited(code) => format!("it exited with status {code}"),
+                Exit::Signalled(signal) => format!("it was killed by signal {signal}"),
+                _ => "it ended".to_owned(),
+            };
+            *why = format!("{why}: {how}");
+        }
+        (result, tail)
+    };
+    handle.end().await;
+    let heard = std::mem::replace(&mut *lock(&heard), Heard::new(cx, dir));
+    let result = result.map_err(|fault| match fault {
+        AgentFault::Failed(why) => AgentFault::Failed(heard.explained(why, &tail)),
+        other => other,
+    });
+    AgentDone {
+        transcript: heard.said.into_text(),
+        usage: heard.usage,
+        own_calls: Some(heard.calls.into_values().collect()),
+        ..AgentDone::ended(result, heard.message.into_text())
+    }
+}
+
+/// The conversation, to the end of the turn.
+async fn talk(
+    cx: &AgentContext<'_>,
+    dir: &Path,
+    lines: Lines<impl tokio::io::AsyncRead + Send + Unpin + 'static>,
+    stdin: impl tokio::io::AsyncWrite + Send + Unpin + 'static,
+    heard: &Arc<Mutex<Heard>>,
+    stop: &CancellationToken,
+) -> Result<(), String> {
+    let outgoing = sink::unfold(stdin, async |mut stdin, line: String| {
+        stdin.write_all(format!("{line}\n").as_bytes()).await?;
+        stdin.flush().await?;
+        Ok::<_, io::Error>(stdin)
+    });
+    let listening = Arc::clone(heard);
+    let incoming = stream::unfold((lines, listening, false), async |(mut lines, heard, over)| {
+        if over {
+            return None;
+        }
+        loop {
+            let fault = match lines.next().await {
+                Ok(None) => return None,
+                Ok(Some(line)) => {
+                    let told = lock(&heard).hear(&line);
+                    match told {
+                        Ok(None) => continue,
+                        Ok(Some(text)) => return Some((Ok(text), (lines, heard, false))),
+                        Err(why) => why,
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                    format!("it does not speak ACP: it sent a line of more than {LONGEST} bytes")
+                }
+                Err(e) => e.to_string(),
+            };
+            lock(&heard).fault.get_or_insert_with(|| fault.clone());
+            return Some((Err(io::Error::other(fault)), (lines, heard, true)));
+        }
+    });
+    let (asked, read) = (Arc::clone(heard), Arc::clone(heard));
+    let client = Client
+        .v1()
+        .name("gevals")
+        .on_receive_request(
+            async move |request: RequestPermissionRequest, responder, _| {
+                responder.respond(lock(&asked).permit(&request))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ReadTextFileRequest, responder, _| {
+                let root = lock(&read).readable.clone();
+                match read_file(root.as_deref(), &request) {
+                    Ok(text) => responder.respond(ReadTextFileResponse::new(text)),
+                    Err(why) => responder.respond_with_error(Error::invalid_params().data(why)),
+                }
+            },
+            agent_client_protocol::on_receive_request!(),
+        );
+    let fault = client
+        .connect_with(
+            Transport::new(Box::pin(outgoing), Box::pin(incoming)),
+            async |connection: ConnectionTo<Agent>| Ok(turn(cx, dir, &connection, stop).await),
+        )
+        .await;
+    // What broke the connection explains more than what that broke.
+    if let Some(why) = &lock(heard).fault {
+        return Err(why.clone());
+    }
+    match fault {
+        Ok(result) => result,
+        Err(error) => Err(message(&error)),
+    }
+}
+
+async fn turn(
+    cx: &AgentContext<'_>,
+    dir: &Path,
+    connection: &ConnectionTo<Agent>,
+    stop: &CancellationToken,
+) -> Result<(), String> {
+    let reads = FileSystemCapabilities::new().read_text_file(cx.skills.is_some());
+    let initialize = InitializeRequest::new(ProtocolVersion::V1)
+        .client_capabilities(ClientCapabilities::new().fs(reads))
+        .client_info(Implementation::new("gevals", env!("CARGO_PKG_VERSION")));
+    let at = |stage: &'static str| move |error: Error| format!("{stage}: {}", message(&error));
+    let agent = connection.send_request(initialize).block_task().await.map_err(at("`initialize`"))?;
+    if agent.protocol_version != ProtocolVersion::V1 {
+        return Err(format!("it speaks version {} of the protocol, not 1", agent.protocol_version));
+    }
+    if !cx.servers.is_empty() && !agent.agent_capabilities.mcp_capabilities.http {
+        return Err("it takes no MCP servers over HTTP (`mcpCapabilities.http`)".to_owned());
+    }
+    let server = |s: &AgentServer| McpServer::Http(McpServerHttp::new(s.name.clone(), s.url.clone()));
+    let session = NewSessionRequest::new(dir).mcp_servers(cx.servers.iter().map(server).collect::<Vec<_>>());
+    let session = connection.send_request(session).block_task().await.map_err(at("`session/new`"))?.session_id;
+    let prompt = vec![ContentBlock::Text(TextContent::new(cx.prompt))];
+    let prompt = connection.send_request(PromptRequest::new(session.clone(), prompt)).block_task();
+    tokio::pin!(prompt);
+    let answer = tokio::select! {
+        answer = &mut prompt => answer,
+        () = stop.cancelled() => {
+            let _ = connection.send_notification(CancelNotification::new(session));
+            prompt.await
+        }
+    };
+    match answer.map_err(at("`session/prompt`"))?.stop_reason {
+        StopReason::Cancelled => Err("it says that its turn was cancelled".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn message(error: &Error) -> String {
+    if error.data.as_ref().is_some_and(|data| data["reason"] == "incoming_transport_closed") {
+        return "its output ended before the answer".to_owned();
+    }
+    let data = error.data.as_ref().map(|data| match data {
+        Value::String(text) => format!(": {text}"),
+        other => format!(": {other}"),
+    });
+    let text: String = format!("{}{}", error.message, data.unwrap_or_default());
+    text.chars().take(500).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the agent has told so far.
+struct Heard {
+    said: Said,
+    /// The latest run of chunks of its message.
+    message: Said,
+    speaking: Speaking,
+    calls: IndexMap<String, OwnCall>,
+    /// Bytes kept in `calls`.
+    kept: usize,
+    usage: Option<Usage>,
+    /// The beginning of what is not of the protocol.
+    noise: String,
+    noises: usize,
+    requests: usize,
+    fault: Option<String>,
+    servers: Vec<AgentServer>,
+    /// The folder it may read files of, if any.
+    readable: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speaking {
+    Nothing,
+    Thought,
+    Message,
+}
+
+impl Heard {
+    fn new(cx: &AgentContext<'_>, dir: &Path) -> Self {
+        Self {
+            said: Said::default(),
+            message: Said::default(),
+            speaking: Speaking::Nothing,
+            calls: IndexMap::new(),
+            kept: 0,
+            usage: None,
+            noise: String::new(),
+            noises: 0,
+            requests: 0,
+            fault: None,
+            servers: cx.servers.to_vec(),
+            readable: cx.skills.map(|_| dir.to_owned()),
+        }
+    }
+
+    /// Takes a line; gives back what is for the protocol's library.
+    fn hear(&mut self, line: &[u8]) -> Result<Option<String>, String> {
+        if line.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        let message: Value = match serde_json::from_slice(line) {
+            Ok(message @ Value::Object(_)) => message,
+            _ => {
+                self.noises += line.len();
+                if self.noise.len() < 200 {
+                    self.noise.extend(String::from_utf8_lossy(line).chars().take(200));
+                    self.noise.push(' ');
+                }
+                let much = || format!("it does not speak ACP: it printed {} bytes of something else", self.noises);
+                return if self.noises > NOISE { Err(much()) } else { Ok(None) };
+            }
+        };
+        match (message.get("method").and_then(Value::as_str), message.get("id")) {
+            (Some("session/update"), None) => {
+                self.update(&message["params"])?;
+                Ok(None)
+            }
+            (method, _) => {
+                if method.is_some() {
+                    self.requests += 1;
+                    if self.requests > REQUESTS {
+                        return Err(format!("it asked more than {REQUESTS} times"));
+                    }
+                } else if message.pointer("/result/stopReason").is_some() {
+                    let told = message.pointer("/result/_meta/usage").or(message.pointer("/result/usage"));
+                    self.usage = told.and_then(usage).or(self.usage);
+                }
+                Ok(Some(String::from_utf8_lossy(line).into_owned()))
+            }
+        }
+    }
+
+    fn update(&mut self, params: &Value) -> Result<(), String> {
+        let update = &params["update"];
+        if let Some(usage) = update.pointer("/_meta/usage").and_then(usage) {
+            self.usage = Some(usage);
+        }
+        let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
+        match update["sessionUpdate"].as_str().unwrap_or_default() {
+            "agent_message_chunk" => {
+                if self.speak(Speaking::Message) {
+                    self.message = Said::default();
+                }
+                self.message.push(text());
+                self.said.push(text());
+            }
+            "agent_thought_chunk" => {
+                self.speak(Speaking::Thought);
+                self.said.push(text());
+            }
+            kind @ ("tool_call" | "tool_call_update") => self.call(kind, update)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a new run of text begins.
+    fn speak(&mut self, what: Speaking) -> bool {
+        let begins = self.speaking != what;
+        if begins && self.speaking != Speaking::Nothing {
+            self.said.push("\n");
+        }
+        if begins && what == Speaking::Thought {
+            self.said.push("(thinking) ");
+        }
+        self.speaking = what;
+        begins
+    }
+
+    fn call(&mut self, kind: &str, update: &Value) -> Result<(), String> {
+        let id = update["toolCallId"].as_str().unwrap_or_default();
+        let is_new = !self.calls.contains_key(id);
+        if is_new || kind == "tool_call" {
+            self.speak(Speaking::Nothing);
+        }
+        if is_new && self.calls.len() >= REQUESTS {
+            return Err(format!("it told of more than {REQUESTS} calls"));
+        }
+        let call = self.calls.entry(id.to_owned()).or_insert_with(|| OwnCall { title: String::new(), input: None });
+        if let Some(title) = update["title"].as_str().filter(|title| !title.is_empty()) {
+            call.title = title.chars().take(1000).collect();
+        }
+        let input = &update["rawInput"];
+        let size = input.to_string().len();
+        if !input.is_null() && self.kept + size <= KEPT {
+            self.kept += size;
+            call.input = Some(input.clone());
+        }
+        if is_new {
+            let input = call.input.as_ref().map(|input| format!(" {input}")).unwrap_or_default();
+            let line = format!("tool {}{input}", call.title);
+            self.said.line(&line);
+        }
+        Ok(())
+    }
+
+    fn permit(&mut self, request: &RequestPermissionRequest) -> RequestPermissionResponse {
+        let known = self.calls.get(request.tool_call.tool_call_id.0.as_ref()).map(|call| call.title.clone());
+        let title = request.tool_call.fields.title.clone().filter(|t| !t.is_empty()).or(known).unwrap_or_default();
+        let allowed = permitted(&title, &self.servers);
+        self.speak(Speaking::Nothing);
+        self.said.line(&format!("permission for {title}: {}", if allowed { "granted" } else { "refused" }));
+        let chosen = choice(allowed, &request.options);
+        RequestPermissionResponse::new(match chosen {
+            Some(option) => {
+                RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id.clone()))
+            }
+            None => RequestPermissionOutcome::Cancelled,
+        })
+    }
+
+    /// A fault with what else the agent said.
+    fn explained(&self, why: String, stderr: &[u8]) -> String {
+        let stderr = String::from_utf8_lossy(stderr);
+        let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(3)..].join(" / ");
+        match (last.is_empty(), self.noise.trim()) {
+            (false, _) => format!("{why} (it said on its standard error: {last})"),
+            (true, "") => why,
+            (true, noise) => format!("{why} (it printed, which is not of the protocol: {noise})"),
+        }
+    }
+}
+
+/// Whether a tool that is asked for by this title may be called (§3.5).
+fn permitted(title: &str, servers: &[AgentServer]) -> bool {
+    servers.iter().any(|server| {
+        server.titles.iter().any(|t| t == title)
+            || server.allowed.iter().any(|tool| {
+                title == tool
+                    || (title.contains("mcp") || title.contains(&server.name)) && names(title, tool, &server.name)
+            })
+    })
+}
+
+/// Whether `tool` stands in the title as a word of its own: `delete` is not what `mcp__notes__notes_delete` asks for.
+fn names(title: &str, tool: &str, server: &str) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    title.match_indices(tool).any(|(at, _)| {
+        let (before, after) = (&title[..at], &title[at + tool.len()..]);
+        let begins = !before.ends_with(inside)
+            || before.ends_with("__")
+            || before
+                .strip_suffix(['_', '-'])
+                .and_then(|before| before.strip_suffix(server))
+                .is_some_and(|before| !before.ends_with(inside));
+        begins && !after.starts_with(inside)
+    })
+}
+
+fn choice(allowed: bool, options: &[PermissionOption]) -> Option<&PermissionOption> {
+    use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+    let kinds = if allowed { [AllowAlways, AllowOnce] } else { [RejectAlways, RejectOnce] };
+    kinds.iter().find_map(|kind| options.iter().rev().find(|option| option.kind == *kind))
+}
+
+/// A file below the agent's folder, or some of its lines.
+#[expect(clippy::disallowed_methods, reason = "the paths are the agent's, and links must be seen through")]
+fn read_file(root: Option<&Path>, request: &ReadTextFileRequest) -> Result<String, String> {
+    let root = root.ok_or("there are no files to read")?;
+    let inside = root.canonicalize().and_then(|root| Ok((root, request.path.canonicalize()?)));
+    let path = match inside {
+        Ok((root, path)) if request.path.is_absolute() && path.starts_with(&root) => path,
+        _ => return Err(format!("`{}` is no file of this session", request.path.display())),
+    };
+    let text = std::fs::read_to_string(&path).map_err(|e| e.to_string())?;
+    if request.line.is_none() && request.limit.is_none() {
+        return Ok(text);
+    }
+    let first = request.line.unwrap_or(1).max(1) as usize - 1;
+    let count = request.limit.map_or(usize::MAX, |limit| limit as usize);
+    Ok(text.split_inclusive('\n').skip(first).take(count).collect())
+}
+
+/// Counts by their names here or in the protocol; as numbers, or as text.
+pub fn usage(told: &Value) -> Option<Usage> {
+    let count = |names: [&str; 2]| {
+        let told = names.iter().find_map(|name| told.get(name))?;
+        told.as_u64().or_else(|| Some(told.as_f64()? as u64)).or_else(|| told.as_str()?.trim().parse().ok())
+    };
+    let input = count(["input_tokens", "inputTokens"]).unwrap_or_default();
+    let output = count(["output_tokens", "outputTokens"]).unwrap_or_default();
+    let total = count(["total_tokens", "totalTokens"]).filter(|&n| n > 0).unwrap_or(input + output);
+    (total > 0).then(|| Usage {
+        input_tokens: input,
+        output_tokens: output,
+        total_tokens: total,
+        thought_tokens: count(["thought_tokens", "thoughtTokens"]).unwrap_or_default(),
+        cached_read_tokens: count(["cached_read_tokens", "cachedReadTokens"]).unwrap_or_default(),
+        cached_write_tokens: count(["cached_write_tokens", "cachedWriteTokens"]).unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_names_the_tool_that_is_asked_for() {
+        let server = AgentServer {
+            name: "notes".to_owned(),
+            url: String::new(),
+            allowed: vec!["delete".to_owned(), "notes_create".to_owned()],
+            titles: vec!["Create a note".to_owned()],
+            enable_all_tools: false,
+        };
+        let asks = |title: &str| permitted(title, std::slice::from_ref(&server));
+        for title in [
+            "delete",
+            "notes_create",
+            "Create a note",
+            "mcp__notes__notes_create",
+            "mcp__notes__delete",
+            "notes_delete",
+            "notes_notes_create",
+            "mcp.notes.delete",
+            "delete (notes MCP Server)",
+            "notes - delete: {\"title\": \"x\"}",
+        ] {
+            assert!(asks(title), "{title}");
+        }
+        for title in [
+            "",
+            "bash",
+            "delete everything",
+            "mcp__notes__notes_delete",
+            "mcp__notes__notes_delete_all",
+            "mcp__notes__undelete",
+            "mcp__other__x",
+        ] {
+            assert!(!asks(title), "{title}");
+        }
+    }
+
+    #[test]
+    fn what_was_used_is_told_in_many_ways() {
+        let told = serde_json::json!({ "input_tokens": "12", "outputTokens": 3.7 });
+        let used = usage(&told).unwrap();
+        assert_eq!((used.input_tokens, used.output_tokens, used.total_tokens), (12, 3, 15));
+        assert_eq!(usage(&serde_json::json!({ "input_tokens": 0 })), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! `builtin.claude-code`: Claude Code, over its adapter to the Agent Client Protocol where that is installed, else by its
+//! command line.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+
+use super::{AgentContext, AgentDone, AgentFault, KEPT, OwnCall, Said, Usage, acp, shell::mcp_config, skills};
+use crate::{
+    host::{Exec, Exit, Host, Process},
+    mcp::Lines,
+};
+
+/// Its own commands: the adapter under its names, then the command line.
+const ADAPTERS: [&str; 2] = ["claude-agent-acp", "claude-code-acp"];
+const CLI: &str = "claude";
+/// The tool that reads a skill.
+pub const SKILL_TOOL: &str = "Skill";
+/// The longest line, in bytes.
+const LONGEST: usize = 16 << 20;
+/// Calls that are kept.
+const CALLS: usize = 10_000;
+
+pub async fn run(cx: &AgentContext<'_>, model: Option<&str>) -> AgentDone {
+    let program = match adapter_or_cli(cx.host) {
+        Ok(program) => program,
+        Err(why) => return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()),
+    };
+    // A model may be named with its provider, as for other agents.
+    let model = model.map(|model| model.strip_prefix("anthropic:").unwrap_or(model).to_owned());
+    if program.file_name().is_some_and(|name| name != CLI) {
+        let env = model.map(|model| ("ANTHROPIC_MODEL", model)).into_iter().collect();
+        return acp::run(cx, acp::Start { program, args: Vec::new(), env }).await;
+    }
+    let dir = match cx.host.temp_dir() {
+        Ok(dir) => dir,
+        Err(e) => {
+            let why = format!("no temporary folder could be made: {e}");
+            return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
+        }
+    };
+    let done = headless(cx, &program, model, &dir).await;
+    let _ = cx.host.remove(&dir);
+    done.unwrap_or_else(|why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()))
+}
+
+/// What is there of Claude Code.
+///
+/// # Errors
+/// Nothing is.
+pub fn adapter_or_cli(host: &dyn Host) -> Result<PathBuf, String> {
+    let found = ADAPTERS.iter().chain([&CLI]).find_map(|name| host.which(name));
+    found.ok_or_else(|| format!("neither `{}` nor `{CLI}` is on the PATH", ADAPTERS[0]))
+}
+
+async fn headless(
+    cx: &AgentContext<'_>,
+    program: &Path,
+    model: Option<String>,
+    dir: &Path,
+) -> Result<AgentDone, String> {
+    // Beside the folder it works in, where it could be taken for a part of the task.
+    let work = dir.join("work");
+    cx.host.create_dir_all(&work).map_err(|e| format!("no folder could be made: {e}"))?;
+    skills::mount(cx, &work)?;
+    let config = dir.join("mcp-server.json");
+    let written = cx.host.write(&config, mcp_config(cx.servers).as_bytes(), Some(0o600));
+    written.map_err(|e| format!("the MCP config could not be written: {e}"))?;
+    let tools = cx.servers.iter().flat_map(|s| s.allowed.iter().map(|tool| format!("mcp__{}__{tool}", s.name)));
+    let tools: Vec<String> = tools.chain(cx.skills.map(|_| SKILL_TOOL.to_owned())).collect();
+    let mut args =
+        ["-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config"].map(str::to_owned).to_vec();
+    args.extend(["--mcp-config".to_owned(), config.to_string_lossy().into_owned()]);
+    if !tools.is_empty() {
+        args.extend(["--allowedTools".to_owned(), tools.join(",")]);
+    }
+    if let Some(model) = model {
+        args.extend(["--model".to_owned(), model]);
+    }
+    let exec = Exec::new(program, &work).args(args);
+    let Process { mut stdin, stdout, mut stderr, mut handle } =
+        cx.host.spawn(exec).await.map_err(|fault| fault.to_string())?;
+    let mut told = Told::default();
+    let result = {
+        let feed = async move {
+            let _ = stdin.write_all(cx.prompt.as_bytes()).await;
+            let _ = stdin.shutdown().await;
+        };
+        let hear = async {
+            let mut lines = Lines::new(stdout, LONGEST);
+            loop {
+                match lines.next().await {
+                    Ok(Some(line)) => told.hear(&line),
+                    Ok(None) => return Ok(()),
+                    Err(_) => return Err(format!("it printed a line of more than {LONGEST} bytes")),
+                }
+            }
+        };
+        let mut sink = tokio::io::sink();
+        let drain = tokio::io::copy(&mut stderr, &mut sink);
+        let work = async {
+            let ((), heard, _) = tokio::join!(feed, hear, drain);
+            heard?;
+            match handle.wait().await {
+                Exit::Exited(0) => Ok(()),
+                Exit::Exited(code) => Err(format!("it exited with status {code}")),
+                Exit::Signalled(signal) => Err(format!("it was killed by signal {signal}")),
+                _ => Err("it ended".to_owned()),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
+            done = work => done.map_err(AgentFault::Failed),
+            () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+        }
+    };
+    handle.end().await;
+    let result = match (result, &told.fault) {
+        (Ok(()), None) => Ok(()),
+        (Ok(()), Some(why)) => Err(AgentFault::Failed(why.clone())),
+        (Err(AgentFault::Failed(how)), Some(why)) => Err(AgentFault::Failed(format!("{why}: {how}"))),
+        (Err(fault), _) => Err(fault),
+    };
+    let Told { said, message, usage, calls, .. } = told;
+    Ok(AgentDone {
+        transcript: said.into_text(),
+        usage,
+        own_calls: Some(calls),
+        ..AgentDone::ended(result, message.into_text())
+    })
+}
+
+/// What its stream of JSON told.
+#[derive(Default)]
+struct Told {
+    said: Said,
+    message: Said,
+    calls: Vec<OwnCall>,
+    kept: usize,
+    usage: Option<Usage>,
+    fault: Option<String>,
+}
+
+impl Told {
+    fn hear(&mut self, line: &[u8]) {
+        let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) else {
+            self.said.line(&String::from_utf8_lossy(line));
+            return;
+        };
+        match event["type"].as_str().unwrap_or_default() {
+            "assistant" => {
+                for part in event.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
+                    self.part(part);
+                }
+            }
+            "result" => {
+                let text = event["result"].as_str().unwrap_or_default();
+                if event["is_error"] == Value::Bool(true) {
+                    let what = if text.is_empty() { event["subtype"].as_str().unwrap_or("an error") } else { text };
+                    self.fault =
+                        Some(format!("it ended with an error: {}", what.chars().take(500).collect::<String>()));
+                } else if !text.is_empty() {
+                    self.message = Said::default();
+                    self.message.push(text);
+                }
+                self.usage = usage(&event["usage"]).or(self.usage);
+            }
+            _ => {}
+        }
+    }
+
+    fn part(&mut self, part: &Value) {
+        match part["type"].as_str().unwrap_or_default() {
+            "text" => {
+                let text = part["text"].as_str().unwrap_or_default();
+                self.message = Said::default();
+                self.message.push(text);
+                self.said.line(text);
+            }
+            "tool_use" => {
+                let (name, input) = (part["name"].as_str().unwrap_or_default(), &part["input"]);
+                self.said.line(&format!("tool {name} {input}"));
+                let size = input.to_string().len();
+                if self.calls.len() < CALLS && self.kept + size <= KEPT {
+                    self.kept += size;
+                    self.calls.push(OwnCall { title: name.to_owned(), input: Some(input.clone()) });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Its input leaves out what came from, or went into, the cache.
+fn usage(told: &Value) -> Option<Usage> {
+    let count = |name: &str| told[name].as_u64().unwrap_or_default();
+    let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
+    let (input, output) = (count("input_tokens") + read + written, count("output_tokens"));
+    (input + output > 0).then_some(Usage {
+        input_tokens: input,
+        output_tokens: output,
+        total_tokens: input + output,
+        thought_tokens: 0,
+        cached_read_tokens: read,
+        cached_write_tokens: written,
+    })
+}

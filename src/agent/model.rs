@@ -1,0 +1,343 @@
+//! `builtin.llm-agent`: a model that is spoken to directly, over its provider's own protocol, with the tools of the servers.
+//!
+//! No system prompt, no memory: prompt, calls, answer. The model is offered every tool, and refused those that the MCP config
+//! does not permit, as a person would who is asked (§3.6 and §4.3 of the upstream behaviour).
+
+use std::{collections::HashSet, time::Duration};
+
+use genai::{
+    Client, ModelIden, ServiceTarget,
+    adapter::AdapterKind,
+    chat::{ChatMessage, ChatRequest, ChatResponse, Tool, ToolCall, ToolResponse},
+    resolver::{AuthData, Endpoint},
+    webc,
+};
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::{AgentContext, AgentDone, AgentFault, Said, Usage};
+use crate::{
+    hir::{CallKind, ModelAgent, Provider},
+    host::{Host, http::service_client},
+};
+
+/// Answers of the model in one turn of the agent: a model that calls tools for ever is stopped.
+const ROUNDS: usize = 50;
+/// How often a request is made that the endpoint is too busy for.
+const ATTEMPTS: u32 = 3;
+const NO_ANSWER: &str = "the model's endpoint gave no answer of its protocol";
+/// The longest wait for it that an endpoint may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
+    let mut talk = Talk::default();
+    let result = tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
+        done = converse(cx, agent, &mut talk) => done,
+        () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+    };
+    let transcript = talk.said.into_text();
+    AgentDone { transcript, usage: talk.usage, ..AgentDone::ended(result, talk.answer) }
+}
+
+/// Where the model is spoken to, if everything is there that this takes.
+///
+/// # Errors
+/// What is missing.
+pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
+    Ok(target(host, agent)?.endpoint.base_url().to_owned())
+}
+
+#[derive(Default)]
+struct Talk {
+    said: Said,
+    /// The text of the model's latest message that had one.
+    answer: String,
+    usage: Option<Usage>,
+}
+
+async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) -> Result<(), AgentFault> {
+    let target = target(cx.host, agent).map_err(AgentFault::NotStarted)?;
+    let client = service_client(target.endpoint.base_url()).map_err(|e| AgentFault::NotStarted(e.to_string()))?;
+    let client = Client::builder().with_reqwest(client).build().map_err(|e| AgentFault::NotStarted(e.to_string()))?;
+    let tools = offered(cx).await.map_err(AgentFault::NotStarted)?;
+    let mut request = ChatRequest::from_user(cx.prompt);
+    if !tools.is_empty() {
+        request = request.with_tools(tools.values().map(|offer| offer.tool.clone()));
+    }
+    for _ in 0..ROUNDS {
+        let answer = ask(cx, &client, &target, &request, talk).await.map_err(AgentFault::Failed)?;
+        if let Some(used) = used(&answer) {
+            talk.usage.get_or_insert_default().add(used);
+        }
+        if answer.content.is_empty() && answer.reasoning_content.is_none() && answer.stop_reason.is_none() {
+            return Err(AgentFault::Failed(format!("{NO_ANSWER}: there is nothing in it")));
+        }
+        let text = answer.texts().concat();
+        if !text.is_empty() {
+            talk.said.line(&text);
+            talk.answer = text;
+        }
+        let cut = answer.stop_reason.as_ref().is_some_and(genai::chat::StopReason::is_max_tokens);
+        let calls: Vec<ToolCall> = answer.tool_calls().into_iter().cloned().collect();
+        let Some(message) = answer.into_assistant_message_for_tool_use() else {
+            if cut {
+                talk.said.line("… the model stopped here: its answer had reached the longest it may be");
+            }
+            return Ok(());
+        };
+        request = request.append_message(message);
+        let mut responses = Vec::new();
+        for call in &calls {
+            let result = carry_out(cx, &tools, call, talk).await.map_err(AgentFault::Failed)?;
+            responses.push(ToolResponse::from_tool_call(call, result));
+        }
+        request = request.append_message(ChatMessage::from(responses));
+    }
+    Err(AgentFault::Failed(format!("the model still called tools after {ROUNDS} answers")))
+}
+
+/// One answer; what a busy endpoint refuses is asked again.
+async fn ask(
+    cx: &AgentContext<'_>,
+    client: &Client,
+    target: &ServiceTarget,
+    request: &ChatRequest,
+    talk: &mut Talk,
+) -> Result<ChatResponse, String> {
+    let mut attempt = 1;
+    loop {
+        let error = match client.exec_chat(target.clone(), request.clone(), None).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let busy = error.status().is_some_and(|status| matches!(status.as_u16(), 429 | 500 | 502..=504 | 529));
+        let why = reason(&error);
+        if !busy || attempt == ATTEMPTS {
+            let tries = if attempt > 1 { format!(", {attempt} times") } else { String::new() };
+            return Err(format!("{why}{tries}"));
+        }
+        let wished = error.headers().and_then(|headers| headers.get("retry-after")?.to_str().ok()?.parse().ok());
+        let wait = wished.map_or(Duration::from_millis(250) * 2_u32.pow(attempt), Duration::from_secs);
+        talk.said.line(&format!("… {why}; asked again"));
+        cx.host.sleep(wait.min(LONGEST_WAIT)).await;
+        attempt += 1;
+    }
+}
+
+/// Calls a tool as the model wants it; the text is for the model. What it may not call, no server hears of.
+async fn carry_out(
+    cx: &AgentContext<'_>,
+    tools: &IndexMap<String, Offer>,
+    call: &ToolCall,
+    talk: &mut Talk,
+) -> Result<String, String> {
+    let refused = |talk: &mut Talk, why: String| {
+        talk.said.line(&format!("tool {}: {why}", call.fn_name));
+        Ok(json!({ "content": [{ "type": "text", "text": why }], "isError": true }).to_string())
+    };
+    let Some(offer) = tools.get(&call.fn_name) else {
+        return refused(talk, "there is no such tool".to_owned());
+    };
+    let args = match &call.fn_arguments {
+        Value::Null => json!({}),
+        args @ Value::Object(_) => args.clone(),
+        other => return refused(talk, format!("the arguments must be an object, and they are `{other}`")),
+    };
+    if !offer.allowed {
+        return refused(talk, "permission denied".to_owned());
+    }
+    talk.said.line(&format!("tool {} on {}: {args}", offer.name, offer.server));
+    let result = cx.calls.call(&offer.server, CallKind::Tool, &offer.name, args).await?.to_string();
+    talk.said.line(&format!("→ {result}"));
+    Ok(result)
+}
+
+/// A tool as the model knows it.
+struct Offer {
+    tool: Tool,
+    server: String,
+    name: String,
+    allowed: bool,
+}
+
+/// The tools of all servers, by names that every provider takes and that are unique.
+async fn offered(cx: &AgentContext<'_>) -> Result<IndexMap<String, Offer>, String> {
+    let mut all = Vec::new();
+    for server in cx.servers {
+        for tool in cx.calls.tools(&server.name).await? {
+            if let Some(name) = tool.get("name").and_then(Value::as_str) {
+                all.push((server, name.to_owned(), tool));
+            }
+        }
+    }
+    let shared = |name: &str| all.iter().filter(|(_, other, _)| other == name).count() > 1;
+    let mut offers = IndexMap::new();
+    let mut taken: HashSet<String> = HashSet::new();
+    for (server, name, tool) in &all {
+        let wanted = if shared(name) { format!("{}__{name}", server.name) } else { name.clone() };
+        let offered = unique(&wanted, &mut taken);
+        let schema = tool.get("inputSchema").filter(|s| s.is_object()).cloned();
+        let mut told = Tool::new(offered.clone())
+            .with_schema(schema.unwrap_or_else(|| json!({ "type": "object", "properties": {} })));
+        if let Some(description) = tool.get("description").and_then(Value::as_str) {
+            told = told.with_description(description);
+        }
+        let allowed = server.enable_all_tools || server.allowed.contains(name);
+        offers.insert(offered, Offer { tool: told, server: server.name.clone(), name: name.clone(), allowed });
+    }
+    Ok(offers)
+}
+
+/// At most 64 letters, digits, `_` and `-`, beginning with a letter or `_`.
+fn unique(wanted: &str, taken: &mut HashSet<String>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let mut name: String = wanted.chars().map(plain).collect();
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        name.insert(0, '_');
+    }
+    name.truncate(64);
+    let mut free = name.clone();
+    for n in 2.. {
+        if taken.insert(free.clone()) {
+            break;
+        }
+        let end = format!("_{n}");
+        free = format!("{}{end}", &name[..name.len().min(64 - end.len())]);
+    }
+    free
+}
+
+/// The endpoint and the key: the provider's own variables, then what the agent file says.
+fn target(host: &dyn Host, agent: &ModelAgent) -> Result<ServiceTarget, String> {
+    let first = |names: &[&str]| names.iter().find_map(|name| host.env(name).filter(|value| !value.is_empty()));
+    let (adapter, keys, urls, usual, version): (_, &[&str], &[&str], _, _) = match agent.provider {
+        Provider::OpenAi => {
+            (AdapterKind::OpenAI, &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "https://api.openai.com/v1", "")
+        }
+        Provider::Anthropic => (
+            AdapterKind::Anthropic,
+            &["ANTHROPIC_API_KEY"],
+            &["ANTHROPIC_BASE_URL"],
+            "https://api.anthropic.com",
+            "/v1",
+        ),
+        Provider::Gemini => (
+            AdapterKind::Gemini,
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+            &["GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL"],
+            "https://generativelanguage.googleapis.com",
+            "/v1beta",
+        ),
+    };
+    let vertex = ["ANTHROPIC_USE_VERTEX", "GEMINI_USE_VERTEX", "GOOGLE_USE_VERTEX"];
+    if let Some(variable) = vertex.iter().find(|name| {
+        let whose = if name.starts_with("ANTHROPIC") { Provider::Anthropic } else { Provider::Gemini };
+        whose == agent.provider && first(&[name]).is_some_and(|value| value == "1")
+    }) {
+        return Err(format!("`{variable}` is set, and Vertex AI is not supported"));
+    }
+    // These two are an older spelling of OpenAI's.
+    let old = |name: &'static str| (agent.provider == Provider::OpenAi).then(|| first(&[name])).flatten();
+    let own = agent.api_key.as_ref();
+    let key = first(keys).or_else(|| host.env(&own?.value)).or_else(|| old("MODEL_KEY"));
+    let base = first(urls).or_else(|| agent.base_url.as_ref().map(|url| url.value.clone()));
+    let base = base.or_else(|| old("MODEL_BASE_URL"));
+    let key = match (key, &base, agent.provider) {
+        (Some(key), ..) => key,
+        // What serves this protocol elsewhere may need none.
+        (None, Some(_), Provider::OpenAi) => "none".to_owned(),
+        (None, ..) => {
+            let also = own.map(|name| format!(" nor `{}`", name.value)).unwrap_or_default();
+            let neither = if also.is_empty() { "" } else { "neither " };
+            let not = if also.is_empty() { "is not" } else { "is" };
+            return Err(format!("{neither}`{}`{also} {not} set, which holds the key of the model", keys[0]));
+        }
+    };
+    let mut base = base.unwrap_or_else(|| usual.to_owned()).trim_end_matches('/').to_owned();
+    // A provider's own clients take this URL without the version.
+    if !version.is_empty() && !base.rsplit('/').next().is_some_and(|last| last.starts_with("v1")) {
+        base += version;
+    }
+    Ok(ServiceTarget {
+        endpoint: Endpoint::from_owned(base + "/"),
+        auth: AuthData::from_single(key),
+        model: ModelIden::new(adapter, agent.model.clone()),
+    })
+}
+
+fn used(answer: &ChatResponse) -> Option<Usage> {
+    let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok()).unwrap_or_default();
+    let usage = &answer.usage;
+    let (input, output) = (count(usage.prompt_tokens), count(usage.completion_tokens));
+    let prompt = usage.prompt_tokens_details.as_ref();
+    let used = Usage {
+        input_tokens: input,
+        output_tokens: output,
+        total_tokens: match count(usage.total_tokens) {
+            0 => input + output,
+            total => total,
+        },
+        thought_tokens: count(usage.completion_tokens_details.as_ref().and_then(|d| d.reasoning_tokens)),
+        cached_read_tokens: count(prompt.and_then(|d| d.cached_tokens)),
+        cached_write_tokens: count(prompt.and_then(|d| d.cache_creation_tokens)),
+    };
+    (used.total_tokens > 0).then_some(used)
+}
+
+/// Why there is no answer, in a line, without the request.
+fn reason(error: &genai::Error) -> String {
+    use genai::Error;
+    match error {
+        Error::WebModelCall { webc_error, .. } | Error::WebAdapterCall { webc_error, .. } => match webc_error {
+            webc::Error::ResponseFailedStatus { status, body, .. } => {
+                let what = match status.as_u16() {
+                    401 | 403 => "the model's endpoint refuses the key",
+                    404 => "the model's endpoint does not know this model, or this path",
+                    429 => "the model's endpoint takes no more requests for now",
+                    _ => "the model's endpoint answered with an error",
+                };
+                format!("{what}: {}", [status.as_u16().to_string(), excerpt(body)].join(" ").trim_end())
+            }
+            webc::Error::ResponseFailedNotJson { body, .. } => {
+                format!("the model's endpoint did not answer with JSON: {}", excerpt(body))
+            }
+            webc::Error::ResponseFailedInvalidJson { cause, .. } => {
+                format!("the model's endpoint answered with malformed JSON: {cause}")
+            }
+            webc::Error::Reqwest(error) => match error.is_connect() {
+                true => format!("the model's endpoint cannot be reached: {}", chain(error)),
+                false => format!("the model's endpoint gave no answer: {}", chain(error)),
+            },
+            webc::Error::JsonValueExt(error) => format!("{NO_ANSWER}: {error}"),
+        },
+        Error::ChatResponseGeneration { cause, .. } => {
+            format!("{NO_ANSWER}: {cause}")
+        }
+        other => {
+            let text = other.to_string();
+            format!("the model gave no answer: {}", text.lines().next().unwrap_or_default())
+        }
+    }
+}
+
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut source: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = inner.to_string();
+        source = inner.source();
+    }
+    if text.is_empty() { "the connection broke".to_owned() } else { text }
+}
+
+/// What an error body says, on a line.
+fn excerpt(body: &str) -> String {
+    let said: Option<Value> = serde_json::from_str(body).ok();
+    let said = said.as_ref().map(|v| v.get(0).unwrap_or(v));
+    let message = said.and_then(|v| v.pointer("/error/message").or(v.get("message")).or(v.get("error"))?.as_str());
+    let text = message.unwrap_or(body).trim();
+    let short: String = text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if short.len() < text.len() { short + "…" } else { short }
+}

@@ -1,0 +1,184 @@
+//! `builtin.replay`: makes the calls of a recording once more, in their order, on the servers as they are now. What they
+//! answer otherwise than then is told.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::{AgentContext, AgentDone, AgentFault, Said};
+use crate::{
+    event::{
+        Difference,
+        recording::{Line, VERSION, Way},
+    },
+    hir::CallKind,
+    secrets::MASK,
+};
+
+/// Differences told one by one.
+const TOLD: usize = 20;
+/// Characters of a value that are told.
+const SHOWN: usize = 400;
+
+pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
+    let part = match read(cx, path) {
+        Ok(part) => part,
+        Err(why) => return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()),
+    };
+    let mut played = Played::default();
+    let result = tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
+        done = play(cx, &part.calls, &mut played) => done.map_err(AgentFault::Failed),
+        () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+    };
+    played.said.push(&part.output);
+    let output = if result.is_ok() { part.output } else { String::new() };
+    let (transcript, Played { differences, remarks, .. }) =
+        (played.said.into_text(), Played { said: Said::default(), ..played });
+    AgentDone { transcript, differences, remarks, ..AgentDone::ended(result, output) }
+}
+
+/// What a recording has of one run of a task.
+#[derive(Default)]
+struct Part {
+    calls: Vec<Call>,
+    output: String,
+}
+
+struct Call {
+    server: String,
+    kind: CallKind,
+    name: String,
+    args: Value,
+    /// None where there was no answer.
+    result: Option<Value>,
+}
+
+/// The same run of the task, or the first one that was recorded.
+fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
+    let shown = path.display();
+    let bytes = cx.host.files().read(path).map_err(|e| format!("the recording `{shown}` cannot be read: {e}"))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines = text.lines().enumerate().peekable();
+    match lines.next().map(|(_, line)| serde_json::from_str(line)) {
+        Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
+        Some(Ok(Line::Recording { version, .. })) => {
+            return Err(format!("the recording `{shown}` has version {version}, which this version does not know"));
+        }
+        _ => return Err(format!("`{shown}` is no recording")),
+    }
+    let mut runs: IndexMap<u32, Part> = IndexMap::new();
+    let mut open: IndexMap<(String, u64, String), (u32, usize)> = IndexMap::new();
+    while let Some((number, text)) = lines.next() {
+        let line = match serde_json::from_str::<Line>(text) {
+            Ok(line) => line,
+            // Of a run that died the last line may be cut; a type that is not known is passed over.
+            Err(_) if lines.peek().is_none() || serde_json::from_str::<Value>(text).is_ok() => continue,
+            Err(e) => return Err(format!("line {} of the recording `{shown}` is not JSON: {e}", number + 1)),
+        };
+        match line {
+            Line::Message { task: Some(task), server, session, direction, mut message, .. } if task.name == cx.task => {
+                let id = message.get("id").map(Value::to_string).unwrap_or_default();
+                match (direction, message.get("method").and_then(Value::as_str).and_then(kind_of)) {
+                    (Way::ToServer, Some(kind)) => {
+                        let part = runs.entry(task.run).or_default();
+                        let mut params = message["params"].take();
+                        let key = if kind == CallKind::Resource { "uri" } else { "name" };
+                        let name = params[key].as_str().unwrap_or_default().to_owned();
+                        let args = match params["arguments"].take() {
+                            Value::Null => json!({}),
+                            args => args,
+                        };
+                        open.insert((server.clone(), session, id), (task.run, part.calls.len()));
+                        part.calls.push(Call { server, kind, name, args, result: None });
+                    }
+                    (Way::FromServer, None) => {
+                        let Some((run, at)) = open.swap_remove(&(server, session, id)) else { continue };
+                        let answer = match message.get("error") {
+                            Some(error) => refusal(error),
+                            None => message["result"].take(),
+                        };
+                        if let Some(call) = runs.get_mut(&run).and_then(|part| part.calls.get_mut(at)) {
+                            call.result = Some(answer);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Line::Output { task, text, .. } if task.name == cx.task => {
+                runs.entry(task.run).or_default().output = text;
+            }
+            _ => {}
+        }
+    }
+    let first = runs.keys().copied().min();
+    let wanted = if runs.contains_key(&cx.run) { Some(cx.run) } else { first };
+    wanted
+        .and_then(|run| runs.swap_remove(&run))
+        .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{}`", cx.task))
+}
+
+fn kind_of(method: &str) -> Option<CallKind> {
+    match method {
+        "tools/call" => Some(CallKind::Tool),
+        "resources/read" => Some(CallKind::Resource),
+        "prompts/get" => Some(CallKind::Prompt),
+        _ => None,
+    }
+}
+
+/// As the result of a call that a server refuses is told to agents within gevals.
+fn refusal(error: &Value) -> Value {
+    let text = format!("{} ({})", error["message"].as_str().unwrap_or_default(), error["code"]);
+    json!({ "content": [{ "type": "text", "text": text }], "isError": true })
+}
+
+#[derive(Default)]
+struct Played {
+    said: Said,
+    differences: Vec<Difference>,
+    remarks: Vec<(String, String)>,
+}
+
+async fn play(cx: &AgentContext<'_>, calls: &[Call], played: &mut Played) -> Result<(), String> {
+    for (i, call) in calls.iter().enumerate() {
+        let Call { server, kind, name, args, result } = call;
+        let subject = format!("call {} of the recording, {server}.{name}", i + 1);
+        played.said.line(&format!("{} {name} on {server}: {args}", kind.name()));
+        if args.to_string().contains(MASK) {
+            let text =
+                format!("{subject}: a secret in its arguments was masked when it was recorded, and is missing now");
+            played.remarks.push((server.clone(), text));
+        }
+        let found =
+            cx.calls.call(server, *kind, name, args.clone()).await.map_err(|why| format!("{subject}: {why}"))?;
+        played.said.line(&format!("→ {found}"));
+        if result.as_ref() == Some(&found) {
+            continue;
+        }
+        let expected = result.as_ref().map_or_else(|| "no answer".to_owned(), Value::to_string);
+        let (expected, actual) = apart(&expected, &found.to_string());
+        played.said.line(&format!("≠ {expected}"));
+        if played.differences.len() < TOLD {
+            let text = format!("{subject}, is answered otherwise than recorded: {actual} instead of {expected}");
+            played.remarks.push((server.clone(), text));
+            played.differences.push(Difference { subject, expected, actual, at: None });
+        }
+    }
+    Ok(())
+}
+
+/// Two texts from shortly before where they part.
+fn apart(a: &str, b: &str) -> (String, String) {
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let from = if same > SHOWN / 2 { same - SHOWN / 8 } else { 0 };
+    let cut = |text: &str| {
+        let shown: String = text.chars().skip(from).take(SHOWN).collect();
+        let before = if from > 0 { "…" } else { "" };
+        let after = if text.chars().count() > from + SHOWN { "…" } else { "" };
+        format!("{before}{shown}{after}")
+    };
+    (cut(a), cut(b))
+}

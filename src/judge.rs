@@ -1,0 +1,222 @@
+//! The judge: an agent that reads another agent's answer, and says through one tool whether it is what was asked for.
+//!
+//! What is judged is data ([`prompt`]); a verdict is a call of the tool and nothing else ([`server`]). A judge that gives none
+//! has not judged: that is neither a pass nor a failure.
+
+pub mod prompt;
+mod server;
+
+use std::{io, io::Read, path::Path, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+pub use prompt::{Criterion, Question};
+use server::{Received, Server, TOOL};
+
+use crate::{
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Usage},
+    event::{FailureCategory, TokenUsage},
+    hir::CallKind,
+    host::Host,
+    plan::AgentKind,
+    ty::duration,
+};
+
+/// How often a judge is asked that ends without a verdict.
+const ATTEMPTS: u32 = 2;
+/// What judges know their server by.
+const SERVER: &str = "judge";
+
+/// What asking a judge rests on.
+pub struct Asking<'a> {
+    pub host: &'a dyn Host,
+    pub agent: &'a AgentKind,
+    /// The task's name, for messages.
+    pub task: &'a str,
+    /// The task's folder.
+    pub dir: &'a Path,
+    /// For all attempts together.
+    pub timeout: Duration,
+    pub cancel: &'a CancellationToken,
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub struct Asked {
+    pub result: Result<Verdict, Unjudged>,
+    /// All that the judge said.
+    pub transcript: String,
+    pub attempts: u32,
+    /// Of all attempts, as far as it was reported.
+    pub usage: Option<TokenUsage>,
+}
+
+/// What a judge submitted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    pub passed: bool,
+    pub reason: String,
+    pub category: FailureCategory,
+}
+
+/// Why there is no verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unjudged {
+    Broken(String),
+    Cancelled,
+}
+
+/// Asks the judge whether an answer is right.
+pub async fn judge(asking: &Asking<'_>, question: &Question<'_>) -> Asked {
+    if let Some(why) = question.unanswerable() {
+        return Asked::broken(why);
+    }
+    match unguessable() {
+        Ok(nonce) => ask(asking, &prompt::prompt(question, &nonce)).await,
+        Err(error) => Asked::broken(format!("there is no randomness to tell data from instructions by: {error}")),
+    }
+}
+
+/// Asks a judge with these words, once more if it ends without a verdict.
+pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
+    let deadline = asking.host.elapsed().saturating_add(asking.timeout);
+    let mut asked = Asked { attempts: 0, ..Asked::broken("") };
+    let mut refused = None;
+    while asked.attempts < ATTEMPTS {
+        let left = deadline.saturating_sub(asking.host.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        asked.attempts += 1;
+        let (done, received) = match attempt(asking, prompt, left).await {
+            Ok(attempt) => attempt,
+            Err(why) => return Asked { result: Err(Unjudged::Broken(why)), ..asked },
+        };
+        if asked.attempts > 1 {
+            asked.transcript += "\n\n--- asked once more, as no verdict was submitted ---\n\n";
+        }
+        asked.transcript += &done.transcript;
+        asked.usage = match (asked.usage, done.usage) {
+            (before, None) => before,
+            (None, Some(now)) => Some(token_usage(now)),
+            (Some(before), Some(now)) => Some(before.and(token_usage(now))),
+        };
+        refused = received.refused.or(refused);
+        let result = match (done.result, received.verdict) {
+            (Ok(()), Some(verdict)) => Ok(verdict),
+            (Ok(()), None) => continue,
+            (Err(AgentFault::Cancelled), _) => Err(Unjudged::Cancelled),
+            (Err(fault), verdict) => Err(Unjudged::Broken(broken(&fault, verdict.is_some(), asking.timeout))),
+        };
+        return Asked { result, ..asked };
+    }
+    let times = if asked.attempts == 1 { "once" } else { "twice" };
+    let refused = refused.map(|why| format!("; what it tried was refused: {why}")).unwrap_or_default();
+    let why = format!("the judge was asked {times} and submitted no verdict{refused}");
+    Asked { result: Err(Unjudged::Broken(why)), ..asked }
+}
+
+fn broken(fault: &AgentFault, submitted: bool, timeout: Duration) -> String {
+    let what = match fault {
+        AgentFault::NotStarted(why) => format!("the judge could not be started: {why}"),
+        AgentFault::Failed(why) => format!("the judge failed: {why}"),
+        AgentFault::TimedOut(_) => {
+            // What is left of a limit is seldom round.
+            let limit = Duration::from_millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+            format!("the judge did not end within {}", duration::format(limit))
+        }
+        AgentFault::Cancelled => "the judge was cancelled".to_owned(),
+    };
+    if submitted { format!("{what}; the verdict that it had submitted does not count") } else { what }
+}
+
+async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result<(AgentDone, Received), String> {
+    let secret = unguessable().map_err(|e| format!("there is no randomness for an address: {e}"))?;
+    let server = Server::start(&secret).await.map_err(|e| format!("no port for the judge's tool: {e}"))?;
+    let servers = [AgentServer {
+        name: SERVER.to_owned(),
+        url: server.url.clone(),
+        allowed: vec![TOOL.to_owned()],
+        titles: Vec::new(),
+        enable_all_tools: true,
+    }];
+    let context = AgentContext {
+        host: asking.host,
+        prompt,
+        task: asking.task,
+        run: 0,
+        dir: asking.dir,
+        servers: &servers,
+        skills: None,
+        timeout,
+        cancel: asking.cancel,
+        fill: &|_, _| Err("a judge has no oracle".to_owned()),
+        calls: &server,
+    };
+    let mut done = match asking.agent {
+        AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Noop => {
+            let why = "an agent without a model cannot judge".to_owned();
+            return Err(format!("the judge could not be started: {why}"));
+        }
+        kind => agent::run(kind, context).await,
+    };
+    // A judge is no part of the task's world.
+    if let Some(leftover) = done.leftover.take() {
+        asking.host.reap(leftover).await;
+    }
+    Ok((done, server.received()))
+}
+
+impl AgentCalls for Server {
+    fn tools<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>> {
+        Box::pin(async move {
+            match server {
+                SERVER => Ok(vec![serde_json::to_value(server::tool()).unwrap_or_default()]),
+                _ => Err(format!("a judge has no server `{server}`")),
+            }
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        server: &'a str,
+        kind: CallKind,
+        name: &'a str,
+        args: Value,
+    ) -> BoxFuture<'a, Result<Value, String>> {
+        Box::pin(async move {
+            if (server, kind, name) != (SERVER, CallKind::Tool, TOOL) {
+                return Err(format!("a judge has nothing but the tool `{TOOL}` of the server `{SERVER}`"));
+            }
+            let (text, is_error) = match self.submit(args) {
+                Ok(text) => (text, false),
+                Err(text) => (text, true),
+            };
+            Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))
+        })
+    }
+}
+
+impl Asked {
+    fn broken(why: impl Into<String>) -> Self {
+        let result = Err(Unjudged::Broken(why.into()));
+        Self { result, transcript: String::new(), attempts: 0, usage: None }
+    }
+}
+
+/// As events have it.
+pub fn token_usage(usage: Usage) -> TokenUsage {
+    let Usage { input_tokens, output_tokens, total_tokens, thought_tokens, cached_read_tokens, cached_write_tokens } =
+        usage;
+    TokenUsage { input_tokens, output_tokens, total_tokens, thought_tokens, cached_read_tokens, cached_write_tokens }
+}
+
+/// 128 bits of the system's, in hexadecimal.
+#[expect(clippy::disallowed_methods, reason = "no other source of randomness is one that nobody can foretell")]
+fn unguessable() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

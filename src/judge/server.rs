@@ -1,0 +1,166 @@
+//! The judge's MCP server: one tool, on 127.0.0.1, at an address that only the judge is told. It lives as long as one attempt.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, Tool,
+    },
+    service::RequestContext,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Verdict;
+use crate::event::FailureCategory;
+
+/// The one tool.
+pub const TOOL: &str = "submit_judgement";
+
+/// A server for one attempt; it ends when it is dropped.
+pub struct Server {
+    pub url: String,
+    received: Arc<Mutex<Received>>,
+    _running: DropGuard,
+}
+
+/// What came in.
+#[derive(Clone, Default, Debug)]
+pub struct Received {
+    /// The first one; what comes later is dropped.
+    pub verdict: Option<Verdict>,
+    /// Why the last submission was refused that was none.
+    pub refused: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Submission {
+    passed: bool,
+    reason: String,
+    failure_category: FailureCategory,
+}
+
+impl Server {
+    pub async fn start(secret: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+        let port = listener.local_addr()?.port();
+        let stop = CancellationToken::new();
+        let received = Arc::new(Mutex::default());
+        let handler = Handler { received: Arc::clone(&received) };
+        let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.clone());
+        let service =
+            StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(LocalSessionManager::default()), config);
+        let path = format!("/{secret}/mcp");
+        let router = axum::Router::new().route_service(&path, service);
+        let ended = stop.clone();
+        tokio::spawn(async move {
+            // The only error is one of `accept`, and axum retries those.
+            let _ = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await;
+        });
+        Ok(Self { url: format!("http://127.0.0.1:{port}{path}"), received, _running: stop.drop_guard() })
+    }
+
+    pub fn received(&self) -> Received {
+        open(&self.received).clone()
+    }
+
+    /// # Errors
+    /// What is wrong with the submission, for the judge.
+    pub fn submit(&self, arguments: Value) -> Result<String, String> {
+        submit(&self.received, arguments)
+    }
+}
+
+fn open(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
+    received.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn submit(received: &Mutex<Received>, arguments: Value) -> Result<String, String> {
+    let mut received = open(received);
+    let submission = serde_json::from_value(arguments).map_err(|e| format!("bad arguments: {e}"));
+    let submission = submission.and_then(|s: Submission| match (s.passed, s.failure_category) {
+        (true, FailureCategory::None) | (false, _) => Ok(s),
+        (true, other) => {
+            Err(format!("`passed: true` goes with `failureCategory: n/a`, and this one has `{}`", other.name()))
+        }
+    });
+    match (submission, &received.verdict) {
+        (Ok(_), Some(_)) => Ok("A verdict was submitted before; this one is dropped. You are done.".to_owned()),
+        (Ok(Submission { passed, reason, failure_category }), None) => {
+            received.verdict = Some(Verdict { passed, reason, category: failure_category });
+            Ok("The verdict is noted. You are done.".to_owned())
+        }
+        (Err(why), _) => {
+            received.refused = Some(why.clone());
+            Err(why)
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Handler {
+    received: Arc<Mutex<Received>>,
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> InitializeResult {
+        let mut info = InitializeResult::new(ServerCapabilities::builder().enable_tools().build());
+        info.server_info = Implementation::new("llm-judge", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![tool()]))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if request.name != TOOL {
+            return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None));
+        }
+        let result = submit(&self.received, Value::Object(request.arguments.unwrap_or_default()));
+        Ok(match result {
+            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Err(text) => CallToolResult::error(vec![ContentBlock::text(text)]),
+        }
+        .into())
+    }
+}
+
+/// As `tools/list` has it.
+pub fn tool() -> Tool {
+    let categories = FailureCategory::ALL.map(FailureCategory::name);
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "passed": {"type": "boolean", "description": "Whether the answer meets the criterion"},
+            "reason": {"type": "string", "description": "What decided, in one or two sentences"},
+            "failureCategory": {
+                "type": "string", "enum": categories, "description": "Why it failed; `n/a` where it passed",
+            },
+        },
+        "required": ["passed", "reason", "failureCategory"],
+        "additionalProperties": false,
+    });
+    let schema = Arc::new(schema.as_object().cloned().unwrap_or_default());
+    Tool::new(TOOL, "Submits the verdict on the answer. Call it exactly once", schema)
+}

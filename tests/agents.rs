@@ -1,0 +1,520 @@
+//! Agents from end to end: gevals as users run it, real sockets and processes, real servers behind the proxy.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/model.rs"]
+mod model;
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use model::{Model, Reply, call, text};
+use serde_json::{Value, json};
+use world::{Ran, World};
+
+const KEY: &str = "sk-this-key-is-never-printed";
+
+/// An eval of one task: the agent shall write a note, and say so.
+const EVAL: &str = "\
+kind: Eval
+metadata: {name: e}
+config:
+  agent: {AGENT}
+  mcpConfigFile: mcp.yaml
+  taskSets:
+    - path: task.yaml
+      assertions: {toolsUsed: [{server: notes, tool: notes_create}], minToolCalls: 1}
+";
+const TASK: &str = "\
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: t, timeout: 20s}
+spec:
+  prompt: Write down that I need bread.
+  verify:
+    - file: {path: WORLD/notes/bread.md, expect: {contains: rye}}
+    - command: {run: 'test \"$SAID\" = done', env: {SAID: \"{agent.output}\"}}
+";
+const MCP: &str = "\
+mcpServers:
+  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
+";
+
+fn world(agent: &str) -> World {
+    World::new(&[("eval.yaml", &EVAL.replace("AGENT", agent)), ("task.yaml", TASK), ("mcp.yaml", MCP)])
+}
+
+/// Runs it with the endpoint and the key of a provider in the environment.
+fn run(world: &World, provider: &str, url: &str, args: &[&str]) -> Ran {
+    let mut command = world.command(args);
+    let (variable, key) = match provider {
+        "openai" => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        "anthropic" => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+        _ => ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"),
+    };
+    // OpenAI's own clients take the URL with the version.
+    command.env(variable, if provider == "openai" { format!("{url}/v1") } else { url.to_owned() }).env(key, KEY);
+    let ran = world.start(command).end();
+    assert!(!ran.out.contains(KEY) && !ran.err.contains(KEY), "the key is printed: {}{}", ran.out, ran.err);
+    hides_the_key(&world.path("."));
+    assert_eq!(world.survivors(), Vec::<String>::new());
+    ran
+}
+
+fn hides_the_key(dir: &std::path::Path) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        match entry.path() {
+            path if path.is_dir() => hides_the_key(&path),
+            path => {
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                assert!(!text.contains(KEY), "the key stands in {}", path.display());
+            }
+        }
+    }
+}
+
+fn bread() -> Value {
+    json!({ "title": "bread", "body": "rye" })
+}
+
+#[test]
+fn a_model_of_each_provider_works_with_the_tools() {
+    for (provider, path, key) in [
+        ("openai", "/v1/chat/completions", "authorization"),
+        ("anthropic", "/v1/messages", "x-api-key"),
+        ("gemini", "/v1beta/models/some-model:generateContent", "x-goog-api-key"),
+    ] {
+        let model = Model::new([call("notes_create", bread()), text("done")]);
+        let world = world(&format!("type: builtin.llm-agent, model: \"{provider}:some-model\""));
+        run(&world, provider, &model.url, &["run", "eval.yaml", "-v"]).expect(0, &["notes_create"]);
+        let asked = model.asked();
+        assert_eq!(asked.len(), 2, "{provider}");
+        assert_eq!(asked[0].path, path);
+        assert!(asked[0].header(key).ends_with(KEY), "{provider}: {asked:?}");
+        assert!(asked[0].tools().contains(&"notes_create".to_owned()), "{provider}: {:?}", asked[0].body);
+        assert!(asked[0].body.to_string().contains("I need bread"));
+        // The second request holds what the tool answered.
+        assert!(asked[1].body.to_string().contains("note:///bread"), "{provider}: {:#}", asked[1].body);
+        let results = world.results("e");
+        assert_eq!(results["results"][0]["callHistory"]["ToolCalls"][0]["name"], "notes_create");
+        assert_eq!(results["results"][0]["taskOutput"], "done");
+    }
+}
+
+#[test]
+fn old_names_take_openai_for_granted_and_say_so() {
+    let model = Model::new([call("notes_create", bread()), text("done")]);
+    for agent in ["builtin.openai-agent", "builtin.openai-acp"] {
+        let world = world(&format!("type: {agent}, model: some-model"));
+        run(&world, "openai", &model.url, &["run", "eval.yaml"]);
+        run(&world, "openai", &model.url, &["check"]).expect(0, &["deprecated-agent", "model-without-provider"]);
+    }
+    assert_eq!(model.asked()[0].path, "/v1/chat/completions");
+    assert_eq!(model.asked()[0].body["model"], "some-model");
+}
+
+#[test]
+fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
+    let model = Model::new([call("notes_create", bread()), text("done")]);
+    let world = world("type: file, path: agent.yaml");
+    let file = format!(
+        "kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: anthropic:some-model\n  \
+         baseUrl: {}\n  apiKey: OUR_ACCESS\n",
+        model.url
+    );
+    world.write("agent.yaml", &file);
+    let mut command = world.command(&["run", "eval.yaml"]);
+    command.env("OUR_ACCESS", KEY);
+    world.start(command).end().expect(0, &[]);
+    hides_the_key(&world.path("."));
+    assert_eq!(model.asked()[0].header("x-api-key"), KEY);
+    // Without it nothing is asked.
+    world.run(&["run", "eval.yaml"]).expect(1, &["`ANTHROPIC_API_KEY` nor `OUR_ACCESS`"]);
+    world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["`OUR_ACCESS`"]);
+}
+
+#[test]
+fn what_a_config_does_not_permit_is_refused_and_no_server_hears_of_it() {
+    let model = Model::new([
+        Reply::Calls(vec![("notes_create".to_owned(), bread()), ("no_such_tool".to_owned(), Value::Null)]),
+        text("done"),
+    ]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list]"));
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["there was no call of `notes.notes_create`"]);
+    let second = model.asked()[1].body.to_string();
+    assert!(second.contains("permission denied") && second.contains("no such tool"), "{second}");
+    assert_eq!(world.results("e")["results"][0]["callHistory"]["ToolCalls"], Value::Null);
+}
+
+#[test]
+fn tools_of_two_servers_with_one_name_are_kept_apart() {
+    let model = Model::new([call("other__notes_create", bread()), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    world.write(
+        "mcp.yaml",
+        &format!("{MCP}  other: {{command: gevals, args: [demo-server, --dir, WORLD/other], enableAllTools: true}}\n"),
+    );
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["notes.notes_create"]);
+    assert!(world.path("other/bread.md").exists() && !world.path("notes/bread.md").exists());
+    let tools = model.asked()[0].tools();
+    assert!(tools.contains(&"notes__notes_create".to_owned()), "{tools:?}");
+    assert_eq!(world.results("e")["results"][0]["callHistory"]["ToolCalls"][0]["serverName"], "other");
+}
+
+#[test]
+fn an_endpoint_that_does_not_answer_well_leaves_the_task_broken_and_says_why() {
+    let echo: &str = "{\"error\": {\"message\": \"bad key sk-this-key-is-never-printed\"}}";
+    let refuse = |status, body| vec![Reply::Status(status, None, body)];
+    let wait = Some(("retry-after", "0"));
+    for (replies, requests, said) in [
+        (refuse(401, echo), 1, "refuses the key: 401 bad key ***"),
+        (refuse(404, "{\"error\": \"no such model\"}"), 1, "404 no such model"),
+        (refuse(400, "<html>what?</html>"), 1, "400 <html>what?</html>"),
+        (vec![Reply::Status(429, wait, "{}")], 3, "429 {}, 3 times"),
+        (vec![Reply::Status(500, wait, "oops"); 1], 3, "500 oops, 3 times"),
+        (vec![Reply::Raw("application/json", "{\"choices\": [")], 1, "malformed JSON"),
+        (vec![Reply::Raw("application/json", "[1]")], 1, "the model's endpoint gave no answer of its protocol"),
+        (vec![Reply::Raw("application/json", "{}")], 1, "the model's endpoint gave no answer of its protocol"),
+        (vec![Reply::Raw("text/html", "<p>log in")], 1, "did not answer with JSON: <p>log in"),
+    ] {
+        let model = Model::new(replies);
+        let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+        run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &[said]);
+        assert_eq!(world.results("e")["results"][0]["outcome"], "broken", "{said}");
+        assert_eq!(model.asked().len(), requests, "{said}");
+    }
+    // Nobody listens there.
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", "http://127.0.0.1:9", &["run", "eval.yaml"]).expect(1, &["cannot be reached"]);
+}
+
+#[test]
+fn a_busy_endpoint_is_asked_again() {
+    let busy = || Reply::Status(429, Some(("retry-after", "0")), "{}");
+    let model = Model::new([busy(), busy(), call("notes_create", bread()), busy(), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(0, &[]);
+    assert_eq!(model.asked().len(), 5);
+}
+
+#[test]
+fn a_model_that_hangs_or_never_comes_to_an_end_is_stopped() {
+    let model = Model::new([Reply::Hang]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml", "--task-timeout", "1s"])
+        .expect(1, &["task exceeded timeout of 1s"]);
+
+    let model = Model::new([call("notes_list", Value::Null)]);
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &["still called tools after 50 answers"]);
+    assert_eq!(model.asked().len(), 50);
+}
+
+/// The recording of the latest run.
+fn recording(world: &World) -> String {
+    let runs = std::fs::read_dir(world.path(".gevals/runs")).unwrap().flatten();
+    let latest = runs.max_by_key(|run| run.metadata().unwrap().modified().unwrap()).unwrap();
+    format!(".gevals/runs/{}/recording.jsonl", latest.file_name().to_str().unwrap())
+}
+
+#[test]
+fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
+    let calls = [bread(), bread(), json!({ "query": "rye" })];
+    let [create, again, search] =
+        calls.map(|args| (if args["query"].is_null() { "notes_create" } else { "notes_search" }, args));
+    let model = Model::new([call(create.0, create.1), call(again.0, again.1), call(search.0, search.1), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(0, &[]);
+    let first = world.results("e")["results"][0]["callHistory"]["ToolCalls"].clone();
+    assert_eq!(first.as_array().unwrap().len(), 3);
+    let replay = format!("builtin.replay:{}", recording(&world));
+
+    // On a server that knows nothing yet, only the moment of creation is another.
+    std::fs::remove_dir_all(world.path("notes")).unwrap();
+    let ran = world
+        .run(&["run", "eval.yaml", "--agent", &replay])
+        .expect(0, &["call 1 of the recording, notes.notes_create"]);
+    assert!(!ran.out.contains("call 2 of the recording") && !ran.out.contains("call 3"), "{}", ran.out);
+    let second = world.results("e")["results"][0].clone();
+    assert_eq!(second["taskOutput"], "done");
+    let calls = second["callHistory"]["ToolCalls"].as_array().unwrap();
+    let params = |call: &Value| call["request"]["Params"]["arguments"].clone();
+    assert!(calls.iter().map(params).eq(first.as_array().unwrap().iter().map(params)), "{calls:#?}");
+
+    // Now the note is there already.
+    world
+        .run(&["run", "eval.yaml", "--agent", &replay])
+        .expect(0, &["call 1 of the recording", "is answered otherwise than recorded"]);
+
+    // What is no recording, or has nothing of the task, is said.
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
+        .expect(2, &["cannot read the recording `no.jsonl`"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay"]).expect(2, &["has no `path`"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"]).expect(1, &["`task.yaml` is no recording"]);
+    let head = world.read(&recording(&world)).lines().next().unwrap().to_owned();
+    world.write("empty.jsonl", &head);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
+        .expect(1, &["has nothing of the task `t`"]);
+    world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(1, &["version 99"]);
+}
+
+/// A program that speaks ACP: this very test binary, which is told by `FAKE_AGENT` what to do.
+fn acp(world: &World) {
+    let exe = std::env::current_exe().unwrap();
+    let file = format!(
+        "kind: Agent\nmetadata: {{name: fake}}\nacp:\n  cmd: {}\n  args: [fake_acp_agent, --exact, --ignored, --nocapture]\n\
+         skills: {{mountPath: .fake/skills, toolName: Load}}\n",
+        exe.display()
+    );
+    world.write("agent.yaml", &file);
+}
+
+fn run_acp(world: &World, fake: &str, args: &[&str]) -> Ran {
+    acp(world);
+    let mut command = world.command(args);
+    command.env("FAKE_AGENT", fake);
+    let ran = world.start(command).end();
+    assert_eq!(world.survivors(), Vec::<String>::new());
+    ran
+}
+
+/// Answers as an agent does that is told to: tell, ask, call, say, and end.
+#[test]
+#[ignore = "it is a program that other tests start"]
+fn fake_acp_agent() {
+    let Ok(fake) = std::env::var("FAKE_AGENT") else { return };
+    let say = |message: Value| println!("{message}");
+    let update = |update: Value| {
+        let params = json!({ "sessionId": "s", "update": update });
+        say(json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
+    };
+    let chunk =
+        |kind: &str, text: &str| update(json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } }));
+    let mut lines = std::io::stdin().lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let answer = |to: &Value, result: Value| say(json!({ "jsonrpc": "2.0", "id": to["id"], "result": result }));
+
+    let initialize = next();
+    assert_eq!(initialize["method"], "initialize");
+    assert_eq!(initialize["params"]["clientCapabilities"]["fs"]["readTextFile"], fake == "skill");
+    let http = fake != "stdio";
+    answer(&initialize, json!({ "protocolVersion": 1, "agentCapabilities": { "mcpCapabilities": { "http": http } } }));
+    let session = next();
+    assert_eq!(session["method"], "session/new");
+    let params = session["params"].clone();
+    answer(&session, json!({ "sessionId": "s" }));
+    let prompt = next();
+    assert_eq!(prompt["params"]["prompt"][0]["text"], "Write down that I need bread.");
+
+    chunk("agent_thought_chunk", "hm, ");
+    chunk("agent_message_chunk", "I will.");
+    let tool = |title: &str, input: Value| {
+        update(json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": title, "rawInput": input }));
+    };
+    match fake.as_str() {
+        "skill" => {
+            tool("Load", json!({ "skill": "baking" }));
+            let cwd = params["cwd"].as_str().unwrap();
+            let mut read = |path: String| {
+                let params = json!({ "sessionId": "s", "path": path, "line": 2, "limit": 1 });
+                say(json!({ "jsonrpc": "2.0", "id": 7, "method": "fs/read_text_file", "params": params }));
+                next()
+            };
+            assert_eq!(read(format!("{cwd}/.fake/skills/baking/SKILL.md"))["result"]["content"], "Use rye.\n");
+            assert!(read(format!("{cwd}/../../etc/passwd"))["error"].is_object());
+        }
+        "write" => {
+            say(
+                json!({ "jsonrpc": "2.0", "id": 7, "method": "fs/write_text_file", "params": { "sessionId": "s", "path": "/tmp/x", "content": "" } }),
+            );
+            assert!(next()["error"].is_object());
+        }
+        "cancel" => {
+            assert_eq!(next()["method"], "session/cancel");
+            std::fs::write(std::env::var("FAKE_NOTE").unwrap(), "cancelled").unwrap();
+            answer(&prompt, json!({ "stopReason": "cancelled" }));
+            return;
+        }
+        _ => tool("mcp__notes__notes_create", bread()),
+    }
+    // As agents ask.
+    let options = json!([
+        { "optionId": "no", "name": "No", "kind": "reject_once" },
+        { "optionId": "yes", "name": "Yes", "kind": "allow_once" },
+        { "optionId": "ever", "name": "Always", "kind": "allow_always" },
+    ]);
+    let ask = json!({ "sessionId": "s", "toolCall": { "toolCallId": "c", "title": "mcp__notes__notes_create" }, "options": options });
+    say(json!({ "jsonrpc": "2.0", "id": 8, "method": "session/request_permission", "params": ask }));
+    let permission = next();
+    let chosen = permission["result"]["outcome"]["optionId"].as_str().unwrap_or_default().to_owned();
+    if chosen == "ever" {
+        let url = params["mcpServers"][0]["url"].as_str().unwrap().to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let transport = gevals::mcp::Transport::Http { url, headers: indexmap::IndexMap::new() };
+            let spec = gevals::mcp::ServerSpec { name: "notes".to_owned(), transport };
+            let hub = gevals::mcp::Hub::start(spec, gevals::mcp::HubOptions::default()).await.unwrap();
+            let client =
+                hub.client(gevals::mcp::SessionKind::Own, gevals::mcp::ClientOptions::default()).await.unwrap();
+            client.call_tool("notes_create", bread()).await.unwrap();
+            hub.close().await;
+        });
+    }
+    update(json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": {} }));
+    println!("a line for people, which is not of the protocol");
+    chunk("agent_message_chunk", "do");
+    chunk("agent_message_chunk", "ne");
+    let usage = json!({ "input_tokens": 7, "output_tokens": 5 });
+    answer(&prompt, json!({ "stopReason": "end_turn", "_meta": { "usage": usage } }));
+    assert_eq!(chosen, if fake == "refused" { "no" } else { "ever" });
+    // It waits, as agents do, and must be ended.
+    let _ = lines.next();
+}
+
+#[test]
+fn an_acp_agent_works_with_the_tools_it_is_permitted() {
+    let world = world("type: file, path: agent.yaml");
+    run_acp(&world, "work", &["run", "eval.yaml", "-v"]).expect(0, &["notes_create"]);
+    let result = &world.results("e")["results"][0];
+    assert_eq!(result["taskOutput"], "done");
+    assert_eq!(result["callHistory"]["ToolCalls"][0]["name"], "notes_create");
+    let said = world.read(&recording(&world)) + &world.results("e").to_string();
+    assert!(said.contains("done"), "{said}");
+
+    world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list, create]"));
+    std::fs::remove_dir_all(world.path("notes")).unwrap();
+    run_acp(&world, "refused", &["run", "eval.yaml"]).expect(1, &["there was no call of `notes.notes_create`"]);
+
+    world.write("mcp.yaml", MCP);
+    run_acp(&world, "write", &["run", "eval.yaml"]).expect(0, &[]);
+    run_acp(&world, "stdio", &["run", "eval.yaml"]).expect(1, &["takes no MCP servers over HTTP"]);
+}
+
+#[test]
+fn an_acp_agent_is_told_when_its_time_is_over() {
+    let world = world("type: file, path: agent.yaml");
+    acp(&world);
+    let mut command = world.command(&["run", "eval.yaml", "--task-timeout", "2s"]);
+    command.env("FAKE_AGENT", "cancel").env("FAKE_NOTE", world.path("note"));
+    world.start(command).end().expect(1, &["task exceeded timeout of 2s"]);
+    assert_eq!(world.read("note"), "cancelled");
+    assert_eq!(world.survivors(), Vec::<String>::new());
+}
+
+#[test]
+fn skills_are_mounted_and_assertions_see_which_are_loaded() {
+    let skills =
+        "  mcpConfigFile: mcp.yaml\n  skills: {sources: [{type: path, path: skills}, {type: path, path: more}]}\n";
+    let world = world("type: file, path: agent.yaml");
+    let asserted = |with: &str| {
+        let eval = EVAL.replace("AGENT", "type: file, path: agent.yaml").replace("  mcpConfigFile: mcp.yaml\n", skills);
+        world.write("eval.yaml", &eval.replace("minToolCalls: 1", with));
+    };
+    world.write("skills/baking/SKILL.md", "# Baking\nUse wheat.\n");
+    world.write("more/baking/SKILL.md", "# Baking\nUse rye.\nNo other.\n");
+    asserted(
+        "skillsLoaded: [{skill: baking}, {skillPattern: ^.*bak}], skillsNotLoaded: [{skill: bak}, {skill: cooking}]",
+    );
+    run_acp(&world, "skill", &["run", "eval.yaml"]).expect(0, &[]);
+    asserted("skillsLoaded: [{skill: cooking}], skillsNotLoaded: [{skill: baking}]");
+    run_acp(&world, "skill", &["run", "eval.yaml"])
+        .expect(1, &["the skill `cooking` was not loaded", "the skill `baking` was loaded"]);
+
+    // A shell agent has them too, and does not tell.
+    asserted("skillsLoaded: [{skill: baking}]");
+    world.write(
+        "agent.yaml",
+        "kind: Agent\nmetadata: {name: sh}\nskills: {mountPath: .sh, toolName: Load}\ncommands: {runPrompt: 'cat .sh/baking/SKILL.md; : {{ .Prompt }}'}\n",
+    );
+    world.run(&["run", "eval.yaml"]).expect(1, &["the agent does not tell which skills it loads"]);
+    assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));
+
+    // What cannot be is said before anything runs.
+    world.write("agent.yaml", "kind: Agent\ncommands: {runPrompt: 'cat {{ .Prompt }}'}\n");
+    world.run(&["check"]).expect(0, &["skills-not-taken"]);
+    std::fs::remove_dir_all(world.path("more")).unwrap();
+    world.run(&["check"]).expect(1, &["the source of skills `more`"]);
+}
+
+#[test]
+fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
+    let world = world("type: file, path: agent.yaml");
+    world.write(
+        "agent.yaml",
+        "kind: Agent\ncommands: {runPrompt: 'touch here; touch \"$MCPCHECKER_DEBUG_DIR/there\"; echo {{ .Prompt }}'}\n",
+    );
+    let mut command = world.command(&["run", "eval.yaml"]);
+    command.env("MCPCHECKER_DEBUG", "yes");
+    world.start(command).end().expect(1, &[]);
+    let output = world.results("e")["results"][0]["taskOutput"].as_str().unwrap().to_owned();
+    let folders: Vec<_> = output.split([' ', ',', ']']).filter(|word| word.starts_with('/')).collect();
+    let holds = |folder: &str, file: &str| std::path::Path::new(folder).join(file).exists();
+    assert!(holds(folders[0], "here") && holds(folders[1], "there"), "{output}");
+    world.run(&["run", "eval.yaml"]);
+    assert!(!world.results("e").to_string().contains("MCPCHECKER_DEBUG"));
+}
+
+/// Programs on a PATH of their own.
+fn programs(world: &World, scripts: &[(&str, &str)]) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, text) in scripts {
+        world.write(&format!("bin/{name}"), text);
+        std::fs::set_permissions(world.path(&format!("bin/{name}")), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    format!("{}:/usr/bin:/bin", world.path("bin").display())
+}
+
+/// What `claude -p --output-format stream-json` prints, and how it is called.
+const CLAUDE: &str = r#"#!/bin/sh
+echo "$@" > WORLD/args
+cat > WORLD/prompt
+cat .claude/skills/baking/SKILL.md > WORLD/skill
+while [ "$1" != --mcp-config ]; do shift; done
+cp "$2" WORLD/config
+echo '{"type":"system","subtype":"init"}'
+echo '{"type":"assistant","message":{"content":[{"type":"text","text":"Well."},{"type":"tool_use","id":"1","name":"Skill","input":{"command":"baking"}}]}}'
+echo '{"type":"result","subtype":"success","is_error":ERROR,"result":"done","usage":{"input_tokens":5,"output_tokens":2,"cache_read_input_tokens":4}}'
+"#;
+
+#[test]
+fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
+    let world = world("type: builtin.claude-code, model: \"anthropic:claude-test\"");
+    let eval = world.read("eval.yaml").replace(
+        "  mcpConfigFile: mcp.yaml\n",
+        "  mcpConfigFile: mcp.yaml\n  skills: {sources: [{type: path, path: skills}]}\n",
+    );
+    world.write(
+        "eval.yaml",
+        &eval.replace(
+            "toolsUsed: [{server: notes, tool: notes_create}], minToolCalls: 1",
+            "skillsLoaded: [{skill: baking}]",
+        ),
+    );
+    world.write("task.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: -Write that.\n  verify:\n    - command: {run: 'test \"$SAID\" = done', env: {SAID: \"{agent.output}\"}}\n");
+    world.write("skills/baking/SKILL.md", "Use rye.\n");
+    world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list, notes_create]"));
+    let run = |scripts: &[(&str, &str)]| {
+        let mut command = world.command(&["run", "eval.yaml"]);
+        command.env("PATH", programs(&world, scripts));
+        world.start(command).end()
+    };
+    run(&[]).expect(1, &["neither `claude-agent-acp` nor `claude` is on the PATH"]);
+    run(&[("claude", &CLAUDE.replace("ERROR", "false"))]).expect(0, &[]);
+    assert_eq!((world.read("prompt").as_str(), world.read("skill").as_str()), ("-Write that.", "Use rye.\n"));
+    let config: Value = serde_json::from_str(&world.read("config")).unwrap();
+    assert!(config["mcpServers"]["notes"]["url"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    let args = world.read("args");
+    assert!(
+        args.contains("--allowedTools mcp__notes__notes_create,mcp__notes__notes_list,Skill --model claude-test"),
+        "{args}"
+    );
+    run(&[("claude", &CLAUDE.replace("ERROR", "true"))]).expect(1, &["it ended with an error: done"]);
+
+    // The adapter is preferred; here it is one that ends at once.
+    run(&[("claude-agent-acp", "#!/bin/sh\necho \"$ANTHROPIC_MODEL\" > WORLD/model; echo no login >&2; exit 3\n")])
+        .expect(1, &["it exited with status 3 (it said on its standard error: no login)"]);
+    assert_eq!(world.read("model"), "claude-test\n");
+}
