@@ -118,6 +118,8 @@ pub struct Settings {
 #[serde(rename_all = "camelCase")]
 pub struct Overrides {
     pub agent: Option<String>,
+    #[serde(default)]
+    pub model: Option<String>,
     pub mcp_config: Option<PathBuf>,
     /// Of tasks, of cleanups, and both where a task says nothing.
     pub limits: [Option<Duration>; 4],

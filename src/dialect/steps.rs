@@ -244,7 +244,7 @@ fn dotted_path(inner: &str, start: usize) -> Option<Path> {
 }
 
 /// Places that an author would take for a hole: `{` and one of upstream's sources.
-fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
+pub fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
     const SOURCES: [&str; 4] = ["env", "random", "steps", "agent"];
     text.match_indices('{').filter_map(move |(at, _)| {
         let close = at + text[at..].find('}')?;

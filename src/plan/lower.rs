@@ -52,7 +52,11 @@ impl Default for Context<'_> {
 
 /// Plans a task; `path` is where it was found, for people.
 pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
-    let mut to = Lowering { dialect: task.dialect, graph: Graph::default(), scope: Scope::default(), agent: None };
+    let mut steps = 0;
+    task.walk(&mut |_, _| steps += 1);
+    // An agent and some assertions beside the steps; an edge or two for each.
+    let graph = Graph::with_capacity(steps + 8, 2 * steps + 8);
+    let mut to = Lowering { dialect: task.dialect, graph, scope: Scope::default(), agent: None };
     let setup = to.phase(&task.setup.steps, PhaseKind::Setup);
     let agent = to.agent(task, context);
     let verify = to.verify(&task.verify.steps);
