@@ -80,6 +80,28 @@ impl Script {
         self.nodes().filter(|node| node.kind() == kind).collect()
     }
 
+    /// The `-` before a redirection (`kubectl apply -f - <<EOF`), which the grammar leaves out of a redirected statement.
+    /// `None`: it leaves out more than that.
+    pub fn lost_words(&self, redirected: Node<'_>) -> Option<Vec<Range<usize>>> {
+        let body = redirected.child_by_field_name("body")?;
+        let mut cursor = redirected.walk();
+        let mut lost = Vec::new();
+        let mut end = body.end_byte();
+        for child in redirected.children(&mut cursor).filter(|c| c.start_byte() >= body.end_byte()) {
+            let between = &self.text[end..child.start_byte()];
+            match between.trim() {
+                "" | "\\" => {}
+                "-" => {
+                    let at = end + between.find('-')?;
+                    lost.push(at..at + 1);
+                }
+                _ => return None,
+            }
+            end = child.end_byte();
+        }
+        Some(lost)
+    }
+
     /// The words of a simple command, its name first, with their quotes taken off where they are quoted as a whole.
     pub fn words(&self, command: Node<'_>) -> Vec<Word> {
         let children: Vec<_> = command.children(&mut command.walk()).collect();

@@ -135,10 +135,17 @@ impl Policy {
                     Some(Level::Error) => diagnostic.strength = Strength::Verdict,
                     None => {}
                 }
-                let line = sources.get(diagnostic.span.file).position(diagnostic.span.start).line;
-                let allow = allows.iter_mut().find(|a| {
-                    a.span.file == diagnostic.span.file && a.rule == name && (a.line == line || a.line + 1 == line)
-                });
+                let file = diagnostic.span.file;
+                let near = |allow: &Allow| allow.span.file == file && allow.rule == name;
+                let allow = if allows.iter().any(near) {
+                    let source = sources.get(file);
+                    let line = source.position(diagnostic.span.start).line;
+                    let opener = block_openers(source.text()).get(line - 1).copied().unwrap_or(line);
+                    let at = [line, opener];
+                    allows.iter_mut().find(|a| near(a) && at.iter().any(|l| a.line == *l || a.line + 1 == *l))
+                } else {
+                    None
+                };
                 if let Some(allow) = allow {
                     allow.used = true;
                     continue;
@@ -154,6 +161,30 @@ impl Policy {
         }
         kept
     }
+}
+
+/// For each line of a YAML text the line that a comment on it stands at: its own, or, inside a block scalar, where a
+/// comment would be text, the one that opens it.
+pub fn block_openers(text: &str) -> Vec<usize> {
+    // The indentation of the key that opened the block, and its line.
+    let mut block: Option<(usize, usize)> = None;
+    let lines = text.lines().enumerate().map(|(index, line)| {
+        let indent = line.len() - line.trim_start().len();
+        if let Some((outer, opener)) = block
+            && (line.trim().is_empty() || indent > outer)
+        {
+            return opener;
+        }
+        block = None;
+        let code = line.split(" #").next().unwrap_or_default().trim_end();
+        let header = code.rsplit(' ').next().unwrap_or_default();
+        if header.starts_with(['|', '>']) && header[1..].chars().all(|c| matches!(c, '+' | '-' | '0'..='9')) {
+            let dashes = if line.trim_start().starts_with("- ") { 2 } else { 0 };
+            block = Some((indent + dashes, index + 1));
+        }
+        index + 1
+    });
+    lines.collect()
 }
 
 fn candidates(dir: &Path) -> Vec<PathBuf> {
@@ -177,7 +208,7 @@ fn unknown(name: &str, span: Span, known: &[&'static Rule]) -> Option<Diagnostic
     })
 }
 
-/// A comment `gevals: allow(RULE)`: it speaks for its own line and the next.
+/// A comment `gevals: allow(RULE)`: it speaks for its own line and the next, with the block scalar that begins there.
 struct Allow {
     rule: String,
     span: Span,

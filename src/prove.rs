@@ -6,6 +6,7 @@
 
 mod curl;
 mod host;
+mod invert;
 pub mod shim;
 mod world;
 
@@ -23,13 +24,13 @@ use serde::{Deserialize, Serialize};
 use self::{
     host::{Clock, ProofHost},
     shim::{TASK, TRACE, WORLD},
-    world::{Call, Dice, Mood, World},
+    world::{Call, Dice, Mood, World, fits},
 };
 use crate::{
     bash, compile,
     convert::{Converted, Label, looks},
     event::{EventKind, Outcome, Verdict},
-    hir::{Arg, ArgKind, Def, Part, Template},
+    hir::{Arg, ArgKind, Def, Part, PhaseKind, Template},
     host::{RealHost, disk::Disk},
     plan::{ActionKind, AgentAction, AgentKind, EvalPlan, Plan, StepAction},
     run::{RunOptions, run_eval},
@@ -51,14 +52,21 @@ pub struct Job {
 /// In what the converted task may differ, as its labels say.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Allowance {
-    /// Fail where a command failed in an odd way and the original went on.
-    stronger: bool,
-    /// Fail in any world where the original passed.
-    lenient: bool,
+    setup: Slack,
+    verify: Slack,
     /// Report a cleanup that failed.
     cleanup: bool,
     /// Pass where the original failed.
     weaker: bool,
+}
+
+/// In what a phase may be stronger.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Slack {
+    /// Fail where a command failed in an odd way and the original went on.
+    stronger: bool,
+    /// Fail in any world where the original passed.
+    lenient: bool,
 }
 
 /// What the proof found.
@@ -72,13 +80,18 @@ pub struct Certificate {
 impl Allowance {
     /// What the labels of a conversion allow.
     pub fn of(new: &Converted) -> Self {
-        let says = |label: Label, part: &str| {
-            new.pieces.iter().any(|p| p.label == label && p.why.as_deref().is_some_and(|w| w.contains(part)))
+        let pieces = || new.pieces.iter().filter(|p| p.label == Label::Stronger);
+        let says = |phase: PhaseKind, part: &str| {
+            pieces().any(|p| p.phase == phase && p.why.as_deref().is_some_and(|w| w.contains(part)))
+        };
+        let slack = |phase| Slack {
+            stronger: pieces().any(|p| p.phase == phase),
+            lenient: says(phase, "plain decimal") || says(phase, "every round"),
         };
         Self {
-            stronger: new.tally.stronger > 0,
-            lenient: says(Label::Stronger, "plain decimal") || says(Label::Stronger, "every round"),
-            cleanup: says(Label::Stronger, "failed cleanup"),
+            setup: slack(PhaseKind::Setup),
+            verify: slack(PhaseKind::Verify),
+            cleanup: says(PhaseKind::Cleanup, "failed cleanup"),
             weaker: new.tally.weaker > 0,
         }
     }
@@ -258,7 +271,9 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
     for text in texts {
         let Some(program) = bash::parse(&text).map(|s| s.program()) else { continue };
         for command in program.commands() {
-            let Some(word) = command.words().first().filter(|w| w.literal) else { continue };
+            let mut words =
+                command.words().iter().skip_while(|w| matches!(w.text.as_str(), "command" | "which" | "-v" | "type"));
+            let Some(word) = words.next().filter(|w| w.literal) else { continue };
             let name = word.text.rsplit('/').next().unwrap_or_default();
             let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
             let relative = word.text.contains('/') && !word.text.starts_with('/');
@@ -328,7 +343,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     restore(&files)?;
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
-    let (hints, denied) = hints(&new, &words);
+    let (hints, denied, asked) = hints(&new, &words);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -368,7 +383,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
         };
         let (a, b) = (ran(&old, &world, &real, &files).await?, ran(&new, &world, &real, &files).await?);
         certificate.seeds += 1;
-        match disagreement(&a, &b, &world, job.allow) {
+        match disagreement(&a, &b, &world, job.allow, &asked) {
             None => certificate.agreed += 1,
             Some(why) => {
                 certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
@@ -474,9 +489,9 @@ fn mined(text: &str, words: &mut BTreeSet<String>) {
 }
 
 /// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
-fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>) {
+/// With the commands that it wants to fail, and all that it calls.
+fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>, BTreeSet<String>) {
     let mut denied = BTreeSet::new();
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let env: BTreeMap<String, String> = plan
         .env
         .iter()
@@ -486,39 +501,93 @@ fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTree
             (name.clone(), default.unwrap_or(text))
         })
         .collect();
+    // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
+    let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    // Those whose status is not that of success.
+    let mut free = BTreeSet::new();
+    let mut ids: BTreeMap<String, usize> = BTreeMap::new();
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
-        let ActionKind::Step(StepAction { args, expect: Some(expect), .. }) = &action.kind else { return };
-        let Some((_, Arg { kind: ArgKind::Text(run), .. })) = args.iter().find(|(n, _)| n.value == "run") else {
-            return;
-        };
-        if expect.get("exitCode").and_then(Arg::as_value).is_some_and(|v| v == 1) {
-            denied.extend(split(&filled(run, &env)).map(|argv| argv.join("\u{1f}")));
-        }
-        let Some(stdout) = expect.get("stdout") else { return };
-        let text = |arg: Option<&Arg<Def>>| match arg.map(|a| &a.kind) {
+        let ActionKind::Step(StepAction { args, expect, .. }) = &action.kind else { return };
+        let text = |name: &str| match args.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
             Some(ArgKind::Text(t)) => Some(filled(t, &env)),
             _ => None,
         };
-        let mut wanted: Vec<String> = text(Some(stdout)).or_else(|| text(stdout.get("equals"))).into_iter().collect();
-        if let Some(part) = text(stdout.get("contains")) {
-            wanted.extend([part.clone(), format!("some {part} more")]);
+        if let (Some(path), Some(content)) = (text("path"), text("content"))
+            && let Some(id) = output_of(content.trim())
+        {
+            files.insert(path, id.to_owned());
         }
-        if let Some(pattern) = text(stdout.get("matches")).and_then(|p| regex::Regex::new(&p).ok()) {
-            let lines = (0..6).map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect::<String>());
-            let numbers = (0..30).map(|n| n.to_string());
-            let literal =
-                pattern.as_str().trim_start_matches("(?m)").trim_start_matches("(?s)").trim_start_matches("(?i)");
-            let plain = literal.replace(['^', '$', '\\'], "").replace(".*", "-");
-            let choices = plain.trim_matches(['(', ')']).split('|').map(str::to_owned).collect::<Vec<_>>();
-            let candidates = words.iter().cloned().chain(numbers).chain(lines).chain([plain.clone()]).chain(choices);
-            wanted.extend(candidates.filter(|c| pattern.is_match(c.trim_end_matches('\n'))).take(12));
+        let Some(run) = text("run") else { return };
+        // `test '{steps.user.outputs.stdout}' = admin`
+        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" = "))
+            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
+        {
+            commands[*index].1.push(word.1.trim_matches(['\'', '"']).to_owned());
         }
-        let run = filled(run, &env);
-        if let Some(argv) = split(&run) {
-            found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
+        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" != "))
+            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
+        {
+            commands[*index].1.push("anything-else-than-that".to_owned());
         }
+        let Some(argv) = split(&run) else { return };
+        let expect = expect.as_ref();
+        if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
+            denied.insert(argv.join("\u{1f}"));
+        }
+        if expect.is_some_and(|e| e.get("exitCode").is_some()) {
+            free.insert(commands.len());
+        }
+        let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
+        ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
+        commands.push((argv, wanted));
     });
-    (found, denied)
+    // From the end: what a filter is to print, the command before it must have printed something for.
+    let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
+    for index in (0..commands.len()).rev() {
+        if let Some(inputs) = read.remove(&index) {
+            commands[index].1 = invert::combined(&inputs, &commands[index].1);
+        }
+        let (argv, wanted) = &commands[index];
+        let source = argv.last().and_then(|path| files.get(path)).and_then(|id| ids.get(id)).copied();
+        let open = wanted.is_empty() && free.contains(&index);
+        if let Some(source) = source.filter(|s| *s < index && !open) {
+            read.entry(source).or_default().push(invert::inputs(argv, wanted));
+        }
+    }
+    let asked = commands.iter().map(|(argv, _)| argv.join("\u{1f}")).collect();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
+        found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
+    }
+    (found, denied, asked)
+}
+
+/// The id in `{steps.ID.outputs.stdout}`.
+fn output_of(text: &str) -> Option<&str> {
+    text.strip_prefix("{steps.")?.strip_suffix(".outputs.stdout}")
+}
+
+/// Texts that an expectation takes.
+fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
+    let text = |arg: Option<&Arg<Def>>| match arg.map(|a| &a.kind) {
+        Some(ArgKind::Text(t)) => Some(filled(t, env)),
+        _ => None,
+    };
+    let mut wanted: Vec<String> = text(Some(expect)).or_else(|| text(expect.get("equals"))).into_iter().collect();
+    if let Some(part) = text(expect.get("contains")) {
+        wanted.extend([part.clone(), format!("some {part} more")]);
+    }
+    if let Some(pattern) = text(expect.get("matches")).and_then(|p| regex::Regex::new(&p).ok()) {
+        let lines = (0..6).map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect::<String>());
+        let numbers = (0..30).map(|n| n.to_string());
+        let literal = pattern.as_str().trim_start_matches("(?m)").trim_start_matches("(?s)").trim_start_matches("(?i)");
+        let plain = literal.replace(['^', '$', '\\'], "").replace("(?:", "(").replace(".*", "-");
+        let choices = plain.trim_matches(['(', ')']).split('|').map(str::to_owned).collect::<Vec<_>>();
+        let candidates = words.iter().cloned().chain(numbers).chain(lines).chain([plain.clone()]).chain(choices);
+        wanted.extend(candidates.filter(|c| pattern.is_match(c.trim_end_matches('\n'))).take(12));
+    }
+    wanted
 }
 
 fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> String {
@@ -605,6 +674,8 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
         judge: None,
+        budget: crate::hir::Budget::default(),
+        model: None,
         secrets: Vec::new(),
         tasks: vec![plan.clone()],
     };
@@ -644,12 +715,14 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
 }
 
 /// In what two runs differ that no label allows.
-fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<String> {
+fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTreeSet<String>) -> Option<String> {
     let odd = world.loud || world.mood == Mood::Odd;
-    let may_fail = allow.lenient || allow.stronger && odd;
+    let may = |slack: Slack| slack.lenient || slack.stronger && odd;
     let stopped = a.agent && !b.agent;
     let failed = a.passed && !b.passed;
-    if (stopped || failed) && !may_fail {
+    // What stops in setup has failed, too.
+    let may_fail = may(allow.setup) || may(allow.verify);
+    if stopped && !may(allow.setup) || failed && !(stopped || may(allow.verify)) {
         return Some("the original goes on, the conversion fails".to_owned());
     }
     if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
@@ -674,6 +747,8 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<Str
         let only_look = |calls: &[Call]| {
             calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
         };
+        // What a round or a group has left out after it failed, the conversion asks too.
+        let planned = |c: &Call| asked.iter().any(|pattern| fits(pattern, &c.key()));
         let free = match phase {
             "setup" => !a.agent || !b.agent,
             "verify" => !b.passed || !a.passed,
@@ -688,7 +763,10 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance) -> Option<Str
             || free
                 && only_look(&x[common..])
                 && only_look(&y[common..])
-                && (common == x.len() || common == y.len() || common > 0 && diagnoses(&x[common..]))
+                && (common == x.len()
+                    || common == y.len()
+                    || common > 0 && diagnoses(&x[common..])
+                    || x[common..].iter().all(planned))
             || free && may_fail && common == y.len()
             // What fails stops the one and not the other.
             || phase == "verify" && !a.agent && !b.agent;

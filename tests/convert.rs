@@ -26,18 +26,32 @@ use gevals::{
     source::{Files, MemoryFiles, Sources},
 };
 
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert/corpus")
+/// Legacy tasks: a corpus that the lifter was made for, and tasks that were written to see what it does with others.
+const FOLDERS: [&str; 2] = ["corpus", "unseen"];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert").join(name)
 }
 
 fn tasks() -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(corpus())
-        .unwrap()
+    let mut paths: Vec<_> = FOLDERS
+        .iter()
+        .flat_map(|f| fs::read_dir(folder(f)).unwrap())
         .map(|e| e.unwrap().path())
         .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
         .collect();
     paths.sort();
     paths
+}
+
+fn context<'a>(
+    sources: &'a Sources,
+    files: &'a dyn Files,
+    compiled: &'a Compiled,
+    to: Dialect,
+    target: Target,
+) -> Context<'a> {
+    Context { sources, files, project: &compiled.project, to, target, allow_weaker: false }
 }
 
 struct Suite {
@@ -53,14 +67,7 @@ impl Suite {
     }
 
     fn context(&self, to: Dialect, target: Target) -> Context<'_> {
-        Context {
-            sources: &self.sources,
-            files: &Disk,
-            project: &self.compiled.project,
-            to,
-            target,
-            allow_weaker: false,
-        }
+        context(&self.sources, &Disk, &self.compiled, to, target)
     }
 
     fn units(&self) -> &[TaskUnit] {
@@ -110,19 +117,21 @@ fn every_task_converts_and_gets_no_new_error() {
             [(Dialect::Portable, Target::Builtin), (Dialect::Portable, Target::Wrap), (Dialect::Steps, Target::Wrap)]
         {
             let new = convert::task(unit, suite.context(to, target));
-            if to == Dialect::Steps && new.as_ref().is_err_and(|r| r.message.contains("no escape")) {
-                continue;
-            }
             let new = new.unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message));
             let sources = Sources::default();
             let after = compiled(&unit.path, &new.text, &sources);
             let new_errors: Vec<_> =
                 errors(&after.diagnostics).into_iter().filter(|e| !errors(&before).contains(e)).collect();
             assert!(new_errors.is_empty(), "{}: {new_errors:?}\n{}", unit.path.display(), new.text);
+            // The same by another hand.
+            let json = after.project.tasks[0].tree.root().to_json().to_string();
+            let digest = |text: &str| {
+                let sources = Sources::default();
+                compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest)
+            };
+            assert_eq!(digest(&new.text), digest(&json));
             // Twice is once.
-            let cx =
-                Context { sources: &sources, files: &Disk, project: &after.project, to, target, allow_weaker: false };
-            let again = convert::task(&after.project.tasks[0], cx).unwrap();
+            let again = convert::task(&after.project.tasks[0], context(&sources, &Disk, &after, to, target)).unwrap();
             assert_eq!(again.text, new.text);
             longest = longest.max(new.lines_before);
         }
@@ -138,14 +147,7 @@ fn steps_on_the_way_do_not_change_the_end() {
         let Ok(steps) = convert::task(unit, suite.context(Dialect::Steps, Target::Wrap)) else { continue };
         let sources = Sources::default();
         let compiled_steps = compiled(&unit.path, &steps.text, &sources);
-        let cx = Context {
-            sources: &sources,
-            files: &Disk,
-            project: &compiled_steps.project,
-            to: Dialect::Portable,
-            target: Target::Builtin,
-            allow_weaker: false,
-        };
+        let cx = context(&sources, &Disk, &compiled_steps, Dialect::Portable, Target::Builtin);
         let other = convert::task(&compiled_steps.project.tasks[0], cx).unwrap();
         let digest = |text: &str| {
             let sources = Sources::default();
@@ -166,13 +168,14 @@ fn steps_on_the_way_do_not_change_the_end() {
 #[test]
 fn the_books_are_right() {
     let suite = Suite::new();
-    let mut totals = Tally::default();
+    let mut totals = FOLDERS.map(|_| Tally::default());
     for unit in suite.units() {
+        let dir = unit.path.parent().unwrap();
         let new = suite.lifted(unit);
         let sources = Sources::default();
         let after = compiled(&unit.path, &new.text, &sources);
         let task = after.project.tasks[0].task.as_ref().unwrap();
-        let file = |name: &str| fs::read_to_string(corpus().join(name)).ok();
+        let file = |name: &str| fs::read_to_string(dir.join(name)).ok();
         let counted = classify::recount(&new.scripts, task, &file);
         assert_eq!(
             (counted.effective, counted.residual),
@@ -182,11 +185,15 @@ fn the_books_are_right() {
             new.pieces,
             new.text
         );
-        totals.merge(new.tally);
+        let folder = FOLDERS.iter().position(|f| dir.ends_with(f)).unwrap();
+        totals[folder].merge(new.tally);
     }
-    let share = totals.lifted() * 100 / totals.effective;
-    assert!(share >= 75, "{share} % of {} statements are lifted", totals.effective);
-    assert_eq!(totals.weaker, 0);
+    for ((tally, folder), least) in totals.iter().zip(FOLDERS).zip([75, 60]) {
+        let share = tally.lifted() * 100 / tally.effective;
+        println!("{folder}: {share} % of {} statements are lifted", tally.effective);
+        assert!(share >= least, "{folder}: {share} % of {} statements are lifted", tally.effective);
+        assert_eq!(tally.weaker, 0);
+    }
 }
 
 fn number(name: &str, default: usize) -> usize {
@@ -251,7 +258,9 @@ fn mistaken_conversions_are_caught() {
             let Ok(wrong) = convert::mistaken(unit, context, place) else { continue };
             let sources = Sources::default();
             let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest);
-            if wrong.text != right.text && plan(&wrong.text).is_some() {
+            // What stays a script is no wrong lift.
+            let lifts = wrong.text != right.text && wrong.tally.residual == right.tally.residual;
+            if lifts && plan(&wrong.text).is_some() {
                 // What the labels of the right one allow is all that is allowed.
                 mutants.push((
                     unit.path.clone(),
@@ -289,14 +298,7 @@ fn five_hundred_tasks_take_a_second() {
     let compiled = compile(&paths, &sources, &files);
     let start = std::time::Instant::now();
     for unit in &compiled.project.tasks {
-        let cx = Context {
-            sources: &sources,
-            files: &files,
-            project: &compiled.project,
-            to: Dialect::Portable,
-            target: Target::Builtin,
-            allow_weaker: false,
-        };
+        let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
         assert!(convert::task(unit, cx).is_ok());
     }
     // Without optimisation it may take more.
@@ -309,6 +311,184 @@ fn five_hundred_tasks_take_a_second() {
 #[expect(dead_code, reason = "shared with other tests")]
 #[path = "support/page.rs"]
 mod page;
+#[expect(dead_code, reason = "shared with other tests")]
+#[path = "support/world.rs"]
+mod world;
+
+use world::World;
+
+const NOTES: &str = "#!/usr/bin/env bash\nsource \"$(dirname \"$0\")/../lib/ns.sh\"\nhas_ns \"$NAME\" || exit 1\nkubectl get ns | md5sum > sum\n";
+
+/// Two tasks that source one helper, an eval, and a file that lies outside.
+fn suite_of_two() -> World {
+    let task = |name: &str| {
+        format!(
+            "kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n    file: scripts/{name}.sh\n  prompt:\n    inline: Do {name}.\n"
+        )
+    };
+    let world = World::new(&[
+        (
+            "suite/eval.yaml",
+            "kind: Eval\nmetadata:\n  name: two\nconfig:\n  agent:\n    type: builtin.noop\n  mcpConfigFile: mcp.json\n  taskSets:\n    - glob: tasks/*.yaml\n",
+        ),
+        ("suite/mcp.json", "{\"mcpServers\": {\"demo\": {\"command\": \"gevals\"}}}"),
+        ("suite/tasks/lib/ns.sh", "has_ns() { kubectl get ns \"$1\"; }\nrest() { kubectl get \"$@\" | md5sum; }\n"),
+        ("suite/tasks/one.yaml", &task("one")),
+        ("suite/tasks/two.yaml", &task("two")),
+    ]);
+    for name in ["one", "two"] {
+        let script = format!("suite/tasks/scripts/{name}.sh");
+        world.write(&script, &NOTES.replace("$NAME", name).replace("md5sum > sum", "rest pods"));
+        make_executable(&world.path(&script));
+    }
+    world
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).unwrap().permissions().mode() & 0o111 != 0
+}
+
+/// Every file below a folder, and what is in it.
+fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            match entry.path().is_dir() {
+                true => open.push(entry.path()),
+                false => {
+                    found.push((entry.path(), String::from_utf8_lossy(&fs::read(entry.path()).unwrap()).into_owned()))
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn files_are_written_where_asked_and_nowhere_else() {
+    let world = suite_of_two();
+    let before = contents(&world.path("suite"));
+    let shown = world
+        .run(&["convert", "suite/tasks", "--target", "builtin"])
+        .expect(0, &["apiVersion: mcp-eval/v1", "---\n# suite/tasks/two.yaml"]);
+    assert!(!shown.out.contains("unproved"));
+    world.run(&["convert", "suite/tasks", "--diff"]).expect(0, &["-steps:", "+spec:"]);
+    for (format, said) in [("text", "statements lifted"), ("markdown", "| one | "), ("json", "\"version\": 1")] {
+        world.run(&["convert", "suite/tasks", "--report", format]).expect(0, &[said]);
+    }
+    assert_eq!(contents(&world.path("suite")), before, "nothing was asked for");
+
+    world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify"]).expect(0, &["unproved"]);
+    assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
+    fs::remove_file(world.path("suite/tasks/one.portable.yaml")).unwrap();
+    assert_eq!(contents(&world.path("suite")), before, "`--write` leaves the old files alone");
+
+    world.run(&["convert", "suite/tasks", "--in-place", "--no-verify"]).expect(0, &[]);
+    let old = before.iter().find(|(p, _)| p.ends_with("one.yaml")).unwrap();
+    assert_eq!(world.read("suite/tasks/one.yaml.orig"), old.1);
+    let after = contents(&world.path("suite"));
+    world.run(&["convert", "suite/tasks", "--in-place", "--no-verify"]).expect(0, &[]);
+    assert_eq!(contents(&world.path("suite")), after, "twice is once");
+
+    world.run(&["convert", "suite/tasks", "--target", "k8s"]).expect(2, &["Kubernetes extension"]);
+    world.run(&["convert", "suite/tasks", "--to", "steps", "--target", "builtin"]).expect(2, &["only wraps"]);
+    world.run(&["convert", "nowhere"]).expect(2, &["nowhere"]);
+}
+
+#[test]
+fn a_new_tree_has_all_that_its_tasks_name_once() {
+    let world = suite_of_two();
+    world.run(&["convert", "suite/eval.yaml", "--target", "builtin", "--out", "new", "--no-verify"]).expect(0, &[]);
+    let names: Vec<_> = contents(&world.path("new"))
+        .into_iter()
+        .map(|(p, _)| p.strip_prefix(world.path("new")).unwrap().to_string_lossy().into_owned())
+        .collect();
+    // The scripts are steps now; the helper is one file, which what is left of them sources.
+    assert_eq!(names, ["eval.yaml", "mcp.json", "tasks/lib/ns.sh", "tasks/one.yaml", "tasks/two.yaml"]);
+    for name in ["one", "two"] {
+        let text = world.read(&format!("new/tasks/{name}.yaml"));
+        assert!(text.contains(&format!("run: kubectl get ns {name}")), "{text}");
+        assert_eq!(text.matches("source ../lib/ns.sh").count(), 1, "{text}");
+    }
+    // Scripts that stay keep their modes, and what lies outside is named.
+    world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
+    assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));
+    world.write("far/x.sh", "#!/bin/sh\ntest -s out.txt\n");
+    make_executable(&world.path("far/x.sh"));
+    world.write("near/deep/t.yaml", "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  verify: {file: ../../far/x.sh}\n  prompt: {inline: x}\n");
+    let mut command =
+        world.command(&["convert", "t.yaml", "--out", world.path("out").to_str().unwrap(), "--no-verify"]);
+    command.current_dir(world.path("near/deep"));
+    world.start(command).end().expect(0, &["lies outside of the tree"]);
+    assert!(world.read("out/t.yaml").contains("file: ../far/x.sh"));
+    world.run(&["check", "out/t.yaml"]).expect(0, &[]);
+}
+
+#[test]
+fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
+    let task = |name: &str, verify: &str| {
+        format!(
+            "kind: Task\nmetadata:\n  name: {name}\n  difficulty: easy\nsteps:\n  verify:\n{verify}\n  prompt:\n    inline: Go.\n"
+        )
+    };
+    let world = World::new(&[
+        ("a/broken.yaml", &task("broken", "    inline: |\n      if [ x; then\n      kubectl get pods")),
+        ("a/python.yaml", &task("python", "    inline: |\n      #!/usr/bin/env python3\n      print('{env.HOME}')")),
+        ("a/node.yaml", &task("node", "    inline: |\n      #!/usr/bin/env node\n      process.exit(0)")),
+        ("a/windows.yaml", &task("windows", "    file: windows.sh").replace('\n', "\r\n")),
+        ("a/windows.sh", "#!/bin/bash\r\nkubectl get pods\r\n"),
+        ("a/binary.yaml", &task("binary", "    file: binary")),
+        ("b/missing.yaml", &task("missing", "    file: nosuch.sh")),
+        ("b/judge.yaml", &task("judge", "    contains: \"{braces}\"")),
+    ]);
+    fs::write(world.path("a/binary"), [0x7f, b'E', 0xff, 0x00]).unwrap();
+    for path in ["a/binary", "a/windows.sh"] {
+        make_executable(&world.path(path));
+    }
+    let before = contents(&world.path(""));
+    for target in [&["--target", "builtin"][..], &["--to", "steps"], &[]] {
+        let ran =
+            world.run(&[&["convert", "a"], target].concat()).expect(0, &["if [ x; then", "#!/usr/bin/env python3"]);
+        assert_eq!(ran.out.matches("script:").count(), 5, "{}", ran.out);
+    }
+    world.run(&["convert", "a", "--target", "builtin", "--report"]).expect(0, &["no script", "0 of 5 statements"]);
+    world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
+    world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
+    let now: Vec<_> = contents(&world.path(""))
+        .into_iter()
+        .filter(|(p, _)| before.iter().any(|(b, _)| b == p && !p.ends_with("stdout") && !p.ends_with("stderr")))
+        .collect();
+    assert!(now.iter().all(|f| before.contains(f)), "originals stay");
+}
+
+#[test]
+fn examples_have_the_same_verdicts_in_the_portable_dialect() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    let verdicts = |world: &World| -> Vec<(String, String)> {
+        world.run(&["run", "q/eval.yaml", "--exit-zero"]).expect(0, &[]);
+        let results = world.results("quickstart");
+        results["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| (t["taskName"].to_string(), t["taskPassed"].to_string()))
+            .collect()
+    };
+    let before = verdicts(&world);
+    world.run(&["convert", "q/eval.yaml", "--in-place", "--no-verify", "--target", "builtin"]).expect(0, &[]);
+    assert!(world.read("q/tasks/weekly-review.yaml").contains("mcp-eval/v1"));
+    assert!(!before.is_empty());
+    assert_eq!(verdicts(&world), before);
+}
 
 /// A script of a page in the smallest task that can have it.
 fn task_of(phase: &str, script: &str) -> String {
@@ -334,14 +514,7 @@ fn pages_say_what_scripts_become() {
                     files.add("task.yaml", task_of(phase, &block.text()), false);
                     let sources = Sources::default();
                     let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);
-                    let cx = Context {
-                        sources: &sources,
-                        files: &files,
-                        project: &compiled.project,
-                        to: Dialect::Portable,
-                        target: Target::Builtin,
-                        allow_weaker: false,
-                    };
+                    let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
                     now = Some((phase.to_owned(), convert::task(&compiled.project.tasks[0], cx).unwrap()));
                     continue;
                 }

@@ -58,7 +58,10 @@ pub enum Kind {
         name: String,
         body: List,
     },
-    Other,
+    /// `((NAME++))` and its like: one variable is changed, and what it was before counts.
+    Step(String),
+    /// What is not understood, as it stands.
+    Other(String),
 }
 
 /// A command and what is redirected.
@@ -73,7 +76,7 @@ pub struct Simple {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Assign {
     pub name: String,
-    /// `None`: declared without a value, an array, or `+=`.
+    /// `None`: declared without a value, or an array.
     pub value: Option<Word>,
     pub export: bool,
     /// `local`: of a function.
@@ -349,6 +352,15 @@ fn dollar(text: &str, quoted: bool) -> (Option<Part>, usize) {
             None => (Some(Part::Other), text.len()),
         };
     }
+    if let Some(inner) = rest.strip_prefix("{#").and_then(|r| r.split_once('}')).map(|(inner, _)| inner) {
+        // A length: `${#NAME}`, `${#NAME[@]}`.
+        let name = inner.strip_suffix("[@]").or_else(|| inner.strip_suffix("[*]")).unwrap_or(inner);
+        let part = match is_name(name) {
+            true => Part::Var { name: format!("#{name}"), default: None, quoted },
+            false => Part::Other,
+        };
+        return (Some(part), inner.len() + 4);
+    }
     if rest.starts_with('{') {
         let Some(end) = closing(rest, b'{', b'}') else { return (Some(Part::Other), text.len()) };
         let inner = &rest[1..end];
@@ -428,14 +440,26 @@ impl<'s> Reader<'s> {
     }
 
     fn stmt(&self, node: Node<'s>, depth: usize) -> Stmt {
-        let plain = |kind| Stmt { range: node.byte_range(), kind, comments: Vec::new(), background: false };
-        let Some(depth) = depth.checked_sub(1) else { return plain(Kind::Other) };
-        plain(self.kind(node, depth).unwrap_or(Kind::Other))
+        let kind = depth.checked_sub(1).and_then(|depth| self.kind(node, depth));
+        let kind = kind.unwrap_or_else(|| Kind::Other(self.text(node).to_owned()));
+        Stmt { range: node.byte_range(), kind, comments: Vec::new(), background: false }
     }
 
     fn kind(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
         Some(match node.kind() {
-            "command" => Kind::Simple(self.command(node)?),
+            "command" => {
+                let simple = self.command(node)?;
+                match simple.words.as_slice() {
+                    // `test a = b` is `[ a = b ]`.
+                    [name, first, .., last] if name.source == "test" && simple.env.is_empty() => {
+                        let inner = self.script.text.get(first.range.start..last.range.end)?;
+                        let mut kind = Kind::Test(inner.to_owned(), false);
+                        attach(&mut kind, simple.redirects, Vec::new())?;
+                        kind
+                    }
+                    _ => Kind::Simple(simple),
+                }
+            }
             "redirected_statement" => return self.redirected(node, depth),
             "variable_assignment" => Kind::Assign(vec![self.assign(node)]),
             "variable_assignments" => Kind::Assign(
@@ -454,10 +478,19 @@ impl<'s> Reader<'s> {
                 }
             }
             "pipeline" => {
-                if self.text(node).contains("|&") {
+                if has_token(node, "|&") {
                     return None;
                 }
-                Kind::Pipeline(self.list(node, depth))
+                let mut list = self.list(node, depth);
+                // `! a | b` denies the whole pipeline; to the grammar, its first command.
+                match list.first_mut().map(|s| (&mut s.kind, s.range.clone())) {
+                    Some((Kind::Not(inner), range)) => {
+                        let first = std::mem::replace(&mut **inner, plain(range.clone(), Kind::Pipeline(Vec::new())));
+                        list[0] = first;
+                        Kind::Not(Box::new(plain(node.byte_range(), Kind::Pipeline(list))))
+                    }
+                    _ => Kind::Pipeline(list),
+                }
             }
             "list" => {
                 let pair: [Stmt; 2] = self.list(node, depth).try_into().ok()?;
@@ -495,7 +528,8 @@ impl<'s> Reader<'s> {
                 let rounds = rounds.filter(|_| counts).and_then(|(l, f)| (l + inclusive).checked_sub(f));
                 Kind::Count { var: var.to_owned(), rounds, body: self.body(node, depth)? }
             }
-            "compound_statement" if has_token(node, "((") => return None,
+            "case_statement" => self.case(node, depth)?,
+            "compound_statement" if has_token(node, "((") => arithmetic(self.text(node))?,
             "compound_statement" => Kind::Group(self.list(node, depth)),
             "subshell" => Kind::Subshell(self.list(node, depth)),
             "function_definition" => {
@@ -505,6 +539,31 @@ impl<'s> Reader<'s> {
             }
             _ => return None,
         })
+    }
+
+    /// `case` is a chain of `if`: the first pattern that fits decides.
+    fn case(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
+        let subject = self.text(node.child_by_field_name("value")?);
+        let mut branches = Vec::new();
+        let mut otherwise = None;
+        for item in children(node).into_iter().filter(|c| c.kind() == "case_item") {
+            if has_token(item, ";&") || has_token(item, ";;&") || otherwise.is_some() {
+                return None;
+            }
+            let patterns = fields(item, "value");
+            let end = children(item).into_iter().find(|c| c.kind() == ")")?.end_byte();
+            let body = children(item).into_iter().filter(|c| c.start_byte() >= end).collect();
+            let body = self.of(body, depth);
+            if patterns.iter().any(|p| self.text(*p) == "*") {
+                otherwise = Some(body);
+                continue;
+            }
+            let tests: Vec<_> = patterns.iter().map(|p| format!("{subject} == {}", self.text(*p))).collect();
+            let test = Kind::Test(tests.join(" || "), true);
+            let range = item.start_byte()..end;
+            branches.push((vec![plain(range, test)], body));
+        }
+        (!branches.is_empty()).then_some(Kind::If { branches, otherwise })
     }
 
     fn body(&self, node: Node<'s>, depth: usize) -> Option<List> {
@@ -541,8 +600,9 @@ impl<'s> Reader<'s> {
         let items = array.map(|v| children(v).into_iter().filter(Node::is_named).map(|c| self.word(c)).collect());
         let odd = array.is_some() || !is_name(name) || has_token(node, "+=");
         let value = match value {
-            _ if odd => None,
+            _ if array.is_some() => None,
             Some(v) => Some(self.word(v)),
+            None if odd => None,
             None => Some(Word::read("", node.end_byte())),
         };
         Assign {
@@ -609,17 +669,8 @@ impl<'s> Reader<'s> {
         let mut inner = self.stmt(body, depth).kind;
         let mut redirects = Vec::new();
         let mut arguments = Vec::new();
-        // The grammar loses a `-` before a redirection.
-        let mut end = body.end_byte();
-        let mut lost = Vec::new();
-        for child in children(node).into_iter().filter(|c| c.start_byte() >= body.end_byte()) {
-            match self.script.text[end..child.start_byte()].trim() {
-                "" | "\\" => {}
-                "-" => lost.push(Word::read("-", end)),
-                _ => return None,
-            }
-            end = child.end_byte();
-        }
+        let lost = self.script.lost_words(node)?;
+        let lost = lost.into_iter().map(|range| Word::read("-", range.start));
         let mut wrap: Option<Node<'s>> = None;
         let mut right: Option<(bool, Stmt)> = None;
         for redirect in children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
@@ -641,11 +692,10 @@ impl<'s> Reader<'s> {
                 }
             }
         }
-        let arguments: Vec<_> = lost.into_iter().chain(arguments.into_iter().map(|a| self.word(a))).collect();
+        let arguments: Vec<_> = lost.chain(arguments.into_iter().map(|a| self.word(a))).collect();
         attach(&mut inner, redirects, arguments)?;
         if let Some(pipe) = wrap {
-            let mut parts =
-                vec![Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false }];
+            let mut parts = vec![plain(node.byte_range(), inner)];
             let mut rest = self.list(pipe, depth);
             // `cat <<EOF | kubectl apply -f - && echo`: the rest of the line hangs below the pipe.
             if let [Stmt { kind: Kind::And(_) | Kind::Or(_), .. }] = rest.as_slice() {
@@ -657,12 +707,7 @@ impl<'s> Reader<'s> {
                 };
                 let [first, second] = *pair;
                 parts.push(first);
-                let joined = Stmt {
-                    range: node.byte_range(),
-                    kind: Kind::Pipeline(parts),
-                    comments: Vec::new(),
-                    background: false,
-                };
+                let joined = plain(node.byte_range(), Kind::Pipeline(parts));
                 let pair = Box::new([joined, second]);
                 inner = if and { Kind::And(pair) } else { Kind::Or(pair) };
             } else {
@@ -671,7 +716,7 @@ impl<'s> Reader<'s> {
             }
         }
         if let Some((and, stmt)) = right {
-            let first = Stmt { range: node.byte_range(), kind: inner, comments: Vec::new(), background: false };
+            let first = plain(node.byte_range(), inner);
             let pair = Box::new([first, stmt]);
             inner = if and { Kind::And(pair) } else { Kind::Or(pair) };
         }
@@ -714,6 +759,41 @@ impl<'s> Reader<'s> {
             },
         })
     }
+}
+
+fn plain(range: Range<usize>, kind: Kind) -> Stmt {
+    Stmt { range, kind, comments: Vec::new(), background: false }
+}
+
+/// `((a < 3))` as a test, and `((a++))`. A name that is not set counts as 0.
+fn arithmetic(text: &str) -> Option<Kind> {
+    let inner = text.strip_prefix("((")?.strip_suffix("))")?.trim();
+    for change in ["++", "--"] {
+        if let Some(name) = inner.strip_suffix(change).or_else(|| inner.strip_prefix(change))
+            && is_name(name.trim())
+        {
+            return Some(Kind::Step(name.trim().to_owned()));
+        }
+    }
+    if let Some((name, by)) = inner.split_once("+=")
+        && is_name(name.trim())
+        && by.trim().bytes().all(|b| b.is_ascii_digit())
+    {
+        return Some(Kind::Step(name.trim().to_owned()));
+    }
+    let operators = [("==", "-eq"), ("!=", "-ne"), ("<=", "-le"), (">=", "-ge"), ("<", "-lt"), (">", "-gt")];
+    let (a, b, operator) = operators
+        .into_iter()
+        .find_map(|(sign, word)| inner.split_once(sign).map(|(a, b)| (a.trim(), b.trim(), word)))?;
+    let operand = |text: &str| -> Option<String> {
+        let name = text.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
+        match (is_name(name), text.parse::<u64>()) {
+            (true, _) => Some(format!("\"${{{name}:-0}}\"")),
+            (_, Ok(number)) => Some(number.to_string()),
+            _ => None,
+        }
+    };
+    Some(Kind::Test(format!("{} {operator} {}", operand(a)?, operand(b)?), false))
 }
 
 /// Puts redirections and further arguments where they belong.

@@ -1,15 +1,16 @@
 //! `command`: a line of shell.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Value;
 
 use super::{Builtin, code, expect::TextExpect, text};
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Shape, Signature},
+    signature::{Shape, Signature, Values, values},
     ty::Type,
 };
 
@@ -41,13 +42,52 @@ pub fn default_shell() -> String {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// The exit status; 0 by default.
+    /// The exit status, or `any`; 0 by default.
     #[serde(default)]
-    pub exit_code: i64,
+    pub exit_code: ExitCode,
     /// Standard output, without trailing newlines.
     pub stdout: Option<TextExpect>,
     /// Standard error, without trailing newlines.
     pub stderr: Option<TextExpect>,
+}
+
+/// Which exit status is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitCode {
+    Any,
+    Is(i64),
+}
+
+impl Default for ExitCode {
+    fn default() -> Self {
+        Self::Is(0)
+    }
+}
+
+impl ExitCode {
+    pub fn admits(self, code: i32) -> bool {
+        self == Self::Any || self == Self::Is(i64::from(code))
+    }
+}
+
+impl<'de> Deserialize<'de> for ExitCode {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(d)?;
+        if value == "any" {
+            return Ok(Self::Any);
+        }
+        serde_json::from_value(value).map(Self::Is).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for ExitCode {
+    fn schema_name() -> Cow<'static, str> {
+        "ExitCode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer" }, { "enum": ["any"] }] })
+    }
 }
 
 fn signature() -> Signature {
@@ -61,10 +101,8 @@ fn signature() -> Signature {
 }
 
 /// What every process gives.
-pub fn process_locals() -> IndexMap<String, Type> {
-    [("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)]
-        .map(|(name, ty)| (name.to_owned(), ty))
-        .into()
+pub fn process_locals() -> Values {
+    values([("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)])
 }
 
 fn meaning(step: &Step<Def>) -> String {

@@ -181,7 +181,7 @@ impl Checker<'_> {
             );
             if admits_text(shape) && matches!(ty, Type::List(_) | Type::Record { .. }) {
                 diagnostic = diagnostic.help("write `| tojson` for the value as JSON, or `| join(', ')` for a list");
-            } else if matches!(shape, Shape::Integer { .. } | Shape::Number) && ty == Type::String {
+            } else if numeric(shape).is_some() && ty == Type::String {
                 diagnostic = diagnostic.help("write `| int` for the number that the text holds");
                 if let Some(hole) = template.single_hole() {
                     let before_brace = Span { start: hole.span.end - 1, end: hole.span.end - 1, ..hole.span };
@@ -216,10 +216,12 @@ impl Checker<'_> {
         match shape {
             Shape::OneOf(shapes) => {
                 let texts: Vec<_> = shapes.iter().filter(|s| matches!(s, Shape::String { .. } | Shape::Any)).collect();
-                match texts.as_slice() {
-                    [] => self.no_text(text, span, shape, what),
-                    [one] => self.literal_text(text, span, one, what),
-                    many => {
+                match (texts.as_slice(), numeric(shape)) {
+                    ([], _) => self.no_text(text, span, shape, what),
+                    // A number in quotes beside words like `any`.
+                    ([_], Some(number)) if text.parse::<f64>().is_ok() => self.no_text(text, span, number, what),
+                    ([one], _) => self.literal_text(text, span, one, what),
+                    (many, _) => {
                         let plain = many.iter().any(|s| {
                             matches!(s, Shape::Any | Shape::String { format: None, .. }) && matches!(s, Shape::Any)
                                 || matches!(s, Shape::String { format: None, one_of } if one_of.is_empty())
@@ -370,6 +372,19 @@ fn select<'s>(shape: &'s Shape, kind: &ArgKind<Path>) -> Option<&'s Shape> {
     }
 }
 
+fn is_words(shape: &Shape) -> bool {
+    matches!(shape, Shape::String { one_of, .. } if !one_of.is_empty())
+}
+
+/// The number in a shape that is a number, or else one of some words.
+fn numeric(shape: &Shape) -> Option<&Shape> {
+    let is_number = |s: &&Shape| matches!(s, Shape::Integer { .. } | Shape::Number);
+    match shape {
+        Shape::OneOf(shapes) if shapes.iter().all(|s| is_number(&s) || is_words(s)) => shapes.iter().find(is_number),
+        one => Some(one).filter(is_number),
+    }
+}
+
 fn admits_text(shape: &Shape) -> bool {
     match shape {
         Shape::String { .. } => true,
@@ -383,7 +398,8 @@ fn admits_text(shape: &Shape) -> bool {
 fn fits(ty: &Type, shape: &Shape, whole: bool) -> bool {
     match shape {
         Shape::Any => true,
-        Shape::OneOf(shapes) => shapes.iter().any(|s| fits(ty, s, whole)),
+        // Words beside a number, like `any`, are written out.
+        Shape::OneOf(shapes) => shapes.iter().any(|s| !(numeric(shape).is_some() && is_words(s)) && fits(ty, s, whole)),
         Shape::String { .. } => matches!(ty, Type::String | Type::Number | Type::Bool | Type::Any),
         Shape::List { .. } => whole && matches!(ty, Type::List(_) | Type::Any | Type::String),
         _ => whole && ty.fits(&shape.ty()),

@@ -129,8 +129,8 @@ struct Certificate {
     counter_example: Option<String>,
 }
 
-pub fn main(args: &Args, global: Global) -> u8 {
-    match run(args, global) {
+pub fn main(args: &Args, _: Global) -> u8 {
+    match run(args) {
         Ok(code) => code,
         Err((code, message)) => {
             complain(&message);
@@ -141,7 +141,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 type Fault = (u8, String);
 
-fn run(args: &Args, global: Global) -> Result<u8, Fault> {
+fn run(args: &Args) -> Result<u8, Fault> {
     if args.target == Some(TargetName::K8s) {
         return Err((
             status::USAGE,
@@ -185,7 +185,12 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
         (_, Some(dir)) => tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
         (true, None) => beside(&kept, args)?,
         (false, None) => {
-            for outcome in &kept {
+            for (i, outcome) in kept.iter().enumerate() {
+                // Several documents are told apart.
+                if kept.len() > 1 && !args.diff && args.report.is_none() {
+                    let rule = if i > 0 { "---\n" } else { "" };
+                    print(&format!("{rule}# {}\n", outcome.path.display()));
+                }
                 show(outcome, args, &sources, &compiled);
             }
             Vec::new()
@@ -198,7 +203,6 @@ fn run(args: &Args, global: Global) -> Result<u8, Fault> {
     for note in notes {
         let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("note: {note}\n").as_bytes());
     }
-    let _ = global;
     Ok(if all { status::OK } else { status::NO })
 }
 
@@ -374,40 +378,13 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources) {
 /// With a comment above each line that has an error of old.
 fn marked(text: &str, marks: &BTreeMap<usize, Vec<&str>>) -> String {
     let mut out = String::new();
-    let mut block: Option<usize> = None;
-    let mut lines: Vec<(usize, &str)> = Vec::new();
-    // A comment inside a block scalar would be text.
-    let mut opener = 0;
-    let mut place: BTreeMap<usize, usize> = BTreeMap::new();
-    for (index, line) in text.lines().enumerate() {
-        let number = index + 1;
-        let indent = line.len() - line.trim_start().len();
-        if block.is_some_and(|b| line.trim().is_empty() || indent > b) {
-            place.insert(number, opener);
-        } else {
-            block = None;
-            place.insert(number, number);
-            let head = line.trim_end();
-            let code = head.split(" #").next().unwrap_or_default();
-            if code.ends_with(['|', '>'])
-                || code.ends_with("|-")
-                || code.ends_with("|+")
-                || code.ends_with("|2")
-                || code.ends_with("|2-")
-            {
-                let dashes = line.trim_start().strip_prefix("- ").map_or(0, |_| 2);
-                block = Some(indent + dashes);
-                opener = number;
-            }
-        }
-        lines.push((number, line));
-    }
+    let openers = crate::policy::block_openers(text);
     let mut at: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for (line, rules) in marks {
-        at.entry(*place.get(line).unwrap_or(line)).or_default().extend(rules);
+        at.entry(openers.get(line - 1).copied().unwrap_or(*line)).or_default().extend(rules);
     }
-    for (number, line) in lines {
-        if let Some(rules) = at.get(&number) {
+    for (index, line) in text.lines().enumerate() {
+        if let Some(rules) = at.get(&(index + 1)) {
             let mut rules = rules.clone();
             rules.dedup();
             let indent = &line[..line.len() - line.trim_start().len()];

@@ -21,10 +21,11 @@ use super::{
 use crate::{
     Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Strength},
-    hir::Dialect,
+    hir::{Bounds, Budget, Dialect},
     host::{Host, RealHost, disk::Disk},
     journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
     plan::{ActionKind, AgentKind, EvalPlan, wire},
+    prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
@@ -44,6 +45,7 @@ Examples:
   gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
   gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both models, compared
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
+  gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
   gevals run eval.yaml --format json        events as JSON lines, for other programs
   gevals run eval.yaml --resume             finish a run that was interrupted
   gevals run eval.yaml --preflight          look whether everything is there, and run no task
@@ -115,6 +117,18 @@ pub struct Args {
     /// The same, for tasks that say nothing.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     default_cleanup_timeout: Option<Duration>,
+    /// How long the whole run may take; what is left undone then is cancelled.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    max_time: Option<Duration>,
+    /// How many tokens all agents and judges together may read and write.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    max_tokens: Option<u64>,
+    /// What all agents and judges together may cost, by the prices.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount, help_heading = "Limits")]
+    max_cost: Option<f64>,
+    /// What models cost: a file that `gevals schema prices` describes.
+    #[arg(long, value_name = "FILE", help_heading = "Limits")]
+    prices: Option<PathBuf>,
     /// How long a server may take to start.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     server_timeout: Duration,
@@ -142,6 +156,9 @@ pub struct Args {
     /// Run each task N times, of which P must pass.
     #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
     gate: Option<Gate>,
+    /// Make a run again that is broken, at most N times; each is reported.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
+    retry_broken: u32,
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     exit_zero: bool,
@@ -193,6 +210,13 @@ fn one(args: &Args, global: Global) -> u8 {
     }
     let overrides = match overrides(args) {
         Ok(overrides) => overrides,
+        Err(message) => {
+            complain(&message);
+            return status::USAGE;
+        }
+    };
+    let prices = match prices(args) {
+        Ok(prices) => prices,
         Err(message) => {
             complain(&message);
             return status::USAGE;
@@ -250,7 +274,7 @@ fn one(args: &Args, global: Global) -> u8 {
     if args.phase == Some(Phase::Cleanup) {
         return clean_up(args, &plan, &selection);
     }
-    execute(args, global, plan, selection, sources, findings, files.into_snapshot())
+    execute(args, global, plan, selection, sources, findings, files.into_snapshot(), prices)
 }
 
 /// A model for an agent that has none of its own would be taken for the one that was measured.
@@ -319,6 +343,8 @@ fn repeated(args: &Args) -> Vec<String> {
         ("--default-task-timeout", time(&args.default_task_timeout)),
         ("--cleanup-timeout", time(&args.cleanup_timeout)),
         ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
+        ("--prices", args.prices.as_ref().map(path)),
+        ("--retry-broken", (args.retry_broken > 0).then(|| args.retry_broken.to_string())),
     ];
     let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
     let flags = [("--allow-unchecked", args.allow_unchecked), ("--require-server-use", args.require_server_use)];
@@ -349,6 +375,23 @@ fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: 
 
 fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|e| format!("it is no pattern\n{e}"))
+}
+
+/// What something may cost.
+fn amount(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(amount) if f64::is_finite(amount) && amount > 0.0 => Ok(amount),
+        _ => Err("write a number above 0, such as `2.50`".to_owned()),
+    }
+}
+
+/// The file of prices.
+fn prices(args: &Args) -> Result<Option<Arc<Prices>>, String> {
+    let Some(path) = &args.prices else { return Ok(None) };
+    let shown = path.display();
+    let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("cannot read `{shown}`: it is no UTF-8"))?;
+    Prices::read(&text).map(|prices| Some(Arc::new(prices))).map_err(|e| format!("`{shown}`: {e}"))
 }
 
 /// A time that something may take.
@@ -409,6 +452,7 @@ fn execute(
     sources: Sources,
     findings: Vec<serde_json::Value>,
     files: Snapshot,
+    prices: Option<Arc<Prices>>,
 ) -> u8 {
     let results = report::results_path(&args.output_dir, &plan.name);
     // Held until this process ends.
@@ -444,6 +488,12 @@ fn execute(
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
         require_server_use: args.require_server_use,
+        prices,
+        budget: Budget {
+            time: args.max_time,
+            bounds: Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None },
+        },
+        retry_broken: args.retry_broken,
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),

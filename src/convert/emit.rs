@@ -86,6 +86,11 @@ impl<'t> Comments<'t> {
         Some(self.open.remove(at).1)
     }
 
+    /// Drops those that say this.
+    pub fn forget(&mut self, text: &str) {
+        self.open.retain(|(_, comment, _)| !comment.contains(text));
+    }
+
     pub fn rest(&mut self) -> Vec<String> {
         self.before(usize::MAX)
     }

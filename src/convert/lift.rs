@@ -68,6 +68,19 @@ impl Shared<'_> {
         id
     }
 
+    /// A file for one step to write and others to read.
+    fn file(&self, wish: &str, ending: &str) -> String {
+        let mut temporary = self.temporary.borrow_mut();
+        let mut path = format!("{TEMPORARY}{wish}.{ending}");
+        let mut n = 2;
+        while temporary.contains(&path) {
+            path = format!("{TEMPORARY}{wish}-{n}.{ending}");
+            n += 1;
+        }
+        temporary.push(path.clone());
+        path
+    }
+
     /// Whether the mistake is to be made here.
     fn err(&self) -> bool {
         let place = self.places.get();
@@ -75,6 +88,9 @@ impl Shared<'_> {
         self.mistake == Some(place)
     }
 }
+
+/// Where the files of a run lie that only its own steps read.
+pub const TEMPORARY: &str = "/tmp/{random.id}/";
 
 /// What is in force at one place of a script.
 #[derive(Clone)]
@@ -106,6 +122,11 @@ struct Out {
 }
 
 impl Out {
+    /// The steps that write a file come before the one that counts.
+    fn last(&mut self) -> Option<&mut Step> {
+        self.steps.last_mut()
+    }
+
     fn none() -> Self {
         Self { steps: Vec::new(), label: Label::Exact, why: Vec::new() }
     }
@@ -206,7 +227,8 @@ pub fn read_only(steps: &[Step]) -> bool {
             all &= match &s.kind {
                 super::step::Kind::Command { run, .. } => looks(run),
                 super::step::Kind::Http { method, .. } => method == "GET" || method == "HEAD",
-                super::step::Kind::File { .. } | super::step::Kind::Script { .. } => false,
+                super::step::Kind::File { path, .. } => path.starts_with(TEMPORARY),
+                super::step::Kind::Script { .. } => false,
                 super::step::Kind::Kept { operation, .. } => operation == "llm",
                 _ => true,
             }
@@ -220,9 +242,17 @@ pub fn looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     match words.as_slice() {
         ["kubectl" | "oc", rest @ ..] => {
-            let mut verbs = rest.iter().filter(|w| !w.starts_with('-'));
-            let verb = verbs.next().copied().unwrap_or_default();
-            let second = rest.iter().skip_while(|w| **w != verb).nth(1).copied().unwrap_or_default();
+            // The verb may stand behind options that take a value.
+            let mut plain = Vec::new();
+            let mut skip = false;
+            for word in rest {
+                let takes = matches!(*word, "-n" | "--namespace" | "--context" | "--kubeconfig" | "-s" | "--server");
+                if !std::mem::replace(&mut skip, takes) && !word.starts_with('-') {
+                    plain.push(*word);
+                }
+            }
+            let verb = plain.first().copied().unwrap_or_default();
+            let second = plain.get(1).copied().unwrap_or_default();
             match verb {
                 "get" | "wait" | "describe" | "logs" | "version" | "api-resources" | "cluster-info" | "top"
                 | "explain" | "whoami" => true,
@@ -237,9 +267,10 @@ pub fn looks(run: &str) -> bool {
         ["git", verb, ..] => matches!(*verb, "status" | "log" | "diff" | "show" | "rev-parse"),
         [
             "test" | "[" | "grep" | "true" | "cat" | "ls" | "head" | "tail" | "wc" | "jq" | "diff" | "cmp" | "command"
-            | "which" | "stat" | "file" | "egrep" | "fgrep" | "sha256sum" | "du" | "printenv",
+            | "which" | "stat" | "file" | "egrep" | "fgrep" | "sha256sum" | "du" | "printenv" | "base64" | "cut",
             ..,
         ] => true,
+        ["awk" | "sed", ..] => !run.contains(['>', '|']) && !run.contains(" -i"),
         _ => false,
     }
 }
@@ -248,6 +279,8 @@ pub fn looks(run: &str) -> bool {
 struct Lifter<'a> {
     shared: &'a Shared<'a>,
     phase: PhaseKind,
+    /// Variables that only count what is wrong, for the end of the script to look at.
+    tallies: HashSet<String>,
 }
 
 /// The label and the reasons of lifted statements, for the report.

@@ -15,6 +15,8 @@ pub struct Grep {
     pub ignore_case: bool,
     /// The whole line.
     pub line: bool,
+    /// Whole words.
+    pub word: bool,
 }
 
 /// A pattern of grep, which looks at lines.
@@ -26,6 +28,12 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
         true => (regex::escape(pattern), true),
         false => translate(pattern, how.extended)?,
     };
+    if how.word {
+        let inside = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+        (literal && !how.line && inside(pattern.chars().next()) && inside(pattern.chars().last())).then_some(())?;
+        let flags = if how.ignore_case { "(?i)" } else { "" };
+        return Some(Wanted::Matches(format!(r"{flags}\b{text}\b")));
+    }
     if literal && !how.ignore_case && !how.line {
         let plain = if how.fixed { pattern.to_owned() } else { unescape(pattern) };
         return Some(Wanted::Contains(plain));

@@ -86,6 +86,8 @@ pub fn quote(text: &str) -> String {
 pub struct Scope {
     vars: HashMap<String, Option<Text>>,
     pub functions: HashMap<String, List>,
+    /// Files that hold the values of variables.
+    pub files: HashMap<String, String>,
     /// Arrays of known words.
     pub arrays: HashMap<String, Vec<String>>,
     /// The folder scripts stand in, as a path from where their commands run.
@@ -96,11 +98,21 @@ pub struct Scope {
 
 impl Scope {
     pub fn set(&mut self, name: &str, value: Option<Text>) {
+        self.files.remove(name);
         self.vars.insert(name.to_owned(), value);
     }
 
     pub fn get(&self, name: &str) -> Option<&Text> {
         self.vars.get(name)?.as_ref()
+    }
+
+    /// The variables that are outputs of steps, as holes.
+    pub fn outputs(&self) -> HashMap<String, String> {
+        let outputs = self.vars.iter().filter_map(|(name, value)| match value.as_ref()?.0.as_slice() {
+            [Piece::Hole { text, .. }] if text.starts_with("{steps.") => Some((name.clone(), text.clone())),
+            _ => None,
+        });
+        outputs.collect()
     }
 
     pub fn knows(&self, name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! A step as the converter makes it, and how it is written.
 
 use super::emit::{Entry, Item, Value};
+use crate::builtin::command::ExitCode;
 
 /// One step of the portable dialect. Texts are templates: what looks like a hole is one.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,7 +64,7 @@ pub enum Kind {
 /// What a command must answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Expect {
-    pub exit_code: i64,
+    pub exit_code: ExitCode,
     pub equals: Option<String>,
     pub contains: Option<String>,
     pub matches: Option<String>,
@@ -82,17 +83,21 @@ impl Expect {
                 (a, b) => Some(a.or(b)),
             }
         }
+        let exit_code = match (self.exit_code, other.exit_code) {
+            (a, b) if a == b => a,
+            (ExitCode::Any, ExitCode::Is(0)) | (ExitCode::Is(0), ExitCode::Any) => ExitCode::Any,
+            _ => return None,
+        };
         let anything = |e: &Self| e.equals.is_none() && e.contains.is_none() && e.matches.as_deref() == Some(NOT_EMPTY);
         // That a text is not empty follows from most other demands on it.
         if anything(&self) && other.of_text() && other.equals.as_deref() != Some("") {
-            return Some(other);
+            return Some(Self { exit_code, ..other });
         }
         if anything(&other) && self.of_text() && self.equals.as_deref() != Some("") {
-            return Some(self);
+            return Some(Self { exit_code, ..self });
         }
-        (self.exit_code == other.exit_code).then_some(())?;
         Some(Self {
-            exit_code: self.exit_code,
+            exit_code,
             equals: one(self.equals, other.equals)?,
             contains: one(self.contains, other.contains)?,
             matches: one(self.matches, other.matches)?,
@@ -122,6 +127,15 @@ impl Step {
         Self::new(kind)
     }
 
+    /// Takes whatever status the command ends with, or the answer has.
+    pub fn any_status(&mut self) {
+        match &mut self.kind {
+            Kind::Command { expect, .. } => expect.exit_code = ExitCode::Any,
+            Kind::Http { expect, .. } => expect.status = Some("any".to_owned()),
+            _ => {}
+        }
+    }
+
     /// What always passes.
     pub fn pass() -> Self {
         Self::command("true")
@@ -144,6 +158,21 @@ impl Step {
             _ => &[],
         };
         lists.iter().flat_map(|l| l.iter()).for_each(|s| s.walk(visit));
+    }
+
+    /// The lists inside.
+    pub fn lists(&mut self) -> Vec<&mut Vec<Self>> {
+        match &mut self.kind {
+            Kind::Foreach { steps, .. } | Kind::AnyOf(steps) | Kind::Eventually { steps, .. } => vec![steps],
+            Kind::Group { steps, cleanup } => vec![steps, cleanup],
+            _ => Vec::new(),
+        }
+    }
+
+    /// This step and all inside, to be changed.
+    pub fn each(&mut self, change: &mut dyn FnMut(&mut Self)) {
+        change(self);
+        self.lists().into_iter().flatten().for_each(|s| s.each(change));
     }
 
     pub fn item(&self) -> Item {
@@ -179,8 +208,10 @@ impl Step {
                     add("env", texts(env));
                 }
                 let mut entries = Vec::new();
-                if expect.exit_code != 0 {
-                    entries.push(Entry::new("exitCode", Value::Raw(expect.exit_code.to_string())));
+                match expect.exit_code {
+                    ExitCode::Is(0) => {}
+                    ExitCode::Is(code) => entries.push(Entry::new("exitCode", Value::Raw(code.to_string()))),
+                    ExitCode::Any => entries.push(Entry::new("exitCode", Value::Raw("any".to_owned()))),
                 }
                 if let Some(value) = text_expect(expect) {
                     entries.push(Entry::new("stdout", value));

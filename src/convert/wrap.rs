@@ -40,6 +40,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         tally: Tally::default(),
         ids: HashMap::new(),
         packages: packages(unit, cx),
+        apart: false,
     };
     if task.dialect == cx.to {
         return Ok(converter.unchanged(source.text()));
@@ -120,6 +121,8 @@ struct Converter<'a> {
     /// The id that stands for a type of step, where the steps dialect refers to types.
     ids: HashMap<String, String>,
     packages: HashMap<String, String>,
+    /// The last script goes on behind whatever is wrong.
+    apart: bool,
 }
 
 impl Converter<'_> {
@@ -151,6 +154,7 @@ impl Converter<'_> {
         let first = root.entries().next().map_or(0, |e| e.key.span().start as usize);
         let mut kind = Entry::new("kind", Value::Raw("Task".to_owned()));
         kind.comments = self.comments.before(first);
+        kind.trailing = find(root, "kind").and_then(|e| trailing(e.value, &mut self.comments));
         vec![kind, Entry::new("apiVersion", Value::Raw(version.to_owned()))]
     }
 
@@ -194,12 +198,13 @@ impl Converter<'_> {
             let mut new = match name.as_str() {
                 "prompt" => {
                     let text = entry.value.get("inline").and_then(Node::text).unwrap_or_default();
-                    if looks_like_hole(text) || text.contains("{steps.") {
+                    if text.contains("{steps.") {
                         return Err(refusal(
                             entry.value.span(),
-                            "braces in the prompt look like a template of the steps dialect, and there is no escape",
+                            "`{steps.` makes the prompt a template of the steps dialect, and there is no escape",
                         ));
                     }
+                    allowed_braces(&mut value);
                     Entry::new("prompt", value)
                 }
                 _ => {
@@ -218,12 +223,7 @@ impl Converter<'_> {
                             }
                         }
                     }
-                    if step.arg("inline").and_then(Arg::as_literal).is_some_and(looks_like_hole) {
-                        return Err(refusal(
-                            entry.value.span(),
-                            "braces in the script look like a template of the steps dialect, and there is no escape",
-                        ));
-                    }
+                    allowed_braces(&mut value);
                     if let Value::Map(fields) = &mut value {
                         fields.retain(|f| step.arg(&f.key.to_ascii_lowercase()).is_some());
                     }
@@ -244,7 +244,16 @@ impl Converter<'_> {
 
     /// Counts a script that stays one.
     fn keep_script(&mut self, phase: PhaseKind, step: &hir::Step<template::Path>) {
-        let Some(source) = self.script(phase, step) else { return };
+        let Some(source) = self.script(phase, step) else {
+            // A program that is no text.
+            if step.op.value == "script" {
+                let text = step.arg("file").and_then(Arg::as_literal).unwrap_or_default().to_owned();
+                self.tally.add(Label::Residual, 1);
+                let (label, why) = (Label::Residual, Some("no script".to_owned()));
+                self.pieces.push(Piece { phase, file: None, line: 1, text, label, statements: 1, why });
+            }
+            return;
+        };
         let statements = classify::effective(&source.text);
         self.tally.add(Label::Residual, statements);
         self.pieces.push(Piece {
@@ -292,6 +301,8 @@ impl Converter<'_> {
     }
 
     fn as_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
+        // Here braces have an escape.
+        self.comments.forget("gevals: allow(unexpanded-hole)");
         let mut entries = self.head(root, "mcp-eval/v1");
         let mut metadata = self.metadata(root).unwrap_or_else(|| Entry::new("metadata", Value::Map(Vec::new())));
         if let Value::Map(fields) = &mut metadata.value {
@@ -333,10 +344,15 @@ impl Converter<'_> {
             let mut steps = Vec::new();
             for (i, step) in self.task.phase(kind).steps.iter().enumerate() {
                 let mut new = self.portable_step(kind, step, &shared)?;
+
                 if let (Some(first), Some(comments)) = (new.first_mut(), items.get(&(kind, i))) {
                     first.comments.splice(0..0, comments.iter().cloned());
                 }
                 steps.append(&mut new);
+            }
+            let apart = std::mem::take(&mut self.apart) && self.task.phase(kind).steps.len() == 1;
+            if kind == PhaseKind::Verify && !apart {
+                steps = sequence(steps);
             }
             phases.push((kind, steps));
         }
@@ -361,17 +377,15 @@ impl Converter<'_> {
         let mut prompt = Entry::new("prompt", self.prompt()?);
         prompt.comments = over.remove("prompt").unwrap_or_default();
         spec.push(prompt);
-        let temporary = shared.temporary.borrow().clone();
+        pruned(&mut phases);
+        let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
         for (kind, mut steps) in phases {
             if kind == PhaseKind::Cleanup {
-                for path in &temporary {
-                    steps.push(Step::new(step::Kind::File { path: path.clone(), content: None, mode: None }));
+                if temporary {
+                    steps.push(Step::command(format!("rm -rf {}", lift::TEMPORARY.trim_end_matches('/'))));
                 }
                 // Cleanup runs from its end.
                 steps.reverse();
-            }
-            if kind == PhaseKind::Verify {
-                steps = sequence(steps);
             }
             if steps.is_empty() && kind != PhaseKind::Verify {
                 continue;
@@ -574,7 +588,11 @@ impl Converter<'_> {
                     body.push(Entry::new(&key(&name.value), self.value(arg)?));
                 }
                 if let Some((_, expect)) = &old.expect {
-                    body.push(Entry::new("expect", self.value(expect)?));
+                    let value = match (self.task.dialect, expect.get("content")) {
+                        (Dialect::Steps, Some(content)) => self.tool_expect(expect, content)?,
+                        _ => self.value(expect)?,
+                    };
+                    body.push(Entry::new("expect", value));
                 }
                 let mut step = Step::new(step::Kind::Kept { operation: operation.to_owned(), body });
                 // Others refer to the type; here they need an id.
@@ -607,6 +625,60 @@ impl Converter<'_> {
                 Ok(vec![step])
             }
         }
+    }
+
+    /// The steps dialect looks at the JSON text of a tool's content, and at fields of that; here it is the text in it.
+    fn tool_expect(&mut self, expect: &Arg<template::Path>, content: &Arg<template::Path>) -> Result<Value, Refusal> {
+        let text = |arg: Option<&Arg<template::Path>>| arg.and_then(Arg::as_literal).map(str::to_owned);
+        let mut patterns: Vec<(String, Span)> =
+            text(content.get("match")).map(|p| (p, content.span)).into_iter().collect();
+        if !patterns.is_empty() {
+            self.note("`match` was held against the JSON text of a tool's content; here against the text in it");
+        }
+        let fields = match content.get("fields").map(|f| &f.kind) {
+            Some(ArgKind::List(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        for field in fields {
+            let path = text(field.get("path")).unwrap_or_default();
+            let index = path.strip_prefix('[').and_then(|p| p.split_once("]."));
+            let (what, equals) = (index.map(|(_, name)| name), text(field.get("equals")));
+            let known = field.get("exists").is_none() && text(field.get("type")).is_none_or(|t| t == "string");
+            match (what, &equals, text(field.get("match"))) {
+                (Some("type"), Some(ty), None) if ty == "text" && known => {
+                    self.note("that a tool's content is text follows from what is expected of its text");
+                }
+                (Some("text"), Some(whole), None) if known => {
+                    patterns.push((format!("^{}$", regex::escape(whole)), field.span));
+                }
+                (Some("text"), None, Some(pattern)) if known => patterns.push((pattern, field.span)),
+                _ => {
+                    return Err(refusal(
+                        field.span,
+                        format!("the portable dialect looks at the text of a tool's content, and not at `{path}`"),
+                    ));
+                }
+            }
+        }
+        if patterns.is_empty() {
+            patterns.push((step::NOT_EMPTY.to_owned(), content.span));
+        }
+        let (mut contains, mut matches) = (None, None);
+        for (pattern, span) in patterns {
+            let place =
+                if regex::escape(&pattern) == pattern && contains.is_none() { &mut contains } else { &mut matches };
+            if place.replace(pattern).is_some() {
+                return Err(refusal(span, "the portable dialect holds the text of a content against one pattern"));
+            }
+        }
+        let mut entries = Vec::new();
+        if let Some(error) = expect.get("isError") {
+            entries.push(Entry::new("isError", self.value(error)?));
+        }
+        let demands = [("contains", contains), ("matches", matches)];
+        let demands = demands.into_iter().filter_map(|(k, v)| Some(Entry::new(k, Value::text(escape(&v?)))));
+        entries.push(Entry::new("content", Value::Map(demands.collect())));
+        Ok(Value::Map(entries))
     }
 
     /// A 500 passes in the steps dialect, unless a status is expected.
@@ -669,6 +741,7 @@ impl Converter<'_> {
                 Some(lifted) => {
                     self.tally.merge(lifted.books.tally);
                     self.pieces.extend(lifted.books.pieces);
+                    self.apart = lifted.apart;
                     return Ok(lifted.steps);
                 }
                 None => {
@@ -748,6 +821,42 @@ fn sequence(steps: Vec<Step>) -> Vec<Step> {
     vec![Step::new(step::Kind::Group { steps, cleanup: Vec::new() })]
 }
 
+/// Leaves out ids that nothing refers to, and files that nothing reads.
+fn pruned(phases: &mut [(PhaseKind, Vec<Step>)]) {
+    loop {
+        let all = format!("{phases:?}");
+        let mut unread = false;
+        for (_, steps) in phases.iter_mut() {
+            unread |= without(steps, &|step| match &step.kind {
+                step::Kind::File { path, content: Some(_), .. } => {
+                    path.starts_with(lift::TEMPORARY) && all.matches(path.as_str()).count() == 1
+                }
+                _ => false,
+            });
+        }
+        if !unread {
+            break;
+        }
+    }
+    let all = format!("{phases:?}");
+    for step in phases.iter_mut().flat_map(|(_, steps)| steps) {
+        step.each(&mut |s| {
+            let made = matches!(s.kind, step::Kind::Command { .. } | step::Kind::Http { .. });
+            if made && s.id.as_ref().is_some_and(|id| !all.contains(&format!("{{steps.{id}."))) {
+                s.id = None;
+            }
+        });
+    }
+}
+
+/// Takes steps out of a list; whether there were any.
+fn without(steps: &mut Vec<Step>, gone: &dyn Fn(&Step) -> bool) -> bool {
+    let before = steps.len();
+    steps.retain(|s| !gone(s));
+    let inner = steps.iter_mut().flat_map(Step::lists).map(|list| without(list, gone)).fold(false, |a, b| a | b);
+    inner || steps.len() < before
+}
+
 /// Names that mean something to programs.
 pub(super) fn is_special(name: &str) -> bool {
     const PREFIXES: [&str; 14] = [
@@ -784,7 +893,9 @@ pub(super) fn is_special(name: &str) -> bool {
         "GOPROXY",
         "NODE_PATH",
     ];
-    PREFIXES.iter().any(|p| name.starts_with(p))
+    // The name of the program itself is nothing that it reads.
+    let own = PREFIXES.iter().any(|p| name == p.trim_end_matches('_')) || name == "KUBECTL";
+    !own && PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)
         || name.to_ascii_lowercase().ends_with("_proxy")
 }
@@ -831,7 +942,13 @@ fn find<'t>(node: Node<'t>, name: &str) -> Option<crate::yaml::Entry<'t>> {
     node.entries().find(|e| e.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether a reader of the steps dialect would take something in a text for a template.
-fn looks_like_hole(text: &str) -> bool {
-    ["{env.", "{random.", "{steps.", "{agent."].iter().any(|opener| text.contains(opener))
+/// Braces that the steps dialect leaves as they are, and rules would take for a hole.
+fn allowed_braces(value: &mut Value) {
+    let Value::Map(fields) = value else { return };
+    for field in fields.iter_mut().filter(|f| f.key.eq_ignore_ascii_case("inline")) {
+        let (Value::Text(text) | Value::Raw(text)) = &field.value else { continue };
+        if crate::dialect::steps::looks_like_holes(text).next().is_some() {
+            field.comments.push(" gevals: allow(unexpanded-hole)".to_owned());
+        }
+    }
 }

@@ -59,6 +59,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
         if let Some(node) = limits.take(reader, "cleanupTimeout") {
             task.meta.cleanup_timeout = reader.duration(node, "the cleanupTimeout of a task");
         }
+        task.meta.bounds = super::bounds(reader, &mut limits);
         limits.finish(reader);
     }
     if let Some(node) = fields.require(reader, "prompt", spec.key.span()) {
@@ -243,7 +244,7 @@ fn dotted_path(inner: &str, start: usize) -> Option<Path> {
 }
 
 /// Places that an author would take for a hole: `{` and one of upstream's sources.
-fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
+pub fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
     const SOURCES: [&str; 4] = ["env", "random", "steps", "agent"];
     text.match_indices('{').filter_map(move |(at, _)| {
         let close = at + text[at..].find('}')?;

@@ -69,11 +69,12 @@ fn leaf_cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
     match &step.op.kind {
         OperationKind::Builtin("sleep") => true,
         OperationKind::Builtin("command" | "script") => {
-            let usual = expect.is_none_or(|e| {
-                e.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exitCode": 0}))
-            });
+            let expect = expect.map(crate::hir::Arg::as_value);
+            let is = |value| expect.as_ref().is_some_and(|e| e.as_ref() == Some(&value));
+            let usual = expect.is_none() || is(serde_json::json!({})) || is(serde_json::json!({"exitCode": 0}));
             let plain = step.arg("protocol").is_none();
-            usual && plain && texts::script(step).is_some_and(|t| is_idle(&t))
+            is(serde_json::json!({"exitCode": "any"}))
+                || usual && plain && texts::script(step).is_some_and(|t| is_idle(&t))
         }
         OperationKind::Builtin("http") if task.dialect == Dialect::Portable => expect
             .is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any")),

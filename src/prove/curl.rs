@@ -29,7 +29,7 @@ pub fn ask(
     let mut dice = Dice::new(world.seed, &call.key());
     match status {
         // Where a body is waited for there mostly is one.
-        0 if world.hints.contains_key(&call.key()) && dice.below(5) > 0 => (Some(200), stdout),
+        0 if world.hints(&call).is_some() && dice.below(5) > 0 => (Some(200), stdout),
         0 => (Some(codes[dice.below(codes.len())]), stdout),
         1 => (Some(503), String::new()),
         _ => (None, String::new()),

@@ -75,23 +75,43 @@ fn call(name: String, args: Vec<String>) -> Call {
         if handed && arg == "-" {
             let mut text = Vec::new();
             let _ = std::io::stdin().lock().read_to_end(&mut text);
-            stdin = Some(String::from_utf8_lossy(&text).into_owned());
+            stdin = Some(manifest(&text));
             argv.push("-".to_owned());
             continue;
         }
         let path = normalize(&cwd.join(&arg));
         if handed && cluster && path.is_file() {
-            stdin = Some(String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).into_owned());
+            stdin = Some(manifest(&fs::read(&path).unwrap_or_default()));
             argv.push("-".to_owned());
             continue;
         }
         file_next = cluster && matches!(arg.as_str(), "-f" | "--filename");
         argv.push(match path.strip_prefix(TASK) {
             Ok(inside) if arg.contains('/') && path.exists() => inside.to_string_lossy().into_owned(),
-            _ => arg,
+            _ => fixed(&arg),
         });
     }
     Call { argv, stdin }
+}
+
+/// Blank lines at its end do not change what a manifest says.
+fn manifest(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let body = text.trim_end_matches('\n');
+    if body.is_empty() { String::new() } else { format!("{body}\n") }
+}
+
+/// What `mktemp` has named differs from run to run.
+fn fixed(arg: &str) -> String {
+    const MADE: &str = "/tmp/tmp.";
+    let mut out = String::new();
+    let mut rest = arg;
+    while let Some((before, behind)) = rest.split_once(MADE) {
+        out += before;
+        out += MADE;
+        rest = behind.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    }
+    out + rest
 }
 
 /// Writes a call down; how many like it there were before.

@@ -112,7 +112,7 @@ impl World {
     }
 
     fn success(&self, call: &Call, dice: &mut Dice, wanted: usize) -> Answer {
-        if self.denied.contains(&call.key()) && dice.below(100) < wanted {
+        if self.is_denied(call) && dice.below(100) < wanted {
             return Answer { status: 1, stderr: "Error: no\n".to_owned(), ..Answer::default() };
         }
         let stdout = if dice.below(100) < wanted { self.wanted(call, dice) } else { self.near(call, dice) };
@@ -120,10 +120,23 @@ impl World {
     }
 
     fn wanted(&self, call: &Call, dice: &mut Dice) -> String {
-        match self.hints.get(&call.key()) {
+        match self.hints(call) {
             Some(hints) if !hints.is_empty() => self.ended(call, hints[dice.below(hints.len())].clone()),
             _ => self.plain(call, dice),
         }
+    }
+
+    /// The answers that are waited for; holes of the steps stand for anything.
+    pub fn hints(&self, call: &Call) -> Option<&Vec<String>> {
+        let key = call.key();
+        self.hints.get(&key).or_else(|| {
+            self.hints.iter().find(|(pattern, _)| pattern.contains('{') && fits(pattern, &key)).map(|(_, hints)| hints)
+        })
+    }
+
+    fn is_denied(&self, call: &Call) -> bool {
+        let key = call.key();
+        self.denied.contains(&key) || self.denied.iter().any(|d| d.contains('{') && fits(d, &key))
     }
 
     /// Nearly what is waited for.
@@ -134,7 +147,8 @@ impl World {
             0 => String::new(),
             1 => format!("{base}0"),
             2 => base.chars().take(base.chars().count().saturating_sub(1)).collect(),
-            3 if !self.numeric(call) => base.to_uppercase(),
+            3 if self.numeric(call) => format!("1{base}"),
+            3 => base.to_uppercase(),
             4 if !self.numeric(call) => format!("not-{base}"),
             5 if base.parse::<u64>().is_ok() => (base.parse::<u64>().unwrap_or(0).saturating_sub(1)).to_string(),
             _ if self.numeric(call) => dice.below(12).to_string(),
@@ -146,7 +160,7 @@ impl World {
 
     /// Whether numbers are waited for.
     fn numeric(&self, call: &Call) -> bool {
-        self.hints.get(&call.key()).is_some_and(|h| h.iter().any(|t| t.parse::<u64>().is_ok()))
+        self.hints(call).is_some_and(|h| h.iter().any(|t| t.parse::<u64>().is_ok()))
     }
 
     fn plain(&self, call: &Call, dice: &mut Dice) -> String {
@@ -181,6 +195,20 @@ impl World {
         let bare = text.is_empty() || call.argv.iter().any(|a| a.contains("jsonpath") || a == "-w" || a == "-s");
         if bare { text } else { text + "\n" }
     }
+}
+
+/// Whether words are those of a pattern, in which `{…}` is anything.
+pub fn fits(pattern: &str, key: &str) -> bool {
+    let (pattern, key): (Vec<&str>, Vec<&str>) = (pattern.split('\u{1f}').collect(), key.split('\u{1f}').collect());
+    let word = |(pattern, word): (&&str, &&str)| match (pattern.find('{'), pattern.rfind('}')) {
+        _ if pattern == word => true,
+        (Some(open), Some(close)) if open < close && !pattern.contains("jsonpath") => {
+            let (before, behind) = (&pattern[..open], &pattern[close + 1..]);
+            word.len() >= before.len() + behind.len() && word.starts_with(before) && word.ends_with(behind)
+        }
+        _ => false,
+    };
+    pattern.len() == key.len() && pattern.iter().zip(&key).all(word)
 }
 
 fn by_line(call: &Call) -> bool {

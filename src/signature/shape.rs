@@ -137,13 +137,25 @@ impl Shape {
             Self::Integer { .. } => "an integer".to_owned(),
             Self::OneOf(shapes) => {
                 // What may be left out may be null, too; nobody means it who writes something.
-                let words: Vec<_> = shapes.iter().filter(|s| **s != Self::Null).map(Self::describe).collect();
+                let words: Vec<_> = shapes.iter().filter(|s| **s != Self::Null).map(Self::one).collect();
                 match words.split_last() {
                     Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
                     _ => words.concat(),
                 }
             }
             other => other.ty().to_string(),
+        }
+    }
+}
+
+impl Shape {
+    /// As one of several: words stand for themselves.
+    fn one(&self) -> String {
+        match self {
+            Self::String { one_of, format: None } if !one_of.is_empty() => {
+                one_of.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(" or ")
+            }
+            other => other.describe(),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Context, Done, Stop, compare, process};
 use crate::{
     builtin::{
-        command::{Command, Expect},
+        command::{Command, ExitCode, Expect},
         expect::TextExpect,
     },
     event::{Difference, ExitReport},
@@ -30,14 +30,14 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
     };
     let status = match done.exit {
         // A death by signal that was asked for, as a shell would report it.
-        Some(ExitReport::Signalled { signal }) if expect.exit_code == i64::from(128 + signal) => 128 + signal,
+        Some(ExitReport::Signalled { signal }) if expect.exit_code.admits(128 + signal) => 128 + signal,
         Some(ExitReport::Exited { code }) => code,
         _ => return Ok(done),
     };
     let judged = judge(&expect, status, &done);
     let note = done.message.clone();
     let mut done = done.judged(judged);
-    if i64::from(status) != expect.exit_code && done.differences.first().is_some_and(|d| d.subject == "exitCode") {
+    if !expect.exit_code.admits(status) && done.differences.first().is_some_and(|d| d.subject == "exitCode") {
         let rest = &done.differences[1..];
         let rest = if rest.is_empty() { String::new() } else { format!("; {}", compare::summary(rest)) };
         done.message = process::exited(status) + &rest;
@@ -49,8 +49,10 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
 
 fn judge(expect: &Expect, status: i32, done: &Done) -> Result<Vec<Difference>, String> {
     let mut found = Vec::new();
-    if i64::from(status) != expect.exit_code {
-        found.push(compare::difference("exitCode", &expect.exit_code.to_string(), &status.to_string()));
+    if let ExitCode::Is(expected) = expect.exit_code
+        && i64::from(status) != expected
+    {
+        found.push(compare::difference("exitCode", &expected.to_string(), &status.to_string()));
     }
     for (name, expect) in [("stdout", &expect.stdout), ("stderr", &expect.stderr)] {
         if let Some(expect) = expect {

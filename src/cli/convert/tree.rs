@@ -31,74 +31,110 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Writes tasks, the evals that select them, and every file they name, below a folder. What lies outside of the tree is
-/// named.
+/// Writes tasks, the evals that select them, and every file they name, below a folder: each once, with its mode. What lies
+/// outside of the tree is named, and its paths are rebased.
 pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -> Result<Vec<String>, Fault> {
     let fault = |path: &Path, e: io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
-    let evals: Vec<PathBuf> = compiled.project.evals.iter().map(|e| e.path.clone()).collect();
-    let files: Vec<PathBuf> = tasks.iter().map(|(p, _)| absolute(p)).chain(evals.iter().map(|p| absolute(p))).collect();
-    let root = common(&files);
     let mut notes = Vec::new();
-    let mut copies: BTreeSet<PathBuf> = BTreeSet::new();
-    for (path, new) in tasks {
-        let path = absolute(path);
-        let dir = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let texts = std::iter::once(&new.text).chain(&new.scripts);
-        let mut named: BTreeSet<PathBuf> =
-            new.files.iter().map(|f| normalize(&dir.join(f))).filter(|f| f.exists()).collect();
-        let scripts: Vec<PathBuf> = named.iter().filter_map(|f| f.parent()).map(Path::to_path_buf).collect();
-        for text in texts {
-            for base in std::iter::once(&dir).chain(&scripts) {
-                named.extend(mentioned(text, base));
+    let written: BTreeSet<PathBuf> = tasks.iter().map(|(p, _)| absolute(p)).collect();
+    let mut copies: BTreeSet<PathBuf> = compiled.project.evals.iter().map(|e| absolute(&e.path)).collect();
+    for task in &compiled.project.tasks {
+        let path = absolute(&task.path);
+        if !written.contains(&path) {
+            notes.push(format!("`{}` was copied as it is", task.path.display()));
+            copies.insert(path);
+        }
+    }
+    let own: Vec<PathBuf> = written.iter().chain(&copies).cloned().collect();
+    let mut open: Vec<(String, PathBuf)> = copies.iter().map(|p| (text_of(p), folder(p))).collect();
+    open.extend(tasks.iter().map(|(p, new)| (new.text.clone(), folder(&absolute(p)))));
+    // Scripts name their helpers, and helpers others.
+    while let Some((text, dir)) = open.pop() {
+        for file in mentioned(&text, &dir) {
+            if !written.contains(&file) && copies.insert(file.clone()) && file.is_file() {
+                open.push((text_of(&file), folder(&file)));
             }
         }
-        copies.extend(named);
     }
-    for unit in &compiled.project.evals {
-        let path = absolute(&unit.path);
-        copies.insert(path.clone());
-        let dir = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        copies.extend(mentioned(&text, &dir));
-    }
-    let targets: BTreeSet<PathBuf> = tasks.iter().map(|(p, _)| absolute(p)).collect();
-    let old: BTreeSet<PathBuf> = compiled.project.tasks.iter().map(|t| absolute(&t.path)).collect();
-    for from in copies {
+    let root = root(&own, &copies);
+    let mut outside = BTreeSet::new();
+    for from in &copies {
         match from.strip_prefix(&root) {
-            Ok(_) if targets.contains(&from) || old.contains(&from) => {}
-            Ok(inside) => copy(&from, &out.join(inside)).map_err(|e| fault(&out.join(inside), e))?,
-            Err(_) => notes.push(format!("`{}` lies outside of the tree and was not copied", from.display())),
+            Ok(inside) => copy(from, &out.join(inside)).map_err(|e| fault(&out.join(inside), e))?,
+            Err(_) => {
+                notes.push(format!("`{}` lies outside of the tree and was not copied", from.display()));
+                outside.insert(from.clone());
+            }
         }
     }
     for (path, new) in tasks {
         let from = absolute(path);
-        let inside = from.strip_prefix(&root).unwrap_or(&from);
-        let to = out.join(inside);
-        let made = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(&to, new.text.as_bytes()));
+        let to = out.join(from.strip_prefix(&root).unwrap_or(&from));
+        let text = rebased(&new.text, &folder(&from), &folder(&absolute(&to)), &outside);
+        let made = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(&to, text.as_bytes()));
         made.and_then(|()| fs::set_permissions(&to, fs::metadata(&from)?.permissions())).map_err(|e| fault(&to, e))?;
     }
     Ok(notes)
 }
 
-/// Files and folders below a folder that a text names.
+fn folder(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+/// What a file says, if it is a text.
+fn text_of(path: &Path) -> String {
+    let small = fs::metadata(path).is_ok_and(|m| m.len() < 1 << 20);
+    if small { fs::read_to_string(path).unwrap_or_default() } else { String::new() }
+}
+
+/// The folder that becomes the new tree: of tasks and evals, and of what they name as far as that lies below the current
+/// folder.
+fn root(own: &[PathBuf], copies: &BTreeSet<PathBuf>) -> PathBuf {
+    let inner = common(own);
+    let here = absolute(Path::new("."));
+    let all: Vec<PathBuf> = copies.iter().filter(|c| c.starts_with(&here)).chain(own).cloned().collect();
+    let wide = common(&all);
+    if wide.starts_with(&here) { wide } else { inner }
+}
+
+/// A task that names files outside of the tree names them as they are seen from its new folder.
+fn rebased(text: &str, dir: &Path, new: &Path, outside: &BTreeSet<PathBuf>) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let key = line.trim_start().trim_start_matches("- ");
+        let Some(value) = ["file: ", "workdir: "].iter().find_map(|k| key.strip_prefix(k)) else {
+            return line.to_owned();
+        };
+        let value = value.trim();
+        let path = normalize(&dir.join(value));
+        let is_outside = outside.contains(&path) || outside.iter().any(|o| o.parent() == Some(path.as_path()));
+        if is_outside { line.replacen(value, &relative(new, &path).to_string_lossy(), 1) } else { line.to_owned() }
+    });
+    lines.collect()
+}
+
+/// A path as it is seen from a folder.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| "..");
+    up.map(Path::new).chain(to.components().skip(common).map(|c| Path::new(c.as_os_str()))).collect()
+}
+
+/// Files and folders that a text names, relative to its folder, or to one that it works in.
 fn mentioned(text: &str, dir: &Path) -> Vec<PathBuf> {
     let cut = |c: char| {
         c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ';' | '|' | '(' | ')' | '<' | '>' | ',' | '=' | '{' | '}')
     };
-    let words =
-        text.split(cut).filter(|w| w.contains(['.', '/']) && !w.starts_with('/') && w.len() > 2 && !w.starts_with('-'));
+    let works = text.lines().filter_map(|l| l.trim().strip_prefix("workdir: ")).map(|w| dir.join(w.trim()));
+    let bases: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(works).collect();
     let mut found = Vec::new();
-    for word in words {
-        // `$DIR/manifests/web.yaml`: what stands behind the variable.
+    for word in text.split(cut).filter(|w| w.contains(['.', '/']) && w.len() > 2 && !w.starts_with('-')) {
+        // `$DIR/manifests/web.yaml`, `$(dirname "$0")/web.yaml`: what stands behind the folder.
         let bare = word.strip_prefix('$').and_then(|w| w.split_once('/')).map_or(word, |(_, rest)| rest);
-        let bare = bare.trim_start_matches("./").trim_end_matches('/');
+        let bare = bare.trim_start_matches("./").trim_matches('/');
         if bare.is_empty() || bare.chars().all(|c| matches!(c, '.' | '/')) || bare.contains('*') {
             continue;
         }
-        let path = normalize(&dir.join(bare));
-        if path.exists() {
-            found.push(path);
-        }
+        found.extend(bases.iter().map(|b| normalize(&b.join(bare))).filter(|p| p.exists()));
     }
     found
 }

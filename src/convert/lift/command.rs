@@ -1,11 +1,12 @@
 //! One command: its words, its input, what it is expected to answer.
 
-use super::{Lifter, Out, State};
+use super::{Lifter, Out, State, capture::by_line};
 use crate::{
     bash::{
         self,
         ast::{Kind, Part, Redirect, Simple, Stmt, Word},
     },
+    builtin::command::ExitCode,
     convert::{
         Label,
         pattern::{self, Grep, Wanted},
@@ -21,6 +22,7 @@ const ALSO_PROGRAMS: [&str; 8] = ["[", "command", "echo", "false", "printf", "pw
 
 pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any but 0";
 pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
+pub(super) const PIPE_DENIED: &str = "what was printed counts, also where the command failed";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
 pub(super) const PLAIN_NUMBER: &str =
     "only plain decimal numbers compare; the script went on where there was no number";
@@ -97,7 +99,8 @@ impl<'a> Lifter<'a> {
             words.pop();
         }
         // A mistake that can be seen: `test` and `rm` often do the same without their last word.
-        if words.len() > 2 && !matches!(name, "test" | "rm") && self.shared.err() {
+        let placed = words.last().is_some_and(|w| w == "FILE");
+        if words.len() > 2 && !placed && !matches!(name, "test" | "rm") && self.shared.err() {
             words.pop();
         }
         let timeout = limit(&words);
@@ -169,52 +172,125 @@ impl<'a> Lifter<'a> {
     /// `kubectl apply -f - <<EOF`: a file, and the command that reads it.
     fn fed(&self, simple: &Simple, parts: &[Part], st: &State, env: &[(String, String)]) -> Option<Out> {
         let name = self.name(simple)?;
-        let verb = simple.words.iter().skip(1).find_map(|w| w.literal().filter(|t| !t.starts_with('-')))?;
         let verbs = ["apply", "create", "delete", "replace"];
-        let verb = if verbs.contains(&verb.as_str()) { verb } else { self.verb(simple, &verbs)? };
+        simple.words.iter().filter_map(Word::literal).any(|w| verbs.contains(&w.as_str())).then_some(())?;
         if !matches!(name, "kubectl" | "oc") {
-            return None;
-        }
-        let place = simple.words.iter().position(|w| w.literal().as_deref() == Some("-"))?;
-        if !matches!(simple.words[place - 1].literal()?.as_str(), "-f" | "--filename") {
             return None;
         }
         let content = st.scope.parts(parts, true)?;
         let constant = content.constant().unwrap_or_else(|| content.template());
-        let wish = manifest_name(&constant).unwrap_or_else(|| "manifest".to_owned());
-        let mut path = format!("/tmp/{{random.id}}/{wish}.yaml");
-        {
-            let mut temporary = self.shared.temporary.borrow_mut();
-            let mut n = 2;
-            while temporary.contains(&path) {
-                path = format!("/tmp/{{random.id}}/{wish}-{n}.yaml");
-                n += 1;
-            }
-            temporary.push(path.clone());
-        }
+        let path = self.shared.file(&manifest_name(&constant).unwrap_or_else(|| "manifest".to_owned()), "yaml");
         let mut text = self.template(&content);
         if self.shared.err() {
             text = text.replacen("name", "nam", 1);
         }
         let mut simple = simple.clone();
         simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
-        simple.words[place] = Word {
-            range: 0..0,
-            source: "FILE".to_owned(),
-            parts: vec![Part::Text { text: "FILE".to_owned(), quoted: false }],
-        };
-        let mut out = self.command(&simple, st, false)?;
-        let step::Kind::Command { run, env: own, .. } = &mut out.steps.first_mut()?.kind else { return None };
-        *run = run.replacen(" FILE", &format!(" {path}"), 1);
+        let mut out = self.reader(&simple, &path, Input::Exact, st, false)?;
+        let step::Kind::Command { env: own, .. } = &mut out.last()?.kind else { return None };
         *own = env.to_vec();
-        let _ = verb;
         let file = Step::new(step::Kind::File { path, content: Some(text), mode: None });
-        let label = out.label;
-        Some(Out { label, ..Out::step(file).then(out) })
+        Some(Out { label: out.label, ..Out::step(file).then(out) })
     }
 
-    fn verb(&self, simple: &Simple, verbs: &[&str]) -> Option<String> {
-        simple.words.iter().filter_map(Word::literal).find(|w| verbs.contains(&w.as_str()))
+    /// A command that reads a file where it read its standard input.
+    fn reader(&self, simple: &Simple, path: &str, input: Input, st: &State, captured: bool) -> Option<Out> {
+        let mut simple = simple.clone();
+        let file = Word::read("FILE", 0);
+        match self.name(&simple)? {
+            "kubectl" | "oc" => {
+                let place = simple.words.iter().position(|w| w.source == "-")?;
+                matches!(simple.words[place - 1].source.as_str(), "-f" | "--filename").then_some(())?;
+                simple.words[place] = file;
+            }
+            name => {
+                let words: Option<Vec<String>> = simple.words[1..]
+                    .iter()
+                    .map(|w| st.scope.word(w).map(|t| t.constant().unwrap_or_default()))
+                    .collect();
+                reads_input(name, &words?, input).then_some(())?;
+                simple.words.push(file);
+            }
+        }
+        let mut out = self.command(&simple, st, captured)?;
+        let step::Kind::Command { run, .. } = &mut out.last()?.kind else { return None };
+        let at = run.rfind(" FILE")?;
+        run.replace_range(at + 1..at + 5, path);
+        Some(out)
+    }
+
+    /// `A | F`: what `A` prints goes into a file, and `F` reads that. `strict`: each must succeed, as under `pipefail`.
+    pub(super) fn filtered(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
+        let (first, filters) = list.split_first()?;
+        let json = filters.iter().any(|f| matches!(&f.kind, Kind::Simple(s) if self.name(s) == Some("jq")));
+        // Under `pipefail` too a command runs on what another has printed that then failed.
+        let acts = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if matches!(self.name(s), Some("kubectl" | "oc")));
+        let late = strict && filters.last().is_some_and(acts);
+        (!late || filters.len() == 1).then_some(())?;
+        let strict = strict && !late;
+        let (mut out, mut path) = self.printed(first, json, st, strict)?;
+        let ids: Vec<String> = out.steps.iter().filter_map(|s| s.id.clone()).filter(|_| late).collect();
+        let Kind::Simple(printing) = &first.kind else { return None };
+        let words: Vec<&str> = printing.words.iter().map(|w| w.source.as_str()).collect();
+        let input = match words[0] {
+            "echo" | "printf" => Input::Exact,
+            _ if by_line(&words) => Input::Lines,
+            _ => Input::Text,
+        };
+        for (i, filter) in filters.iter().enumerate() {
+            let Kind::Simple(simple) = &filter.kind else { return None };
+            let last = i + 1 == filters.len();
+            let mut more = self.reader(simple, &path, input, st, captured || !last)?;
+            if !last {
+                let wish = self.name(simple)?.to_owned();
+                let file;
+                (more, file) = self.kept(more, &wish, "txt", strict)?;
+                path = file;
+            }
+            out = out.then(more);
+        }
+        for id in ids {
+            out.steps.push(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -eq 0")));
+        }
+        Some(out)
+    }
+
+    /// What a statement prints, in a file.
+    fn printed(&self, stmt: &Stmt, json: bool, st: &State, strict: bool) -> Option<(Out, String)> {
+        let Kind::Simple(simple) = &stmt.kind else { return None };
+        let ending = if json { "json" } else { "txt" };
+        if matches!(self.name(simple)?, "echo" | "printf") {
+            let formats = ["'%s'", "\"%s\"", "'%s\\n'", "\"%s\\n\""];
+            let words: Vec<&Word> =
+                simple.words[1..].iter().filter(|w| !formats.contains(&w.source.as_str())).collect();
+            let [word] = words.as_slice() else { return None };
+            let [Part::Var { name, default: None, quoted: true }] = word.parts.as_slice() else { return None };
+            if let Some(path) = st.scope.files.get(name) {
+                return Some((Out::none(), path.clone()));
+            }
+            let text = st.scope.get(name)?;
+            text.constant().is_none().then_some(())?;
+            let path = self.shared.file(&name.to_ascii_lowercase().replace('_', "-"), ending);
+            let content = Some(self.template(text) + "\n");
+            return Some((Out::step(Step::new(step::Kind::File { path: path.clone(), content, mode: None })), path));
+        }
+        let out = self.command(simple, st, true)?;
+        self.kept(out, &subject(simple), ending, strict)
+    }
+
+    /// Keeps in a file what a command prints.
+    fn kept(&self, mut out: Out, wish: &str, ending: &str, strict: bool) -> Option<(Out, String)> {
+        let step = out.last()?;
+        let step::Kind::Command { .. } = &step.kind else { return None };
+        let id = self.shared.id(wish);
+        step.id = Some(id.clone());
+        if !strict {
+            step.any_status();
+        }
+        let path = self.shared.file(&id, ending);
+        let content = Some(format!("{{steps.{id}.outputs.stdout}}\n"));
+        let file = Step::new(step::Kind::File { path: path.clone(), content, mode: None });
+        Some((out.then(Out::step(file)), path))
     }
 
     /// A request, where every option is understood and redirections are followed as a step follows them.
@@ -283,12 +359,21 @@ impl<'a> Lifter<'a> {
 
     /// `A | grep -q B`, `cat <<EOF | kubectl apply -f -`: a pipeline that is one step.
     pub(super) fn pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
+        self.direct(list, st).or_else(|| self.filtered(list, st, st.pipefail, false))
+    }
+
+    fn direct(&self, list: &[Stmt], st: &State) -> Option<Out> {
         let [first, last] = list else { return None };
         let (Kind::Simple(first), Kind::Simple(last)) = (&first.kind, &last.kind) else { return None };
         if self.name(last)? == "grep" {
             let wanted = self.wanted(last, st)?;
             let out = self.command(first, st, true)?;
-            let out = self.expecting(out, &expect_of(wanted))?;
+            let mut out = self.expecting(out, &expect_of(wanted))?;
+            // A loop that waits goes on by what it reads, whatever the status.
+            if st.waiting && !st.pipefail {
+                out.last()?.any_status();
+                return Some(out);
+            }
             return Some(if st.pipefail { out } else { out.but(Label::Stronger, PIPE_STATUS) });
         }
         // What is printed is read.
@@ -319,7 +404,9 @@ impl<'a> Lifter<'a> {
                 flags if flags.starts_with('-') && flags.len() > 1 => {
                     for flag in flags[1..].chars() {
                         match flag {
-                            'q' | 's' => {}
+                            // What it counts is read by nobody.
+                            'q' | 's' | 'c' => {}
+                            'w' => how.word = true,
                             'E' => how.extended = true,
                             'F' => how.fixed = true,
                             'i' => how.ignore_case = true,
@@ -337,7 +424,7 @@ impl<'a> Lifter<'a> {
 
     /// Adds what is demanded of a command's output.
     pub(super) fn expecting(&self, mut out: Out, wanted: &Expect) -> Option<Out> {
-        let [step] = out.steps.as_mut_slice() else { return None };
+        let step = out.last()?;
         let mut wanted = wanted.clone();
         if self.shared.err() {
             wanted = Expect {
@@ -348,7 +435,7 @@ impl<'a> Lifter<'a> {
         match &mut step.kind {
             step::Kind::Command { expect, .. } => *expect = expect.clone().and(wanted)?,
             step::Kind::Http { expect, .. } => {
-                if wanted.equals.is_some() || wanted.exit_code != 0 {
+                if wanted.equals.is_some() || wanted.exit_code != ExitCode::Is(0) {
                     return None;
                 }
                 expect.contains = wanted.contains;
@@ -369,12 +456,18 @@ pub(super) fn expect_of(wanted: Wanted) -> Expect {
 
 /// Turns a step around: it must end with status 1.
 pub(super) fn denied(mut out: Out) -> Option<Out> {
-    let [step] = out.steps.as_mut_slice() else { return None };
+    // What stands before it only prepares it, whatever comes of it.
+    let prepares = |s: &Step| match &s.kind {
+        step::Kind::Command { expect, .. } => expect.exit_code == ExitCode::Any && !expect.of_text(),
+        step::Kind::File { .. } => true,
+        _ => false,
+    };
+    let (step, before) = out.steps.split_last_mut()?;
     let step::Kind::Command { expect, .. } = &mut step.kind else { return None };
-    if expect.of_text() || expect.exit_code != 0 {
+    if expect.of_text() || expect.exit_code != ExitCode::Is(0) || !before.iter().all(prepares) {
         return None;
     }
-    expect.exit_code = 1;
+    expect.exit_code = ExitCode::Is(1);
     Some(out)
 }
 
@@ -406,14 +499,87 @@ fn limit(words: &[String]) -> Option<String> {
                 "kubectl" | "oc" => {
                     words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain"))
                 }
-                "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp" | "mv" | "chmod" | "touch" | "jq" | "sed"
-                | "head" | "tail" | "wc" | "true" | "command" | "ln" | "diff" | "cmp" | "which" | "stat" => false,
+                "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp"
+                | "mv" | "chmod" | "touch" | "jq" | "sed" | "head" | "tail" | "wc" | "true" | "command" | "ln"
+                | "diff" | "cmp" | "which" | "stat" => false,
                 _ => true,
             };
             if slow { whole } else { 60 }
         }
     };
     (seconds > 60).then(|| duration::format(std::time::Duration::from_secs(seconds)))
+}
+
+/// What a command is about, as a name for its step: `pods` for `kubectl get pods -n shop`.
+fn subject(simple: &Simple) -> String {
+    let words: Vec<String> = simple.words.iter().filter_map(Word::literal).collect();
+    let verb = words.iter().position(|w| matches!(w.as_str(), "get" | "logs" | "describe" | "exec"));
+    let noun = verb.and_then(|v| words.get(v + 1)).filter(|w| !w.starts_with('-'));
+    let own = words.get(1).filter(|w| words[0] == "helm" && !w.starts_with('-'));
+    let word = noun.or(own).or(words.first()).map_or("output", String::as_str);
+    word.split(['/', '.', ',']).next().filter(|w| !w.is_empty()).unwrap_or("output").to_owned()
+}
+
+/// How a text in a file may differ from what a command printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// Not at all.
+    Exact,
+    /// It is one blank line where there were no lines.
+    Lines,
+    /// It has one end of line at its end, however many there were.
+    Text,
+}
+
+/// Whether a command with these words reads its standard input, and would read a file instead that is named behind them.
+fn reads_input(name: &str, words: &[String], input: Input) -> bool {
+    // The words that are neither options nor their values.
+    let plain = |valued: &[&str]| {
+        let mut skip = 0;
+        let mut count = 0;
+        for word in words {
+            if skip > 0 {
+                skip -= 1;
+            } else if valued.contains(&word.as_str()) {
+                skip = 1;
+            } else if matches!(word.as_str(), "--arg" | "--argjson") {
+                skip = 2;
+            } else if !word.starts_with('-') || word == "-" {
+                count += 1;
+            }
+        }
+        count
+    };
+    let has = |flags: &[&str]| words.iter().any(|w| flags.contains(&w.as_str()));
+    match name {
+        "jq" => {
+            let files = ["-n", "--null-input", "--args", "--jsonargs", "--slurpfile", "--rawfile", "-f", "--from-file"];
+            plain(&[]) == 1
+                && !has(&files)
+                && !words.iter().any(|w| w.starts_with("-") && !w.starts_with("--") && w.contains('n'))
+        }
+        "grep" | "egrep" | "fgrep" => {
+            let pattern = words.iter().find(|w| !w.starts_with('-')).cloned().unwrap_or_default();
+            let empty = regex::Regex::new(&pattern).map_or(true, |r| r.is_match(""));
+            let inverse = words.iter().any(|w| w.starts_with('-') && w.contains('v')) && input != Input::Exact;
+            plain(&[]) == 1
+                && !empty
+                && !inverse
+                && !has(&["-f", "-e", "-r", "-R", "-A", "-B", "-C", "-m"])
+                && !words.iter().any(|w| w.starts_with('-') && w.contains(['L', 'l', 'H']))
+        }
+        "base64" => plain(&[]) == 0 && words.iter().any(|w| matches!(w.as_str(), "-d" | "--decode")),
+        "cut" => plain(&["-d", "-f", "-c", "-b"]) == 0 && !words.is_empty(),
+        "head" => plain(&["-n"]) == 0 && !words.iter().any(|w| w.starts_with("-c")),
+        "sort" | "uniq" => plain(&["-k", "-t"]) == 0 && input != Input::Text && !has(&["-o"]),
+        "tail" => plain(&["-n"]) == 0 && input != Input::Text && !words.iter().any(|w| w.starts_with("-f")),
+        "awk" => {
+            let program = words.last().cloned().unwrap_or_default();
+            let odd = ["END", "NR", "BEGIN", "system", "getline", ">", "|", "!"];
+            plain(&["-F"]) == 1 && !odd.iter().any(|o| program.contains(o)) && !has(&["-f", "-v"])
+        }
+        _ => false,
+    }
 }
 
 /// What a manifest calls its first object.

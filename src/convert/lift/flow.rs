@@ -2,7 +2,8 @@
 
 use super::{
     End, Ending, Flow, Lifter, Next, Out, State,
-    command::{ONE_STATUS, denied},
+    capture::here_string,
+    command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, denied},
     messages, read_only,
 };
 use crate::{
@@ -27,9 +28,19 @@ impl<'a> Lifter<'a> {
     pub(super) fn seq(&self, list: &[Stmt], mut st: State, end: End) -> Option<Flow> {
         let mut out = Out::none();
         let mut said = Vec::new();
+        // What only tells a reader more, before the end that is bad either way.
+        let mut skipped = false;
         let mut at = 0;
         while at < list.len() {
-            match self.next(&list[at..], &mut st, end)? {
+            let mut tried = st.clone();
+            let Some(next) = self.next(&list[at..], &mut tried, end) else {
+                self.only_tells(&list[at], &st).then_some(())?;
+                skipped = true;
+                at += 1;
+                continue;
+            };
+            st = tried;
+            match next {
                 Next::Idle(message) => {
                     said.extend(message);
                     at += 1;
@@ -41,6 +52,7 @@ impl<'a> Lifter<'a> {
                 }
                 Next::End(flow) => {
                     return match flow {
+                        Flow::Falls(_) | Flow::Passes(..) if skipped => None,
                         Flow::Falls(more) => Some(Flow::Falls(out.then(more))),
                         Flow::Passes(more, ending) => Some(Flow::Passes(out.then(more), ending)),
                         Flow::Fails(more) if read_only(&out.steps) => {
@@ -53,6 +65,7 @@ impl<'a> Lifter<'a> {
             }
         }
         match end {
+            _ if skipped => None,
             End::Falls => Some(Flow::Falls(out)),
             End::Fails if read_only(&out.steps) => Some(Flow::Fails(said)),
             End::Fails => None,
@@ -70,7 +83,25 @@ impl<'a> Lifter<'a> {
                 st.scope.functions.insert(name.clone(), body.clone());
                 Some(Next::Idle(None))
             }
+            Kind::Step(name) if self.tallies.contains(name) => self.amiss(after, st),
+            Kind::Step(name) => {
+                // Its own status is that of the number.
+                (!(st.errexit || after.is_empty() && st.tail)).then_some(())?;
+                st.scope.set(name, None);
+                Some(Next::Idle(None))
+            }
             Kind::Assign(assigns) => {
+                if let [assign] = assigns.as_slice()
+                    && self.tallies.contains(&assign.name)
+                {
+                    if st.scope.knows(&assign.name) {
+                        return self.amiss(after, st);
+                    }
+                    let value = assign.value.as_ref().and_then(|w| st.scope.word(w)).unwrap_or_default();
+                    st.scope.set(&assign.name, Some(value));
+                    st.scope.set(&format!("#{}", assign.name), Some(Text::literal("0")));
+                    return Some(Next::Idle(None));
+                }
                 if let [assign] = assigns.as_slice()
                     && let Some(value) = &assign.value
                     && !assign.odd
@@ -119,6 +150,11 @@ impl<'a> Lifter<'a> {
             Kind::And(pair) => {
                 let [a, b] = &**pair;
                 let last = after.is_empty() && st.tail;
+                if let Some(false) = self.known(a, st)
+                    && !last
+                {
+                    return Some(Next::Idle(None));
+                }
                 let inner = State { tail: true, ..st.clone() };
                 match self.seq(std::slice::from_ref(b), inner, End::Falls)? {
                     // As the last statement it fails either way.
@@ -134,6 +170,7 @@ impl<'a> Lifter<'a> {
                         let both = self.check(a, &soft(st))?.then(o);
                         Some(Next::Steps(self.ignored(both), 1))
                     }
+                    Flow::Falls(o) if !st.fragile => Some(Next::Steps(self.chosen(a, o, Out::none(), st)?, 1)),
                     _ => None,
                 }
             }
@@ -152,9 +189,14 @@ impl<'a> Lifter<'a> {
                 }
             }
             Kind::For { var, values, body } => self.each(var, values, body, after, st, end),
-            Kind::Count { var, rounds, body } => self.poll((*rounds)?, var, body, after, st, end),
-            Kind::While { until, condition, body } => self.wait(*until, condition, body, after, st),
-            Kind::Subshell(_) | Kind::Other => None,
+            Kind::Count { var, rounds, body } => {
+                let count = (*rounds)?;
+                self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end)
+            }
+            Kind::While { until, condition, body } => self
+                .counted_rounds(*until, condition, body, after, st, end)
+                .or_else(|| self.wait(*until, condition, body, st)),
+            Kind::Subshell(_) | Kind::Other(_) => None,
         }
     }
 
@@ -164,7 +206,7 @@ impl<'a> Lifter<'a> {
         match &stmt.kind {
             Kind::Assign(_) | Kind::Function { .. } => return false,
             // What a loop that waits has found out is looked at by itself.
-            Kind::For { body, .. } | Kind::Count { body, .. }
+            Kind::For { body, .. } | Kind::Count { body, .. } | Kind::While { body, .. }
                 if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) => {}
             _ => super::script::assigned(stmt, &mut names),
         }
@@ -175,8 +217,72 @@ impl<'a> Lifter<'a> {
                 body.iter().for_each(|s| super::script::assigned_beyond(s, &mut names));
             }
         });
-        let read = |name: &String| after.iter().any(|s| !self.idle(s) && super::script::mentions(s, name));
+        let read = |name: &String| {
+            !self.tallies.contains(name) && super::script::reads(after.iter().filter(|s| !self.idle(s)), name)
+        };
         names.iter().any(read)
+    }
+
+    /// A variable that only counts what is wrong is changed: this has failed, and the rest is looked at all the same.
+    fn amiss(&self, after: &[Stmt], st: &State) -> Option<Next> {
+        let counts = |s: &Stmt| match &s.kind {
+            Kind::Step(name) => self.tallies.contains(name),
+            Kind::Assign(assigns) => assigns.iter().all(|a| self.tallies.contains(&a.name)),
+            _ => self.is_idle(s, st) || self.only_tells(s, st),
+        };
+        let returns = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if st.function && self.name(s) == Some("return"));
+        let rest = after.iter().all(|s| counts(s) || returns(s));
+        rest.then_some(Next::End(Flow::Fails(Vec::new())))
+    }
+
+    /// Whether a statement does nothing but look, for people to read.
+    fn only_tells(&self, stmt: &Stmt, st: &State) -> bool {
+        match &stmt.kind {
+            Kind::Simple(simple) => {
+                let Some(name) = self.name(simple) else { return false };
+                if let Some(body) = st.scope.functions.get(name) {
+                    return st.depth < DEPTH
+                        && body.iter().all(|s| self.only_tells(s, &State { depth: st.depth + 1, ..st.clone() }));
+                }
+                let words: Vec<&str> = simple.words.iter().map(|w| w.source.as_str()).collect();
+                let writes = simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other));
+                let runs = runs_commands(simple);
+                let own = ["echo", "printf", "true", ":", "tail", "sort", "column"];
+                !writes && !runs && (own.contains(&name) || super::looks(&words.join(" ")))
+            }
+            Kind::Pipeline(list) => list.iter().all(|s| self.only_tells(s, st)),
+            Kind::Or(pair) | Kind::And(pair) => pair.iter().all(|s| self.only_tells(s, st)),
+            _ => false,
+        }
+    }
+
+    /// `NAME` or `NAME; other` by whether a command succeeds: its status is asked for, and each side then looks at it.
+    fn chosen(&self, condition: &Stmt, then: Out, otherwise: Out, st: &State) -> Option<Out> {
+        let (condition, then, otherwise) = match &condition.kind {
+            Kind::Not(inner) => (&**inner, otherwise, then),
+            _ => (condition, then, otherwise),
+        };
+        let mut out = self.check(condition, st)?;
+        (out.label == Label::Exact).then_some(())?;
+        let [step] = out.steps.as_mut_slice() else { return None };
+        let step::Kind::Command { run, expect, .. } = &step.kind else { return None };
+        (*expect == step::Expect::default()).then_some(())?;
+        let words: Vec<&str> =
+            run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '{', '/'])).collect();
+        let id = self.shared.id(&words.join("-"));
+        step.any_status();
+        step.id = Some(id.clone());
+        let swap = self.shared.err();
+        for (body, operator) in [(then, if swap { "-eq" } else { "-ne" }), (otherwise, "-eq")] {
+            if body.steps.is_empty() {
+                continue;
+            }
+            let (label, why) = (body.label, body.why.clone());
+            let test = Step::command(format!("test {{steps.{id}.outputs.exitCode}} {operator} 0"));
+            let any = Step::new(step::Kind::AnyOf(vec![test, body.grouped()]));
+            out = out.then(Out { steps: vec![any], label, why });
+        }
+        Some(out)
     }
 
     /// Whether nothing runs to make a value, and it is the same whenever it is made.
@@ -185,10 +291,23 @@ impl<'a> Lifter<'a> {
             !w.parts.iter().any(|p| matches!(p, Part::Command { .. })) && !w.source.contains(['`', '$', '+', '('])
                 || w.literal().is_some()
         };
+        // Variables are what they were when this is made again.
+        let plain = |w: &Word| {
+            let own = ["RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "BASHPID"];
+            w.parts.iter().all(|p| match p {
+                Part::Text { .. } => true,
+                Part::Var { name, default, .. } => {
+                    ast::is_name(name)
+                        && !own.contains(&name.as_str())
+                        && default.as_deref().is_none_or(|d| ast::literal(d).is_some())
+                }
+                _ => false,
+            })
+        };
         match (&assign.array, &assign.value) {
             (Some(words), _) => words.iter().all(fixed),
             (None, None) => !assign.local,
-            (None, Some(_)) => false,
+            (None, Some(word)) => fixed(word) && assign.odd || plain(word) && !assign.local,
         }
     }
 
@@ -214,6 +333,7 @@ impl<'a> Lifter<'a> {
         };
         if let Some(override_of) = overridable(word)
             && override_of != assign.name
+            && ast::is_name(override_of)
         {
             self.shared.note(format!("`{override_of}` of the environment overrides `{}`", assign.name));
         }
@@ -241,8 +361,7 @@ impl<'a> Lifter<'a> {
             "echo" | "printf"
                 if !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) =>
             {
-                let commands = simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
-                if commands {
+                if runs_commands(simple) {
                     return None;
                 }
                 Some(Next::Idle(Some(self.said(simple, st))))
@@ -274,7 +393,7 @@ impl<'a> Lifter<'a> {
                 Some(Next::Idle(None))
             }
             "exit" | "return" if name == "exit" || st.function => {
-                let status = argument?.literal()?;
+                let status = fixed(&st.scope.word(argument?)?)?;
                 match status.as_str() {
                     // A function would end the whole script with success.
                     "0" if name == "exit" && st.function => None,
@@ -312,13 +431,15 @@ impl<'a> Lifter<'a> {
             }
             _ => {
                 if let Some(body) = st.scope.functions.get(name) {
-                    if st.errexit && st.fragile {
+                    // `set -e` holds in the function too.
+                    let flow = self.call_flow(body, simple, st)?;
+                    let prints = matches!(&flow, Flow::Falls(o) if o.steps.is_empty());
+                    if st.errexit && st.fragile && !prints {
                         return None;
                     }
-                    // `set -e` holds in the function too.
-                    return match self.call_flow(body, simple, st)? {
+                    return match flow {
                         // `exit` in a function ends the script; a status is one that may be passed over.
-                        Flow::Fails(said) => ends(body).then_some(Next::End(Flow::Fails(said))),
+                        Flow::Fails(said) => (ends(body) || self.counts(body)).then_some(Next::End(Flow::Fails(said))),
                         Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
                         Flow::Passes(..) => None,
                     };
@@ -332,7 +453,7 @@ impl<'a> Lifter<'a> {
     /// What is printed, as far as it is known.
     fn said(&self, simple: &Simple, st: &State) -> String {
         let words = simple.words[1..].iter().filter(|w| !w.source.starts_with('-')).map(|w| {
-            let known = st.scope.parts(&w.parts, true).and_then(|t| t.constant());
+            let known = st.scope.parts(&w.parts, true).map(|t| t.0.iter().map(shown).collect::<String>());
             known.unwrap_or_else(|| w.source.trim_matches(['"', '\'']).to_owned())
         });
         words.collect::<Vec<_>>().join(" ").replace("\\n", " ")
@@ -399,9 +520,15 @@ impl<'a> Lifter<'a> {
         if self.phase != PhaseKind::Cleanup && self.shared.err() {
             return out;
         }
-        if self.phase == PhaseKind::Setup && out.steps.len() == 1 {
-            out.steps[0].continue_on_error = true;
-            return out;
+        if let [step] = out.steps.as_mut_slice() {
+            if self.phase == PhaseKind::Setup {
+                step.continue_on_error = true;
+                return out;
+            }
+            if matches!(step.kind, step::Kind::Command { .. }) {
+                step.any_status();
+                return out;
+            }
         }
         let comments = std::mem::take(&mut out.steps[0].comments);
         let mut step = Step::new(step::Kind::AnyOf(vec![out.grouped(), Step::pass()]));
@@ -431,11 +558,12 @@ impl<'a> Lifter<'a> {
                 }
                 let idle = matches!(name, "echo" | "printf" | ":" | "true");
                 if idle && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) {
-                    let commands =
-                        simple.words.iter().flat_map(|w| &w.parts).any(|p| matches!(p, Part::Command { .. }));
-                    return (!commands).then(Out::none);
+                    return (!runs_commands(simple)).then(Out::none);
                 }
-                self.command(simple, st, false)
+                match here_string(simple) {
+                    Some(list) => self.filtered(&list, st, st.pipefail, false),
+                    None => self.command(simple, st, false),
+                }
             }
             Kind::Pipeline(list) => self.pipeline(list, st),
             Kind::Not(inner) => self.deny(inner, st),
@@ -467,9 +595,8 @@ impl<'a> Lifter<'a> {
                 self.either(a, b)
             }
             Kind::Test(inner, double) => self.test(inner, *double, st, false),
-            Kind::Simple(simple) if self.name(simple)? == "[" || self.name(simple)? == "test" => {
-                denied(self.check(stmt, st)?)
-            }
+            Kind::Pipeline(list) => self.denied_pipeline(list, st),
+            Kind::Simple(simple) if here_string(simple).is_some() => self.denied_pipeline(&here_string(simple)?, st),
             Kind::Simple(_) => {
                 let out = denied(self.check(stmt, st)?)?;
                 Some(out.but(Label::Stronger, ONE_STATUS))
@@ -477,6 +604,24 @@ impl<'a> Lifter<'a> {
             Kind::Group(list) if list.len() == 1 => self.deny(&list[0], st),
             _ => None,
         }
+    }
+
+    /// Steps that pass if the last command of a pipeline fails.
+    fn denied_pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
+        let mut out = self.filtered(list, st, false, false)?;
+        if st.pipefail {
+            out = out.but(Label::Stronger, PIPE_DENIED);
+        }
+        let step::Kind::Command { run, .. } = &out.steps.last()?.kind else { return None };
+        // With nothing to find `grep` ends with 1, and other commands with what they like.
+        if run.starts_with("grep ") {
+            return denied(out);
+        }
+        let id = self.shared.id(run.split_whitespace().next()?);
+        let step = out.last()?;
+        step.id = Some(id.clone());
+        step.any_status();
+        Some(out.then(Out::step(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -ne 0")))))
     }
 
     /// The first, or else the second.
@@ -574,14 +719,21 @@ impl<'a> Lifter<'a> {
             (Flow::Falls(a), Flow::Falls(b)) => {
                 let out = match (a.steps.is_empty(), b.steps.is_empty()) {
                     (true, true) => self.ignored(check()?),
-                    (true, false) => self.either(check()?, b)?,
-                    (false, true) => {
-                        let denied = deny()?;
-                        let denied =
-                            if denied.label == Label::Exact { denied } else { denied.but(Label::Weaker, ONE_STATUS) };
-                        self.either(denied, a)?
-                    }
-                    (false, false) => return None,
+                    (true, false) => match check().filter(|c| c.label == Label::Exact) {
+                        Some(condition) => self.either(condition, b)?,
+                        None => match self.chosen(condition, Out::none(), b.clone(), st) {
+                            Some(out) => out,
+                            None => self.either(check()?, b)?,
+                        },
+                    },
+                    (false, true) => match deny().filter(|d| d.label == Label::Exact) {
+                        Some(denied) => self.either(denied, a)?,
+                        None => match self.chosen(condition, a.clone(), Out::none(), st) {
+                            Some(out) => out,
+                            None => self.either(deny()?.but(Label::Weaker, ONE_STATUS), a)?,
+                        },
+                    },
+                    (false, false) => self.chosen(condition, a, b, st)?,
                 };
                 Some(Next::Steps(out, 1))
             }
@@ -620,27 +772,83 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// A test of files or of known words, as the command `test`.
+    /// A test: of what commands print, or as the command `test`.
     pub(super) fn test(&self, inner: &str, double: bool, st: &State, positive: bool) -> Option<Out> {
-        let words = super::capture::words(inner)?;
-        let (words, positive) = match words.split_first() {
-            Some((first, rest)) if first.source == "!" => (rest.to_vec(), !positive),
-            _ => (words.clone(), positive),
-        };
-        if let [op, _] = words.as_slice()
-            && matches!(op.source.as_str(), "-f" | "-d" | "-e" | "-s" | "-x" | "-r" | "-w" | "-L" | "-h" | "-z" | "-n")
+        self.test_of(&super::capture::split(inner)?, double, st, positive)
+    }
+
+    fn test_of(&self, words: &[Word], double: bool, st: &State, positive: bool) -> Option<Out> {
+        let has_command = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Command { .. }));
+        if words.iter().any(has_command)
+            && let Some(out) = self.asked(words, double, st, positive)
         {
-            // A word in `[[ ]]` is never split.
-            if double && words[1].parts.iter().any(|p| matches!(p, Part::Var { quoted: false, .. })) {
-                let text = st.scope.word(&words[1])?;
-                text.constant().filter(|c| !c.contains([' ', '*', '?']))?;
-            }
-            let command =
-                Simple { words: std::iter::once(Word::read("test", 0)).chain(words).collect(), ..Simple::default() };
-            let out = self.command(&command, st, false)?;
-            return if positive { Some(out) } else { denied(out) };
+            return Some(out);
         }
-        None
+        for (tokens, any) in [(["||", "-o"], positive), (["&&", "-a"], !positive)] {
+            if let Some(at) = words.iter().position(|w| tokens.contains(&w.source.as_str())) {
+                let a = self.test_of(&words[..at], double, st, positive)?;
+                let b = self.test_of(&words[at + 1..], double, st, positive)?;
+                return if any { self.either(a, b) } else { Some(a.then(b)) };
+            }
+        }
+        let (words, positive) = match words.split_first() {
+            Some((first, rest)) if first.source == "!" => (rest, !positive),
+            _ => (words, positive),
+        };
+        if words.iter().any(|w| has_command(w) || matches!(w.source.as_str(), "(" | ")")) {
+            return None;
+        }
+        // A word in `[[ ]]` is never split.
+        let whole = |w: &Word| -> Option<Word> {
+            let bare = w.parts.iter().any(|p| matches!(p, Part::Var { quoted: false, .. }));
+            (!double || !bare || !w.source.contains('"')).then_some(())?;
+            Some(if double && bare { Word::read(&format!("\"{}\"", w.source), 0) } else { w.clone() })
+        };
+        let command = |words: &[&Word], operator: Option<&str>| {
+            let mut all = vec![Word::read("test", 0)];
+            for (i, word) in words.iter().enumerate() {
+                let is_operator = i + 1 == words.len() - 1 && words.len() == 3 || i == 0 && words.len() == 2;
+                all.push(match operator.filter(|_| is_operator) {
+                    Some(operator) => Word::read(operator, 0),
+                    None => whole(word)?,
+                });
+            }
+            self.command(&Simple { words: all, ..Simple::default() }, st, false)
+        };
+        match words {
+            [op, a] => {
+                let opposite = match op.source.as_str() {
+                    "-z" => Some("-n"),
+                    "-n" => Some("-z"),
+                    "-f" | "-d" | "-e" | "-s" | "-x" | "-r" | "-w" | "-L" | "-h" => None,
+                    _ => return None,
+                };
+                match (positive, opposite) {
+                    (true, _) => command(&[op, a], None),
+                    (false, Some(opposite)) => command(&[op, a], Some(opposite)),
+                    (false, None) => denied(command(&[op, a], None)?),
+                }
+            }
+            [a, op, b] => {
+                let (operator, opposite) = match op.source.as_str() {
+                    "=" | "==" => ("=", "!="),
+                    "!=" => ("!=", "="),
+                    "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt" => {
+                        let out = command(&[a, op, b], None)?;
+                        return if positive {
+                            Some(out)
+                        } else {
+                            Some(denied(out)?.but(Label::Stronger, PLAIN_NUMBER))
+                        };
+                    }
+                    _ => return None,
+                };
+                let glob = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Other));
+                (!glob(a) && !glob(b)).then_some(())?;
+                command(&[a, op, b], Some(if positive { operator } else { opposite }))
+            }
+            _ => None,
+        }
     }
 
     /// A function in the place of its call.
@@ -665,7 +873,27 @@ impl<'a> Lifter<'a> {
             let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
             inner.scope.set(&n.to_string(), value);
         }
+        let all = simple.words[1..].iter().map(|w| st.scope.word(w)?.constant()).collect::<Option<Vec<_>>>();
+        match all {
+            Some(all) => drop(inner.scope.arrays.insert("@".to_owned(), all)),
+            None => drop(inner.scope.arrays.remove("@")),
+        }
         self.seq(body, inner, End::Falls)
+    }
+
+    /// Whether a function only counts that something is wrong.
+    fn counts(&self, body: &List) -> bool {
+        let mut counts = false;
+        let mut ends = false;
+        for stmt in body {
+            super::script::walk(stmt, &mut |s| match &s.kind {
+                Kind::Step(name) => counts |= self.tallies.contains(name),
+                Kind::Assign(assigns) => counts |= assigns.iter().any(|a| self.tallies.contains(&a.name)),
+                Kind::Simple(simple) => ends |= matches!(self.name(simple), Some("exit" | "return")),
+                _ => {}
+            });
+        }
+        counts && !ends
     }
 
     /// A file of functions and constants.
@@ -705,11 +933,15 @@ impl<'a> Lifter<'a> {
     /// `trap … EXIT`: what is left of the list, and then this.
     fn trap(&self, simple: &Simple, after: &[Stmt], st: &State, end: End) -> Option<Next> {
         let [_, handler, signals @ ..] = simple.words.as_slice() else { return None };
+        let text = handler.literal()?;
+        let list = ast::read(&bash::parse(&text)?)?;
+        let told = signals.iter().all(|s| matches!(s.source.as_str(), "ERR" | "INT" | "TERM" | "HUP"));
+        if told && !list.is_empty() && list.iter().all(|s| self.only_tells(s, st)) {
+            return Some(Next::Idle(None));
+        }
         if !signals.iter().any(|s| s.source == "EXIT") || st.function || st.depth > 0 {
             return None;
         }
-        let text = handler.literal()?;
-        let list = ast::read(&bash::parse(&text)?)?;
         let inner = State { tail: false, errexit: false, ..st.clone() };
         // Under `set -e` what fails in a trap is the status of the script.
         let guarded = |s: &Stmt| match &s.kind {
@@ -746,7 +978,7 @@ impl<'a> Lifter<'a> {
                 st.scope.functions.insert(name.clone(), body.clone());
             }
         }
-        let cleanup = Lifter { shared: self.shared, phase: PhaseKind::Verify };
+        let cleanup = Lifter { shared: self.shared, phase: PhaseKind::Verify, tallies: self.tallies.clone() };
         if let [Stmt { kind: Kind::Simple(simple), .. }] = list
             && let Some(body) = st.scope.functions.get(self.name(simple)?).cloned()
         {
@@ -759,15 +991,17 @@ impl<'a> Lifter<'a> {
         if let [one] = values
             && let Some(rounds) = count(one, st)
         {
-            return self.poll(rounds, var, body, after, st, end);
+            return self.poll(Rounds { count: rounds, seen: Some(rounds), behind: None }, var, body, after, st, end);
         }
         if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) {
             let all: Option<Vec<_>> = values.iter().map(Word::literal).collect();
-            return self.poll(u32::try_from(all?.len()).ok()?, var, body, after, st, end);
+            let count = u32::try_from(all?.len()).ok()?;
+            return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
         }
         let mut list = Vec::new();
         for word in values {
             let array = word.source.strip_prefix("\"${").and_then(|w| w.strip_suffix("[@]}\""));
+            let array = array.or((word.source == "\"$@\"").then_some("@"));
             if let Some(name) = array {
                 list.extend(st.scope.arrays.get(name)?.iter().cloned());
                 continue;
@@ -820,7 +1054,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// `until …; do sleep N; done`: for as long as a script may take.
-    fn wait(&self, until: bool, condition: &[Stmt], body: &[Stmt], after: &[Stmt], st: &State) -> Option<Next> {
+    fn wait(&self, until: bool, condition: &[Stmt], body: &[Stmt], st: &State) -> Option<Next> {
         let [condition] = condition else { return None };
         let (pauses, rest): (Vec<_>, Vec<_>) =
             body.iter().partition(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")));
@@ -831,9 +1065,60 @@ impl<'a> Lifter<'a> {
                 return None;
             };
         }
+        let st = &State { waiting: true, ..st.clone() };
         let out = if until { self.check(condition, st)? } else { self.deny(condition, st)? };
-        let _ = after;
         Some(Next::Steps(self.eventually(out, 300, interval), 1))
+    }
+
+    /// `while [ $n -lt 30 ]; do …; n=$((n + 1)); sleep 2; done`, and `while true; do …; sleep 2; done`.
+    fn counted_rounds(
+        &self,
+        until: bool,
+        condition: &[Stmt],
+        body: &[Stmt],
+        after: &[Stmt],
+        st: &State,
+        end: End,
+    ) -> Option<Next> {
+        let [condition] = condition else { return None };
+        if until {
+            return None;
+        }
+        if matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && matches!(self.name(s), Some("true" | ":")))
+        {
+            let pause = body.iter().find(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")))?;
+            let rounds = u32::try_from(300 / self.interval(pause, st)?).ok()?;
+            return self.poll(Rounds { count: rounds, seen: None, behind: None }, "", body, after, st, end);
+        }
+        let Kind::Test(inner, _) = &condition.kind else { return None };
+        let words = super::capture::words(inner)?;
+        let [a, op, b] = words.as_slice() else { return None };
+        let [Part::Var { name, .. }] = a.parts.as_slice() else { return None };
+        let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
+        let to = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
+        let count = match op.source.as_str() {
+            "-lt" => to.checked_sub(from)?,
+            "-le" => (to + 1).checked_sub(from)?,
+            _ => return None,
+        };
+        let one_more = |s: &Stmt| match &s.kind {
+            Kind::Step(own) => own == name,
+            Kind::Assign(assigns) => matches!(assigns.as_slice(), [assign] if assign.name == *name
+            && assign.value.as_ref().is_some_and(|v| {
+                let text: String = v.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
+                text == format!("(({name}+1))")
+            })),
+            _ => false,
+        };
+        let (more, rest): (Vec<Stmt>, Vec<Stmt>) = body.iter().cloned().partition(one_more);
+        (more.len() == 1 && count > 0).then_some(())?;
+        let is_more = |s: &Stmt| more.contains(s);
+        let first = body.first().is_some_and(is_more);
+        let last = body.iter().rev().find(|s| !matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")));
+        let last = last.is_some_and(is_more);
+        let seen = if first { Some(from + count) } else { last.then_some(from + count - 1) };
+        let behind = (last && !first).then_some(from + count);
+        self.poll(Rounds { count, seen, behind }, name, &rest, after, st, end)
     }
 
     fn eventually(&self, out: Out, seconds: u64, interval: u64) -> Out {
@@ -856,18 +1141,19 @@ impl<'a> Lifter<'a> {
     }
 
     /// A loop that looks, waits and looks again.
-    fn poll(&self, rounds: u32, var: &str, body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
+    fn poll(&self, rounds: Rounds, var: &str, body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
         let is_pause = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"));
         let [pause] = body.iter().filter(is_pause).collect::<Vec<_>>()[..] else { return None };
         let interval = self.interval(pause, st)?;
         if st.waiting || end == End::Fails {
             return None;
         }
-        let mut hard = false;
+        // Without an end of its own it goes on for as long as a script may take.
+        let mut hard = var.is_empty();
         let mut said = Vec::new();
         let mut looks: List = Vec::new();
         for stmt in body.iter().filter(|s| !is_pause(s)) {
-            match self.gives_up(stmt, var, rounds, st) {
+            match self.gives_up(stmt, var, rounds.seen, st) {
                 Some(more) => {
                     hard = true;
                     said = more;
@@ -886,43 +1172,64 @@ impl<'a> Lifter<'a> {
         if out.steps.is_empty() {
             return None;
         }
-        let out = self.eventually(out, u64::from(rounds) * interval, interval);
+        let out = self.eventually(out, u64::from(rounds.count) * interval, interval);
+        // What the loop has found out is known to nobody behind it.
+        let mut found = vec![var.to_owned()];
+        body.iter().for_each(|s| super::script::assigned(s, &mut found));
+        let mut behind = st.clone();
+        found.iter().for_each(|name| behind.scope.set(name, None));
+        let leaks = |from: usize| {
+            let rest = || after[from.min(after.len())..].iter().filter(|s| !self.idle(s));
+            found.iter().any(|name| super::script::reads(rest(), name))
+        };
         if hard {
             let out = out.told(&messages(&said));
             return match ending {
-                Ending::Break => Some(Next::Steps(out, 1)),
+                Ending::Break => (!leaks(0)).then_some(Next::Steps(out, 1)),
                 Ending::Exit => Some(Next::End(Flow::Passes(out, Ending::Exit))),
             };
         }
-        if ending == Ending::Break {
-            // `READY=true; break`, and a look at READY behind the loop.
-            if let Some((name, value)) = flags.first() {
-                let guard = after.iter().position(|s| !self.is_idle(s, st))?;
-                let mut good = st.clone();
-                good.scope.set(name, Some(Text::literal(value.clone())));
-                let mut bad = st.clone();
-                if !bad.scope.knows(name) {
-                    bad.scope.set(name, Some(Text::literal("")));
-                }
-                let one = std::slice::from_ref(&after[guard]);
-                good.tail = false;
-                bad.tail = false;
-                let good = self.seq(one, good, End::Falls)?;
-                let Flow::Fails(said) = self.seq(one, bad, End::Falls)? else { return None };
-                let used = after[guard + 1..].iter().any(|s| super::script::mentions(s, name));
-                return match good {
-                    Flow::Falls(o) if o.steps.is_empty() && !used => {
-                        Some(Next::Steps(out.told(&messages(&said)), guard + 2))
-                    }
-                    Flow::Passes(o, e) if o.steps.is_empty() => {
-                        Some(Next::End(Flow::Passes(out.told(&messages(&said)), e)))
-                    }
-                    _ => None,
-                };
-            }
+        if ending == Ending::Exit {
+            return self.or_rest(out, ending, after, &behind, end);
+        }
+        if !leaks(0) {
             return Some(Next::Steps(self.ignored(out), 1));
         }
-        self.or_rest(out, ending, after, st, end)
+        // A look behind the loop at what it was left for makes it one that must succeed.
+        let guard = after.iter().position(|s| !self.is_idle(s, &behind))?;
+        let one = std::slice::from_ref(&after[guard]);
+        let at = |name: &str, value: Option<&str>| {
+            let mut inner = State { tail: false, ..behind.clone() };
+            let before = st.scope.get(name).cloned().unwrap_or_else(|| Text::literal(""));
+            inner.scope.set(name, Some(value.map_or(before, Text::literal)));
+            self.seq(one, inner, End::Falls)
+        };
+        let goes_on = |flow: &Flow| matches!(flow, Flow::Falls(o) if o.steps.is_empty());
+        let rest =
+            |said: &[String]| (!leaks(guard + 1)).then(|| Next::Steps(out.clone().told(&messages(said)), guard + 2));
+        if let Some((name, value)) = flags.first()
+            && super::script::mentions(&after[guard], name)
+        {
+            // `READY=true; break`
+            let Flow::Fails(said) = at(name, None)? else { return None };
+            return match at(name, Some(value))? {
+                Flow::Passes(o, e) if o.steps.is_empty() => {
+                    Some(Next::End(Flow::Passes(out.told(&messages(&said)), e)))
+                }
+                flow if goes_on(&flow) => rest(&said),
+                _ => None,
+            };
+        }
+        if let Some(last) = rounds.behind
+            && super::script::mentions(&after[guard], var)
+        {
+            // `if [ $n -eq 30 ]; then …; exit 1; fi`
+            let Flow::Fails(said) = at(var, Some(&last.to_string()))? else { return None };
+            let all = (last.checked_sub(rounds.count)?..last)
+                .all(|n| at(var, Some(&n.to_string())).is_some_and(|flow| goes_on(&flow)));
+            return if all { rest(&said) } else { None };
+        }
+        rest(&self.same_question(&looks, &after[guard], &behind)?)
     }
 
     fn is_idle(&self, stmt: &Stmt, st: &State) -> bool {
@@ -930,20 +1237,51 @@ impl<'a> Lifter<'a> {
     }
 
     /// `if [ $i -eq LAST ]; then …; exit 1; fi` in a loop: what it says.
-    fn gives_up(&self, stmt: &Stmt, var: &str, rounds: u32, st: &State) -> Option<Vec<String>> {
+    fn gives_up(&self, stmt: &Stmt, var: &str, seen: Option<u32>, st: &State) -> Option<Vec<String>> {
         let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
         let [(condition, body)] = branches.as_slice() else { return None };
         let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
         let words = super::capture::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
         let limit = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
-        let last =
-            a.variable() == Some(var) && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==") && limit == rounds;
+        let last = a.variable() == Some(var)
+            && matches!(op.source.as_str(), "-eq" | "-ge" | "=" | "==")
+            && Some(limit) == seen;
         match self.seq(body, State { tail: false, ..st.clone() }, End::Falls)? {
             Flow::Fails(said) if last => Some(said),
             _ => None,
         }
     }
+}
+
+/// How often a loop goes round, and what its variable is then: a loop that was left before has another value behind it.
+#[derive(Clone, Copy)]
+struct Rounds {
+    count: u32,
+    /// In the last round.
+    seen: Option<u32>,
+    behind: Option<u32>,
+}
+
+/// A part of a message for people; an output goes by the name of its variable.
+fn shown(piece: &crate::convert::shell::Piece) -> String {
+    use crate::convert::shell::Piece;
+    match piece {
+        Piece::Literal(text) => text.clone(),
+        Piece::Hole { constant: Some(text), .. } => text.clone(),
+        Piece::Hole { text, .. } => match text.strip_prefix("{steps.").and_then(|t| t.split_once('.')) {
+            Some((id, _)) => format!("${}", id.replace('-', "_").to_ascii_uppercase()),
+            None => text.clone(),
+        },
+    }
+}
+
+/// Whether the words of a command run others; what the time is matters to nobody.
+pub(super) fn runs_commands(simple: &Simple) -> bool {
+    simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
+        Part::Command { text, .. } => !text.starts_with("date") || text.contains(['|', ';', '&', '`', '$']),
+        _ => false,
+    })
 }
 
 /// Whether a body ends the script, and never only itself.
@@ -1017,7 +1355,9 @@ fn set_in(list: &[Stmt], found: &mut Vec<(String, String)>) {
         match &stmt.kind {
             Kind::Assign(assigns) => {
                 for assign in assigns {
-                    if let Some(value) = assign.value.as_ref().and_then(Word::literal) {
+                    if !assign.odd
+                        && let Some(value) = assign.value.as_ref().and_then(Word::literal)
+                    {
                         found.push((assign.name.clone(), value));
                     }
                 }
@@ -1051,11 +1391,15 @@ pub(super) fn script_dir(source: &str) -> Option<&'static str> {
 }
 
 /// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
-fn script_dir_prefix(source: &str) -> Option<&str> {
+pub(super) fn script_dir_prefix(source: &str) -> Option<&str> {
     let text = source.trim_matches('"');
-    for prefix in
-        ["$(dirname \"$0\")/", "$(dirname \"${BASH_SOURCE[0]}\")/", "$(dirname \"$BASH_SOURCE\")/", "$(dirname $0)/"]
-    {
+    for prefix in [
+        "$(dirname \"$0\")/",
+        "${0%/*}/",
+        "$(dirname \"${BASH_SOURCE[0]}\")/",
+        "$(dirname \"$BASH_SOURCE\")/",
+        "$(dirname $0)/",
+    ] {
         if let Some(rest) = text.strip_prefix(prefix) {
             return (!rest.contains('$')).then_some(rest);
         }

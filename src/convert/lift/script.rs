@@ -1,12 +1,15 @@
 //! A whole script: which statements are lifted, which stay, and what those that stay need.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
 };
 
-use super::{Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, flow::script_dir, messages};
+use super::{
+    Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed,
+    flow::{script_dir, script_dir_prefix},
+    messages,
+};
 use crate::{
     bash::{
         self,
@@ -14,7 +17,7 @@ use crate::{
     },
     convert::{
         Piece, classify,
-        shell::{Scope, Text},
+        shell::{self, Scope, Text},
         step::{self, Step},
     },
     hir::PhaseKind,
@@ -41,6 +44,8 @@ pub struct Lifted {
     pub books: Books,
     /// Nothing was lifted: the script stays as it is.
     pub untouched: bool,
+    /// The script goes on behind whatever is wrong.
+    pub apart: bool,
 }
 
 /// One run of statements.
@@ -53,7 +58,8 @@ struct Chunk {
 enum ChunkKind {
     Lifted(Out),
     Idle,
-    Residual(&'static str),
+    /// Why, and the outputs that hold its variables.
+    Residual(&'static str, HashMap<String, String>),
 }
 
 /// Takes a script apart. `None` where it is no script that is understood at all.
@@ -66,25 +72,135 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let list = ast::read(&script)?;
     let once = classify::called_once(&script.program());
     let list = spliced(list, &once);
-    let lifter = Lifter { shared, phase: source.phase };
-    let mut forced: BTreeSet<usize> = BTreeSet::new();
-    let before = (shared.ids.borrow().clone(), shared.temporary.borrow().clone(), shared.places.get());
-    let chunks = loop {
+    let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
+    let before = (
+        shared.ids.borrow().clone(),
+        shared.temporary.borrow().clone(),
+        shared.places.get(),
+        shared.env_used.borrow().clone(),
+    );
+    let restore = || {
         shared.ids.replace(before.0.clone());
         shared.temporary.replace(before.1.clone());
         shared.places.set(before.2);
-        match chunks(&lifter, &list, source, &forced) {
-            Ok(chunks) => break chunks,
-            Err(more) => {
-                let known = forced.len();
-                forced.extend(more);
-                if forced.len() == known {
-                    forced.extend(0..list.len());
+        shared.env_used.replace(before.3.clone());
+    };
+    let attempt = |tallies: HashSet<String>| {
+        let lifter = Lifter { shared, phase: source.phase, tallies };
+        let mut forced: BTreeSet<usize> = BTreeSet::new();
+        loop {
+            restore();
+            match chunks(&lifter, &list, source, &forced) {
+                Ok(chunks) => break (lifter, chunks),
+                Err(more) => {
+                    let known = forced.len();
+                    forced.extend(more);
+                    if forced.len() == known {
+                        forced.extend(0..list.len());
+                    }
                 }
             }
         }
     };
-    assemble(&lifter, &list, source, chunks, &once)
+    let counting = !tallies.is_empty();
+    let (mut lifter, mut chunks) = attempt(tallies);
+    if counting {
+        // Who counts goes on behind what is wrong; so must the steps.
+        let apart = goes_on(&list);
+        let touched = |s: &Stmt| lifter.tallies.iter().any(|t| touches(s, t));
+        let init = |s: &Stmt| matches!(&s.kind, Kind::Assign(a) if a.iter().all(|a| lifter.tallies.contains(&a.name)));
+        let first = list.iter().position(|s| touched(s) && !init(s)).unwrap_or(0);
+        let fits = chunks.iter().all(|c| match &c.kind {
+            ChunkKind::Residual(..) => !list[c.from..c.to].iter().any(touched),
+            ChunkKind::Lifted(out) => apart || c.from <= first || super::read_only(&out.steps),
+            ChunkKind::Idle => true,
+        });
+        if !fits {
+            (lifter, chunks) = attempt(HashSet::new());
+        }
+    }
+    let apart = !lifter.tallies.is_empty() && goes_on(&list);
+    let lifted = assemble(&lifter, &list, source, chunks, &once)?;
+    Some(Lifted { apart, ..lifted })
+}
+
+/// Variables that start at a literal, are changed where something is wrong, and are looked at once, to end the script.
+fn tallies(list: &[Stmt]) -> HashSet<String> {
+    let mut found = HashSet::new();
+    for (at, stmt) in list.iter().enumerate() {
+        let Kind::Assign(assigns) = &stmt.kind else { continue };
+        let [assign] = assigns.as_slice() else { continue };
+        let literal = assign.value.as_ref().and_then(Word::literal).filter(|_| !assign.odd);
+        let empty = assign.array.as_ref().is_some_and(Vec::is_empty);
+        let plain = |v: &String| matches!(v.as_str(), "0" | "1" | "true" | "false" | "pass" | "PASS" | "" | "ok");
+        if !(empty || literal.as_ref().is_some_and(plain)) || found.contains(&assign.name) {
+            continue;
+        }
+        let name = assign.name.as_str();
+        let touching: Vec<usize> =
+            (at + 1..list.len()).filter(|i| touches(&list[*i], name) && !prints(&list[*i])).collect();
+        let Some((guard, changes)) = touching.split_last() else { continue };
+        // Before it only changes, and everything else is behind.
+        let changed = |s: &Stmt| changes_only(s, name, literal.as_deref());
+        let quiet =
+            list[..at].iter().all(|s| !touches(s, name) || matches!(s.kind, Kind::Function { .. }) && changed(s));
+        if quiet && !changes.is_empty() && changes.iter().all(|i| changed(&list[*i])) && !sets(&list[*guard], name) {
+            found.insert(name.to_owned());
+        }
+    }
+    found
+}
+
+/// Whether a statement reads or sets a variable.
+fn touches(stmt: &Stmt, name: &str) -> bool {
+    mentions(stmt, name) || sets(stmt, name)
+}
+
+fn sets(stmt: &Stmt, name: &str) -> bool {
+    let mut names = Vec::new();
+    assigned(stmt, &mut names);
+    names.iter().any(|n| n == name)
+}
+
+fn prints(stmt: &Stmt) -> bool {
+    matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
+}
+
+/// Whether all that a statement does with a variable is to change it, away from what it was.
+fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
+    let own = match &stmt.kind {
+        Kind::Step(_) => true,
+        Kind::Assign(assigns) => assigns.iter().all(|a| {
+            let word = a.value.as_ref();
+            let more = word.is_some_and(|w| {
+                let text: String = w.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
+                text.strip_prefix(&format!("(({name}+")).is_some_and(|n| n.trim_end_matches(')').parse::<u32>().is_ok())
+            });
+            let other = word.and_then(Word::literal).is_some_and(|v| Some(v.as_str()) != first && !v.is_empty());
+            a.name != name && !mentions_itself(stmt, name) || a.odd || more || other
+        }),
+        _ => prints(stmt) || !mentions_itself(stmt, name),
+    };
+    own && lists(stmt).into_iter().flatten().all(|s| changes_only(s, name, first))
+}
+
+/// Whether a script goes on behind whatever is wrong, up to its last statement.
+fn goes_on(list: &[Stmt]) -> bool {
+    let ends = |s: &Stmt| {
+        let mut found = false;
+        walk(s, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind {
+                let word = |i: usize| simple.words.get(i).map_or("", |w| w.source.as_str());
+                let errexit =
+                    word(0) == "set" && (word(1).starts_with('-') && word(1).contains('e') || word(2) == "errexit");
+                found |= word(0) == "exit" || errexit;
+            }
+        });
+        found
+    };
+    let last = list.iter().rposition(|s| !prints(s)).unwrap_or(0);
+    let guard = if matches!(&list[last].kind, Kind::Simple(_)) { last.saturating_sub(1) } else { last };
+    !list[..guard].iter().any(ends)
 }
 
 fn is_shell(first: &str) -> bool {
@@ -198,8 +314,16 @@ fn chunks(
 ) -> Result<Vec<Chunk>, Vec<usize>> {
     let mut st = start(lifter, source, list);
     let mut chunks: Vec<Chunk> = Vec::new();
-    // Variables that a residual run has set.
+    // Variables that a residual run has set; whatever uses them belongs to it, with all that stands between.
     let mut owners: HashMap<String, usize> = HashMap::new();
+    let mut owed: Vec<(usize, usize)> = Vec::new();
+    let owes = |owners: &HashMap<String, usize>, from: usize, to: usize| {
+        owners
+            .iter()
+            .filter(|(name, _)| reads(&list[from..to], name))
+            .map(|(_, owner)| (*owner, to))
+            .collect::<Vec<_>>()
+    };
     let mut at = 0;
     while at < list.len() {
         let mut tried = st.clone();
@@ -224,19 +348,29 @@ fn chunks(
         match next {
             Some(Next::Idle(_)) => {
                 st = tried;
+                if let Kind::Assign(assigns) = &list[at].kind {
+                    owners.retain(|name, _| !assigns.iter().any(|a| !a.odd && a.name == *name));
+                }
                 chunks.push(Chunk { from: at, to: at + 1, kind: ChunkKind::Idle });
                 at += 1;
             }
             Some(Next::Steps(out, n)) => {
                 st = tried;
                 for stmt in &list[at..at + n] {
-                    forget(stmt, &mut st);
+                    forget(stmt, &mut st, &lifter.tallies);
                 }
                 let kind = if out.steps.is_empty() { ChunkKind::Idle } else { ChunkKind::Lifted(out) };
+                owed.extend(owes(&owners, at, at + n));
+                for stmt in &list[at..at + n] {
+                    if let Kind::Assign(assigns) = &stmt.kind {
+                        owners.retain(|name, _| !assigns.iter().any(|a| !a.odd && a.name == *name));
+                    }
+                }
                 chunks.push(Chunk { from: at, to: at + n, kind });
                 at += n;
             }
             Some(Next::End(Flow::Falls(out) | Flow::Passes(out, _))) => {
+                owed.extend(owes(&owners, at, list.len()));
                 chunks.push(Chunk { from: at, to: list.len(), kind: ChunkKind::Lifted(out) });
                 at = list.len();
             }
@@ -246,7 +380,9 @@ fn chunks(
                 lifter.shared.env_used.replace(marks.2);
                 let stmt = &list[at];
                 let why = reason(stmt);
+                let holes = st.scope.outputs();
                 let to = if takes_all(stmt) { list.len() } else { at + 1 };
+                owed.extend(owes(&owners, at, to));
                 for stmt in &list[at..to] {
                     let mut names = Vec::new();
                     assigned(stmt, &mut names);
@@ -255,31 +391,22 @@ fn chunks(
                         st.scope.set(&name, None);
                     }
                 }
-                chunks.push(Chunk { from: at, to, kind: ChunkKind::Residual(why) });
+                chunks.push(Chunk { from: at, to, kind: ChunkKind::Residual(why, holes) });
                 at = to;
             }
         }
     }
-    // Whatever uses what a residual run has set belongs to it, with all that stands between.
     let mut more = Vec::new();
-    for chunk in chunks.iter().filter(|c| !matches!(c.kind, ChunkKind::Idle)) {
-        for stmt in &list[chunk.from..chunk.to] {
-            for (name, owner) in &owners {
-                if *owner < chunk.from && mentions(stmt, name) {
-                    let needed = (*owner..chunk.to).filter(|i| !forced.contains(i));
-                    let lifted = |i: &usize| {
-                        chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)))
-                    };
-                    more.extend(needed.filter(lifted));
-                }
-            }
-        }
+    for (owner, to) in owed {
+        let lifted =
+            |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)));
+        more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
     }
     if more.is_empty() { Ok(chunks) } else { Err(more) }
 }
 
 /// What was set inside of a statement is not known behind it.
-fn forget(stmt: &Stmt, st: &mut State) {
+fn forget(stmt: &Stmt, st: &mut State, tallies: &HashSet<String>) {
     let mut names = Vec::new();
     match &stmt.kind {
         Kind::Assign(_) | Kind::Function { .. } => return,
@@ -293,7 +420,7 @@ fn forget(stmt: &Stmt, st: &mut State) {
             functions.iter().for_each(|s| assigned_beyond(s, &mut names));
         }
     }
-    for name in names {
+    for name in names.into_iter().filter(|n| !tallies.contains(n)) {
         if !st.scope.get(&name).is_some_and(|t| {
             t.0.iter()
                 .any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.starts_with("{steps.")))
@@ -316,6 +443,14 @@ pub(super) fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
     walk(stmt, &mut |s| match &s.kind {
         Kind::Assign(assigns) => names.extend(assigns.iter().map(|a| a.name.clone())),
         Kind::For { var, .. } | Kind::Count { var, .. } => names.push(var.clone()),
+        Kind::Step(name) => names.push(name.clone()),
+        Kind::Other(text) => {
+            let tokens = text.split(|c: char| c.is_whitespace() || ";(){}".contains(c));
+            let tokens: Vec<&str> = tokens.collect();
+            let named = tokens.iter().filter_map(|t| t.split_once('=').map(|(n, _)| n.trim_end_matches('+')));
+            let after = tokens.windows(2).filter(|w| matches!(w[0], "read" | "for" | "mapfile")).map(|w| w[1]);
+            names.extend(named.chain(after).filter(|n| ast::is_name(n)).map(str::to_owned));
+        }
         Kind::Simple(simple)
             if simple.words.first().is_some_and(|w| {
                 matches!(
@@ -333,7 +468,12 @@ pub(super) fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
 /// This statement and all below it; what stands in substitutions is text.
 pub(super) fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
     visit(stmt);
-    let lists: Vec<&[Stmt]> = match &stmt.kind {
+    lists(stmt).into_iter().flatten().for_each(|s| walk(s, visit));
+}
+
+/// The lists inside of a statement.
+fn lists(stmt: &Stmt) -> Vec<&[Stmt]> {
+    match &stmt.kind {
         Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
         Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
         Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
@@ -343,53 +483,74 @@ pub(super) fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
         Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
         Kind::While { condition, body, .. } => vec![condition, body],
         _ => Vec::new(),
-    };
-    lists.into_iter().flatten().for_each(|s| walk(s, visit));
+    }
 }
 
-/// Whether a statement reads a variable, as far as that can be told: rather yes than no.
-pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
-    let mut found = false;
-    let word = |w: &Word| {
-        let mut names = Vec::new();
-        w.variables(&mut names);
-        names.iter().any(|n| n == name) || ast::names_in(&w.source).iter().any(|n| n == name)
-    };
-    walk(stmt, &mut |s| {
-        found |= match &s.kind {
-            Kind::Simple(Simple { env, words, redirects }) => {
-                env.iter().filter_map(|a| a.value.as_ref()).any(word)
-                    || words.iter().any(word)
-                    || words.first().is_some_and(|w| {
-                        w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
-                    })
-                    || redirects.iter().any(|r| match r {
-                        Redirect::Write(w) | Redirect::Herestring(w) => word(w),
-                        Redirect::Heredoc(parts) => {
-                            let w = Word { range: 0..0, source: String::new(), parts: parts.clone() };
-                            word(&w)
-                        }
-                        Redirect::Other => true,
-                        _ => false,
-                    })
-            }
-            Kind::Assign(assigns) => assigns.iter().any(|a| {
-                let items = a.array.iter().flatten().any(word);
-                a.value.as_ref().is_some_and(word)
-                    || items
-                    || a.odd && a.array.is_none() && a.value.is_some()
-                    || a.export && a.name == name
-            }),
-            Kind::Test(inner, _) => {
-                ast::names_in(inner).iter().any(|n| n == name)
-                    || inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name)
-            }
-            Kind::For { values, .. } => values.iter().any(word),
-            Kind::Other => true,
+/// Whether a list reads a variable before it sets it anew, as far as that can be told: rather yes than no.
+pub(super) fn reads<'s>(list: impl IntoIterator<Item = &'s Stmt>, name: &str) -> bool {
+    for stmt in list {
+        if mentions(stmt, name) {
+            return true;
+        }
+        let set = match &stmt.kind {
+            Kind::Assign(assigns) => assigns.iter().any(|a| a.name == name && !a.odd && a.value.is_some()),
+            Kind::For { var, .. } | Kind::Count { var, .. } => var == name,
             _ => false,
         };
-    });
-    found
+        if set {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether a statement reads a variable of before it.
+pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
+    match &stmt.kind {
+        Kind::For { var, values, .. } if var == name => values.iter().any(|w| in_word(w, name)),
+        Kind::Count { var, .. } if var == name => false,
+        _ => mentions_itself(stmt, name) || lists(stmt).into_iter().any(|list| reads(list, name)),
+    }
+}
+
+fn in_word(word: &Word, name: &str) -> bool {
+    let mut names = Vec::new();
+    word.variables(&mut names);
+    names.iter().any(|n| n == name) || ast::names_in(&word.source).iter().any(|n| n == name)
+}
+
+fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
+    let word = |w: &Word| in_word(w, name);
+    let bare = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name);
+    match &stmt.kind {
+        Kind::Simple(Simple { env, words, redirects }) => {
+            env.iter().filter_map(|a| a.value.as_ref()).any(word)
+                || words.iter().any(word)
+                || words.first().is_some_and(|w| {
+                    w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
+                })
+                || redirects.iter().any(|r| match r {
+                    Redirect::Write(w) | Redirect::Herestring(w) => word(w),
+                    Redirect::Heredoc(parts) => {
+                        word(&Word { range: 0..0, source: String::new(), parts: parts.clone() })
+                    }
+                    Redirect::Other => true,
+                    _ => false,
+                })
+        }
+        Kind::Assign(assigns) => assigns.iter().any(|a| {
+            let items = a.array.iter().flatten().any(word);
+            a.value.as_ref().is_some_and(word)
+                || items
+                || a.odd && a.array.is_none() && a.name == name
+                || a.export && a.name == name
+        }),
+        Kind::Test(inner, _) => ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
+        Kind::For { values, .. } => values.iter().any(word),
+        Kind::Step(own) => own == name,
+        Kind::Other(text) => ast::names_in(text).iter().any(|n| n == name) || bare(text),
+        _ => false,
+    }
 }
 
 fn mentions_word(stmt: &Stmt, name: &str) -> bool {
@@ -398,7 +559,7 @@ fn mentions_word(stmt: &Stmt, name: &str) -> bool {
         if let Kind::Simple(simple) = &s.kind {
             found |= simple.words.iter().any(|w| w.source == name || w.source.contains(name));
         }
-        found |= matches!(s.kind, Kind::Other);
+        found |= matches!(&s.kind, Kind::Other(text) if text.contains(name));
     });
     found
 }
@@ -406,27 +567,27 @@ fn mentions_word(stmt: &Stmt, name: &str) -> bool {
 /// Whether a statement that stays in a script takes all behind it along: it may end the script, or changes how the rest is
 /// read.
 fn takes_all(stmt: &Stmt) -> bool {
-    let mut found = false;
-    walk(stmt, &mut |s| {
-        if let Kind::Assign(assigns) = &s.kind {
-            // Commands read these without naming them.
-            found |= assigns.iter().any(|a| a.export || crate::convert::wrap::is_special(&a.name));
-        }
-        if let Kind::Simple(simple) = &s.kind {
+    const WORDS: [&str; 15] = [
+        "trap", "exec", "cd", "pushd", "popd", "eval", "source", ".", "set", "shopt", "umask", "wait", "alias", "kill",
+        "jobs",
+    ];
+    let own = match &stmt.kind {
+        // Commands read these without naming them.
+        Kind::Assign(assigns) => assigns.iter().any(|a| a.export || crate::convert::wrap::is_special(&a.name)),
+        Kind::Simple(simple) => {
             let literal = |i: usize| simple.words.get(i).and_then(Word::literal);
-            found |= match literal(0).as_deref() {
+            match literal(0).as_deref() {
                 Some("exit") => !literal(1).is_some_and(|n| n != "0" && n.bytes().all(|b| b.is_ascii_digit())),
-                Some(
-                    "trap" | "exec" | "cd" | "pushd" | "popd" | "eval" | "source" | "." | "set" | "shopt" | "umask"
-                    | "wait" | "alias" | "kill" | "jobs",
-                ) => true,
-                Some("return") => false,
+                Some(word) => WORDS.contains(&word),
                 None => true,
-                _ => false,
-            };
+            }
         }
-    });
-    found
+        Kind::Other(text) => text.split_whitespace().any(|w| w == "exit" || WORDS.contains(&w)),
+        // What happens in there stays there.
+        Kind::Subshell(_) => return false,
+        _ => false,
+    };
+    own || lists(stmt).into_iter().flatten().any(takes_all)
 }
 
 fn reason(stmt: &Stmt) -> &'static str {
@@ -436,7 +597,7 @@ fn reason(stmt: &Stmt) -> &'static str {
     match &stmt.kind {
         Kind::Pipeline(_) => "a pipeline",
         Kind::Subshell(_) => "a subshell",
-        Kind::Other => "not understood",
+        Kind::Other(_) => "not understood",
         Kind::Assign(_) => "a value that only a shell can make",
         Kind::For { .. } | Kind::Count { .. } | Kind::While { .. } => "a loop that is no list and no waiting",
         Kind::If { .. } | Kind::And(_) | Kind::Or(_) => "branches that steps cannot tell apart",
@@ -461,8 +622,8 @@ fn assemble(
     for chunk in chunks {
         match (runs.last_mut(), chunk.kind) {
             // What only prints belongs to the run it stands in.
-            (Some(Chunk { to, kind: ChunkKind::Residual(_), .. }), ChunkKind::Residual(_)) => *to = chunk.to,
-            (Some(Chunk { to, kind: ChunkKind::Residual(_), .. }), ChunkKind::Idle)
+            (Some(Chunk { to, kind: ChunkKind::Residual(..), .. }), ChunkKind::Residual(..)) => *to = chunk.to,
+            (Some(Chunk { to, kind: ChunkKind::Residual(..), .. }), ChunkKind::Idle)
                 if chunk.to < list.len() || matches!(list[chunk.from].kind, Kind::Simple(_)) =>
             {
                 *to = chunk.to;
@@ -473,7 +634,6 @@ fn assemble(
     let mut books = Books::default();
     let mut steps = Vec::new();
     let mut lifted = false;
-    let errexit = RefCell::new(false);
     let shebang = source.text.lines().next().filter(|l| l.starts_with("#!"));
     // What the last run leaves as status is the status of the script.
     for (index, run) in runs.iter().enumerate() {
@@ -501,17 +661,17 @@ fn assemble(
                 books.tally.add(out.label, statements);
                 books.pieces.push(piece(out.label, (!out.why.is_empty()).then(|| out.why.join("; "))));
             }
-            ChunkKind::Residual(why) => {
+            ChunkKind::Residual(why, holes) => {
                 // Trailing statements that only print end the script with success.
                 let tail = index + 1 == runs.len() && run.to == list.len();
-                let script = residual(lifter, list, run, source, shebang, tail, &errexit)?;
+                let script = residual(lifter, list, run, source, shebang, tail, holes)?;
                 books.tally.add(Label::Residual, statements);
                 books.pieces.push(piece(Label::Residual, Some((*why).to_owned())));
                 steps.push(script);
             }
         }
     }
-    Some(Lifted { untouched: !lifted, steps, books })
+    Some(Lifted { untouched: !lifted, steps, books, apart: false })
 }
 
 /// A script of the statements that stay, with what they need from before.
@@ -522,7 +682,7 @@ fn residual(
     source: &Source,
     shebang: Option<&str>,
     tail: bool,
-    _errexit: &RefCell<bool>,
+    holes: &HashMap<String, String>,
 ) -> Option<Step> {
     let slice = &list[run.from..run.to];
     let mut body = String::new();
@@ -543,11 +703,20 @@ fn residual(
         let before = needs.len();
         for (index, stmt) in list[..run.from].iter().enumerate() {
             let needed = match &stmt.kind {
-                Kind::Simple(simple) => {
-                    matches!(lifter.name(simple), Some("set" | "source" | "." | "cd" | "umask" | "shopt"))
-                }
+                Kind::Simple(simple) => match lifter.name(simple) {
+                    Some("set" | "cd" | "umask" | "shopt") => true,
+                    // A file of functions is for those who call them.
+                    Some("source" | ".") => {
+                        let names = simple.words.get(1).and_then(|w| lifter.provides(w, source));
+                        names.is_none_or(|names| {
+                            names.iter().any(|n| texts.iter().any(|s| mentions(s, n) || mentions_word(s, n)))
+                        })
+                    }
+                    _ => false,
+                },
                 Kind::Assign(assigns) => assigns.iter().any(|a| a.export || texts.iter().any(|s| mentions(s, &a.name))),
                 Kind::Function { name, .. } => texts.iter().any(|s| mentions_word(s, name)),
+                Kind::Step(name) => texts.iter().any(|s| mentions(s, name)),
                 _ => false,
             };
             if needed && needs.insert(index) {
@@ -577,14 +746,20 @@ fn residual(
                 continue;
             }
             // Captured by a step before.
-            let id = lifter
-                .shared
-                .ids
-                .borrow()
-                .iter()
-                .find(|id| **id == assign.name.to_ascii_lowercase().replace('_', "-"))
-                .cloned()?;
-            env.push((assign.name.clone(), format!("{{steps.{id}.outputs.stdout}}")));
+            let value = (assign.name.clone(), holes.get(&assign.name)?.clone());
+            if !env.contains(&value) {
+                env.push(value);
+            }
+            continue;
+        }
+        // The script no longer stands in the folder of its file, and runs there.
+        if let Kind::Simple(simple) = &stmt.kind
+            && matches!(lifter.name(simple), Some("source" | "."))
+            && let Some(word) = simple.words.get(1)
+            && let Some(below) = script_dir_prefix(&word.source)
+        {
+            head += &text.replace(word.source.as_str(), &shell::quote(below));
+            head.push('\n');
             continue;
         }
         if let Kind::Function { name, .. } = &stmt.kind
@@ -618,6 +793,26 @@ fn residual(
     });
     step.timeout = None;
     Some(step)
+}
+
+impl Lifter<'_> {
+    /// The functions and variables of a file that a script sources; `None`: it does more than to define them.
+    fn provides(&self, path: &Word, source: &Source) -> Option<Vec<String>> {
+        let path = script_dir_prefix(&path.source).map_or_else(|| path.literal(), |p| Some(p.to_owned()))?;
+        let base = self.shared.dir.join(source.workdir.as_deref().unwrap_or_default());
+        let text = String::from_utf8(self.shared.files.read(&crate::source::resolve(&base, &path)).ok()?).ok()?;
+        let mut names = Vec::new();
+        for stmt in &ast::read(&bash::parse(&text)?)? {
+            match &stmt.kind {
+                Kind::Function { name, .. } => names.push(name.clone()),
+                Kind::Assign(assigns) if assigns.iter().all(|a| !a.export) => {
+                    names.extend(assigns.iter().map(|a| a.name.clone()));
+                }
+                _ => return None,
+            }
+        }
+        Some(names)
+    }
 }
 
 /// The folder of the script, now that it is where the script runs.

@@ -1,0 +1,340 @@
+//! What a filter must read to print what is waited for: so that worlds have answers that get past `jq`, `awk` and their
+//! like. A guess that is wrong makes a world in which something fails; it is never believed.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+/// Texts that this command may read to print one of these; with none wanted, to succeed.
+pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
+    let Some((name, words)) = argv.split_first() else { return Vec::new() };
+    let flag = |flag: &str| {
+        words.iter().enumerate().find_map(|(i, w)| {
+            let rest = w.strip_prefix(flag)?;
+            if rest.is_empty() { words.get(i + 1).cloned() } else { Some(rest.to_owned()) }
+        })
+    };
+    let program = words.iter().rev().nth(1).cloned().unwrap_or_default();
+    match name.as_str() {
+        "jq" => documents(&program, wanted).into_iter().map(|d| d.to_string()).collect(),
+        "grep" => vec![format!("some {} more", program.replace(['^', '$', '\\'], "").replace(".*", "-"))],
+        "base64" => wanted.iter().map(|w| STANDARD.encode(w)).collect(),
+        "awk" | "cut" => {
+            let field = match name.as_str() {
+                "awk" => program.split_once("print $").map(|(_, rest)| rest),
+                _ => None,
+            };
+            let cut = flag("-f");
+            let field: String =
+                field.or(cut.as_deref()).unwrap_or("1").chars().take_while(char::is_ascii_digit).collect();
+            let separator = match name.as_str() {
+                "awk" => flag("-F").unwrap_or_else(|| " ".to_owned()),
+                _ => flag("-d").unwrap_or_else(|| "\t".to_owned()),
+            };
+            let before = field.parse::<usize>().unwrap_or(1).saturating_sub(1).min(20);
+            let line = |text: &String| format!("{}{text}{separator}more", format!("a{separator}").repeat(before));
+            wanted.iter().map(line).collect()
+        }
+        _ => wanted.to_vec(),
+    }
+}
+
+/// One text for several filters of it, each of which may read one of its own; and what else was waited for, where that is
+/// no document.
+pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> {
+    let first =
+        |skip: usize| filters.iter().enumerate().filter(move |(i, _)| *i != skip).filter_map(|(_, f)| f.first());
+    let mut found = Vec::new();
+    for (i, inputs) in filters.iter().enumerate() {
+        for input in inputs {
+            let all: Vec<&String> = std::iter::once(input).chain(first(i)).collect();
+            found.extend(merged(&all));
+        }
+    }
+    found.dedup();
+    found.truncate(12);
+    if found.is_empty() {
+        return [filters.concat().as_slice(), else_wanted].concat();
+    }
+    found
+}
+
+/// Several documents as one that has what each has.
+fn merged(documents: &[&String]) -> Option<String> {
+    let mut all = Value::Null;
+    for text in documents {
+        merge(&mut all, serde_json::from_str(text).ok()?);
+    }
+    (all.is_object() || all.is_array()).then(|| all.to_string())
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) => {
+            for (i, value) in from.into_iter().enumerate() {
+                match into.get_mut(i) {
+                    Some(item) => merge(item, value),
+                    None => into.push(value),
+                }
+            }
+        }
+        (into, from) if into.is_null() => *into = from,
+        _ => {}
+    }
+}
+
+/// One step of a path.
+#[derive(Clone, Debug)]
+enum Segment {
+    Key(String),
+    Index(usize),
+}
+
+fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
+    let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    let wanted: Vec<Value> = if wanted.is_empty() { vec![json!(true)] } else { wanted.iter().map(value).collect() };
+    let make = |last: &Value| {
+        let mut doc = Value::Null;
+        let end = run(program, Vec::new(), last, &mut doc);
+        // What the program itself has put there is right.
+        if at(&doc, &end).is_none_or(Value::is_null) {
+            put(&mut doc, &end, last.clone());
+        }
+        doc
+    };
+    wanted.iter().take(6).map(make).collect()
+}
+
+/// Walks through a program, and gives the document what the program asks for; where its output stands.
+fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<Segment> {
+    let mut path = from;
+    for part in split(program, "|") {
+        let part = split(part.trim(), "//").first().map_or("", |p| p.trim());
+        if let Some(inner) = inside(part, "[", "]").or_else(|| inside(part, "(", ")")) {
+            path = run(inner, path, last, doc);
+        } else if let [first, rest @ ..] = split(part, " and ").as_slice()
+            && !rest.is_empty()
+        {
+            for condition in std::iter::once(first).chain(rest) {
+                run(condition, path.clone(), &json!(true), doc);
+            }
+        } else if let Some((left, right)) = comparison(part) {
+            let place = run(left, path.clone(), &Value::Null, doc);
+            put(doc, &place, right);
+        } else if let Some(condition) = call(part, "select") {
+            run(condition, path.clone(), &json!(true), doc);
+        } else if let Some(inner) = call(part, "any").or_else(|| call(part, "all")) {
+            let parts = split(inner, ";");
+            let (each, condition) = match parts.as_slice() {
+                [each, condition] => (*each, *condition),
+                _ => (".[]", inner),
+            };
+            let place = run(each, path.clone(), &Value::Null, doc);
+            run(condition, place, &json!(true), doc);
+        } else if let Some(inner) = call(part, "map") {
+            path.push(Segment::Index(0));
+            path = run(inner, path, last, doc);
+            path.pop();
+        } else if let Some(word) =
+            ["index", "contains", "test", "startswith", "endswith"].iter().find_map(|f| call(part, f))
+        {
+            let word = word.trim_matches(['[', ']']);
+            let word: Value = serde_json::from_str(word).unwrap_or_else(|_| json!(word));
+            let mut place = path.clone();
+            if part.starts_with("index") || part.contains("([") {
+                place.push(Segment::Index(0));
+            }
+            put(doc, &place, word);
+        } else if let Some(key) = call(part, "has") {
+            let mut place = path.clone();
+            place.push(Segment::Key(key.trim_matches('"').to_owned()));
+            put(doc, &place, json!("x"));
+        } else if part == "length" {
+            let count = last.as_u64().unwrap_or(1).min(12);
+            for i in 0..count {
+                let mut place = path.clone();
+                if matches!(place.last(), Some(Segment::Index(0))) {
+                    place.pop();
+                }
+                place.push(Segment::Index(i as usize));
+                let item = json!({ "metadata": { "name": format!("thing-{i}") } });
+                if at(doc, &place).is_none() {
+                    put(doc, &place, item);
+                }
+            }
+        } else if part.starts_with('.') {
+            path.extend(segments(part));
+        }
+    }
+    path
+}
+
+/// `LEFT == literal`, and what LEFT is then.
+fn comparison(text: &str) -> Option<(&str, Value)> {
+    for (sign, shift) in [("==", 0), ("!=", 1), (">=", 0), ("<=", 0), (">", 1), ("<", -1)] {
+        if let [left, right] = split(text, sign).as_slice() {
+            let right: Value = serde_json::from_str(right.trim()).ok()?;
+            let right = match (&right, shift) {
+                (Value::Number(n), shift) => json!(n.as_i64().unwrap_or(0) + shift),
+                (_, 1) => json!("other"),
+                _ => right,
+            };
+            return Some((left, right));
+        }
+    }
+    None
+}
+
+/// The arguments of `NAME(…)`.
+fn call<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    inside(text.strip_prefix(name)?, "(", ")")
+}
+
+/// What stands in brackets that hold the whole text.
+fn inside<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
+    let inner = text.strip_prefix(open)?.strip_suffix(close)?;
+    let mut depth = 0i32;
+    let mut quoted = false;
+    for c in inner.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '(' | '[' | '{' if !quoted => depth += 1,
+            ')' | ']' | '}' if !quoted => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    Some(inner)
+}
+
+/// Parts of a program between separators that stand in no brackets and no quotes.
+fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut quoted, mut from) = (0i32, false, 0);
+    let mut skip = 0;
+    for (i, c) in text.char_indices() {
+        if i < skip {
+            continue;
+        }
+        match c {
+            '"' => quoted = !quoted,
+            '(' | '[' | '{' if !quoted => depth += 1,
+            ')' | ']' | '}' if !quoted => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && !quoted && text[i..].starts_with(separator) {
+            parts.push(&text[from..i]);
+            from = i + separator.len();
+            skip = from;
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// `.a.b["c"][0][]?`
+fn segments(path: &str) -> Vec<Segment> {
+    let mut found = Vec::new();
+    let mut rest = path;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '[' => {
+                let end = rest.find(']').unwrap_or(rest.len() - 1);
+                let inner = &rest[1..end];
+                found.push(match inner.strip_prefix('"').and_then(|i| i.strip_suffix('"')) {
+                    Some(key) => Segment::Key(key.to_owned()),
+                    None => Segment::Index(inner.parse().unwrap_or(0)),
+                });
+                end + 1
+            }
+            c if c.is_ascii_alphanumeric() || c == '_' => {
+                let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+                found.push(Segment::Key(rest[..end].to_owned()));
+                end
+            }
+            '"' => {
+                let end = rest[1..].find('"').map_or(rest.len(), |e| e + 2);
+                found.push(Segment::Key(rest[1..end].trim_end_matches('"').to_owned()));
+                end
+            }
+            c => c.len_utf8(),
+        };
+        rest = &rest[len.min(rest.len())..];
+    }
+    found
+}
+
+fn at<'v>(doc: &'v Value, path: &[Segment]) -> Option<&'v Value> {
+    path.iter().try_fold(doc, |value, segment| match segment {
+        Segment::Key(key) => value.get(key),
+        Segment::Index(index) => value.get(index),
+    })
+}
+
+fn put(doc: &mut Value, path: &[Segment], value: Value) {
+    let mut place = doc;
+    for segment in path {
+        place = match segment {
+            Segment::Key(key) => {
+                if !place.is_object() {
+                    *place = Value::Object(Map::new());
+                }
+                match place.as_object_mut() {
+                    Some(map) => map.entry(key).or_insert(Value::Null),
+                    None => return,
+                }
+            }
+            Segment::Index(index) => {
+                if !place.is_array() {
+                    *place = Value::Array(Vec::new());
+                }
+                match place.as_array_mut() {
+                    Some(items) => {
+                        while items.len() <= *index {
+                            items.push(Value::Null);
+                        }
+                        &mut items[*index]
+                    }
+                    None => return,
+                }
+            }
+        };
+    }
+    *place = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_what_programs_ask_for() {
+        let cases = [
+            (".spec.host", "a", json!({"spec": {"host": "a"}})),
+            (".items[0].name", "3", json!({"items": [{"name": 3}]})),
+            (
+                "any(.spec.http[]?; .fault.delay.percentage == 100)",
+                "",
+                json!({"spec": {"http": [{"fault": {"delay": {"percentage": 100}}}]}}),
+            ),
+            (".types | index(\"Egress\")", "", json!({"types": ["Egress"]})),
+            (".labels[\"a.b/c\"] == \"x\"", "", json!({"labels": {"a.b/c": "x"}})),
+            (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
+            (".count // 1", "2", json!({"count": 2})),
+            (".a and .b > 2", "", json!({"a": true, "b": 3})),
+        ];
+        for (program, wanted, expected) in cases {
+            let wanted: Vec<String> = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };
+            assert_eq!(documents(program, &wanted)[0], expected, "{program}");
+        }
+        assert_eq!(documents(".items | length", &["2".to_owned()])[0]["items"].as_array().map(Vec::len), Some(2));
+        let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
+    }
+}
