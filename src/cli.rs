@@ -101,7 +101,7 @@ enum Command {
     Result(result::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
-    Run(run::Args),
+    Run(Box<run::Args>),
     #[cfg(feature = "run")]
     Recover(recover::Args),
     #[cfg(feature = "run")]

@@ -1,6 +1,6 @@
 //! Several agents and models in one command: each combination is a run of its own, with results of its own, one after another.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{fmt::Write, path::Path};
 
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ fn severity(exit: u8) -> u8 {
 }
 
 /// The results files of a folder, with what they say.
-fn results(folder: &PathBuf) -> Vec<(String, Value)> {
+fn results(folder: &Path) -> Vec<(String, Value)> {
     let names = Disk.list(folder).into_iter().filter(|name| name.starts_with("gevals-") && name.ends_with("-out.json"));
     let read = |name: String| Some((name.clone(), serde_json::from_slice(&Disk.read(&folder.join(name)).ok()?).ok()?));
     names.filter_map(read).collect()
