@@ -23,7 +23,7 @@ use crate::{
     rule,
     signature::{Control, Shape, Values, Vocabularies},
     source::{Files, Sources, Span},
-    template::Path,
+    template::{LOCALS, Path, ROOTS},
     ty::Type,
 };
 use bind::Aliases;
@@ -418,23 +418,7 @@ impl<'a> Checker<'a> {
     }
 
     fn loop_variable(&mut self, var: &Name, scope: &Scope) {
-        let roots = [
-            "env",
-            "random",
-            "task",
-            "steps",
-            "agent",
-            "stdout",
-            "stderr",
-            "exitCode",
-            "response",
-            "content",
-            "structuredContent",
-            "isError",
-            "result",
-            "rounds",
-        ];
-        if roots.contains(&var.value.as_str()) {
+        if ROOTS.iter().chain(&LOCALS).any(|name| *name == var.value) {
             self.error(
                 Diagnostic::new(
                     &SHADOWED_NAME,
