@@ -23,8 +23,8 @@ use crate::{
     rule,
     signature::{Control, Shape, Values, Vocabularies},
     source::{Files, Sources, Span},
-    template::{LOCALS, Path, ROOTS},
-    ty::Type,
+    template::Path,
+    ty::{LOCALS, ROOTS, Type},
 };
 use bind::Aliases;
 use scope::{Binding, Place, Scope};

@@ -6,6 +6,13 @@ use indexmap::IndexMap;
 
 pub mod duration;
 
+/// The names that a hole may begin with anywhere.
+pub const ROOTS: [&str; 5] = ["env", "random", "task", "steps", "agent"];
+
+/// The names of a step's own values, some of which its own templates may use.
+pub const LOCALS: [&str; 9] =
+    ["stdout", "stderr", "exitCode", "response", "content", "structuredContent", "isError", "result", "rounds"];
+
 /// The type of a value (`decisions.md` §3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Type {

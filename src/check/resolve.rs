@@ -9,8 +9,8 @@ use crate::{
     hir::{CallKind, Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
     rule,
     source::Span,
-    template::{self, LOCALS, Path, ROOTS, SegmentKind, SuspectKind},
-    ty::Type,
+    template::{self, Path, SegmentKind, SuspectKind},
+    ty::{LOCALS, ROOTS, Type},
 };
 
 rule! {

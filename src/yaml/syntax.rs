@@ -9,7 +9,7 @@ use super::{NESTING, SYNTAX, UNQUOTED_HOLE};
 use crate::{
     diagnostic::Diagnostic,
     source::{FileId, Span},
-    template::{LOCALS, ROOTS},
+    ty::{LOCALS, ROOTS},
 };
 
 /// Bytes that are not UTF-8 text.
