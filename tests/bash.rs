@@ -27,6 +27,19 @@ fn outcome(text: &str) -> &'static str {
     }
 }
 
+/// The grammar leaves out the `-` before a redirection; both readers of scripts put it back.
+#[test]
+fn a_dash_before_a_here_document_is_a_word() {
+    for text in ["kubectl apply -f - <<EOF\na\nEOF\n", "kubectl apply -f - <<-'EOF' >/dev/null\na\nEOF\n"] {
+        let program = program(text);
+        let words: Vec<_> = program.commands()[0].words().iter().map(|w| w.text.clone()).collect();
+        assert_eq!(words, ["kubectl", "apply", "-f", "-"], "{text}");
+        let list = bash::ast::read(&bash::parse(text).unwrap()).unwrap();
+        let bash::ast::Kind::Simple(simple) = &list[0].kind else { panic!("{list:?}") };
+        assert_eq!(simple.words.iter().map(|w| w.source.clone()).collect::<Vec<_>>(), words, "{text}");
+    }
+}
+
 #[test]
 fn a_script_ends_with_the_statuses_it_can_end_with() {
     let cases = [

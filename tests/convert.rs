@@ -462,6 +462,11 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     world.run(&["convert", "a", "--target", "builtin", "--report"]).expect(0, &["no script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
+    // Braces that the steps dialect leaves alone are carried, and no rule stumbles over them.
+    world.run(&["convert", "a/python.yaml", "--to", "steps", "--out", "s", "--no-verify"]).expect(0, &[]);
+    assert!(world.read("s/python.yaml").contains("print('{env.HOME}')"));
+    let checked = world.run(&["check", "s/python.yaml"]);
+    assert!(!checked.out.contains("unexpanded-hole") && !checked.out.contains("unused-allow"), "{}", checked.out);
     let now: Vec<_> = contents(&world.path(""))
         .into_iter()
         .filter(|(p, _)| before.iter().any(|(b, _)| b == p && !p.ends_with("stdout") && !p.ends_with("stderr")))

@@ -293,6 +293,9 @@ impl<'s> Reader<'s> {
             None => plain(node, Kind::Assignment),
         };
         inner.range = node.byte_range();
+        if let (Some(lost), Kind::Command(words)) = (self.script.lost_words(node), &mut inner.kind) {
+            words.extend(lost.into_iter().map(|range| Word { text: "-".to_owned(), range, literal: true }));
+        }
         for redirect in self.children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
             inner.fed |= feeds(redirect, self.script);
             inner.written |= redirect.kind() == "file_redirect" && self.script.text(redirect).contains('>');

@@ -210,7 +210,8 @@ mod tests {
         let estimate = meter.into_estimate();
         assert_eq!((estimate.total_tokens, estimate.source.as_str()), (100, "actual"));
         assert!(estimate.tool_output_tokens > 300 && estimate.mcp_schema_tokens == 50);
-        assert_eq!((ledger.used().tokens, ledger.used().tool_calls), (100, 2));
+        let used = *ledger.used();
+        assert_eq!((used.tokens, used.tool_calls), (100, 2));
         // The next turn is over the run's limit of calls.
         let none = Bounds::default();
         let mut next = Meter::new("x", 0, None, &none, &ledger);

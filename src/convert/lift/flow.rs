@@ -53,6 +53,11 @@ impl<'a> Lifter<'a> {
                 Next::End(flow) => {
                     return match flow {
                         Flow::Falls(_) | Flow::Passes(..) if skipped => None,
+                        Flow::Fails(more) if skipped && read_only(&out.steps) => {
+                            self.shared.note("what only looks before the script fails is left out");
+                            said.extend(more);
+                            Some(Flow::Fails(said))
+                        }
                         Flow::Falls(more) => Some(Flow::Falls(out.then(more))),
                         Flow::Passes(more, ending) => Some(Flow::Passes(out.then(more), ending)),
                         Flow::Fails(more) if read_only(&out.steps) => {

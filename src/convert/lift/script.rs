@@ -110,7 +110,11 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         let touched = |s: &Stmt| lifter.tallies.iter().any(|t| touches(s, t));
         let init = |s: &Stmt| matches!(&s.kind, Kind::Assign(a) if a.iter().all(|a| lifter.tallies.contains(&a.name)));
         let first = list.iter().position(|s| touched(s) && !init(s)).unwrap_or(0);
+        // Where they are looked at nothing may happen but the end.
+        let guards: Vec<_> =
+            lifter.tallies.iter().filter_map(|t| list.iter().rposition(|s| touches(s, t) && !prints(s))).collect();
         let fits = chunks.iter().all(|c| match &c.kind {
+            ChunkKind::Lifted(out) if guards.contains(&c.from) && !out.steps.is_empty() => false,
             ChunkKind::Residual(..) => !list[c.from..c.to].iter().any(touched),
             ChunkKind::Lifted(out) => apart || c.from <= first || super::read_only(&out.steps),
             ChunkKind::Idle => true,
