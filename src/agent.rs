@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Bytes kept of what an agent says.
-const KEPT: usize = 16 << 20;
+const KEPT: usize = 4 << 20;
 
 pub use claude::adapter_or_cli as claude_code;
 pub use model::endpoint;

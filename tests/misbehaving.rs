@@ -21,7 +21,7 @@ config:
 ";
 /// What an agent may take, and what gevals may take beyond it: a grace before it kills, and a slow machine.
 const LIMIT: &str = "2s";
-const WITHIN: Duration = Duration::from_secs(12);
+const WITHIN: Duration = Duration::from_secs(20);
 const TASK: &str = "\
 kind: Task
 apiVersion: mcp-eval/v1
@@ -35,8 +35,8 @@ const MCP: &str = "\
 mcpServers:
   notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
 ";
-/// In KiB: 16 MiB of what an agent says are kept, in copies of several forms.
-const MEMORY: u64 = 500 << 10;
+/// In KiB: 4 MiB of what an agent says are kept, in copies of several forms; a message may have 16 MiB.
+const MEMORY: u64 = 300 << 10;
 
 /// The first lines of an agent that speaks ACP as it should, to the prompt.
 const ACP: &str = r#"

@@ -40,7 +40,7 @@ use crate::{
 /// The longest message, in bytes.
 const LONGEST: usize = 16 << 20;
 /// Bytes that are not of the protocol, before it is taken to speak another.
-const NOISE: usize = 16 << 20;
+const NOISE: usize = 1 << 20;
 /// Requests of the agent, and calls that it tells of.
 const REQUESTS: usize = 10_000;
 /// Bytes kept of what it says on its standard error: the last ones.
@@ -334,8 +334,9 @@ impl Heard {
         if line.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let message: Value = match serde_json::from_slice(line) {
-            Ok(message @ Value::Object(_)) => message,
+        let parsed = line.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(line));
+        let message: Value = match parsed {
+            Some(Ok(message @ Value::Object(_))) => message,
             _ => {
                 self.noises += line.len();
                 if self.noise.len() < 200 {
