@@ -753,8 +753,7 @@ impl<'a> Lifter<'a> {
             let value = name.and_then(|n| self.shared.env.get(n)).map_or(hole, |(value, _)| value);
             value.contains("default(")
         };
-        let open =
-            text.0.iter().any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if open(text)));
+        let open = text.0.iter().any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if open(text)));
         if open { None } else { text.constant() }
     }
 

@@ -111,11 +111,8 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         let init = |s: &Stmt| matches!(&s.kind, Kind::Assign(a) if a.iter().all(|a| lifter.tallies.contains(&a.name)));
         let first = list.iter().position(|s| touched(s) && !init(s)).unwrap_or(0);
         // Where they are looked at nothing may happen but the end.
-        let guards: Vec<_> = lifter
-            .tallies
-            .iter()
-            .filter_map(|t| list.iter().rposition(|s| touches(s, t) && !prints(s)))
-            .collect();
+        let guards: Vec<_> =
+            lifter.tallies.iter().filter_map(|t| list.iter().rposition(|s| touches(s, t) && !prints(s))).collect();
         let fits = chunks.iter().all(|c| match &c.kind {
             ChunkKind::Lifted(out) if guards.contains(&c.from) && !out.steps.is_empty() => false,
             ChunkKind::Residual(..) => !list[c.from..c.to].iter().any(touched),
