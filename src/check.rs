@@ -9,7 +9,7 @@ mod resolve;
 mod scope;
 mod shape;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -21,9 +21,9 @@ use crate::{
     },
     lock::Lock,
     rule,
-    signature::{Control, Shape, Vocabularies},
+    signature::{Control, Shape, Values, Vocabularies},
     source::{Files, Sources, Span},
-    template::Path,
+    template::{LOCALS, Path, ROOTS},
     ty::Type,
 };
 use bind::Aliases;
@@ -287,7 +287,7 @@ impl<'a> Checker<'a> {
             // What cannot be bound still has names in it, and later steps may refer to it.
             step.templates(&mut |t| {
                 let mut open = scope.clone();
-                open.locals = Some((IndexMap::new(), true));
+                open.locals = Some((Arc::default(), true));
                 self.template(t, &open);
             });
             if let Some(id) = &step.id {
@@ -345,11 +345,11 @@ impl<'a> Checker<'a> {
         if step.continue_on_error.is_some_and(|c| c.value) && kind == PhaseKind::Setup {
             scope.doubt_since(mark, step.key);
         }
-        let mut locals = signature.locals.clone();
+        let mut locals = Arc::clone(&signature.locals);
         if signature.control == Control::Each {
-            locals.insert("rounds".to_owned(), Type::list(rounds));
+            Arc::make_mut(&mut locals).insert("rounds".to_owned(), Type::list(rounds));
         }
-        scope.locals = Some((locals.clone(), false));
+        scope.locals = Some((Arc::clone(&locals), false));
         if let (Some((at, expect)), Some(shape)) = (&step.expect, &signature.expect) {
             checked.expect = Some((*at, self.arg(expect, shape, &format!("the `expect` of {what}"), scope)));
         }
@@ -372,12 +372,12 @@ impl<'a> Checker<'a> {
         step: &Step<Path>,
         checked: &Step<Def>,
         named: Option<IndexMap<String, Type>>,
-        locals: IndexMap<String, Type>,
+        locals: Values,
         scope: &mut Scope,
     ) {
         let signature = &checked.op.signature;
         let (outputs, open) = match named {
-            Some(named) => (named, false),
+            Some(named) => (Arc::new(named), false),
             None if signature.control == Control::Each => (locals, false),
             None => signature.implicit_outputs(),
         };
@@ -390,7 +390,7 @@ impl<'a> Checker<'a> {
             }
             _ => {
                 if let Some((key, outputs, open)) = bind::steps_outputs(&checked.op) {
-                    scope.define(key, Binding { outputs, open, doubt: None, span: step.key });
+                    scope.define(key, Binding { outputs: outputs.into(), open, doubt: None, span: step.key });
                 }
             }
         }
@@ -418,23 +418,7 @@ impl<'a> Checker<'a> {
     }
 
     fn loop_variable(&mut self, var: &Name, scope: &Scope) {
-        let roots = [
-            "env",
-            "random",
-            "task",
-            "steps",
-            "agent",
-            "stdout",
-            "stderr",
-            "exitCode",
-            "response",
-            "content",
-            "structuredContent",
-            "isError",
-            "result",
-            "rounds",
-        ];
-        if roots.contains(&var.value.as_str()) {
+        if ROOTS.iter().chain(&LOCALS).any(|name| *name == var.value) {
             self.error(
                 Diagnostic::new(
                     &SHADOWED_NAME,

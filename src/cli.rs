@@ -30,7 +30,7 @@ use std::{
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{
-    Compiled, compile,
+    Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Pretty},
     host::disk::Disk,
     source::Sources,
@@ -101,7 +101,7 @@ enum Command {
     Result(result::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
-    Run(run::Args),
+    Run(Box<run::Args>),
     #[cfg(feature = "run")]
     Recover(recover::Args),
     #[cfg(feature = "run")]
@@ -176,9 +176,11 @@ impl Global {
 }
 
 /// Compiles what the paths name; the current folder where they name nothing.
+/// For commands that ask what files mean, and not whether that is good.
 fn compile_paths(paths: &[PathBuf], sources: &Sources) -> Compiled {
     let here = [PathBuf::from(".")];
-    compile(if paths.is_empty() { &here } else { paths }, sources, &Disk)
+    let options = Options { soft: false, ..Options::default() };
+    compile_with(if paths.is_empty() { &here } else { paths }, &options, sources, &Disk)
 }
 
 /// Says which of the named paths could not be read.

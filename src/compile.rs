@@ -48,11 +48,14 @@ pub struct Options {
     pub overrides: Overrides,
     /// Whether plans are wanted. Findings are the same without them, and sooner.
     pub plans: bool,
+    /// Whether tasks are searched for what means something, but nothing good. Without it there are the same plans, and
+    /// sooner.
+    pub soft: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { levels: Vec::new(), workspace: false, overrides: Overrides::default(), plans: true }
+        Self { levels: Vec::new(), workspace: false, overrides: Overrides::default(), plans: true, soft: true }
     }
 }
 
@@ -123,7 +126,9 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     for result in &mut results {
         out.extend(std::mem::take(&mut result.found));
     }
-    lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
+    if options.soft {
+        lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
+    }
 
     let views = |index: usize, unit: &'_ EvalUnit| {
         let mut found = Diagnostics::default();
@@ -207,10 +212,13 @@ impl Shared<'_> {
             result.found.extend(found);
             let Some(checked) = checked else { continue };
             let task = &checked.task;
-            let scripts = script::views(unit, task, self.scripts, sources, files);
+            let scripts = match self.options.soft {
+                true => script::views(unit, task, self.scripts, sources, files),
+                false => Vec::new(),
+            };
             let view = TaskView { unit, task, scripts: &scripts, eval: None, asserted: false, sources, files };
             if selecting.is_empty() {
-                lint::in_task(&view, &mut result.found);
+                lint::in_task(&view, self.options.soft, &mut result.found);
             }
             let hashes = if self.options.plans { hashes(&checked, files) } else { IndexMap::new() };
             for (eval, selected) in selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)) {
@@ -246,7 +254,7 @@ impl Shared<'_> {
             selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
         let asserted = assertions.iter().any(|a| !a.items.is_empty());
         let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources };
-        lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, out);
+        lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, self.options.soft, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;
         if !self.options.plans {
             return None;
@@ -287,6 +295,8 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: judge(unit),
+        budget: eval.budget,
+        model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
@@ -314,6 +324,7 @@ fn defaults(eval: &Limits, over: LimitOverrides, place: Span) -> Limits {
     Limits {
         timeout: or(over.default_timeout, eval.timeout),
         cleanup_timeout: or(over.default_cleanup_timeout, eval.cleanup_timeout),
+        bounds: eval.bounds,
     }
 }
 
@@ -344,6 +355,13 @@ fn agent_kind(
     let task = task_unit.task.as_ref()?;
     let entry = check::oracle_task(entry, task, &checked.prompt_scope, cx, out).ok()?;
     Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
+}
+
+/// The model of the agent, from the reference or from its file.
+fn model(unit: &EvalUnit) -> Option<String> {
+    let own = unit.eval.as_ref()?.agent.as_ref()?.model.as_ref();
+    let file = unit.agent.as_ref().and_then(|a| a.builtin.as_ref()?.model.as_ref());
+    own.or(file).map(|m| m.value.clone())
 }
 
 /// The judge of an eval. Of the deprecated form, what its variables will mean.

@@ -15,14 +15,14 @@ pub use step::{INVALID_ID, STEP_SHAPE, unknown_operation_help};
 use std::path::PathBuf;
 
 use crate::{
-    decode::{Fields, Leniency, Partial, Reader, quote},
+    decode::{self, Fields, Leniency, Partial, Reader, quote},
     diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
-    hir::{Dialect, Meta, Name, Task},
+    hir::{Bounds, Dialect, Meta, Name, Task},
     rule,
     signature::Vocabulary,
     source::{FileId, Span, Spanned},
     template::Path,
-    yaml::Node,
+    yaml::{Data, Node},
 };
 
 rule! {
@@ -280,6 +280,19 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
             ),
         }
     }
+    if let Some(node) = fields.take(reader, "gate") {
+        meta.gate = gate(reader, node);
+        if let (Some(gate), Some(runs)) = (&meta.gate, &meta.runs)
+            && gate.value.1 != runs.value
+        {
+            let message = format!("the gate is of {} runs, and the task runs {} times", gate.value.1, runs.value);
+            reader.error(
+                Diagnostic::new(&decode::WRONG_TYPE, gate.span, message)
+                    .label(runs.span, "runs")
+                    .help("leave `runs` out: the gate says how often the task is run"),
+            );
+        }
+    }
     if dialect == Dialect::Portable {
         if let Some(node) = fields.take(reader, "tags") {
             meta.tags = reader.words(node, "the tags of a task");
@@ -309,6 +322,60 @@ fn difficulty(reader: &mut Reader<'_>, word: &Name) {
         diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near);
     }
     reader.out.push(diagnostic);
+}
+
+/// `maxTokens`, `maxCost`, `maxToolCalls`.
+fn bounds(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Bounds {
+    let mut bounds = Bounds::default();
+    let mut whole = |reader: &mut Reader<'_>, key: &'static str| {
+        let node = fields.take(reader, key)?;
+        let n = reader.integer(node, &format!("`{key}`"))?;
+        match u64::try_from(n.value) {
+            Ok(value @ 1..) => Some(value),
+            _ => {
+                reader.error(not_positive(key, n.span));
+                None
+            }
+        }
+    };
+    bounds.tokens = whole(reader, "maxTokens");
+    bounds.tool_calls = whole(reader, "maxToolCalls");
+    if let Some(node) = fields.take(reader, "maxCost") {
+        match node.data() {
+            Data::Int(n) if n > 0 => bounds.cost = Some(n as f64),
+            Data::Float(n) if n > 0.0 && n.is_finite() => bounds.cost = Some(n),
+            Data::Int(_) | Data::Float(_) => reader.error(not_positive("maxCost", node.span())),
+            _ => reader.wrong_type(node, "a number", "`maxCost`"),
+        }
+    }
+    bounds
+}
+
+fn not_positive(key: &str, span: Span) -> Diagnostic {
+    Diagnostic::new(&decode::WRONG_TYPE, span, format!("`{key}` must be more than 0"))
+        .help("leave it out where there is no such limit")
+}
+
+/// `{passes: 4, of: 5}`.
+fn gate(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<(u32, u32)>> {
+    let mut fields = reader.fields(node, "a gate")?;
+    let mut number = |reader: &mut Reader<'_>, key| {
+        let node = fields.require(reader, key, node.span())?;
+        let n = reader.integer(node, &format!("`{key}`"))?;
+        u32::try_from(n.value).ok().filter(|n| *n > 0).map(|n| Spanned::new(n, node.span())).or_else(|| {
+            reader.error(not_positive(key, node.span()));
+            None
+        })
+    };
+    let (passes, of) = (number(reader, "passes"), number(reader, "of"));
+    fields.finish(reader);
+    let (passes, of) = (passes?, of?);
+    if passes.value > of.value {
+        let message = format!("{} of {} runs cannot pass", passes.value, of.value);
+        reader.error(Diagnostic::new(&decode::WRONG_TYPE, passes.span, message).help("`passes` is at most `of`"));
+        return None;
+    }
+    Some(Spanned::new((passes.value, of.value), node.span()))
 }
 
 /// `{inline, file}`, or (portable dialect) a text.

@@ -134,6 +134,17 @@ pub enum EventKind {
     CallRecorded {
         call: CallReport,
     },
+    /// What the agent's turn used.
+    TokensCounted {
+        tokens: Box<TokenEstimate>,
+    },
+    /// The run that just ended was broken, and is made again.
+    TaskRetried {
+        /// From 1.
+        retry: u32,
+        of: u32,
+        reason: String,
+    },
     /// What a pass is worth, where that is less than it seems.
     Remarked {
         remark: Remark,
@@ -218,7 +229,7 @@ pub struct ActionReport {
     pub stderr: String,
     /// What a judge found, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<Box<Judgement>>,
     /// A cleanup step that was under way when a run died, and ran again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retried: bool,
@@ -317,6 +328,33 @@ pub struct TokenUsage {
     /// Of the input: what was written to a cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_write_tokens: u64,
+}
+
+/// The tokens of an agent's turn: as reported, else counted from what went to and fro (§3.7 of the upstream behaviour).
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenEstimate {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub total_tokens: u64,
+    pub prompt_tokens: u64,
+    pub message_tokens: u64,
+    pub thinking_tokens: u64,
+    pub tool_input_tokens: u64,
+    pub tool_output_tokens: u64,
+    /// Of the descriptions of the tools that the agent may call.
+    pub mcp_schema_tokens: u64,
+    pub prompt_get_input_tokens: u64,
+    pub prompt_get_output_tokens: u64,
+    pub resource_input_tokens: u64,
+    pub resource_output_tokens: u64,
+    /// `actual`, where the agent or its model reported the first three, else `estimated`.
+    pub source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actual: Option<TokenUsage>,
+    /// By the prices of the run, where they know the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
 }
 
 impl TokenUsage {

@@ -88,6 +88,10 @@ pub struct Meta {
     /// Bounds setup, agent and verify.
     pub timeout: Option<Spanned<Duration>>,
     pub cleanup_timeout: Option<Spanned<Duration>>,
+    /// What the agent may use.
+    pub bounds: Bounds,
+    /// How many of how many runs must pass, where not all.
+    pub gate: Option<Spanned<(u32, u32)>>,
 }
 
 /// One entry of `requires`.

@@ -118,6 +118,8 @@ pub struct Settings {
 #[serde(rename_all = "camelCase")]
 pub struct Overrides {
     pub agent: Option<String>,
+    #[serde(default)]
+    pub model: Option<String>,
     pub mcp_config: Option<PathBuf>,
     /// Of tasks, of cleanups, and both where a task says nothing.
     pub limits: [Option<Duration>; 4],
@@ -154,6 +156,9 @@ pub struct Selected {
     pub name: String,
     pub digest: String,
     pub runs: u32,
+    /// How many of how many runs must pass, where not all.
+    #[serde(default)]
+    pub gate: Option<(u32, u32)>,
 }
 
 /// What is the same throughout one run of a task, without secrets: those are asked for again.

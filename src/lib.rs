@@ -20,6 +20,9 @@ pub mod lint;
 pub mod plan;
 mod compile;
 pub mod affected;
+#[cfg(feature = "run")]
+pub mod tokens;
+pub mod prices;
 pub mod event;
 pub mod render;
 pub mod convert;

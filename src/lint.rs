@@ -45,7 +45,7 @@ pub use agent::TYPES as AGENT_TYPES;
 
 use crate::{
     check, decode,
-    diagnostic::{Diagnostics, Rule},
+    diagnostic::{Diagnostics, Rule, Strength},
     dialect,
     hir::{Def, Eval, Task},
     policy,
@@ -278,8 +278,8 @@ pub fn rule(name: &str) -> Option<&'static Rule> {
     RULES.iter().map(|l| l.rule).find(|r| r.name == name)
 }
 
-pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for lint in RULES {
+pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
+    for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
         if let Found::InTask(check) = lint.found {
             check(view, out);
         }

@@ -20,8 +20,8 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 
 use crate::{
     hir::{
-        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Def, Dialect, JudgeEnv, ModelAgent, Name,
-        Operation, OracleCall, Provider, Server, ShellAgent, Template,
+        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, Def, Dialect, JudgeEnv,
+        ModelAgent, Name, Operation, OracleCall, Provider, Server, ShellAgent, Template,
     },
     source::Span,
 };
@@ -53,6 +53,8 @@ pub struct Plan {
     pub files: IndexMap<PathBuf, String>,
     pub timeout: Duration,
     pub cleanup_timeout: Duration,
+    /// What the agent may use.
+    pub bounds: Bounds,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +74,8 @@ pub struct PlannedTask {
     pub labels: IndexMap<String, String>,
     pub parallel: bool,
     pub runs: u32,
+    /// How many of how many runs must pass, where not all.
+    pub gate: Option<(u32, u32)>,
     /// Neither a verify step nor an assertion: it cannot pass (`decisions.md` §5).
     pub unchecked: bool,
 }
@@ -301,6 +305,10 @@ pub struct EvalPlan {
     /// The folder server commands run in.
     pub dir: PathBuf,
     pub judge: Option<Judge>,
+    /// What all tasks may use together.
+    pub budget: Budget,
+    /// The model of the agent, as far as it is known.
+    pub model: Option<String>,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<String>,
     /// In the order of collection; those not `parallel` run first, one by one.

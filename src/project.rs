@@ -465,6 +465,9 @@ impl Loader<'_> {
         if let (Some(eval), Some(choice)) = (&mut unit.eval, &overrides.agent) {
             eval.agent = Some(choice.reference(self.is_oracle(choice), eval.config));
         }
+        if let (Some(agent), Some(model)) = (unit.eval.as_mut().and_then(|e| e.agent.as_mut()), &overrides.model) {
+            agent.model = Some(Name::new(model.clone(), agent.span));
+        }
         if let (Some(eval), Some(path)) = (&mut unit.eval, &overrides.mcp_config) {
             eval.mcp_config = Some(Name::new(path.to_string_lossy().into_owned(), eval.config));
         }

@@ -674,6 +674,8 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
         judge: None,
+        budget: crate::hir::Budget::default(),
+        model: None,
         secrets: Vec::new(),
         tasks: vec![plan.clone()],
     };

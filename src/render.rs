@@ -183,6 +183,10 @@ fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
         }
         items
     };
+    let limits = match plan.bounds.words() {
+        words if words.is_empty() => Vec::new(),
+        words => vec![format!("the agent may use {}", words.join(", "))],
+    };
     let all = [
         ("reads", reads),
         ("needs", needs),
@@ -193,6 +197,7 @@ fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
         ("ns", listed(reach.namespaces)),
         ("judge", judge),
         ("time", time),
+        ("limits", limits),
     ];
     all.into_iter().filter(|(_, values)| !values.is_empty()).collect()
 }

@@ -59,6 +59,8 @@ pub struct ReportInput {
     /// Which tasks are run.
     pub selection: Selection,
     pub gate: Option<Gate>,
+    /// What costs are counted in.
+    pub currency: String,
     /// Only the set-up is run: nothing is judged, and nothing has passed.
     pub unjudged: bool,
     /// Where the results file goes.
@@ -97,6 +99,7 @@ impl ReportInput {
             runs: options.runs,
             selection: options.selection.clone(),
             gate: options.gate,
+            currency: options.prices.as_ref().map_or_else(|| "USD".to_owned(), |prices| prices.currency.clone()),
             unjudged: options.only == Some(Only::Setup),
             results,
             detail: Detail::default(),

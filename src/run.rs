@@ -13,6 +13,7 @@ pub mod select;
 mod servers;
 mod task;
 mod unit;
+mod usage;
 pub mod verdict;
 
 pub use select::{Gate, Labels, Selection, Shard};
@@ -34,11 +35,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Event, EventKind, TaskRun, Verdict, recording},
+    hir::{Bounds, Budget},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::Recording,
     plan::{ActionKind, EvalPlan, Plan, wire},
+    prices::Prices,
     secrets::is_secret_name,
+    ty::duration,
 };
 use emit::Emitter;
 use servers::Servers;
@@ -59,6 +63,12 @@ pub struct RunOptions {
     pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
+    /// What models cost.
+    pub prices: Option<Arc<Prices>>,
+    /// What all tasks may use together, over what the eval says.
+    pub budget: Budget,
+    /// How often a run is made again that is broken.
+    pub retry_broken: u32,
     /// How many runs of a task must pass, where not all.
     pub gate: Option<Gate>,
     /// Whether a task that checks nothing counts as passed.
@@ -112,6 +122,9 @@ impl Default for RunOptions {
             parallel: 1,
             selection: Selection::default(),
             fail_fast: false,
+            prices: None,
+            budget: Budget::default(),
+            retry_broken: 0,
             gate: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
@@ -242,6 +255,17 @@ pub async fn run_eval(
             None
         }
     };
+    let budget = Budget {
+        time: options.budget.time.or(plan.budget.time),
+        bounds: options.budget.bounds.or(&plan.budget.bounds),
+    };
+    let prices = options.prices.as_ref();
+    let price = usage::price(prices, plan.model.as_deref(), &plan.agent_name);
+    let judge_price = judge
+        .as_ref()
+        .and_then(|judge| usage::price(prices, judge.agent.model.as_ref().map(|m| m.value.as_str()), &judge.name));
+    faults.extend(unpriced(plan, &selected, &budget.bounds, price.is_some(), judge.is_none() || judge_price.is_some()));
+    let ledger = usage::Ledger::new(budget.bounds);
     if selected.is_empty() {
         return match options.selection.shard {
             Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
@@ -272,6 +296,7 @@ pub async fn run_eval(
             name: plan.tasks[index].task.name.value.clone(),
             digest: digests[index].clone(),
             runs: runs(index),
+            gate: gate_of(plan, options, index).map(|gate| (gate.passes, gate.of)),
         });
         emitter.note(&Entry::Selected(chosen.collect()));
         emitter.emit(
@@ -316,6 +341,10 @@ pub async fn run_eval(
         kept: Mutex::default(),
         recording: recording.as_deref(),
         judge: judge.as_ref(),
+        ledger: &ledger,
+        price,
+        judge_price,
+        over: OnceLock::new(),
         stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());
@@ -333,7 +362,7 @@ pub async fn run_eval(
                 world.unstarted.get_or_init(|| why);
             }
             let each = |index: usize| {
-                let (world, ends, digests) = (&world, &ends, &digests);
+                let (world, ends, digests, emitter) = (&world, &ends, &digests, &emitter);
                 async move {
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
@@ -342,7 +371,15 @@ pub async fn run_eval(
                             ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
                             continue;
                         }
-                        let end = task::run(world, planned, &digests[index], task).await;
+                        let mut end = task::run(world, planned, &digests[index], task.clone()).await;
+                        for retry in 1..=options.retry_broken {
+                            if end.verdict != Verdict::Broken || world.cancel.is_cancelled() {
+                                break;
+                            }
+                            let (of, reason) = (options.retry_broken, end.reason);
+                            emitter.emit(Some(&task), EventKind::TaskRetried { retry, of, reason });
+                            end = task::run(world, planned, &digests[index], task.clone()).await;
+                        }
                         if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
                             world
                                 .stopped
@@ -361,6 +398,17 @@ pub async fn run_eval(
         };
         tokio::pin!(work);
         let mut deaf = false;
+        let over = async {
+            match budget.time {
+                Some(limit) => {
+                    host.sleep(limit).await;
+                    format!("the run went beyond its limit of {}", duration::format(limit))
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
+        let mut in_time = true;
         loop {
             tokio::select! {
                 biased;
@@ -378,6 +426,10 @@ pub async fn run_eval(
                     }
                 },
                 () = &mut work => break,
+                why = &mut over, if in_time => {
+                    in_time = false;
+                    world.exhaust(why);
+                }
             }
         }
     }
@@ -396,22 +448,42 @@ pub async fn run_eval(
     let exit = match interrupted {
         Some(signal) => signal.exit(),
         None if !faults.is_empty() => 3,
-        None => status(&tasks, options.allow_unchecked, options.gate, options.exit_zero),
+        None => status(&tasks, options.allow_unchecked, &|index| gate_of(plan, options, index), options.exit_zero),
     };
     emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
     RunSummary { exit, tasks, faults, kept }
 }
 
+/// A limit of cost means nothing where nobody knows what things cost.
+fn unpriced(plan: &EvalPlan, selected: &[usize], bounds: &Bounds, agent: bool, judge: bool) -> Vec<String> {
+    let limited = |index: &&usize| plan.tasks[**index].bounds.cost.is_some();
+    let whose = match (bounds.cost, selected.iter().find(limited)) {
+        (Some(_), _) => "the run".to_owned(),
+        (None, Some(&index)) => format!("task `{}`", plan.tasks[index].task.name.value),
+        (None, None) => return Vec::new(),
+    };
+    let model = plan.model.as_deref().unwrap_or(&plan.agent_name);
+    let mut faults = Vec::new();
+    if !agent {
+        faults.push(format!("{whose} has a limit of cost, and nothing tells what `{model}` costs: `--prices` does"));
+    }
+    if !judge && bounds.cost.is_some() {
+        faults.push(format!("{whose} has a limit of cost, and nothing tells what its judge costs: `--prices` does"));
+    }
+    faults
+}
+
 /// The exit status of a run that came to its end.
-pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, gate: Option<Gate>, exit_zero: bool) -> u8 {
+pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, gate: &dyn Fn(usize) -> Option<Gate>, exit_zero: bool) -> u8 {
     let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
     for end in tasks {
         let (passes, all) = runs.entry(end.task.index).or_default();
         *passes += u32::from(good(end.verdict, allow_unchecked));
         *all += 1;
     }
-    let enough = |(passes, all): &(u32, u32)| *passes >= gate.map_or(*all, |gate| gate.passes);
-    let exit = if !runs.values().all(enough) {
+    let enough =
+        |(index, (passes, all)): (&usize, &(u32, u32))| *passes >= gate(*index).map_or(*all, |gate| gate.passes);
+    let exit = if !runs.iter().all(enough) {
         1
     } else if tasks.iter().any(|t| t.cleanup_failed) {
         4
@@ -419,6 +491,13 @@ pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, gate: Option<Gate>, exit
         0
     };
     if exit_zero { 0 } else { exit }
+}
+
+/// How many runs of a task must pass, where not all: of the command line, else the task's own – unless it is run as often as
+/// the command line says.
+pub fn gate_of(plan: &EvalPlan, options: &RunOptions, index: usize) -> Option<Gate> {
+    let own = || plan.tasks.get(index)?.task.gate.filter(|_| options.runs.is_none());
+    options.gate.or_else(|| own().map(|(passes, of)| Gate { passes, of }))
 }
 
 fn good(verdict: Verdict, allow_unchecked: bool) -> bool {

@@ -57,6 +57,12 @@ pub const SCHEMAS: &[SchemaInfo] = &[
         make: |_| generate::<oracle::Oracle>("An oracle", READ),
     },
     SchemaInfo {
+        name: "prices",
+        summary: "what models cost",
+        dialects: &[],
+        make: |_| generate::<crate::prices::Prices>("Prices of models", READ),
+    },
+    SchemaInfo {
         name: "mcp-config",
         summary: "MCP servers",
         dialects: &[],

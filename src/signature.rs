@@ -16,6 +16,14 @@ use crate::{
     ty::Type,
 };
 
+/// Values by name, shared: thousands of steps of one type give the same.
+pub type Values = Arc<IndexMap<String, Type>>;
+
+/// Values as a signature writes them.
+pub fn values<const N: usize>(values: [(&str, Type); N]) -> Values {
+    Arc::new(values.map(|(name, ty)| (name.to_owned(), ty)).into())
+}
+
 #[derive(Clone, Debug)]
 pub struct Signature {
     pub name: String,
@@ -28,7 +36,7 @@ pub struct Signature {
     /// What `expect` takes, where it may stand.
     pub expect: Option<Shape>,
     /// Values of the step itself, in scope in its own `outputs` and `expect`; offered as its outputs where it lists none.
-    pub locals: IndexMap<String, Type>,
+    pub locals: Values,
     /// Whether `outputs` may be listed.
     pub lists_outputs: bool,
     pub phases: Vec<PhaseKind>,
@@ -102,7 +110,7 @@ impl Signature {
             params,
             short: None,
             expect: None,
-            locals: IndexMap::new(),
+            locals: Arc::default(),
             lists_outputs: false,
             phases: PhaseKind::ALL.to_vec(),
             effects: Effects::Any,
@@ -117,15 +125,17 @@ impl Signature {
 
     /// The outputs a step offers where it lists none: its own values, those of `result` one by one. The flag says
     /// whether it may offer more than is known.
-    pub fn implicit_outputs(&self) -> (IndexMap<String, Type>, bool) {
-        let mut outputs = self.locals.clone();
+    pub fn implicit_outputs(&self) -> (Values, bool) {
+        if !self.locals.contains_key("result") {
+            return (Arc::clone(&self.locals), false);
+        }
+        let mut outputs = IndexMap::clone(&self.locals);
         match outputs.shift_remove("result") {
             Some(Type::Record { fields, open }) => {
                 outputs.extend(fields);
-                (outputs, open)
+                (Arc::new(outputs), open)
             }
-            Some(_) => (outputs, true),
-            None => (outputs, false),
+            _ => (Arc::new(outputs), true),
         }
     }
 }

@@ -148,7 +148,7 @@ pub struct Done {
     pub stdout: String,
     pub stderr: String,
     /// What a judge found, where one was asked.
-    pub judgement: Option<Judgement>,
+    pub judgement: Option<Box<Judgement>>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
 }

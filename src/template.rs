@@ -15,6 +15,13 @@ pub use filter::{EvalError, FILTERS, FilterInfo, Param, ParamKind, TypeFault, ap
 pub use scan::{escape, scan};
 pub use value::{fill, render, walk_type, walk_value};
 
+/// The names that a hole may begin with anywhere.
+pub const ROOTS: [&str; 5] = ["env", "random", "task", "steps", "agent"];
+
+/// The names of a step's own values, some of which its own templates may use.
+pub const LOCALS: [&str; 9] =
+    ["stdout", "stderr", "exitCode", "response", "content", "structuredContent", "isError", "result", "rounds"];
+
 /// What stands in a text. The pieces are in order, no two texts are neighbours and none is empty; what lies between the
 /// ranges of two holes is the text between them, as written.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -518,3 +518,33 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
         .expect(1, &["it exited with status 3 (it said on its standard error: no login)"]);
     assert_eq!(world.read("model"), "claude-test\n");
 }
+
+#[test]
+fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
+    let model = Model::new([call("notes_create", bread()), text("done"), text("I cannot.")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:any\"");
+    world.write("other.yaml", "kind: Agent\nmetadata: {name: other}\nbuiltin: {type: llm-agent, model: openai:x}\n");
+    let args =
+        ["run", "eval.yaml", "--model", "openai:one", "--model", "openai:two", "--agent", "other.yaml", "-o", "out"];
+    let ran = run(&world, "openai", &model.url, &args).expect(1, &["=== other.yaml with openai:one", "0 of 1 passed"]);
+    assert!(ran.err.contains("other.yaml with openai:one  exit 0  1 of 1 passed"), "{}", ran.err);
+    let models: Vec<_> = model.asked().iter().map(|asked| asked.body["model"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(models, ["one", "one", "two"]);
+    for (folder, outcome) in [("other.yaml+openai-one", "passed"), ("other.yaml+openai-two", "failed")] {
+        let results: Value = serde_json::from_str(&world.read(&format!("out/{folder}/gevals-e-out.json"))).unwrap();
+        assert_eq!(results["results"][0]["outcome"], outcome);
+        assert_eq!(results["summary"]["agent"]["model"], folder.replace("other.yaml+openai-", "openai:"));
+    }
+    // One model alone replaces the eval's, and the results stand where they always do.
+    let again = Model::new([call("notes_list", Value::Null), text("done")]);
+    run(&world, "openai", &again.url, &["run", "eval.yaml", "--model", "openai:three"]);
+    assert_eq!(again.asked()[0].body["model"], "three");
+    assert_eq!(world.results("e")["summary"]["agent"]["model"], "openai:three");
+
+    let noop = ["run", "eval.yaml", "--agent", "builtin.noop", "--model", "openai:x"];
+    world.run(&noop).expect(2, &["`--model openai:x` would have no effect: the agent `builtin.noop`"]);
+    world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["names no provider"]);
+    world
+        .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])
+        .expect(2, &["one of them at a time"]);
+}

@@ -154,6 +154,7 @@ fn bad_files_are_refused_with_their_place() {
     }
     world.run(&["explain", "no-such-rule"]).expect(2, &["no rule is called `no-such-rule`"]);
     world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
+    world.run(&["explain", "agents"]).expect(0, &["builtin.llm-agent", "skills"]);
 }
 
 #[test]

@@ -308,7 +308,8 @@ fn no_answer_talks_its_way_to_a_pass() {
     }
     world.write("tasks/honest.yaml", &task("honest", &format!("llm: {{contains: {REFERENCE}}}")));
     world.write("said/honest", "I looked: the pod web is ready.");
-    let ran = world.run(&["run", "eval.yaml"]).expect(1, &["1 of 21 tasks passed"]);
+    let note = "note: passed by the word of a judge alone, the-judge: honest";
+    let ran = world.run(&["run", "eval.yaml"]).expect(1, &["1 of 21 tasks passed", note]);
     let results = world.results("e");
     for i in 0..20 {
         let outcome = &result(&results, &format!("h{i:02}"))["outcome"];
@@ -456,6 +457,10 @@ fn a_model_judges() {
     ran.expect(1, &["BROKEN", "the judge failed: the model's endpoint refuses the key"]);
     let (ran, ..) = said(by_reference, vec![], &[("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]);
     ran.expect(1, &["BROKEN", "cannot be reached"]);
+    let (_, world, _) = said(by_variables, vec![], &old[..1]);
+    world
+        .run(&["run", "eval.yaml", "--preflight"])
+        .expect(3, &["missing judge `builtin.llm-agent`", "`$J_KEY`, which is not set"]);
     let (ran, ..) = said(by_variables, vec![], &old[..1]);
     ran.expect(3, &["the judge needs `$J_KEY`, which is not set", "`$J_MODEL`"]);
 }

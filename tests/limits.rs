@@ -2,10 +2,14 @@
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
+#[path = "support/model.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod model;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
+use model::{Model, call, text};
 use serde_json::{Value, json};
 use world::World;
 
@@ -94,4 +98,168 @@ fn an_agent_that_is_to_call_nothing_has_tested_something() {
     // Nor has an eval without servers any to be called.
     world.write("eval.yaml", &EVAL.replace("  mcpConfigFile: mcp.yaml\n", ""));
     world.run(&["run", "eval.yaml", "--require-server-use"]).expect(0, &["1 of 1 task passed"]);
+}
+
+const TWICE: &str = "[{server: notes, tool: notes_list, args: {}}, {server: notes, tool: notes_list, args: {}}]";
+const CLEANUP: &str = "  cleanup: [{command: {run: 'touch WORLD/cleaned-{task.name}'}}]\n";
+
+#[test]
+fn a_task_that_goes_beyond_its_limits_fails_and_is_cleaned_up() {
+    let limits = |limits: &str| format!("  limits: {{{limits}}}\n{CLEANUP}");
+    let calls = format!("[{}, {}]", &TWICE[1..TWICE.len() - 1], &TWICE[1..TWICE.len() - 1]);
+    let world = world(&[
+        ("calls", &limits("maxToolCalls: 2"), &calls),
+        ("enough", &limits("maxToolCalls: 4, maxTokens: 100000"), &calls),
+        ("tokens", &limits("maxTokens: 20"), LIST),
+    ]);
+    world
+        .run(&["plan", "eval.yaml", "--expand"])
+        .expect(0, &["limits   the agent may use 100000 tokens, 4 tool calls"]);
+    world.run(&["run", "eval.yaml"]).expect(
+        1,
+        &[
+            "1 of 3 tasks passed, 2 failed",
+            "the agent went beyond its limit of 2 tool calls: 3 were made",
+            "limit of 20 tokens: ",
+        ],
+    );
+    let results = world.results("e");
+    let beyond = result(&results, "calls");
+    assert_eq!((&beyond["outcome"], &beyond["taskPassed"]), (&json!("failed"), &json!(false)), "{beyond}");
+    assert_eq!(beyond["callHistory"]["ToolCalls"].as_array().unwrap().len(), 3);
+    assert_eq!(result(&results, "enough")["outcome"], "passed");
+    assert!(result(&results, "enough")["tokenEstimate"]["totalTokens"].as_u64().unwrap() > 10);
+    for name in ["calls", "enough", "tokens"] {
+        assert!(world.path(&format!("cleaned-{name}")).exists());
+    }
+}
+
+#[test]
+fn a_run_that_has_used_its_limit_starts_nothing_more() {
+    let tasks = ["a", "b", "c", "d"].map(|name| (name, CLEANUP, TWICE));
+    let world = world(&tasks);
+    world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxToolCalls: 3}\n  taskSets"));
+    world.run(&["plan", "eval.yaml"]).expect(0, &["all tasks together may use 3 tool calls"]);
+    world
+        .run(&["run", "eval.yaml"])
+        .expect(1, &["1 of 4 tasks passed, 3 cancelled", "the run went beyond its limit of 3 tool calls: 4 were made"]);
+    let results = world.results("e");
+    let outcomes: Vec<_> = ["a", "b", "c", "d"].map(|name| result(&results, name)["outcome"].clone()).into();
+    assert_eq!(outcomes, ["passed", "cancelled", "cancelled", "cancelled"]);
+    assert!(result(&results, "d")["reason"].as_str().unwrap().contains("went beyond its limit"));
+    assert!(results["summary"]["cancelled"].as_str().unwrap().contains("went beyond"));
+    // What was begun is cleaned up, what was not is not.
+    assert_eq!(["a", "b", "c"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [true, true, false]);
+    // A limit of the command line is over that of the eval.
+    world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxTokens: 5}\n  taskSets"));
+    world.run(&["run", "eval.yaml"]).expect(1, &["0 of 4 tasks passed"]);
+    world.run(&["run", "eval.yaml", "--max-tokens", "1000000"]).expect(0, &["4 of 4 tasks passed"]);
+    world.run(&["run", "eval.yaml", "--max-tokens", "0"]).expect(2, &[]);
+}
+
+#[test]
+fn a_run_has_only_so_much_time() {
+    let slow = format!("  setup: [{{command: {{run: sleep 20}}}}]\n{CLEANUP}");
+    let world = world(&[("a", &slow, LIST), ("b", &slow, LIST)]);
+    world
+        .run(&["run", "eval.yaml", "--max-time", "1s"])
+        .expect(1, &["0 of 2 tasks passed, 2 cancelled", "the run went beyond its limit of 1s"]);
+    assert!(world.path("cleaned-a").exists() && !world.path("cleaned-b").exists());
+    assert!(world.survivors().is_empty());
+}
+
+#[test]
+fn what_a_model_uses_is_counted_and_priced() {
+    let go = |args: &[&str]| {
+        let model = Model::new([call("notes_list", json!({})), text("done")]);
+        let world = world(&[("t", "", "[]")]);
+        let agent =
+            EVAL.replace("{type: builtin.script, path: oracle.yaml}", "{type: builtin.llm-agent, model: 'openai:m-1'}");
+        world.write("eval.yaml", &agent);
+        world.write("prices.yaml", "currency: EUR\nmodels:\n  m-1: {input: 1000, output: 2000}\n");
+        world.write("others.json", "{\"models\": {\"x\": {\"input\": 1, \"output\": 1}}}");
+        world.write("wrong.yaml", "models: {m-1: {input: 1}}");
+        let mut command = world.command(&[&["run", "eval.yaml"], args].concat());
+        command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("OPENAI_API_KEY", "sk-test-test");
+        (world.start(command).end(), world)
+    };
+    let (ran, world) = go(&["--prices", "prices.yaml"]);
+    let ran = ran.expect(0, &["1 of 1 task passed", "the agent used "]);
+    let results = world.results("e");
+    let tokens = &result(&results, "t")["tokenEstimate"];
+    assert_eq!(tokens["source"], "actual", "{tokens}");
+    let count = |key: &str| tokens[key].as_u64().unwrap();
+    assert_eq!(count("totalTokens"), tokens["actual"]["totalTokens"].as_u64().unwrap());
+    assert!(count("mcpSchemaTokens") > 100 && count("promptTokens") == 4 && count("toolOutputTokens") > 0, "{tokens}");
+    let cost = (count("inputTokens") * 1000 + count("outputTokens") * 2000) as f64 / 1e6;
+    assert!((tokens["cost"].as_f64().unwrap() - cost).abs() < 1e-9 && cost > 0.0);
+    assert!(ran.out.contains(&format!("{cost:.4} EUR")), "{}", ran.out);
+    world.run(&["result", "summary", "gevals-e-out.json"]).expect(0, &["Agent used: ", "of MCP schemas"]);
+
+    let (ran, world) = go(&["--prices", "prices.yaml", "--max-cost", "0.000001"]);
+    ran.expect(1, &["1 cancelled", "the run went beyond its limit of a cost of 0.000001"]);
+    assert_eq!(result(&world.results("e"), "t")["outcome"], "cancelled");
+    go(&["--prices", "prices.yaml", "--max-cost", "100"]).0.expect(0, &[]);
+    go(&["--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs: `--prices` does"]);
+    go(&["--prices", "others.json", "--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs"]);
+    go(&["--prices", "wrong.yaml"]).0.expect(2, &["`wrong.yaml`: it is no file of prices: ", "output"]);
+    go(&["--prices", "none.yaml"]).0.expect(2, &["cannot read `none.yaml`"]);
+}
+
+#[test]
+fn what_is_broken_is_made_again_only_where_that_is_asked_for() {
+    let flaky = "  setup: [{command: {run: 'test -e WORLD/again || { touch WORLD/again; false; }'}}]\n";
+    let world = world(&[("t", flaky, LIST)]);
+    world.run(&["run", "eval.yaml"]).expect(1, &["0 of 1 task passed, 1 broken"]);
+    std::fs::remove_file(world.path("again")).unwrap();
+    let ran = world.run(&["run", "eval.yaml", "--retry-broken", "2"]);
+    ran.expect(
+        0,
+        &[
+            "1 of 1 task passed",
+            "t is made again (1 of at most 2)",
+            "note: t was broken and made again: `setup/0` failed",
+        ],
+    );
+    let results = world.results("e");
+    assert_eq!(results["results"].as_array().unwrap().len(), 1);
+    assert_eq!(result(&results, "t")["retries"].as_array().unwrap().len(), 1);
+    assert_eq!(result(&results, "t")["outcome"], "passed");
+    // What failed is an answer, and stays one.
+    world.write("tasks/t.yaml", &task("t", "").replace("test -d WORLD", "echo . >> WORLD/runs; false"));
+    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["0 of 1 task passed, 1 failed"]);
+    assert_eq!(world.read("runs"), ".\n");
+}
+
+#[test]
+fn a_task_says_how_often_it_must_pass() {
+    let world = world(&[("t", "", LIST)]);
+    let flaky = task("t", "").replace("metadata: {name: t}", "metadata: {name: t, gate: {passes: 2, of: 3}}");
+    let flaky = flaky.replace("test -d WORLD", "echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 2");
+    world.write("tasks/t.yaml", &flaky);
+    world.run(&["plan", "eval.yaml"]).expect(0, &["2 of 3 runs must pass"]);
+    world
+        .run(&["run", "eval.yaml"])
+        .expect(0, &["2 of 3 runs passed, 1 failed", "t: 2 of 3 runs passed, and 2 of 3 must: met"]);
+    assert_eq!(result(&world.results("e"), "t")["gate"], json!({ "passes": 2, "of": 3 }));
+    world.write("tasks/t.yaml", &flaky.replace("passes: 2", "passes: 3"));
+    std::fs::remove_file(world.path("runs")).unwrap();
+    world.run(&["run", "eval.yaml"]).expect(1, &["and 3 of 3 must: missed"]);
+    // As often as the command line says, all must pass.
+    std::fs::remove_file(world.path("runs")).unwrap();
+    world.run(&["run", "eval.yaml", "-n", "3"]).expect(1, &["2 of 3 runs passed"]);
+    std::fs::remove_file(world.path("runs")).unwrap();
+    world.run(&["run", "eval.yaml", "--gate", "1/2"]).expect(0, &["the gate is 1 passes of 2 runs: met"]);
+    for (wrong, said) in
+        [("passes: 4", "4 of 3 runs cannot pass"), ("passes: 0", "must be more than 0"), ("passed: 2", "passed")]
+    {
+        world.write("tasks/t.yaml", &flaky.replace("passes: 2", wrong));
+        world.run(&["check", "eval.yaml"]).expect(1, &[said]);
+    }
+    world.write("tasks/t.yaml", &flaky.replace("name: t,", "name: t, runs: 2,"));
+    world.run(&["check", "eval.yaml"]).expect(1, &["the gate is of 3 runs, and the task runs 2 times"]);
+    world.write("tasks/t.yaml", &task("t", "  limits: {maxTokens: 0, maxCost: x, maxCalls: 1}\n"));
+    world
+        .run(&["check", "eval.yaml"])
+        .expect(1, &["`maxTokens` must be more than 0", "`maxCost` must be a number", "maxCalls"]);
 }

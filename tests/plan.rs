@@ -361,6 +361,8 @@ fn servers_are_shown_without_their_secrets() {
         ],
         dir: PathBuf::new(),
         judge: None,
+        budget: gevals::hir::Budget::default(),
+        model: None,
         secrets: Vec::new(),
         tasks: Vec::new(),
     };
@@ -562,6 +564,8 @@ fn many_tasks_and_many_steps_stay_readable() {
         servers: Vec::new(),
         dir: PathBuf::new(),
         judge: None,
+        budget: gevals::hir::Budget::default(),
+        model: None,
         secrets: Vec::new(),
         tasks: plans.clone(),
     };

@@ -55,6 +55,8 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         servers: Vec::new(),
         dir: PathBuf::from("/t"),
         judge: None,
+        budget: gevals::hir::Budget::default(),
+        model: None,
         secrets: Vec::new(),
         tasks,
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Builtin, code, expect::TextExpect, text};
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Shape, Signature},
+    signature::{Shape, Signature, Values, values},
     ty::Type,
 };
 
@@ -101,10 +101,8 @@ fn signature() -> Signature {
 }
 
 /// What every process gives.
-pub fn process_locals() -> IndexMap<String, Type> {
-    [("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)]
-        .map(|(name, ty)| (name.to_owned(), ty))
-        .into()
+pub fn process_locals() -> Values {
+    values([("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)])
 }
 
 fn meaning(step: &Step<Def>) -> String {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Builtin, excerpt, text};
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Shape, Signature},
+    signature::{Shape, Signature, values},
     ty::Type,
 };
 
@@ -28,7 +28,7 @@ pub struct Extension {
 
 fn signature() -> Signature {
     Signature {
-        locals: [("result".to_owned(), Type::map())].into(),
+        locals: values([("result", Type::map())]),
         lists_outputs: true,
         ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
     }

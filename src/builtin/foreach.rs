@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Builtin, count, excerpt, text};
 use crate::{
     hir::{Arg, ArgKind, Def, Dialect, Step},
-    signature::{Control, Effects, Shape, Signature},
+    signature::{Control, Effects, Shape, Signature, values},
     ty::Type,
 };
 
@@ -37,7 +37,7 @@ fn one() -> u32 {
 
 fn signature() -> Signature {
     Signature {
-        locals: [("rounds".to_owned(), Type::list(Type::map()))].into(),
+        locals: values([("rounds", Type::list(Type::map()))]),
         effects: Effects::None,
         control: Control::Each,
         ..Signature::leaf("foreach", "runs steps for every value of a list", Shape::of::<Foreach>())

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Shape, Signature},
+    signature::{Shape, Signature, values},
     ty::Type,
 };
 
@@ -171,7 +171,7 @@ fn signature() -> Signature {
         Type::record([("status", Type::Number), ("body", Type::String), ("json", Type::Any), ("headers", Type::map())]);
     Signature {
         expect: Some(Shape::of::<Expect>()),
-        locals: [("response".to_owned(), response)].into(),
+        locals: values([("response", response)]),
         lists_outputs: true,
         timeout: Some(Duration::from_secs(30)),
         ..Signature::leaf("http", "sends an HTTP request", Shape::of::<Http>())

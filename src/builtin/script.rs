@@ -1,6 +1,6 @@
 //! `script`: a program or a text of the author's; the escape hatch.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -62,7 +62,7 @@ fn signature() -> Signature {
         exactly_one: &[&["file", "inline"]],
         refine: Some(|literal, signature| {
             if literal("protocol").as_deref() == Some("json") {
-                signature.locals.insert("result".to_owned(), Type::map());
+                Arc::make_mut(&mut signature.locals).insert("result".to_owned(), Type::map());
             }
         }),
         ..Signature::leaf("script", "runs a script", Shape::of::<Script>())

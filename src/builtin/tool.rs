@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     hir::Dialect,
-    signature::{Field, Shape, Signature},
+    signature::{Field, Shape, Signature, values},
     ty::Type,
 };
 
@@ -89,11 +89,9 @@ pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> 
     };
     let locals = match dialect {
         Dialect::Portable => {
-            [("content", Type::list(Type::map())), ("structuredContent", Type::Any), ("isError", Type::Bool)]
-                .map(|(name, ty)| (name.to_owned(), ty))
-                .into()
+            values([("content", Type::list(Type::map())), ("structuredContent", Type::Any), ("isError", Type::Bool)])
         }
-        _ => [("content".to_owned(), Type::String)].into(),
+        _ => values([("content", Type::String)]),
     };
     Signature {
         expect: Some(expect),

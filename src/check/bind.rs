@@ -11,7 +11,7 @@ use crate::{
     hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
     lock::LockedOperation,
     rule,
-    signature::{Shape, Signature},
+    signature::{Shape, Signature, values},
     source::Span,
     template::Path,
     ty::Type,
@@ -300,7 +300,7 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
     );
     Signature {
         phases,
-        locals: [("result".to_owned(), outputs.unwrap_or_else(Type::map))].into(),
+        locals: values([("result", outputs.unwrap_or_else(Type::map))]),
         lists_outputs: dialect == Dialect::Portable,
         expect: Some(Shape::Any),
         timeout: Some(std::time::Duration::from_secs(300)),

@@ -9,7 +9,7 @@ use crate::{
     hir::{CallKind, Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
     rule,
     source::Span,
-    template::{self, Path, SegmentKind, SuspectKind},
+    template::{self, LOCALS, Path, ROOTS, SegmentKind, SuspectKind},
     ty::Type,
 };
 
@@ -563,13 +563,9 @@ impl Checker<'_> {
     }
 }
 
-/// Values that steps have of themselves.
-pub(super) const LOCALS: [&str; 9] =
-    ["stdout", "stderr", "exitCode", "response", "content", "structuredContent", "isError", "result", "rounds"];
-
 /// Every root that is in scope.
 fn roots(scope: &Scope) -> Vec<String> {
-    let mut roots: Vec<String> = ["env", "random", "task", "steps", "agent"].map(str::to_owned).into();
+    let mut roots: Vec<String> = ROOTS.map(str::to_owned).into();
     roots.extend(scope.loops.iter().map(|(var, _)| var.clone()));
     if let Some((locals, _)) = &scope.locals {
         roots.extend(locals.keys().cloned());

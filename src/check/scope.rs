@@ -1,9 +1,12 @@
 //! What is in scope at one place of a task.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use crate::{
     hir::{CallKind, Dialect, PhaseKind, Task},
+    signature::Values,
     source::Span,
     template::Path,
     ty::Type,
@@ -40,7 +43,7 @@ pub(super) struct Scope {
     outputs: IndexMap<String, Binding>,
     pub(super) loops: Vec<(String, Type)>,
     /// The step's own values, and whether others are to be believed.
-    pub(super) locals: Option<(IndexMap<String, Type>, bool)>,
+    pub(super) locals: Option<(Values, bool)>,
     /// The calls a scripted agent has made, by kind.
     pub(super) calls: Option<Vec<CallKind>>,
 }
@@ -48,7 +51,7 @@ pub(super) struct Scope {
 /// What a step offers.
 #[derive(Clone, Debug)]
 pub(super) struct Binding {
-    pub(super) outputs: IndexMap<String, Type>,
+    pub(super) outputs: Values,
     /// Whether it may offer more than is known.
     pub(super) open: bool,
     /// The `continueOnError` step that may have failed before this was assigned.
@@ -59,7 +62,7 @@ pub(super) struct Binding {
 impl Binding {
     /// Of a step that could not be checked: everything is believed of it.
     pub(super) fn unknown(span: Span) -> Self {
-        Self { outputs: IndexMap::new(), open: true, doubt: None, span }
+        Self { outputs: Arc::default(), open: true, doubt: None, span }
     }
 }
 
@@ -118,7 +121,7 @@ impl Scope {
             .outputs
             .iter()
             .skip(mark)
-            .map(|(id, b)| (id.clone(), Type::Record { fields: b.outputs.clone(), open: b.open }));
+            .map(|(id, b)| (id.clone(), Type::Record { fields: IndexMap::clone(&b.outputs), open: b.open }));
         Type::Record { fields: fields.collect(), open: false }
     }
 
@@ -138,7 +141,7 @@ pub(super) fn join(branches: Vec<Vec<(String, Binding)>>) -> Vec<(String, Bindin
         joined.retain_mut(|(id, binding)| {
             let Some((_, other)) = branch.iter().find(|(other, _)| other == id) else { return false };
             let mut outputs = IndexMap::new();
-            for (name, ty) in &binding.outputs {
+            for (name, ty) in binding.outputs.iter() {
                 match other.outputs.get(name) {
                     Some(ty2) => outputs.insert(name.clone(), ty.join(ty2)),
                     None if other.open => outputs.insert(name.clone(), Type::Any),
@@ -150,7 +153,7 @@ pub(super) fn join(branches: Vec<Vec<(String, Binding)>>) -> Vec<(String, Bindin
                     other.outputs.keys().filter(|k| !binding.outputs.contains_key(*k)).map(|k| (k.clone(), Type::Any)),
                 );
             }
-            binding.outputs = outputs;
+            binding.outputs = Arc::new(outputs);
             binding.open &= other.open;
             binding.doubt = binding.doubt.or(other.doubt);
             true

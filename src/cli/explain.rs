@@ -6,7 +6,10 @@ use crate::{
     lint::{RULES, rule},
 };
 
-/// Explain a rule: why it matters, an example, and its cure.
+/// What is no rule and can be explained all the same.
+const TOPICS: [(&str, &str); 1] = [("agents", include_str!("../../docs/agents.md"))];
+
+/// Explain a rule: why it matters, an example, and its cure; or a topic: `agents`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The rule's name, as it stands in a finding; without one, all rules are listed.
@@ -18,6 +21,10 @@ pub fn main(args: &Args) -> u8 {
         print(&list());
         return status::OK;
     };
+    if let Some((_, page)) = TOPICS.iter().find(|(topic, _)| topic == name) {
+        print(&format!("{}\n", page.trim_end()));
+        return status::OK;
+    }
     match rule(name) {
         Some(rule) => {
             print(&format!("{}\n", rule.page.trim_end()));

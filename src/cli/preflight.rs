@@ -24,6 +24,7 @@ pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     commands(tasks, &host, &mut looks);
     variables(tasks, &host, &mut looks);
     agent(plan, tasks, &host, &mut looks);
+    judge(plan, tasks, &host, &mut looks);
     extensions(tasks, &mut looks);
     if let Err(error) = servers(plan, &host, server_timeout, &mut looks) {
         complain(&error);
@@ -72,7 +73,27 @@ fn variables(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
 fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
     let Some(task) = tasks.first() else { return };
     let ActionKind::Agent(action) = &task.action(task.agent).kind else { return };
-    let found = match &action.kind {
+    looks.push(Look { what: format!("agent `{}`", plan.agent_name), found: there(&action.kind, host) });
+}
+
+/// The judge, if any task asks it.
+fn judge(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
+    let Some(judge) = plan.judge.as_ref().filter(|_| tasks.iter().any(|task| task.judgements() > 0)) else { return };
+    let found = match judge.resolved(&|name| host.env(name)) {
+        Ok(judge) => match &judge.kind {
+            AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified => {
+                Err("an agent without a model cannot judge".to_owned())
+            }
+            kind => there(kind, host),
+        },
+        Err(unset) => Err(unset.join("; ")),
+    };
+    looks.push(Look { what: format!("judge `{}`", judge.title()), found });
+}
+
+/// What an agent needs, if it is there.
+fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
+    match kind {
         AgentKind::Noop => Ok("it does nothing".to_owned()),
         AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("it needs nothing but its file".to_owned()),
         AgentKind::Shell(agent) => {
@@ -95,8 +116,7 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
         },
         AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
         AgentKind::Unspecified => Err("the eval names none".to_owned()),
-    };
-    looks.push(Look { what: format!("agent `{}`", plan.agent_name), found });
+    }
 }
 
 /// The first word of a command line that is no assignment. Words of the shell itself are not looked for.

@@ -1,5 +1,7 @@
 //! `gevals run`: does what the plan says.
 
+mod matrix;
+
 use std::{
     collections::{HashMap, HashSet},
     io::{IsTerminal, Write},
@@ -19,10 +21,11 @@ use super::{
 use crate::{
     Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Strength},
-    hir::Dialect,
+    hir::{Bounds, Budget, Dialect},
     host::{Host, RealHost, disk::Disk},
     journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
-    plan::{EvalPlan, wire},
+    plan::{ActionKind, AgentKind, EvalPlan, wire},
+    prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
@@ -40,7 +43,9 @@ Examples:
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
   gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
   gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
+  gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both models, compared
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
+  gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
   gevals run eval.yaml --format json        events as JSON lines, for other programs
   gevals run eval.yaml --resume             finish a run that was interrupted
   gevals run eval.yaml --preflight          look whether everything is there, and run no task
@@ -62,7 +67,7 @@ Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
 
 /// Run an eval: start its servers, let the agent do the tasks, verify, clean up.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// An eval file, or a folder that holds one.
@@ -91,9 +96,12 @@ pub struct Args {
     /// Start no further task once one has not passed.
     #[arg(long, help_heading = "How")]
     fail_fast: bool,
-    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, or builtin.NAME:MODEL.
+    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, or builtin.NAME:MODEL. Several are run one after another.
     #[arg(long, value_name = "AGENT", help_heading = "How")]
-    agent: Option<String>,
+    agent: Vec<String>,
+    /// Another model for the agent: PROVIDER:MODEL. Several are run one after another, with each agent.
+    #[arg(long, value_name = "MODEL", help_heading = "How")]
+    model: Vec<String>,
     /// Other servers: an MCP config, instead of the one that the eval names.
     #[arg(long, value_name = "FILE", help_heading = "How")]
     mcp_config_file: Option<PathBuf>,
@@ -109,6 +117,18 @@ pub struct Args {
     /// The same, for tasks that say nothing.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     default_cleanup_timeout: Option<Duration>,
+    /// How long the whole run may take; what is left undone then is cancelled.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    max_time: Option<Duration>,
+    /// How many tokens all agents and judges together may read and write.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    max_tokens: Option<u64>,
+    /// What all agents and judges together may cost, by the prices.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount, help_heading = "Limits")]
+    max_cost: Option<f64>,
+    /// What models cost: a file that `gevals schema prices` describes.
+    #[arg(long, value_name = "FILE", help_heading = "Limits")]
+    prices: Option<PathBuf>,
     /// How long a server may take to start.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     server_timeout: Duration,
@@ -136,6 +156,9 @@ pub struct Args {
     /// Run each task N times, of which P must pass.
     #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
     gate: Option<Gate>,
+    /// Make a run again that is broken, at most N times; each is reported.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
+    retry_broken: u32,
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     exit_zero: bool,
@@ -170,6 +193,14 @@ enum Phase {
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
+    let each = matrix::combinations(&args.agent, &args.model);
+    match each.as_slice() {
+        [_] => one(args, global),
+        several => matrix::run(args, several, global),
+    }
+}
+
+fn one(args: &Args, global: Global) -> u8 {
     // mcpchecker's `-o` says what is printed.
     if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
         complain(&format!(
@@ -179,6 +210,13 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     let overrides = match overrides(args) {
         Ok(overrides) => overrides,
+        Err(message) => {
+            complain(&message);
+            return status::USAGE;
+        }
+    };
+    let prices = match prices(args) {
+        Ok(prices) => prices,
         Err(message) => {
             complain(&message);
             return status::USAGE;
@@ -225,6 +263,10 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
     let findings = findings(&compiled, &sources);
+    if let Some(message) = useless_model(args, &plan) {
+        complain(&message);
+        return status::USAGE;
+    }
     if args.preflight {
         let tasks: Vec<_> = selection.of(&plan).into_iter().map(|index| &plan.tasks[index]).collect();
         return preflight::main(&plan, &tasks, args.server_timeout);
@@ -232,7 +274,20 @@ pub fn main(args: &Args, global: Global) -> u8 {
     if args.phase == Some(Phase::Cleanup) {
         return clean_up(args, &plan, &selection);
     }
-    execute(args, global, plan, selection, sources, findings, files.into_snapshot())
+    execute(args, global, plan, selection, sources, findings, files.into_snapshot(), prices)
+}
+
+/// A model for an agent that has none of its own would be taken for the one that was measured.
+fn useless_model(args: &Args, plan: &EvalPlan) -> Option<String> {
+    let model = args.model.first()?;
+    let ActionKind::Agent(agent) = &plan.tasks.first().map(|task| &task.action(task.agent).kind)? else { return None };
+    match agent.kind {
+        AgentKind::Model(_) | AgentKind::ClaudeCode { .. } => None,
+        _ => Some(format!(
+            "`--model {model}` would have no effect: the agent `{}` takes no model from gevals",
+            plan.agent_name
+        )),
+    }
 }
 
 /// What was found and tolerated, as results have it.
@@ -244,7 +299,7 @@ pub(super) fn findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json
 
 /// What the command line and the environment put in the place of what the eval says.
 fn overrides(args: &Args) -> Result<Overrides, String> {
-    let agent = args.agent.as_deref().map(AgentChoice::parse);
+    let agent = args.agent.first().map(|agent| AgentChoice::parse(agent));
     let file = match &agent {
         Some(AgentChoice::File(path)) => Some(path),
         _ => None,
@@ -254,6 +309,7 @@ fn overrides(args: &Args) -> Result<Overrides, String> {
     }
     Ok(Overrides {
         agent,
+        model: args.model.first().cloned(),
         mcp_config: args.mcp_config_file.clone(),
         server: EnvServer::read(&|name| std::env::var(name).ok())?,
         limits: LimitOverrides {
@@ -280,12 +336,15 @@ fn repeated(args: &Args) -> Vec<String> {
     let path = |p: &PathBuf| p.display().to_string();
     let time = |d: &Option<Duration>| d.map(duration::format);
     let values = [
-        ("--agent", args.agent.clone()),
+        ("--agent", args.agent.first().cloned()),
+        ("--model", args.model.first().cloned()),
         ("--mcp-config-file", args.mcp_config_file.as_ref().map(path)),
         ("--task-timeout", time(&args.task_timeout)),
         ("--default-task-timeout", time(&args.default_task_timeout)),
         ("--cleanup-timeout", time(&args.cleanup_timeout)),
         ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
+        ("--prices", args.prices.as_ref().map(path)),
+        ("--retry-broken", (args.retry_broken > 0).then(|| args.retry_broken.to_string())),
     ];
     let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
     let flags = [("--allow-unchecked", args.allow_unchecked), ("--require-server-use", args.require_server_use)];
@@ -316,6 +375,23 @@ fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: 
 
 fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|e| format!("it is no pattern\n{e}"))
+}
+
+/// What something may cost.
+fn amount(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(amount) if f64::is_finite(amount) && amount > 0.0 => Ok(amount),
+        _ => Err("write a number above 0, such as `2.50`".to_owned()),
+    }
+}
+
+/// The file of prices.
+fn prices(args: &Args) -> Result<Option<Arc<Prices>>, String> {
+    let Some(path) = &args.prices else { return Ok(None) };
+    let shown = path.display();
+    let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("cannot read `{shown}`: it is no UTF-8"))?;
+    Prices::read(&text).map(|prices| Some(Arc::new(prices))).map_err(|e| format!("`{shown}`: {e}"))
 }
 
 /// A time that something may take.
@@ -376,6 +452,7 @@ fn execute(
     sources: Sources,
     findings: Vec<serde_json::Value>,
     files: Snapshot,
+    prices: Option<Arc<Prices>>,
 ) -> u8 {
     let results = report::results_path(&args.output_dir, &plan.name);
     // Held until this process ends.
@@ -411,6 +488,12 @@ fn execute(
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
         require_server_use: args.require_server_use,
+        prices,
+        budget: Budget {
+            time: args.max_time,
+            bounds: Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None },
+        },
+        retry_broken: args.retry_broken,
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),
@@ -567,7 +650,8 @@ fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
     ];
     let variables = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
     journal::Overrides {
-        agent: args.agent.clone(),
+        agent: args.agent.first().cloned(),
+        model: args.model.first().cloned(),
         mcp_config: args.mcp_config_file.clone(),
         limits: [args.task_timeout, args.cleanup_timeout, args.default_task_timeout, args.default_cleanup_timeout],
         variables: variables.filter(|(_, v)| matches!(secrets.mask(v), std::borrow::Cow::Borrowed(_))).collect(),
@@ -585,6 +669,7 @@ pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
     let [timeout, cleanup_timeout, default_timeout, default_cleanup_timeout] = kept.limits;
     Overrides {
         agent: kept.agent.as_deref().map(AgentChoice::parse),
+        model: kept.model.clone(),
         mcp_config: kept.mcp_config.clone(),
         server: EnvServer::read(&variable).unwrap_or_default(),
         limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },

@@ -6,7 +6,7 @@ use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, key},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
-        AgentRef, Assertion, AssertionKind, Assertions, CallKind, CallMatcher, CallStatus, Eval, ExtensionRef,
+        AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Eval, ExtensionRef,
         JudgeEnv, JudgeRef, Limits, Name, OrderedCall, SkillMatcher, Skills, SourceRef, TaskSet,
     },
     rule,
@@ -69,6 +69,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         sources: Vec::new(),
         skills: None,
         default_limits: Limits::default(),
+        budget: Budget::default(),
         secrets: Vec::new(),
         task_sets: Vec::new(),
     };
@@ -121,6 +122,16 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         if let Some(node) = limits.take(reader, "cleanupTimeout") {
             eval.default_limits.cleanup_timeout = reader.duration(node, "the default cleanupTimeout");
         }
+        eval.default_limits.bounds = super::bounds(reader, &mut limits);
+        limits.finish(reader);
+    }
+    if let Some(node) = fields.take(reader, "limits")
+        && let Some(mut limits) = reader.fields(node, "the limits of an eval")
+    {
+        if let Some(node) = limits.take(reader, "maxTime") {
+            eval.budget.time = reader.duration(node, "`maxTime`").map(|time| time.value);
+        }
+        eval.budget.bounds = super::bounds(reader, &mut limits);
         limits.finish(reader);
     }
     if let Some(node) = fields.take(reader, "secrets") {

@@ -65,6 +65,12 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
             .filter_map(|item| requirement(reader, item, Dialect::Portable))
             .collect();
     }
+    if let Some(node) = fields.take(reader, "limits")
+        && let Some(mut limits) = reader.fields(node, "the limits of a task")
+    {
+        task.meta.bounds = super::bounds(reader, &mut limits);
+        limits.finish(reader);
+    }
     if let Some(node) = fields.take(reader, "env") {
         task.env = env(reader, node);
     }

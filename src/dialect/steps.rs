@@ -59,6 +59,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
         if let Some(node) = limits.take(reader, "cleanupTimeout") {
             task.meta.cleanup_timeout = reader.duration(node, "the cleanupTimeout of a task");
         }
+        task.meta.bounds = super::bounds(reader, &mut limits);
         limits.finish(reader);
     }
     if let Some(node) = fields.require(reader, "prompt", spec.key.span()) {

@@ -24,6 +24,8 @@ pub struct Eval {
     pub sources: Vec<SourceRef>,
     pub skills: Option<Skills>,
     pub default_limits: Limits,
+    /// Of all tasks together.
+    pub budget: Budget,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<Name>,
     pub task_sets: Vec<TaskSet>,
@@ -33,6 +35,56 @@ pub struct Eval {
 pub struct Limits {
     pub timeout: Option<Spanned<Duration>>,
     pub cleanup_timeout: Option<Spanned<Duration>>,
+    pub bounds: Bounds,
+}
+
+/// What an agent may use.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Bounds {
+    /// Read and written.
+    pub tokens: Option<u64>,
+    /// In the currency of the prices.
+    pub cost: Option<f64>,
+    pub tool_calls: Option<u64>,
+}
+
+impl Bounds {
+    /// What is missing, from others.
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            tokens: self.tokens.or(other.tokens),
+            cost: self.cost.or(other.cost),
+            tool_calls: self.tool_calls.or(other.tool_calls),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_none() && self.cost.is_none() && self.tool_calls.is_none()
+    }
+
+    /// `1000 tokens`, `5 tool calls`, for people.
+    pub fn words(&self) -> Vec<String> {
+        let plural = |n: u64, one: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") };
+        let words = [
+            self.tokens.map(|n| plural(n, "token")),
+            self.cost.map(|n| format!("a cost of {n}")),
+            self.tool_calls.map(|n| plural(n, "tool call")),
+        ];
+        words.into_iter().flatten().collect()
+    }
+}
+
+/// What all tasks of an eval may use together.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Budget {
+    pub time: Option<Duration>,
+    pub bounds: Bounds,
+}
+
+impl Budget {
+    pub fn is_empty(&self) -> bool {
+        self.time.is_none() && self.bounds.is_empty()
+    }
 }
 
 /// `{type, path, model}`: an agent, or the agent that judges (§3.1).

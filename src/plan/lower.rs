@@ -52,7 +52,11 @@ impl Default for Context<'_> {
 
 /// Plans a task; `path` is where it was found, for people.
 pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
-    let mut to = Lowering { dialect: task.dialect, graph: Graph::default(), scope: Scope::default(), agent: None };
+    let mut steps = 0;
+    task.walk(&mut |_, _| steps += 1);
+    // An agent and some assertions beside the steps; an edge or two for each.
+    let graph = Graph::with_capacity(steps + 8, 2 * steps + 8);
+    let mut to = Lowering { dialect: task.dialect, graph, scope: Scope::default(), agent: None };
     let setup = to.phase(&task.setup.steps, PhaseKind::Setup);
     let agent = to.agent(task, context);
     let verify = to.verify(&task.verify.steps);
@@ -81,7 +85,8 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             difficulty: task.meta.difficulty.as_ref().map(|d| d.value.clone()),
             labels: task.meta.labels.iter().map(|(k, v)| (k.clone(), v.value.clone())).collect(),
             parallel: task.meta.parallel,
-            runs: task.meta.runs.as_ref().map_or(1, |r| r.value),
+            runs: task.meta.gate.map(|g| g.value.1).or(task.meta.runs.map(|r| r.value)).unwrap_or(1),
+            gate: task.meta.gate.map(|g| g.value),
             unchecked: verify.is_empty() && assertions.is_empty(),
         },
         graph: to.graph,
@@ -103,6 +108,7 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
         step_servers: step_servers(task),
         files: context.files.clone(),
         timeout: limit(&task.meta.timeout, &context.defaults.timeout, timeout),
+        bounds: task.meta.bounds.or(&context.defaults.bounds),
         cleanup_timeout: limit(&task.meta.cleanup_timeout, &context.defaults.cleanup_timeout, cleanup_timeout),
     }
 }

@@ -7,6 +7,7 @@
 use std::{
     borrow::Borrow,
     path::{Component, Path},
+    time::Duration,
 };
 
 use indexmap::IndexMap;
@@ -19,9 +20,9 @@ use sha2::{Digest, Sha256};
 use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
 use crate::{
     hir::{
-        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, CallKind, CallMatcher, CallStatus, Def,
-        Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server, ShellAgent,
-        SkillMatcher, Target, Template, Transport,
+        AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, Bounds, CallKind, CallMatcher,
+        CallStatus, Def, Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server,
+        ShellAgent, SkillMatcher, Target, Template, Transport,
     },
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
@@ -68,6 +69,9 @@ pub struct EvalBody {
     /// Who judges, where anybody does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged_by: Option<JudgeDocument>,
+    /// What all tasks may use together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsDocument>,
 }
 
 /// The agent that judges answers.
@@ -133,6 +137,9 @@ pub struct TaskDocument {
     /// SHA-256 of the RFC 8785 form of `plan`.
     pub digest: String,
     pub runs: u32,
+    /// How many of them must pass, where not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passes: Option<u32>,
     pub parallel: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difficulty: Option<String>,
@@ -173,9 +180,27 @@ pub struct TaskBody {
     pub timeouts: Timeouts,
     pub reads: Reads,
     pub requires: Requires,
+    /// What the agent may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsDocument>,
     /// In execution order.
     pub actions: Vec<ActionDocument>,
     pub edges: Vec<EdgeDocument>,
+}
+
+/// What agents may use; what is left out has no limit.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsDocument {
+    /// In seconds; of an eval only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u64>,
 }
 
 /// In seconds.
@@ -566,6 +591,7 @@ pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {
         },
         servers: eval.servers.iter().map(server_document).collect(),
         judge: eval.judge.is_some(),
+        limits: limits(&eval.budget.bounds, eval.budget.time),
         judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {
             name: judge.name.clone(),
             kind: judge.agent.kind.value.clone(),
@@ -630,6 +656,7 @@ fn task_document(plan: &Plan) -> TaskDocument {
         name: task.name.value.clone(),
         digest: body_digest(&task_facts(plan), body.actions.iter(), body.edges.iter()),
         runs: task.runs,
+        passes: task.gate.map(|(passes, _)| passes),
         parallel: task.parallel,
         difficulty: task.difficulty.clone(),
         labels: task.labels.clone(),
@@ -672,9 +699,19 @@ pub(super) fn task_facts(plan: &Plan) -> TaskBody {
             servers: plan.step_servers.clone(),
             judge,
         },
+        limits: limits(&plan.bounds, None),
         actions: Vec::new(),
         edges: Vec::new(),
     }
+}
+
+fn limits(bounds: &Bounds, time: Option<Duration>) -> Option<LimitsDocument> {
+    (time.is_some() || !bounds.is_empty()).then(|| LimitsDocument {
+        max_time: time.map(|t| t.as_secs_f64()),
+        max_tokens: bounds.tokens,
+        max_cost: bounds.cost,
+        max_tool_calls: bounds.tool_calls,
+    })
 }
 
 /// SHA-256 of every file the task refers to, by path from the task's folder, sorted.

@@ -12,6 +12,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub agent: Option<AgentChoice>,
+    /// Of the agent, whichever it is.
+    pub model: Option<String>,
     /// From the current folder.
     pub mcp_config: Option<PathBuf>,
     /// For evals that name no MCP config.

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     PlanFormat, View, facts, line,
-    picture::{Frame, FrameKind, Item, LinkKind, Most, Node, NodeKind, picture},
+    picture::{Frame, FrameKind, Item, LinkKind, Most, Node, picture},
     svg::escaped,
     together,
 };
@@ -147,14 +147,7 @@ fn items<'a>(items: &'a [Item], folded: bool, out: &mut String, boxes: &mut Vec<
         match item {
             Item::Node(node) => {
                 boxes.push(node);
-                let kind = match node.kind {
-                    NodeKind::Step => "step",
-                    NodeKind::Control => "control",
-                    NodeKind::Agent => "agent",
-                    NodeKind::Assertion => "assertion",
-                    NodeKind::Cleanup => "cleanup",
-                    NodeKind::Summary => "summary",
-                };
+                let kind = node.kind.class();
                 let outcome = node.outcome.map_or_else(String::new, |o| format!(" {}", o.name()));
                 let _ = writeln!(
                     out,

@@ -54,6 +54,20 @@ pub enum NodeKind {
     Summary,
 }
 
+impl NodeKind {
+    /// In style sheets.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Control => "control",
+            Self::Agent => "agent",
+            Self::Assertion => "assertion",
+            Self::Cleanup => "cleanup",
+            Self::Summary => "summary",
+        }
+    }
+}
+
 /// Boxes that belong together.
 #[derive(Clone, Debug)]
 pub struct Frame {

@@ -344,14 +344,7 @@ impl<'a> Layout<'a> {
                 writeln!(out, "<text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{word}</text>");
         }
         for Placed { node, x, y, w, h, title, lines, .. } in &self.boxes {
-            let kind = match node.kind {
-                NodeKind::Step => "step",
-                NodeKind::Control => "control",
-                NodeKind::Agent => "agent",
-                NodeKind::Assertion => "assertion",
-                NodeKind::Cleanup => "cleanup",
-                NodeKind::Summary => "summary",
-            };
+            let kind = node.kind.class();
             let outcome = node.outcome.map_or_else(String::new, |o| format!(" {}", o.name()));
             let full = if node.text.is_empty() { node.title.clone() } else { format!("{}: {}", node.title, node.text) };
             let rx = if node.kind == NodeKind::Agent { 14 } else { 6 };

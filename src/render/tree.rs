@@ -87,6 +87,11 @@ impl Tree<'_> {
             };
             self.fact("judge", &format!("{}{}{asked}", judge.title(), self.dot()));
         }
+        let mut limits = eval.budget.bounds.words();
+        limits.extend(eval.budget.time.map(duration::format));
+        if !limits.is_empty() {
+            self.fact("limits", &format!("all tasks together may use {}", limits.join(self.dot())));
+        }
         let beside = self.view.plans.iter().filter(|p| p.task.parallel).count();
         let alone = self.view.plans.len() - beside;
         let order = match (alone, beside) {
@@ -131,8 +136,10 @@ impl Tree<'_> {
         if task.parallel {
             facts.push("parallel".to_owned());
         }
-        if task.runs > 1 {
-            facts.push(count(task.runs as usize, "run", "runs"));
+        match task.gate {
+            Some((passes, of)) => facts.push(format!("{passes} of {of} runs must pass")),
+            None if task.runs > 1 => facts.push(count(task.runs as usize, "run", "runs")),
+            None => {}
         }
         facts.push(task.path.display().to_string());
         let mark = self.mark(self.view.task_done(plan));

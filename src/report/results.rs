@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::ReportInput;
 use crate::{
-    event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenUsage, Verdict},
+    event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
     hir::{CallKind, CallStatus, Transport},
     plan::{ActionKind, EvalPlan, PlanPhase},
     results,
@@ -23,8 +23,12 @@ pub struct Results {
     /// The type of each planned step, by task and id.
     types: Vec<HashMap<String, String>>,
     runs: Option<u32>,
+    /// Whether the tasks' own gates count.
+    gated: bool,
     tasks: IndexMap<TaskRun, Running>,
     done: Vec<Value>,
+    /// Why runs were made again.
+    retried: HashMap<TaskRun, Vec<String>>,
 }
 
 /// One run of a task, so far.
@@ -36,6 +40,7 @@ struct Running {
     reports: Vec<(String, ActionReport)>,
     calls: Vec<CallReport>,
     remarks: Vec<Remark>,
+    tokens: Option<TokenEstimate>,
     output: String,
     phases: Vec<String>,
 }
@@ -60,9 +65,11 @@ impl Results {
             summary: summary(&plan, input),
             findings: input.findings.clone(),
             runs: input.runs,
+            gated: input.gate.is_none() && input.runs.is_none(),
             plan,
             tasks: IndexMap::new(),
             done: Vec::new(),
+            retried: HashMap::new(),
         }
     }
 
@@ -93,6 +100,16 @@ impl Results {
                     }
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
+                    EventKind::TokensCounted { tokens } => running.tokens = Some((**tokens).clone()),
+                    EventKind::TaskRetried { reason, .. } => {
+                        // What is made again counts no more; that it was made, does.
+                        let is_same = |done: &Value| {
+                            done["taskName"] == task.name.as_str()
+                                && done.get("runIndex").and_then(Value::as_u64).unwrap_or(0) == u64::from(task.run)
+                        };
+                        self.done.retain(|done| !is_same(done));
+                        self.retried.entry(task.clone()).or_default().push(reason.clone());
+                    }
                     EventKind::Remarked { remark } => running.remarks.push(remark.clone()),
                     _ => {}
                 }
@@ -152,7 +169,9 @@ impl Results {
         let passed = match verdict {
             Verdict::Passed => true,
             // Only assertions failed: upstream tells the two apart.
-            Verdict::Failed => all_verified && asserted.iter().any(|(_, r)| r.outcome != Outcome::Passed),
+            Verdict::Failed => {
+                !agent_failed && all_verified && asserted.iter().any(|(_, r)| r.outcome != Outcome::Passed)
+            }
             Verdict::Broken | Verdict::Unchecked | Verdict::Cancelled => false,
         };
         let planned = self.plan.tasks.get(task.index);
@@ -201,6 +220,15 @@ impl Results {
         set("reason", json!(reason));
         set("durationSeconds", seconds(duration));
         set("cleanupFailed", json!(cleanup_failed));
+        if let Some(tokens) = &running.tokens {
+            set("tokenEstimate", json!(tokens));
+        }
+        if let Some(reasons) = self.retried.get(task) {
+            set("retries", json!(reasons));
+        }
+        if let Some((passes, of)) = planned.and_then(|p| p.task.gate).filter(|_| self.gated) {
+            set("gate", json!({ "passes": passes, "of": of }));
+        }
         if !running.remarks.is_empty() {
             set("remarks", json!(running.remarks));
         }
@@ -264,6 +292,7 @@ fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: 
         Verdict::Broken if setup_failed => format!("failed to setup task: {reason}"),
         Verdict::Broken if agent_failed => format!("failed to run agent: {reason}"),
         Verdict::Broken => format!("verification failed: {reason}"),
+        Verdict::Failed if agent_failed => format!("failed to run agent: {reason}"),
         Verdict::Failed => format!("one or more verification steps failed: {reason}"),
         Verdict::Unchecked | Verdict::Cancelled | Verdict::Passed => reason.to_owned(),
     }

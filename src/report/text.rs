@@ -11,7 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{Detail, ReportFormat, ReportInput};
 use crate::{
-    event::{ActionReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, Verdict},
+    event::{ActionReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
     plan::{Action, PlanPhase},
     run::{Gate, planned_id},
     source::Span,
@@ -40,6 +40,10 @@ pub(super) struct Text {
     bad: IndexMap<TaskRun, Vec<(String, ActionReport)>>,
     done: Vec<Finished>,
     remarked: Vec<(TaskRun, Remark)>,
+    /// Runs that were broken and made again, and why.
+    retried: Vec<(TaskRun, String)>,
+    tokens: Vec<TokenEstimate>,
+    judged: TokenUsage,
     notices: Vec<String>,
     cancelled: Option<String>,
 }
@@ -75,6 +79,9 @@ impl Text {
             bad: IndexMap::new(),
             done: Vec::new(),
             remarked: Vec::new(),
+            retried: Vec::new(),
+            tokens: Vec::new(),
+            judged: TokenUsage::default(),
             notices: Vec::new(),
             cancelled: None,
         }
@@ -83,6 +90,9 @@ impl Text {
     pub(super) fn take(&mut self, event: &Event) -> String {
         match (&event.task, &event.kind) {
             (Some(task), EventKind::ActionFinished { action, report }) => {
+                if let Some(usage) = report.judgement.as_ref().and_then(|judgement| judgement.usage) {
+                    self.judged = self.judged.and(usage);
+                }
                 if report.outcome != Outcome::Passed {
                     self.bad.entry(task.clone()).or_default().push((action.clone(), report.clone()));
                 }
@@ -111,6 +121,16 @@ impl Text {
                     bad,
                 });
                 if self.input.detail == Detail::Quiet { String::new() } else { line }
+            }
+            (Some(_), EventKind::TokensCounted { tokens }) => {
+                self.tokens.push((**tokens).clone());
+                String::new()
+            }
+            (Some(task), EventKind::TaskRetried { retry, of, reason }) => {
+                self.done.retain(|done| done.task != *task);
+                self.retried.push((task.clone(), reason.clone()));
+                let line = format!("  {} is made again ({retry} of at most {of})", task.name);
+                if self.input.detail == Detail::Quiet { String::new() } else { self.faint(&line) + "\n" }
             }
             (Some(task), EventKind::Remarked { remark }) => {
                 self.remarked.push((task.clone(), remark.clone()));
@@ -218,11 +238,17 @@ impl Text {
         if let Some(seed) = self.input.selection.shuffle {
             writeln!(out, "in random order; the same again with --shuffle --seed {seed}").ok();
         }
+        self.used(&mut out);
         self.by_difficulty(&mut out);
         self.by_task(&mut out);
         let mut remarked: IndexMap<_, IndexSet<&str>> = IndexMap::new();
         for (task, remark) in &self.remarked {
             remarked.entry((remark.kind, remark.message.as_str())).or_default().insert(&task.name);
+        }
+        let mut retried: IndexMap<&TaskRun, Vec<&str>> = IndexMap::new();
+        self.retried.iter().for_each(|(task, why)| retried.entry(task).or_default().push(one_line(why)));
+        for (task, whys) in retried {
+            writeln!(out, "note: {} was broken and made again: {}", self.whose(&[task]), cut(&whys.join("; "))).ok();
         }
         for ((kind, message), tasks) in remarked {
             let more = if tasks.len() > LINES { format!(" and {} more", tasks.len() - LINES) } else { String::new() };
@@ -247,6 +273,27 @@ impl Text {
         let results = &self.input.results;
         writeln!(out, "\nresults: {}", results.strip_prefix(".").unwrap_or(results).display()).ok();
         out
+    }
+
+    /// Tokens, and what they cost where that is known.
+    fn used(&self, out: &mut String) {
+        let sum = |of: fn(&TokenEstimate) -> u64| self.tokens.iter().map(of).sum::<u64>();
+        let (input, output) = (sum(|t| t.input_tokens), sum(|t| t.output_tokens));
+        if input + output > 0 {
+            let reported = self.tokens.iter().filter(|t| t.actual.is_some()).count();
+            let how = match reported {
+                0 => ", estimated",
+                n if n == self.tokens.len() => "",
+                _ => ", estimated in part",
+            };
+            let cost: Option<f64> = self.tokens.iter().map(|t| t.cost).sum();
+            let cost = cost.map(|cost| format!(", {cost:.4} {}", self.input.currency)).unwrap_or_default();
+            writeln!(out, "the agent used {input} tokens in, {output} out{how}{cost}").ok();
+        }
+        if self.judged.total_tokens > 0 {
+            let TokenUsage { input_tokens, output_tokens, .. } = self.judged;
+            writeln!(out, "the judge used {input_tokens} tokens in, {output_tokens} out").ok();
+        }
     }
 
     /// Which tasks did not pass often enough.
@@ -287,7 +334,14 @@ impl Text {
         }
         for (index, (passed, all)) in counts.into_iter().filter(|(_, (passed, all))| passed < all) {
             let name = &self.input.plan.tasks[index].task.name.value;
-            writeln!(out, "{name}: {passed} of {all} runs passed").ok();
+            let own = self.input.plan.tasks[index]
+                .task
+                .gate
+                .filter(|_| self.input.gate.is_none() && self.input.runs.is_none());
+            let gate = own.map_or_else(String::new, |(passes, of)| {
+                format!(", and {passes} of {of} must: {}", if passed >= passes as usize { "met" } else { "missed" })
+            });
+            writeln!(out, "{name}: {passed} of {all} runs passed{gate}").ok();
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall, Usage},
     event::{ActionReport, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
@@ -39,6 +39,7 @@ pub(super) struct Ended {
     pub report: ActionReport,
     pub output: String,
     pub exit_code: i32,
+    pub usage: Option<Usage>,
     pub own_calls: Option<Vec<OwnCall>>,
     /// By server.
     pub remarks: Vec<(String, String)>,
@@ -48,7 +49,8 @@ pub(super) struct Ended {
 impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
-        Self { report, output: String::new(), exit_code: 1, own_calls: None, remarks: Vec::new(), leftover: None }
+        let (output, remarks) = (String::new(), Vec::new());
+        Self { report, output, exit_code: 1, usage: None, own_calls: None, remarks, leftover: None }
     }
 }
 
@@ -86,7 +88,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         fill: &fill,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage: _, own_calls, differences, remarks, leftover } =
+    let AgentDone { result, output, transcript, exit_code, usage, own_calls, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
@@ -99,7 +101,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, output, exit_code, own_calls, remarks, leftover }
+    Ended { report, output, exit_code, usage, own_calls, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

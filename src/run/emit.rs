@@ -172,9 +172,11 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         }
         EventKind::TaskFinished { reason, .. } | EventKind::Cancelled { reason } => text(reason),
         EventKind::Remarked { remark } => text(&mut remark.message),
+        EventKind::TaskRetried { reason, .. } => text(reason),
         EventKind::RunStarted { .. }
         | EventKind::ServerStarted { .. }
         | EventKind::TaskStarted { .. }
+        | EventKind::TokensCounted { .. }
         | EventKind::PhaseStarted { .. }
         | EventKind::CleanupOwed { .. }
         | EventKind::CleanupPaid { .. }

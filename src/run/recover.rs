@@ -181,7 +181,11 @@ fn exit_of(past: &Past) -> u8 {
         })
         .collect();
     let settings = &past.header.settings;
-    status(&ends, settings.allow_unchecked, settings.gate.map(|(passes, of)| Gate { passes, of }), settings.exit_zero)
+    let gate = |index: usize| {
+        let own = past.selected.iter().find(|s| s.index == index).and_then(|s| s.gate);
+        settings.gate.or(own).map(|(passes, of)| Gate { passes, of })
+    };
+    status(&ends, settings.allow_unchecked, &gate, settings.exit_zero)
 }
 
 async fn pay_task(
@@ -222,6 +226,7 @@ async fn pay_task(
         events: &events,
         tools: servers,
         judge: None,
+        judged: &|_| {},
         env,
         state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
         force: stop,

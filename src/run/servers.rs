@@ -20,6 +20,7 @@ use crate::{
     plan::wire::is_secret_header,
     secrets::is_secret_name,
     step::{ToolAnswer, ToolFault, Tools},
+    tokens,
 };
 
 /// A server that answered `initialize`.
@@ -29,6 +30,8 @@ pub(super) struct Running {
     own: OnceCell<Client>,
     /// The tools, where gevals asked before any agent spoke.
     asked: Option<Result<Vec<Value>, CallError>>,
+    /// Tokens of what agents are told of it.
+    told: OnceCell<u64>,
     config: Server,
 }
 
@@ -46,14 +49,32 @@ impl Running {
 
     /// The tools that agents may call without asking (§4.3 of the upstream behaviour).
     pub async fn allowed(&self) -> Result<Vec<Value>, CallError> {
-        let tools = match (&self.asked, self.own.get()) {
-            (_, Some(own)) => own.list_tools().await?,
-            (Some(asked), None) => asked.clone()?,
-            (None, None) => self.own().await.map_err(|e| CallError::Lost(e.to_string()))?.list_tools().await?,
-        };
         let allows =
             |tool: &Value| tool.get("name").and_then(Value::as_str).is_some_and(|name| self.config.allows(name));
-        Ok(tools.into_iter().filter(allows).collect())
+        Ok(self.tools().await?.into_iter().filter(allows).collect())
+    }
+
+    /// Tokens of its instructions, and of the tools that agents may call (§3.7 of the upstream behaviour).
+    pub async fn schema_tokens(&self) -> u64 {
+        let count_all = || async {
+            let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let instructions = self.hub.server().map(|server| text(&server, "instructions")).unwrap_or_default();
+            let allowed = self.allowed().await.unwrap_or_default();
+            let of_tool = |tool: &Value| {
+                let schema = tool.get("inputSchema").map(Value::to_string).unwrap_or_default();
+                tokens::count(&format!("{} {}", text(tool, "name"), text(tool, "description"))) + tokens::count(&schema)
+            };
+            tokens::count(&instructions) + allowed.iter().map(of_tool).sum::<u64>()
+        };
+        *self.told.get_or_init(count_all).await
+    }
+
+    async fn tools(&self) -> Result<Vec<Value>, CallError> {
+        match (&self.asked, self.own.get()) {
+            (_, Some(own)) => own.list_tools().await,
+            (Some(asked), None) => asked.clone(),
+            (None, None) => self.own().await.map_err(|e| CallError::Lost(e.to_string()))?.list_tools().await,
+        }
     }
 
     async fn own(&self) -> Result<&Client, ServerError> {
@@ -214,7 +235,8 @@ impl<'a> Servers<'a> {
         };
         let hub = start().await?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
-        let mut running = Running { hub, own: OnceCell::from(own), asked: None, config: config.clone() };
+        let mut running =
+            Running { hub, own: OnceCell::from(own), asked: None, told: OnceCell::new(), config: config.clone() };
         // A process hears one `initialize`. It should be the agent's, whose capabilities nobody knows before it speaks;
         // so what gevals wants to know before is asked of a process that then ends.
         if self.clients && matches!(spec.transport, mcp::Transport::Stdio { .. }) {

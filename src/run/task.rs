@@ -19,16 +19,21 @@ use super::{
     restore,
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
+    usage::{Ledger, Meter, Over},
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
     agent::OwnCall,
-    event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
+    event::{
+        ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, TokenUsage, Verdict, recording,
+    },
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
+    judge::token_usage,
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, AgentAction, Judge, Plan, PlanPhase},
+    plan::{ActionIx, ActionKind, AgentAction, AgentKind, Judge, Plan, PlanPhase},
+    prices::Price,
     secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
@@ -52,6 +57,12 @@ pub(super) struct World<'a> {
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
     pub judge: Option<&'a Judge>,
+    pub ledger: &'a Ledger,
+    /// Of the model under test, and of the judge's.
+    pub price: Option<Price>,
+    pub judge_price: Option<Price>,
+    /// The limit of the whole run that was reached.
+    pub over: OnceLock<String>,
 }
 
 /// A world that is left standing, and how to enter it.
@@ -90,7 +101,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     let mut facts = Facts::default();
     let mut cleanup_failed = false;
     if world.cancel.is_cancelled() {
-        facts.cancelled = Some("the run was cancelled before its turn".to_owned());
+        facts.cancelled = Some(world.cut_short("the run was cancelled before its turn"));
     } else if let Some(why) = world.stopped.get() {
         facts.cancelled = Some(why.clone());
     } else {
@@ -98,7 +109,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         let own = world.options.isolate.then(|| world.servers.another());
         let servers = own.as_ref().unwrap_or(world.servers);
         match ready(world, servers, plan).await {
-            Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some("the run was cancelled".to_owned()),
+            Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some(world.cut_short("the run was cancelled")),
             Err(why) => facts.hindered = Some(why),
             Ok(running) => cleanup_failed = phases(world, plan, &events, servers, &running, &mut facts).await,
         }
@@ -181,12 +192,18 @@ async fn phases(
         let values = values.values(plan.process_env.keys(), &world.emitter.vault.secrets());
         events.emitter.note(&Entry::Values { task: events.run.clone(), values });
     }
+    let judged_usage = |usage: &TokenUsage| {
+        if let Some(why) = world.ledger.judged(usage, world.judge_price) {
+            world.exhaust(why);
+        }
+    };
     let unit = Unit {
         host,
         plan,
         events,
         tools,
         judge: world.judge,
+        judged: &judged_usage,
         env,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
@@ -203,7 +220,7 @@ async fn phases(
         let nothing = TaskPast::default();
         judge_kept(&unit, &values, past.map_or(&nothing, Arc::as_ref), &limits(PlanPhase::Verify), facts).await;
         if world.cancel.is_cancelled() {
-            facts.cancelled = Some("the run was cancelled".to_owned());
+            facts.cancelled = Some(world.cut_short("the run was cancelled"));
         }
         unit.reap().await;
         return false;
@@ -213,8 +230,8 @@ async fn phases(
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
     if facts.setup.is_none() && options.only.is_none() {
-        let calls = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world.recording, facts).await;
-        let Turned { calls, skills } = calls.unwrap_or_default();
+        let turned = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
+        let Turned { calls, skills } = turned.unwrap_or_default();
         let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
         facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
         facts.must_use = options.require_server_use;
@@ -232,7 +249,7 @@ async fn phases(
         facts.timed_out = Some(format!("task exceeded timeout of {}", duration::format(plan.timeout)));
     }
     if world.cancel.is_cancelled() {
-        facts.cancelled = Some("the run was cancelled".to_owned());
+        facts.cancelled = Some(world.cut_short("the run was cancelled"));
     }
 
     let keep = match options.keep {
@@ -287,6 +304,24 @@ async fn judge_kept<'a>(
 }
 
 impl World<'_> {
+    /// The whole run has used what it may: what runs is stopped and cleaned up, and nothing more is started.
+    pub fn exhaust(&self, why: String) {
+        if self.over.set(why.clone()).is_ok() {
+            self.emitter.emit(None, EventKind::Cancelled { reason: why });
+            self.cancel.cancel();
+        }
+    }
+
+    /// Whether anybody wants to know what an agent uses. One without a model uses nothing, unless it is limited.
+    fn counts(&self, plan: &Plan, kind: &AgentKind) -> bool {
+        is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
+    }
+
+    /// Why the run was cut short.
+    fn cut_short(&self, otherwise: &str) -> String {
+        self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
+    }
+
     /// Leaves the world of a task as it is: what is owed stays owed.
     fn keep(&self, unit: &Unit<'_>) {
         let plan = unit.plan;
@@ -350,9 +385,10 @@ async fn agent_turn<'a>(
     scope: &mut Scope<'a>,
     limits: &Limits,
     servers: &[Arc<Running>],
-    recording: Option<&Recording>,
+    world: &World<'_>,
     facts: &mut Facts,
 ) -> Option<Turned> {
+    let recording = world.recording;
     let action = unit.plan.action(unit.plan.agent);
     let ActionKind::Agent(AgentAction { prompt, kind, skills }) = &action.kind else { return None };
     unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Agent.name().to_owned() });
@@ -371,12 +407,22 @@ async fn agent_turn<'a>(
         Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
         filled => filled,
     };
+    // Stops the agent alone.
+    let stop = limits.cancel.child_token();
+    let (mut meter, mut over) = (None, None);
     let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
             if let Some(recording) = recording {
                 let (at, task) = (unit.host.now(), unit.events.run.clone());
                 recording.say(&recording::Line::Prompt { at, task, text: prompt.clone() });
+            }
+            if world.counts(unit.plan, kind) {
+                let mut schema = 0;
+                for server in servers.iter().filter(|_| is_client(kind)) {
+                    schema += server.schema_tokens().await;
+                }
+                meter = Some(Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger));
             }
             let turn = agent::Turn {
                 host: unit.host,
@@ -390,7 +436,7 @@ async fn agent_turn<'a>(
                 recorder: &recorder,
                 scope,
                 timeout,
-                cancel: &limits.cancel,
+                cancel: &stop,
             };
             let done = {
                 let work = agent::run(&turn);
@@ -398,7 +444,14 @@ async fn agent_turn<'a>(
                 loop {
                     tokio::select! {
                         biased;
-                        Some(call) = live.recv() => unit.events.emit(EventKind::CallRecorded { call: reported(call) }),
+                        Some(call) = live.recv() => {
+                            let call = reported(call);
+                            over = over.or(meter.as_mut().and_then(|meter: &mut Meter<'_>| meter.call(&call)));
+                            if over.is_some() {
+                                stop.cancel();
+                            }
+                            unit.events.emit(EventKind::CallRecorded { call });
+                        }
                         done = &mut work => break done,
                     }
                 }
@@ -414,7 +467,22 @@ async fn agent_turn<'a>(
     // The agent's sessions are over, so what it still waited for has ended as well.
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {
-        unit.events.emit(EventKind::CallRecorded { call: reported(call) });
+        let call = reported(call);
+        over = over.or(meter.as_mut().and_then(|meter| meter.call(&call)));
+        unit.events.emit(EventKind::CallRecorded { call });
+    }
+    if let Some(mut meter) = meter {
+        over = over.or(meter.end(&done.output, done.usage.map(token_usage)));
+        unit.events.emit(EventKind::TokensCounted { tokens: Box::new(meter.into_estimate()) });
+    }
+    match over {
+        Some(Over::Task(why)) if !limits.cancel.is_cancelled() => {
+            done.report.outcome = Outcome::Failed;
+            done.report.message.clone_from(&why);
+            facts.beyond = Some(why);
+        }
+        Some(Over::Run(why)) => world.exhaust(why),
+        _ => {}
     }
     for notice in recorder.notices() {
         unit.events.emitter.notice(Some(&unit.events.run), &notice.server, &notice.text);
@@ -440,6 +508,11 @@ async fn agent_turn<'a>(
     let tool = skills.as_ref().map(|skills| skills.tool.as_str()).unwrap_or_default();
     let reads = |own: Vec<OwnCall>| own.into_iter().filter(|call| call.title == tool).filter_map(|call| call.input);
     Some(Turned { calls, skills: done.own_calls.map(|own| reads(own).collect()) })
+}
+
+/// Whether a model is behind it, as far as anybody can tell.
+fn is_client(kind: &AgentKind) -> bool {
+    !matches!(kind, AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified)
 }
 
 fn as_written(template: &Template<Def>) -> String {

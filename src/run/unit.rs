@@ -23,7 +23,7 @@ use super::{
     task::folder,
 };
 use crate::{
-    event::{ActionReport, EventKind, Outcome},
+    event::{ActionReport, EventKind, Outcome, TokenUsage},
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
     journal::TaskPast,
@@ -46,6 +46,8 @@ pub(super) struct Unit<'a> {
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
     pub judge: Option<&'a Judge>,
+    /// Told of what judges used.
+    pub judged: &'a (dyn Fn(&TokenUsage) + Send + Sync),
     pub env: Vec<(String, String)>,
     /// What scripts are told.
     pub state: Mutex<TaskState>,
@@ -267,6 +269,9 @@ impl<'a> Unit<'a> {
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
         self.keep(done.leftover.take());
+        if let Some(usage) = done.judgement.as_ref().and_then(|judgement| judgement.usage) {
+            (self.judged)(&usage);
+        }
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
         for difference in &mut report.differences {

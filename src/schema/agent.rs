@@ -36,10 +36,14 @@ pub struct AgentMetadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BuiltinAgent {
+    /// `llm-agent` or `claude-code`; `openai-agent` and `openai-acp` are old names of the first.
     #[schemars(rename = "type")]
     pub kind: Option<Name>,
+    /// `PROVIDER:MODEL`, where the provider is `openai`, `anthropic`, `gemini` or `google`.
     pub model: Option<Name>,
+    /// Where it is spoken to, unless the provider's own variable says so.
     pub base_url: Option<Name>,
+    /// The variable that holds the key, unless the provider's own does.
     pub api_key: Option<Name>,
 }
 
@@ -47,6 +51,7 @@ pub struct BuiltinAgent {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AcpAgent {
+    /// A program on the PATH, or a path from this file.
     pub cmd: Name,
     pub args: Option<Vec<String>>,
 }

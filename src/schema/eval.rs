@@ -48,11 +48,28 @@ pub struct Config {
     pub sources: Option<IndexMap<String, Source>>,
     pub skills: Option<Skills>,
     pub default_task_limits: Option<Limits>,
+    /// Of all tasks together.
+    pub limits: Option<EvalLimits>,
     /// Environment variables whose values are masked in everything that is written.
     pub secrets: Option<Vec<String>>,
     /// Which tasks, and what is asserted of the agent's calls in them.
     #[schemars(length(min = 1))]
     pub task_sets: Vec<TaskSet>,
+}
+
+/// What all tasks may use together. What is left undone then is cancelled.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EvalLimits {
+    pub max_time: Option<Time>,
+    /// Tokens that are read and written.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u64>,
+    /// In the currency of the prices.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_cost: Option<f64>,
+    #[schemars(range(min = 1))]
+    pub max_tool_calls: Option<u64>,
 }
 
 /// An agent, or the agent that judges.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, Remark, TokenUsage, Verdict},
+    event::{ActionReport, Remark, TokenEstimate, TokenUsage, Verdict},
     hir::CallStatus,
 };
 
@@ -167,6 +167,15 @@ pub struct TaskResult {
     pub reason: String,
     pub duration_seconds: f64,
     pub cleanup_failed: bool,
+    /// What the agent used; only of agents that have a model, or a limit.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub token_estimate: Option<TokenEstimate>,
+    /// Why the run was made again, once for each time.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Vec<String>>,
+    /// How many runs of this task had to pass, where not all.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
     /// What the verdict does not say.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub remarks: Option<Vec<Remark>>,

@@ -37,6 +37,8 @@ pub struct PortableMetadata {
     /// How often the task is run; once by default.
     #[schemars(range(min = 1))]
     pub runs: Option<u32>,
+    /// How many of how many runs must pass; by default all.
+    pub gate: Option<Gate>,
     /// Bounds setup, agent and verify together; 5m by default.
     pub timeout: Option<Time>,
     /// Bounds cleanup; 5m by default.
@@ -45,6 +47,30 @@ pub struct PortableMetadata {
     pub annotations: Option<Value>,
     /// Carried, never interpreted.
     pub category: Option<Value>,
+}
+
+/// So many runs, of which so many must pass.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Gate {
+    #[schemars(range(min = 1))]
+    pub passes: u32,
+    #[schemars(range(min = 1))]
+    pub of: u32,
+}
+
+/// What the agent may use.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Bounds {
+    /// Tokens that are read and written.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u64>,
+    /// In the currency of the prices.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_cost: Option<f64>,
+    #[schemars(range(min = 1))]
+    pub max_tool_calls: Option<u64>,
 }
 
 /// How hard a task is.
@@ -64,6 +90,7 @@ pub struct PortableSpec {
     pub imports: Option<Vec<Import>>,
     /// What must be there before anything runs.
     pub requires: Option<Vec<PortableRequirement>>,
+    pub limits: Option<Bounds>,
     /// Variables of every step and hole; their values may have holes themselves.
     pub env: Option<IndexMap<String, String>>,
     /// What the agent is asked to do; a text with holes.
@@ -175,7 +202,7 @@ pub struct StepsSpec {
     pub cleanup: Option<Vec<StepsStep>>,
 }
 
-/// Limits of time.
+/// Limits of time, and of what the agent may use.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
@@ -183,6 +210,14 @@ pub struct Limits {
     pub timeout: Option<Time>,
     /// Bounds cleanup.
     pub cleanup_timeout: Option<Time>,
+    /// Tokens that are read and written.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<u64>,
+    /// In the currency of the prices.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_cost: Option<f64>,
+    #[schemars(range(min = 1))]
+    pub max_tool_calls: Option<u64>,
 }
 
 /// One thing that must be there.

@@ -73,6 +73,6 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
         }
     };
     done.stdout = asked.transcript;
-    done.judgement = Some(judgement);
+    done.judgement = Some(Box::new(judgement));
     Ok(done)
 }

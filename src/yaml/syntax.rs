@@ -9,6 +9,7 @@ use super::{NESTING, SYNTAX, UNQUOTED_HOLE};
 use crate::{
     diagnostic::Diagnostic,
     source::{FileId, Span},
+    template::{LOCALS, ROOTS},
 };
 
 /// Bytes that are not UTF-8 text.
@@ -78,22 +79,7 @@ pub(super) struct Hole<'a> {
 impl Hole<'_> {
     /// Whether only a template can be meant: a dotted path from a name that the language gives.
     pub(super) fn is_certain(&self) -> bool {
-        const ROOTS: [&str; 13] = [
-            "env",
-            "random",
-            "task",
-            "steps",
-            "agent",
-            "stdout",
-            "stderr",
-            "exitCode",
-            "response",
-            "result",
-            "content",
-            "structuredContent",
-            "isError",
-        ];
-        self.dotted && ROOTS.contains(&self.root)
+        self.dotted && ROOTS.iter().chain(&LOCALS).any(|root| *root == self.root)
     }
 }
 

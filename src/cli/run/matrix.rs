@@ -1,0 +1,110 @@
+//! Several agents and models in one command: each combination is a run of its own, with results of its own, one after another.
+
+use std::{fmt::Write, path::Path};
+
+use serde_json::Value;
+
+use super::{Args, Disk, Files, Global, complain, one, shown, status};
+
+/// An agent and a model, where they are not the eval's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Combination {
+    agent: Option<String>,
+    model: Option<String>,
+}
+
+/// Every agent with every model; one combination where neither is named.
+pub fn combinations(agents: &[String], models: &[String]) -> Vec<Combination> {
+    let or_none = |words: &[String]| match words {
+        [] => vec![None],
+        words => words.iter().cloned().map(Some).collect(),
+    };
+    let mut all = Vec::new();
+    for agent in or_none(agents) {
+        for model in or_none(models) {
+            let one = Combination { agent: agent.clone(), model };
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+    }
+    all
+}
+
+impl Combination {
+    fn name(&self) -> String {
+        [&self.agent, &self.model].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" with ")
+    }
+
+    /// A folder's name: what another name would lose of it, the number tells apart.
+    fn folder(&self, nth: usize, all: &[Self]) -> String {
+        let slug = |one: &Self| {
+            let name = one.name().replace(" with ", "+");
+            let plain = |c: char| if c.is_ascii_alphanumeric() || "+-_.".contains(c) { c } else { '-' };
+            name.chars().map(plain).collect::<String>().trim_matches(['-', '.']).to_owned()
+        };
+        let own = slug(self);
+        if all.iter().filter(|one| slug(one) == own).count() > 1 { format!("{own}-{}", nth + 1) } else { own }
+    }
+}
+
+/// Runs them all, unless it is told to stop, and puts them side by side. The exit status is the worst one's.
+pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
+    if args.resume.is_some() || args.phase.is_some() {
+        complain(
+            "several agents or models are several runs: resume, set up, verify and clean up one of them at a time",
+        );
+        return status::USAGE;
+    }
+    let mut rows = Vec::new();
+    for (nth, combination) in combinations.iter().enumerate() {
+        let folder = args.output_dir.join(combination.folder(nth, combinations));
+        let one_of_them = Args {
+            agent: combination.agent.iter().cloned().collect(),
+            model: combination.model.iter().cloned().collect(),
+            output_dir: folder.clone(),
+            ..args.clone()
+        };
+        eprintln!("\n=== {}", combination.name());
+        let before = results(&folder);
+        let exit = one(&one_of_them, global);
+        rows.push((combination.name(), exit, told(&before, &results(&folder)), folder));
+        if exit >= 128 {
+            break;
+        }
+    }
+    let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or_default();
+    let mut table = String::from("\n");
+    for (name, exit, passed, folder) in &rows {
+        writeln!(table, "{name:width$}  exit {exit}  {passed:24}  {}", shown(folder)).ok();
+    }
+    // The table is for people; standard output may be for programs.
+    eprint!("{table}");
+    rows.iter().map(|(_, exit, ..)| *exit).max_by_key(|exit| severity(*exit)).unwrap_or(status::USAGE)
+}
+
+fn severity(exit: u8) -> u8 {
+    match exit {
+        status::OK => 0,
+        4 => 1,
+        1 => 2,
+        status::USAGE => 3,
+        status::BROKEN => 4,
+        _ => 5,
+    }
+}
+
+/// The results files of a folder, with what they say.
+fn results(folder: &Path) -> Vec<(String, Value)> {
+    let names = Disk.list(folder).into_iter().filter(|name| name.starts_with("gevals-") && name.ends_with("-out.json"));
+    let read = |name: String| Some((name.clone(), serde_json::from_slice(&Disk.read(&folder.join(name)).ok()?).ok()?));
+    names.filter_map(read).collect()
+}
+
+/// How many tasks passed, in what this run has written.
+fn told(before: &[(String, Value)], after: &[(String, Value)]) -> String {
+    let Some((_, written)) = after.iter().find(|one| !before.contains(one)) else { return "no results".to_owned() };
+    let runs = written["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let passed = runs.iter().filter(|run| run["outcome"] == "passed").count();
+    format!("{passed} of {} passed", runs.len())
+}

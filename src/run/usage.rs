@@ -1,0 +1,222 @@
+//! What agents and judges use, and the limits that stop them. Counts are those of §3.7 of the upstream behaviour.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::{
+    event::{CallReport, TokenEstimate, TokenUsage},
+    hir::{Bounds, CallKind},
+    prices::Price,
+    tokens::count,
+};
+
+/// Counts one turn of an agent while it goes on.
+pub(super) struct Meter<'a> {
+    estimate: TokenEstimate,
+    tool_calls: u64,
+    price: Option<Price>,
+    bounds: &'a Bounds,
+    budget: &'a Ledger,
+    /// What the budget has been told of so far.
+    told: Used,
+}
+
+/// What was used.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub(super) struct Used {
+    pub tokens: u64,
+    pub cost: f64,
+    pub tool_calls: u64,
+}
+
+/// What all tasks of a run have used together.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    bounds: Bounds,
+    used: Mutex<Used>,
+}
+
+impl Ledger {
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, used: Mutex::default() }
+    }
+
+    pub fn is_unlimited(&self) -> bool {
+        self.bounds.is_empty()
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what a judge used; says what is over now.
+    pub fn judged(&self, usage: &TokenUsage, price: Option<Price>) -> Option<String> {
+        let more = Used { tokens: usage.total_tokens, cost: cost(price, usage).unwrap_or_default(), tool_calls: 0 };
+        self.settle(Used::default(), more)
+    }
+
+    /// Puts one amount in the place of another; says what is over now.
+    fn settle(&self, before: Used, now: Used) -> Option<String> {
+        let mut used = self.used();
+        used.tokens = (used.tokens + now.tokens).saturating_sub(before.tokens);
+        used.cost += now.cost - before.cost;
+        used.tool_calls = (used.tool_calls + now.tool_calls).saturating_sub(before.tool_calls);
+        over(*used, &self.bounds).map(|what| format!("the run went beyond its limit of {what}"))
+    }
+}
+
+fn over(used: Used, bounds: &Bounds) -> Option<String> {
+    if let Some(most) = bounds.tokens.filter(|most| used.tokens > *most) {
+        return Some(format!("{most} tokens: {} were used", used.tokens));
+    }
+    if let Some(most) = bounds.tool_calls.filter(|most| used.tool_calls > *most) {
+        return Some(format!("{most} tool calls: {} were made", used.tool_calls));
+    }
+    let most = bounds.cost.filter(|most| used.cost > *most)?;
+    Some(format!("a cost of {most}: it was {:.6}", used.cost))
+}
+
+fn cost(price: Option<Price>, used: &TokenUsage) -> Option<f64> {
+    Some(price?.cost(used.input_tokens, used.output_tokens, used.cached_read_tokens))
+}
+
+/// What a turn came to that went too far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Over {
+    /// The agent's own limits.
+    Task(String),
+    /// Those of the whole run.
+    Run(String),
+}
+
+impl<'a> Meter<'a> {
+    pub fn new(prompt: &str, schema: u64, price: Option<Price>, bounds: &'a Bounds, budget: &'a Ledger) -> Self {
+        let estimate = TokenEstimate {
+            prompt_tokens: count(prompt),
+            mcp_schema_tokens: schema,
+            source: "estimated".to_owned(),
+            ..TokenEstimate::default()
+        };
+        Self { estimate, tool_calls: 0, price, bounds, budget, told: Used::default() }
+    }
+
+    /// A call that the agent has made.
+    pub fn call(&mut self, call: &CallReport) -> Option<Over> {
+        let of = |value: Option<&Value>| value.map_or(0, |value| count(&value.to_string()));
+        let arguments = || of(call.params.get("arguments"));
+        let result = of(call.result.as_ref());
+        let estimate = &mut self.estimate;
+        match call.kind {
+            CallKind::Tool => {
+                estimate.tool_input_tokens += arguments();
+                estimate.tool_output_tokens += result;
+                self.tool_calls += 1;
+            }
+            CallKind::Resource => {
+                estimate.resource_input_tokens += count(&call.name);
+                estimate.resource_output_tokens += result;
+            }
+            CallKind::Prompt => {
+                estimate.prompt_get_input_tokens += arguments();
+                estimate.prompt_get_output_tokens += result;
+            }
+        }
+        self.look()
+    }
+
+    /// The turn is over.
+    pub fn end(&mut self, message: &str, actual: Option<TokenUsage>) -> Option<Over> {
+        self.estimate.message_tokens = count(message);
+        if let Some(actual) = actual {
+            self.estimate.source = "actual".to_owned();
+            self.estimate.actual = Some(actual);
+        }
+        self.look()
+    }
+
+    fn look(&mut self) -> Option<Over> {
+        let estimate = &mut self.estimate;
+        let used = estimate.actual.unwrap_or_else(|| {
+            let input_tokens = estimate.prompt_tokens
+                + estimate.tool_output_tokens
+                + estimate.mcp_schema_tokens
+                + estimate.resource_output_tokens
+                + estimate.prompt_get_output_tokens;
+            let output_tokens = estimate.message_tokens
+                + estimate.thinking_tokens
+                + estimate.tool_input_tokens
+                + estimate.resource_input_tokens
+                + estimate.prompt_get_input_tokens;
+            TokenUsage {
+                input_tokens,
+                output_tokens,
+                total_tokens: input_tokens + output_tokens,
+                ..TokenUsage::default()
+            }
+        });
+        (estimate.input_tokens, estimate.output_tokens, estimate.total_tokens) =
+            (used.input_tokens, used.output_tokens, used.total_tokens);
+        estimate.cost = cost(self.price, &used);
+        let now =
+            Used { tokens: used.total_tokens, cost: estimate.cost.unwrap_or_default(), tool_calls: self.tool_calls };
+        let of_run = self.budget.settle(std::mem::replace(&mut self.told, now), now);
+        let own = over(now, self.bounds).map(|what| Over::Task(format!("the agent went beyond its limit of {what}")));
+        own.or(of_run.map(Over::Run))
+    }
+
+    pub fn into_estimate(self) -> TokenEstimate {
+        self.estimate
+    }
+}
+
+/// The price of a model, by its own name or by that of its agent.
+pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&str>, agent: &str) -> Option<Price> {
+    prices?.of(model.into_iter().chain([agent]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hir::CallStatus;
+
+    fn bounds(tokens: Option<u64>, tool_calls: Option<u64>) -> Bounds {
+        Bounds { tokens, cost: None, tool_calls }
+    }
+
+    fn call(result: &str) -> CallReport {
+        CallReport {
+            server: "s".to_owned(),
+            kind: CallKind::Tool,
+            name: "t".to_owned(),
+            params: serde_json::json!({ "arguments": { "a": 1 } }),
+            started: "2026-01-01T00:00:00Z".parse().unwrap(),
+            duration: std::time::Duration::ZERO,
+            status: CallStatus::Ok,
+            error: None,
+            result: Some(result.into()),
+        }
+    }
+
+    #[test]
+    fn a_turn_is_counted_and_stopped() {
+        let (own, ledger) = (bounds(Some(200), None), Ledger::new(bounds(None, Some(3))));
+        let mut meter = Meter::new("Write it down.", 50, None, &own, &ledger);
+        assert_eq!(meter.call(&call("ok")), None);
+        assert_eq!(meter.call(&call(&"word ".repeat(300))).map(|over| matches!(over, Over::Task(_))), Some(true));
+        // What was reported counts instead.
+        let actual = TokenUsage { input_tokens: 90, output_tokens: 10, total_tokens: 100, ..TokenUsage::default() };
+        assert_eq!(meter.end("done", Some(actual)), None);
+        let estimate = meter.into_estimate();
+        assert_eq!((estimate.total_tokens, estimate.source.as_str()), (100, "actual"));
+        assert!(estimate.tool_output_tokens > 300 && estimate.mcp_schema_tokens == 50);
+        let used = *ledger.used();
+        assert_eq!((used.tokens, used.tool_calls), (100, 2));
+        // The next turn is over the run's limit of calls.
+        let none = Bounds::default();
+        let mut next = Meter::new("x", 0, None, &none, &ledger);
+        assert_eq!(next.call(&call("ok")), None);
+        let Some(Over::Run(why)) = next.call(&call("ok")) else { panic!() };
+        assert_eq!(why, "the run went beyond its limit of 3 tool calls: 4 were made");
+    }
+}

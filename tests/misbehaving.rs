@@ -1,0 +1,174 @@
+//! Agents that do not do what agents should: hang, fork, ignore SIGTERM, close their output, print without end, end at once,
+//! speak a broken protocol. Each has a clear outcome within its time, takes bounded memory, and leaves nothing running.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use std::time::{Duration, Instant};
+
+use world::World;
+
+const EVAL: &str = "\
+kind: Eval
+metadata: {name: e}
+config:
+  agent: {type: file, path: agent.yaml}
+  mcpConfigFile: mcp.yaml
+  taskSets: [{path: task.yaml}]
+";
+/// What an agent may take, and what gevals may take beyond it: a grace before it kills, and a slow machine.
+const LIMIT: &str = "2s";
+const WITHIN: Duration = Duration::from_secs(12);
+const TASK: &str = "\
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: t, timeout: 2s}
+spec:
+  prompt: Go.
+  verify: [{command: {run: 'true'}}]
+  cleanup: [{command: {run: touch WORLD/cleaned}}]
+";
+const MCP: &str = "\
+mcpServers:
+  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
+";
+/// In KiB: 16 MiB of what an agent says are kept, in copies of several forms.
+const MEMORY: u64 = 500 << 10;
+
+/// The first lines of an agent that speaks ACP as it should, to the prompt.
+const ACP: &str = r#"
+read -r initialize
+echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}}' | sed "s/\"id\":0/\"id\":$(id "$initialize")/"
+read -r session
+echo '{"jsonrpc":"2.0","id":0,"result":{"sessionId":"s"}}' | sed "s/\"id\":0/\"id\":$(id "$session")/"
+read -r prompt
+"#;
+const ID: &str = r#"id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }"#;
+
+/// Runs an agent; it must come to this, and the run must say so.
+fn outcome(name: &str, agent: &str, exit: i32, said: &str) -> World {
+    let world = World::new(&[("eval.yaml", EVAL), ("task.yaml", TASK), ("mcp.yaml", MCP), ("agent.yaml", agent)]);
+    let started = Instant::now();
+    // That much takes a while to read.
+    let (limit, within) = if name.contains("gigabyte") { ("20s", 3 * WITHIN) } else { (LIMIT, WITHIN) };
+    let ran = world.run(&["run", "eval.yaml", "--task-timeout", limit]);
+    let took = started.elapsed();
+    let ran = ran.expect(exit, &[said]);
+    assert!(took < within, "{name}: {took:?}");
+    assert!(ran.peak < MEMORY, "{name} took {} KiB", ran.peak);
+    assert_eq!(world.survivors(), Vec::<String>::new(), "{name}");
+    assert!(world.path("cleaned").exists(), "{name}: the cleanup was not run");
+    let left: Vec<_> = std::fs::read_dir(world.path("tmp")).unwrap().flatten().map(|e| e.path()).collect();
+    // What a failed shell agent left there may explain it.
+    assert!(left.is_empty() || agent.contains("runPrompt"), "{name} left {left:?}");
+    world
+}
+
+fn shell(name: &str, script: &str, exit: i32, said: &str) -> World {
+    let indented: String = script.lines().map(|line| format!("    {line}\n")).collect();
+    outcome(name, &format!("kind: Agent\ncommands:\n  runPrompt: |\n    : {{{{ .Prompt }}}}\n{indented}"), exit, said)
+}
+
+fn acp(name: &str, script: &str, exit: i32, said: &str) -> World {
+    let indented: String = format!("{ID}\n{script}").lines().map(|line| format!("      {line}\n")).collect();
+    outcome(name, &format!("kind: Agent\nacp:\n  cmd: bash\n  args:\n    - -c\n    - |\n{indented}"), exit, said)
+}
+
+#[test]
+fn shell_agents() {
+    let late = format!("task exceeded timeout of {LIMIT}");
+    shell("it hangs", "sleep 60", 1, &late);
+    shell("it ignores SIGTERM", "trap '' TERM; while :; do sleep 1; done", 1, &late);
+    shell("its children ignore SIGTERM", "for i in 1 2 3; do (trap '' TERM; sleep 60) & done; wait", 1, &late);
+    shell(
+        "it forks and leaves its session",
+        "setsid sh -c 'trap \"\" TERM; sleep 60' & setsid sleep 60 & sleep 60",
+        1,
+        &late,
+    );
+    shell("it forks and ends", "(setsid sh -c 'trap \"\" TERM; sleep 60') & echo done", 0, "1 of 1 task passed");
+    shell("it closes its output and goes on", "exec >&- 2>&-; sleep 60", 1, &late);
+    shell("it prints a gigabyte", "head -c 1000000000 /dev/zero | tr '\\0' x", 0, "1 of 1 task passed");
+    shell("it prints lines without end", "yes", 1, &late);
+    shell("it ends at once", "exit 0", 0, "1 of 1 task passed");
+    shell("it fails at once", "exit 7", 1, "it exited with status 7");
+    shell("it kills itself", "kill -9 $$", 1, "it was killed by signal 9");
+}
+
+#[test]
+fn acp_agents_that_do_not_speak() {
+    let late = format!("task exceeded timeout of {LIMIT}");
+    acp("it hangs", "sleep 60", 1, &late);
+    acp("it ignores SIGTERM", "trap '' TERM; while :; do sleep 1; done", 1, &late);
+    acp("it forks and leaves its session", "setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60", 1, &late);
+    acp("it ends at once", "exit 0", 1, "its output ended before the answer: it exited with status 0");
+    acp(
+        "it fails at once",
+        "echo no key >&2; exit 7",
+        1,
+        "it exited with status 7 (it said on its standard error: no key)",
+    );
+    acp("it closes its output", "exec >&-; sleep 60", 1, "its output ended before the answer");
+    // Whether that is seen depends on when.
+    acp("it closes its input", "exec <&-; sleep 60", 1, "agent broken");
+    acp("it says something else", "echo Welcome to my agent; exit 1", 1, "not of the protocol: Welcome to my agent");
+    acp("it prints a gigabyte", "head -c 1000000000 /dev/zero | tr '\\0' x; sleep 60", 1, "does not speak ACP");
+    acp("it prints lines without end", "yes", 1, "does not speak ACP");
+    acp("it complains without end", "yes >&2", 1, &late);
+    outcome("there is none", "kind: Agent\nacp: {cmd: no-such-agent}\n", 1, "there is no program `no-such-agent`");
+}
+
+#[test]
+fn acp_agents_that_speak_badly() {
+    let late = format!("task exceeded timeout of {LIMIT}");
+    let answer = |result: &str| {
+        format!(
+            "read -r i; echo '{{\"jsonrpc\":\"2.0\",\"id\":0,{result}}}' | sed \"s/\\\"id\\\":0/\\\"id\\\":$(id \"$i\")/\"; sleep 60"
+        )
+    };
+    acp("it refuses", &answer("\"error\":{\"code\":-32000,\"message\":\"log in first\"}"), 1, "log in first");
+    acp("its answer is none", &answer("\"result\":7"), 1, "`initialize`");
+    acp("it speaks of the future", &answer("\"result\":{\"protocolVersion\":99}"), 1, "protocol version 99");
+    acp("it knows no HTTP", &answer("\"result\":{\"protocolVersion\":1}"), 1, "takes no MCP servers over HTTP");
+    acp(
+        "it answers another question",
+        "read -r i; echo '{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}'; sleep 60",
+        1,
+        &late,
+    );
+    acp(
+        "it half answers",
+        "read -r i; printf '{\"jsonrpc\":\"2.0\",\"id\":'; exit 0",
+        1,
+        "its output ended before the answer",
+    );
+    acp("it works for ever", &format!("{ACP} while :; do sleep 1; done"), 1, &late);
+    acp("it dies in its turn", &format!("{ACP} kill -9 $$"), 1, "it was killed by signal 9");
+    acp(
+        "it talks without end",
+        &format!(
+            "{ACP} yes '{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"hello \"}}}}}}}}'"
+        ),
+        1,
+        &late,
+    );
+    acp(
+        "it asks without end",
+        &format!(
+            "{ACP} yes '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session/request_permission\",\"params\":{{\"sessionId\":\"s\",\"toolCall\":{{\"toolCallId\":\"c\"}},\"options\":[]}}}}'"
+        ),
+        1,
+        "it asked more than 10000 times",
+    );
+    acp(
+        "it calls without end",
+        &format!(
+            "{ACP} i=0; while :; do i=$((i+1)); echo \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"method\\\":\\\"session/update\\\",\\\"params\\\":{{\\\"sessionId\\\":\\\"s\\\",\\\"update\\\":{{\\\"sessionUpdate\\\":\\\"tool_call\\\",\\\"toolCallId\\\":\\\"$i\\\",\\\"title\\\":\\\"t\\\"}}}}}}\"; done"
+        ),
+        1,
+        "it told of more than 10000 calls",
+    );
+}
