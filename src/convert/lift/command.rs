@@ -100,7 +100,7 @@ impl<'a> Lifter<'a> {
         }
         // A mistake that can be seen: `test` and `rm` often do the same without their last word.
         let placed = words.last().is_some_and(|w| w == "FILE");
-        if words.len() > 2 && !placed && !matches!(name, "test" | "rm") && self.shared.err() {
+        if words.len() > 2 && !placed && !matches!(name, "test" | "rm" | "mkdir") && self.shared.err() {
             words.pop();
         }
         let timeout = limit(&words);

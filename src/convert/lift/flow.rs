@@ -398,7 +398,7 @@ impl<'a> Lifter<'a> {
                 Some(Next::Idle(None))
             }
             "exit" | "return" if name == "exit" || st.function => {
-                let status = fixed(&st.scope.word(argument?)?)?;
+                let status = self.fixed(&st.scope.word(argument?)?)?;
                 match status.as_str() {
                     // A function would end the whole script with success.
                     "0" if name == "exit" && st.function => None,
@@ -746,6 +746,17 @@ impl<'a> Lifter<'a> {
         }
     }
 
+    /// The value of a text that nothing can change any more.
+    fn fixed(&self, text: &Text) -> Option<String> {
+        let open = |hole: &str| {
+            let name = hole.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'));
+            let value = name.and_then(|n| self.shared.env.get(n)).map_or(hole, |(value, _)| value);
+            value.contains("default(")
+        };
+        let open = text.0.iter().any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if open(text)));
+        if open { None } else { text.constant() }
+    }
+
     /// Whether a condition holds, where that can be told now.
     pub(super) fn known(&self, condition: &Stmt, st: &State) -> Option<bool> {
         match &condition.kind {
@@ -759,7 +770,7 @@ impl<'a> Lifter<'a> {
             }
             Kind::Test(inner, _) => {
                 let words = super::capture::words(inner)?;
-                let value = |w: &Word| st.scope.parts(&w.parts, true).and_then(|t| fixed(&t));
+                let value = |w: &Word| st.scope.parts(&w.parts, true).and_then(|t| self.fixed(&t));
                 let number = |text: String| text.parse::<i64>().ok();
                 match words.as_slice() {
                     [op, a] if op.source == "-z" => value(a).map(|v| v.is_empty()),
@@ -1003,21 +1014,26 @@ impl<'a> Lifter<'a> {
             let count = u32::try_from(all?.len()).ok()?;
             return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
         }
-        let mut list = Vec::new();
+        // Each with what it is, where nothing of the environment overrides it.
+        let mut list: Vec<(String, String)> = Vec::new();
         for word in values {
             let array = word.source.strip_prefix("\"${").and_then(|w| w.strip_suffix("[@]}\""));
             let array = array.or((word.source == "\"$@\"").then_some("@"));
             if let Some(name) = array {
-                list.extend(st.scope.arrays.get(name)?.iter().cloned());
+                let items = st.scope.arrays.get(name)?;
+                list.extend(items.iter().map(|w| (w.clone(), crate::template::escape(w))));
                 continue;
             }
-            match word.variable().and_then(|v| st.scope.get(v)).and_then(Text::constant) {
+            match word.variable().and_then(|v| st.scope.get(v)).and_then(|t| self.fixed(t)) {
                 // `for x in $LIST`
                 Some(text) if matches!(word.parts.as_slice(), [Part::Var { quoted: false, .. }]) => {
                     (!text.contains(['*', '?', '[', '\\'])).then_some(())?;
-                    list.extend(text.split_whitespace().map(str::to_owned));
+                    list.extend(text.split_whitespace().map(|w| (w.to_owned(), crate::template::escape(w))));
                 }
-                _ => list.push(st.scope.word(word)?.constant()?),
+                _ => {
+                    let text = st.scope.word(word)?;
+                    list.push((text.constant()?, self.template(&text)));
+                }
             }
         }
         if list.is_empty() {
@@ -1030,7 +1046,7 @@ impl<'a> Lifter<'a> {
         {
             name.push_str("_name");
         }
-        let safe = list.iter().all(|v| super::super::shell::is_safe(v));
+        let safe = list.iter().all(|(v, _)| super::super::shell::is_safe(v));
         let last = after.is_empty() && st.tail;
         let mut inner = State { tail: last, waiting: false, ..st.clone() };
         let hole = vec![crate::convert::shell::Piece::Hole {
@@ -1047,8 +1063,8 @@ impl<'a> Lifter<'a> {
         if list.len() > 1 && self.shared.err() {
             list.pop();
         }
-        let values = list.iter().map(|v| crate::template::escape(v)).collect();
         let several = list.len() > 1;
+        let values = list.into_iter().map(|(_, template)| template).collect();
         let mut step = Step::new(step::Kind::Foreach { var: name, values, steps: out.steps });
         step.timeout = None;
         let mut lifted = Out { steps: vec![step], label: out.label, why: out.why };
@@ -1321,15 +1337,6 @@ fn forgiving(mut out: Out) -> Out {
         *expect = step::Expect::default();
     }
     out
-}
-
-/// The value of a text that nothing can change any more.
-fn fixed(text: &Text) -> Option<String> {
-    let open = text
-        .0
-        .iter()
-        .any(|p| matches!(p, crate::convert::shell::Piece::Hole { text, .. } if text.contains("default(")));
-    if open { None } else { text.constant() }
 }
 
 /// `{1..30}`, `$(seq 30)`, `$(seq 1 30)`.
