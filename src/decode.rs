@@ -431,6 +431,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("limits", "a task's spec", "write `timeout` and `cleanupTimeout` under `metadata`"),
     ("limits", "a task", "limits belong under `spec`, in the steps dialect"),
     ("timeout", "a task's metadata", "in the steps dialect write `limits: {timeout: …}` under `spec`"),
+    ("timeout", "the limits of a task", "in the portable dialect it belongs under `metadata`"),
+    ("cleanupTimeout", "the limits of a task", "in the portable dialect it belongs under `metadata`"),
     ("timeout", "a task", "in the portable dialect it belongs under `metadata`"),
     ("steps", "a task", "`steps` is the legacy dialect, without `apiVersion`; here the phases stand under `spec`"),
     ("spec", "a legacy task", "`spec` needs `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`"),

@@ -120,7 +120,10 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             && !rest.is_empty()
         {
             for condition in std::iter::once(first).chain(rest) {
-                run(condition, path.clone(), &json!(true), doc);
+                let place = run(condition, path.clone(), &json!(true), doc);
+                if at(doc, &place).is_none_or(Value::is_null) {
+                    put(doc, &place, json!(true));
+                }
             }
         } else if let Some((left, right)) = comparison(part) {
             let place = run(left, path.clone(), &Value::Null, doc);

@@ -401,7 +401,6 @@ async fn agent_turn<'a>(
     unit.events.emitter.durable().await;
     let recorder = Recorder::new(unit.events.emitter.vault.secrets()).of_task(unit.events.run.clone());
     let mut live = recorder.subscribe();
-    let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
     let filled = match scope.text(prompt) {
         // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).
         Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
@@ -418,12 +417,11 @@ async fn agent_turn<'a>(
                 recording.say(&recording::Line::Prompt { at, task, text: prompt.clone() });
             }
             if world.counts(unit.plan, kind) {
-                let mut schema = 0;
-                for server in servers.iter().filter(|_| is_client(kind)) {
-                    schema += server.schema_tokens().await;
-                }
+                let asked = if is_client(kind) { servers } else { &[] };
+                let schema = schema_tokens(unit, asked, limits).await;
                 meter = Some(Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger));
             }
+            let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
             let turn = agent::Turn {
                 host: unit.host,
                 kind,
@@ -513,6 +511,22 @@ async fn agent_turn<'a>(
 /// Whether a model is behind it, as far as anybody can tell.
 fn is_client(kind: &AgentKind) -> bool {
     !matches!(kind, AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified)
+}
+
+/// What the servers' tools cost an agent; nothing where a server does not name them in time.
+async fn schema_tokens(unit: &Unit<'_>, servers: &[Arc<Running>], limits: &Limits) -> u64 {
+    let count = async {
+        let mut all = 0;
+        for server in servers {
+            all += server.schema_tokens().await;
+        }
+        all
+    };
+    tokio::select! {
+        all = count => all,
+        () = unit.host.sleep(unit.left(limits)) => 0,
+        () = limits.cancel.cancelled() => 0,
+    }
 }
 
 fn as_written(template: &Template<Def>) -> String {
