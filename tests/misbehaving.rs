@@ -51,6 +51,7 @@ const ID: &str = r#"id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/';
 /// Runs an agent; it must come to this, and the run must say so.
 fn outcome(name: &str, agent: &str, exit: i32, said: &str) -> World {
     let world = World::new(&[("eval.yaml", EVAL), ("task.yaml", TASK), ("mcp.yaml", MCP), ("agent.yaml", agent)]);
+    eprintln!("{name}");
     let started = Instant::now();
     // That much takes a while to read.
     let (limit, within) = if name.contains("gigabyte") { ("20s", 3 * WITHIN) } else { (LIMIT, WITHIN) };

@@ -47,6 +47,8 @@ const REQUESTS: usize = 10_000;
 const STDERR: usize = 4 << 10;
 /// How long it may take to tell that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the end of its output may come after that of its input.
+const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// How its process is started.
 pub struct Start {
@@ -112,15 +114,17 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
         let mut result = {
             let ended = async {
                 let ended = tokio::select! {
+                    // An agent that never stops talking leaves nothing to whoever is asked behind it.
                     biased;
                     () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
-                    done = &mut work => return done.map_err(AgentFault::Failed),
                     () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+                    done = &mut work => return done.map_err(AgentFault::Failed),
                 };
                 stop.cancel();
                 tokio::select! {
-                    _ = &mut work => {}
+                    biased;
                     () = cx.host.sleep(FAREWELL) => {}
+                    _ = &mut work => {}
                 }
                 ended
             };
@@ -166,8 +170,15 @@ async fn talk(
     stop: &CancellationToken,
 ) -> Result<(), String> {
     let outgoing = sink::unfold(stdin, async |mut stdin, line: String| {
-        stdin.write_all(format!("{line}\n").as_bytes()).await?;
-        stdin.flush().await?;
+        let written = match stdin.write_all(format!("{line}\n").as_bytes()).await {
+            Ok(()) => stdin.flush().await,
+            fault => fault,
+        };
+        if let Err(fault) = written {
+            // An agent that has ended has closed both: that its output is over tells more.
+            tokio::time::sleep(LAST_WORD).await;
+            return Err(fault);
+        }
         Ok::<_, io::Error>(stdin)
     });
     let listening = Arc::clone(heard);

@@ -112,8 +112,8 @@ async fn headless(
         tokio::select! {
             biased;
             () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
-            done = work => done.map_err(AgentFault::Failed),
             () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+            done = work => done.map_err(AgentFault::Failed),
         }
     };
     handle.end().await;

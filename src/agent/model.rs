@@ -34,8 +34,8 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
     let result = tokio::select! {
         biased;
         () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
-        done = converse(cx, agent, &mut talk) => done,
         () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+        done = converse(cx, agent, &mut talk) => done,
     };
     let transcript = talk.said.into_text();
     AgentDone { transcript, usage: talk.usage, ..AgentDone::ended(result, talk.answer) }
