@@ -91,7 +91,7 @@ impl Allowance {
         Self {
             setup: slack(PhaseKind::Setup),
             verify: slack(PhaseKind::Verify),
-            cleanup: says(PhaseKind::Cleanup, "failed cleanup"),
+            cleanup: says(PhaseKind::Cleanup, "failed cleanup") || says(PhaseKind::Cleanup, "every round"),
             weaker: new.tally.weaker > 0,
         }
     }
