@@ -251,8 +251,8 @@ fn mistaken_conversions_are_caught() {
     let (bwrap, exe) = (bwrap(), exe());
     let wanted = number("GEVALS_MUTANTS", 30);
     let context = suite.context(Dialect::Portable, Target::Builtin);
-    let mut mutants: Vec<(PathBuf, usize, Converted)> = Vec::new();
-    for unit in suite.units().iter().filter(|u| u.path.starts_with(folder("corpus"))) {
+    let mut mutants: Vec<(PathBuf, usize, String, Converted)> = Vec::new();
+    for unit in suite.units() {
         let right = suite.lifted(unit);
         for place in 0..right.places {
             let Ok(wrong) = convert::mistaken(unit, context, place) else { continue };
@@ -265,6 +265,7 @@ fn mistaken_conversions_are_caught() {
                 mutants.push((
                     unit.path.clone(),
                     place,
+                    similar::TextDiff::from_lines(&right.text, &wrong.text).unified_diff().to_string(),
                     Converted { pieces: right.pieces.clone(), tally: right.tally, ..wrong },
                 ));
             }
@@ -275,10 +276,10 @@ fn mistaken_conversions_are_caught() {
     let step = (mutants.len() / wanted).max(1);
     let chosen: Vec<_> = mutants.into_iter().step_by(step).collect();
     let missed = Mutex::new(Vec::new());
-    side_by_side(&chosen, |(path, place, wrong)| {
+    side_by_side(&chosen, |(path, place, fault, wrong)| {
         let found = prove::prove(&bwrap, &exe, path, wrong, 200);
         if !found.as_ref().is_ok_and(|c| c.counter_example.is_some()) {
-            missed.lock().unwrap().push(format!("{} place {place}: {found:?}\n{}", path.display(), wrong.text));
+            missed.lock().unwrap().push(format!("{} place {place}: {found:?}\n{fault}", path.display()));
         }
     });
     let missed = missed.into_inner().unwrap();

@@ -11,6 +11,8 @@ pub struct World {
     pub mood: Mood,
     /// The command that fails, and no other: as it stands in the trace.
     pub failing: Option<String>,
+    /// The command that says nothing, and no other.
+    pub mute: Option<String>,
     /// Answers that some step waits for, by command.
     pub hints: BTreeMap<String, Vec<String>>,
     /// Commands that some step wants to fail.
@@ -82,6 +84,9 @@ impl World {
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
         if self.failing.as_deref() == Some(call.key().as_str()) {
             return self.failure(call, &mut dice);
+        }
+        if self.mute.as_deref() == Some(call.key().as_str()) {
+            return Answer::default();
         }
         match self.mood {
             Mood::Bad => self.failure(call, &mut dice),
