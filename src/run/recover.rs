@@ -226,7 +226,7 @@ async fn pay_task(
         events: &events,
         tools: servers,
         judge: None,
-        judged: &|_| {},
+        judged: &|_, _| {},
         env,
         state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
         force: stop,

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     agent::OwnCall,
     event::{
-        ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, TokenUsage, Verdict, recording,
+        ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording,
     },
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
@@ -192,8 +192,8 @@ async fn phases(
         let values = values.values(plan.process_env.keys(), &world.emitter.vault.secrets());
         events.emitter.note(&Entry::Values { task: events.run.clone(), values });
     }
-    let judged_usage = |usage: &TokenUsage| {
-        if let Some(why) = world.ledger.judged(usage, world.judge_price) {
+    let judged_usage = |now, before| {
+        if let Some(why) = world.ledger.judged(&now, &before, world.judge_price) {
             world.exhaust(why);
         }
     };
@@ -370,6 +370,13 @@ async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> O
     stopped
 }
 
+/// What an agent's turn has used, and the first limit that it went beyond.
+#[derive(Default)]
+struct Counted<'m> {
+    meter: Option<Meter<'m>>,
+    over: Option<Over>,
+}
+
 /// What an agent did in its turn.
 #[derive(Default)]
 struct Turned {
@@ -408,7 +415,15 @@ async fn agent_turn<'a>(
     };
     // Stops the agent alone.
     let stop = limits.cancel.child_token();
-    let (mut meter, mut over) = (None, None);
+    let counted = Mutex::new(Counted::default());
+    let count = |what: &dyn Fn(&mut Meter<'_>) -> Option<Over>| {
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let beyond = counted.meter.as_mut().and_then(what);
+        counted.over = counted.over.take().or(beyond);
+        if counted.over.is_some() {
+            stop.cancel();
+        }
+    };
     let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
@@ -419,7 +434,8 @@ async fn agent_turn<'a>(
             if world.counts(unit.plan, kind) {
                 let asked = if is_client(kind) { servers } else { &[] };
                 let schema = schema_tokens(unit, asked, limits).await;
-                meter = Some(Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger));
+                let meter = Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger);
+                counted.lock().unwrap_or_else(PoisonError::into_inner).meter = Some(meter);
             }
             let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
             let turn = agent::Turn {
@@ -435,6 +451,7 @@ async fn agent_turn<'a>(
                 scope,
                 timeout,
                 cancel: &stop,
+                used: &|now| count(&|meter| meter.reported(token_usage(now))),
             };
             let done = {
                 let work = agent::run(&turn);
@@ -444,10 +461,7 @@ async fn agent_turn<'a>(
                         biased;
                         Some(call) = live.recv() => {
                             let call = reported(call);
-                            over = over.or(meter.as_mut().and_then(|meter: &mut Meter<'_>| meter.call(&call)));
-                            if over.is_some() {
-                                stop.cancel();
-                            }
+                            count(&|meter| meter.call(&call));
                             unit.events.emit(EventKind::CallRecorded { call });
                         }
                         done = &mut work => break done,
@@ -466,11 +480,12 @@ async fn agent_turn<'a>(
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {
         let call = reported(call);
-        over = over.or(meter.as_mut().and_then(|meter| meter.call(&call)));
+        count(&|meter| meter.call(&call));
         unit.events.emit(EventKind::CallRecorded { call });
     }
-    if let Some(mut meter) = meter {
-        over = over.or(meter.end(&done.output, done.usage.map(token_usage)));
+    count(&|meter| meter.end(&done.output, done.usage.map(token_usage)));
+    let Counted { meter, over } = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(meter) = meter {
         unit.events.emit(EventKind::TokensCounted { tokens: Box::new(meter.into_estimate()) });
     }
     match over {

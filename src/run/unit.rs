@@ -46,8 +46,8 @@ pub(super) struct Unit<'a> {
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
     pub judge: Option<&'a Judge>,
-    /// Told of what judges used.
-    pub judged: &'a (dyn Fn(&TokenUsage) + Send + Sync),
+    /// Told of what a judge has used so far, and of what it was told last.
+    pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
     pub env: Vec<(String, String)>,
     /// What scripts are told.
     pub state: Mutex<TaskState>,
@@ -246,6 +246,11 @@ impl<'a> Unit<'a> {
         let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
         let timeout = own.min(self.left(limits));
         let state = self.task_state(scope);
+        let told = Mutex::new(TokenUsage::default());
+        let judged = |now| {
+            let before = std::mem::replace(&mut *told.lock().unwrap_or_else(PoisonError::into_inner), now);
+            (self.judged)(now, before);
+        };
         let context = Context {
             host: self.host,
             step,
@@ -259,6 +264,7 @@ impl<'a> Unit<'a> {
             task: &state,
             tools: self.tools,
             judge: self.judge,
+            judged: &judged,
         };
         let run = run_of(&step.op.kind, self.plan.task.dialect);
         let mut done = tokio::select! {
@@ -269,9 +275,6 @@ impl<'a> Unit<'a> {
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
         self.keep(done.leftover.take());
-        if let Some(usage) = done.judgement.as_ref().and_then(|judgement| judgement.usage) {
-            (self.judged)(&usage);
-        }
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
         for difference in &mut report.differences {
