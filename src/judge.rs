@@ -111,6 +111,14 @@ pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
             (asking.used)(all);
         }
         refused = received.refused.or(refused);
+        if let (Ok(()), Some(one), Some(other)) = (&done.result, &received.verdict, &received.contradiction) {
+            let (pass, fail) = if one.passed { (one, other) } else { (other, one) };
+            let why = format!(
+                "two verdicts were submitted that contradict each other, and neither counts: passed (“{}”) and failed (“{}”)",
+                pass.reason, fail.reason
+            );
+            return Asked { result: Err(Unjudged::Broken(why)), ..asked };
+        }
         let result = match (done.result, received.verdict) {
             (Ok(()), Some(verdict)) => Ok(verdict),
             (Ok(()), None) => continue,

@@ -208,6 +208,7 @@ async fn phases(
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
+        agent_leftover: Mutex::default(),
         // Who judges a kept world owes nothing: whoever set it up does.
         owes: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
@@ -328,7 +329,7 @@ impl World<'_> {
         if let Some(&first) = plan.cleanup.first() {
             unit.owe_cleanup(&plan.action(first).id);
         }
-        for leftover in unit.leftovers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for leftover in unit.leftovers() {
             leftover.release();
         }
         if let Some(journal) = self.emitter.journal() {
@@ -471,7 +472,7 @@ async fn agent_turn<'a>(
             (prompt, done)
         }
     };
-    unit.keep(done.leftover.take());
+    *unit.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner) = done.leftover.take();
     if let Some(recording) = recording {
         let (at, task) = (unit.host.now(), unit.events.run.clone());
         recording.say(&recording::Line::Output { at, task, text: done.output.clone(), exit_code: done.exit_code });

@@ -54,6 +54,8 @@ pub(super) struct Unit<'a> {
     /// Fires at the second signal; the first one does not stop cleanup.
     pub force: &'a CancellationToken,
     pub leftovers: Mutex<Vec<Leftover>>,
+    /// What the agent left in the background. It stands still while a judge is asked: else it could answer in its place.
+    pub agent_leftover: Mutex<Option<Leftover>>,
     /// Whether the task's cleanup is owed.
     pub owes: AtomicBool,
     pub cleanup_failed: AtomicBool,
@@ -267,6 +269,9 @@ impl<'a> Unit<'a> {
             judged: &judged,
         };
         let run = run_of(&step.op.kind, self.plan.task.dialect);
+        if step.op.signature.judges {
+            self.hold_agent(true).await;
+        }
         let mut done = tokio::select! {
             done = run(context) => done,
             () = self.host.sleep(timeout.saturating_add(PATIENCE)) => {
@@ -274,6 +279,9 @@ impl<'a> Unit<'a> {
             }
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
+        if step.op.signature.judges {
+            self.hold_agent(false).await;
+        }
         self.keep(done.leftover.take());
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
@@ -303,10 +311,25 @@ impl<'a> Unit<'a> {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
     }
 
-    /// Ends what the task's steps left in the background.
+    async fn hold_agent(&self, still: bool) {
+        let leftover = self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut leftover) = leftover {
+            self.host.hold(&mut leftover, still).await;
+            *self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner) = Some(leftover);
+        }
+    }
+
+    /// All that runs on in the background; whoever takes it ends it, or lets it live.
+    pub fn leftovers(&self) -> Vec<Leftover> {
+        let agent = self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut all = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+        all.extend(agent);
+        all
+    }
+
+    /// Ends what the task's steps and its agent left in the background.
     pub async fn reap(&self) {
-        let leftovers = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
-        for leftover in leftovers {
+        for leftover in self.leftovers() {
             self.host.reap(leftover).await;
         }
     }
