@@ -32,6 +32,11 @@ fn usd() -> String {
     "USD".to_owned()
 }
 
+/// An amount, for people.
+pub fn money(amount: f64) -> String {
+    if amount == 0.0 || amount >= 0.01 { format!("{amount:.4}") } else { format!("{amount:.6}") }
+}
+
 impl Prices {
     /// Reads a file of prices.
     ///

@@ -81,12 +81,18 @@ pub struct Source {
     path: PathBuf,
     text: Arc<str>,
     lines: OnceLock<Vec<u32>>,
+    given: bool,
 }
 
 impl Source {
     /// The path as it was given: symbolic links unresolved.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is no file but what somebody typed, which nothing can edit.
+    pub fn is_given(&self) -> bool {
+        self.given
     }
 
     pub fn text(&self) -> &str {
@@ -124,7 +130,16 @@ pub struct Sources(RwLock<Vec<Arc<Source>>>);
 
 impl Sources {
     pub fn add(&self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
-        let source = Source { path: path.into(), text: text.into(), lines: OnceLock::new() };
+        self.push(path.into(), text.into(), false)
+    }
+
+    /// Words of a command line.
+    pub fn give(&self, words: impl Into<Arc<str>>) -> FileId {
+        self.push(PathBuf::from("the command line"), words.into(), true)
+    }
+
+    fn push(&self, path: PathBuf, text: Arc<str>, given: bool) -> FileId {
+        let source = Source { path, text, lines: OnceLock::new(), given };
         let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
         files.push(Arc::new(source));
         FileId(files.len() as u32 - 1)

@@ -553,6 +553,11 @@ fn a_model_judges() {
         assert!(result(&results, "t")["judgeTokenUsage"]["inputTokens"].as_u64().unwrap() > 0);
         assert!(!world.read("gevals-e-out.json").contains("sk-judges-own-key"));
     }
+    // The variables that the author names count, whatever else is set.
+    let all = [&old[..], &[("OPENAI_API_KEY", "sk-somebody-elses"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]].concat();
+    let (ran, _, model) = said(by_variables, vec![verdict(true, "n/a"), text("done")], &all);
+    ran.expect(0, &["1 of 1 task passed"]);
+    assert_eq!(model.asked()[0].header("authorization"), "Bearer sk-judges-own-key");
     let (ran, world, _) = said(by_reference, vec![verdict(false, "semantic_mismatch"), text("done")], &own);
     ran.expect(1, &["verify/0 failed: semantic_mismatch: by its words"]);
     assert_eq!(result(&world.results("e"), "t")["taskJudgeReason"], "semantic_mismatch: by its words");

@@ -28,12 +28,12 @@ use futures_util::{sink, stream};
 use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     sync::watch,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT, OwnCall, Said, Usage, skills};
+use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Usage, skills};
 use crate::{
     hir::AcpAgent,
     host::{Exec, Exit, Process},
@@ -46,8 +46,6 @@ const LONGEST: usize = 16 << 20;
 const NOISE: usize = 1 << 20;
 /// Requests of the agent, and calls that it tells of.
 const REQUESTS: usize = 10_000;
-/// Bytes kept of what it says on its standard error: the last ones.
-const STDERR: usize = 4 << 10;
 /// How long it may take to tell that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the end of its output may come after that of its input.
@@ -104,14 +102,9 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     let (result, tail) = {
         let work = talk(cx, dir, Lines::new(stdout, LONGEST), stdin, &heard, &stop);
         tokio::pin!(work);
-        let mut tail = Vec::new();
+        let mut tail = Complaints::default();
         let complaints = async {
-            let mut chunk = vec![0; 8 << 10];
-            while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
-                tail.extend_from_slice(&chunk[..read]);
-                let excess = tail.len().saturating_sub(STDERR);
-                tail.drain(..excess);
-            }
+            tail.read(&mut stderr).await;
             std::future::pending().await
         };
         let mut uses = lock(&heard).uses.subscribe();
@@ -159,19 +152,21 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     };
     handle.end().await;
     let heard = std::mem::replace(&mut *lock(&heard), Heard::new(cx, dir));
-    let result = result.map_err(|fault| match fault {
-        AgentFault::Failed(why) => AgentFault::Failed(heard.explained(why, &tail)),
-        other => other,
-    });
+    let (result, cut) = match result {
+        Ok(cut) => (Ok(()), cut),
+        Err(AgentFault::Failed(why)) => (Err(AgentFault::Failed(heard.explained(why, &tail))), None),
+        Err(other) => (Err(other), None),
+    };
     AgentDone {
         transcript: heard.said.into_text(),
         usage: heard.usage,
         own_calls: Some(heard.calls.into_values().collect()),
+        cut,
         ..AgentDone::ended(result, heard.message.into_text())
     }
 }
 
-/// The conversation, to the end of the turn.
+/// The conversation, to the end of the turn; why it stopped, if it was not done.
 async fn talk(
     cx: &AgentContext<'_>,
     dir: &Path,
@@ -179,7 +174,7 @@ async fn talk(
     stdin: impl tokio::io::AsyncWrite + Send + Unpin + 'static,
     heard: &Arc<Mutex<Heard>>,
     stop: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let outgoing = sink::unfold(stdin, async |mut stdin, line: String| {
         let written = match stdin.write_all(format!("{line}\n").as_bytes()).await {
             Ok(()) => stdin.flush().await,
@@ -258,7 +253,7 @@ async fn turn(
     dir: &Path,
     connection: &ConnectionTo<Agent>,
     stop: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let reads = FileSystemCapabilities::new().read_text_file(cx.skills.is_some());
     let initialize = InitializeRequest::new(ProtocolVersion::V1)
         .client_capabilities(ClientCapabilities::new().fs(reads))
@@ -284,10 +279,15 @@ async fn turn(
             prompt.await
         }
     };
-    match answer.map_err(at("`session/prompt`"))?.stop_reason {
-        StopReason::Cancelled => Err("it says that its turn was cancelled".to_owned()),
-        _ => Ok(()),
-    }
+    let cut = match answer.map_err(at("`session/prompt`"))?.stop_reason {
+        StopReason::EndTurn => return Ok(None),
+        StopReason::Cancelled => return Err("it says that its turn was cancelled".to_owned()),
+        StopReason::Refusal => "it refused to go on",
+        StopReason::MaxTokens => "it had used the tokens that it may",
+        StopReason::MaxTurnRequests => "it had asked its model as often as it may",
+        _ => "for a reason that gevals does not know",
+    };
+    Ok(Some(cut.to_owned()))
 }
 
 fn message(error: &Error) -> String {
@@ -485,13 +485,9 @@ impl Heard {
     }
 
     /// A fault with what else the agent said.
-    fn explained(&self, why: String, stderr: &[u8]) -> String {
-        let stderr = String::from_utf8_lossy(stderr);
-        let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(3)..].join(" / ");
-        match (last.is_empty(), self.noise.trim()) {
-            (false, _) => format!("{why} (it said on its standard error: {last})"),
-            (true, "") => why,
+    fn explained(&self, why: String, complaints: &Complaints) -> String {
+        match (complaints.last().is_empty(), self.noise.trim()) {
+            (false, _) | (true, "") => complaints.explain(why),
             (true, noise) => format!("{why} (it printed, which is not of the protocol: {noise})"),
         }
     }

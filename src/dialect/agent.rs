@@ -58,7 +58,13 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
     if let Some(node) = fields.take(reader, "acp")
         && let Some(mut inner) = reader.fields(node, "an ACP agent")
     {
-        let command = inner.require(reader, "cmd", node.span()).and_then(|n| reader.name(n, "the command of an agent"));
+        let command = inner.require_entry(
+            reader,
+            "cmd",
+            node.span(),
+            Some("write `cmd:` with the program that speaks ACP, and `args:` with its arguments"),
+        );
+        let command = command.and_then(|entry| reader.name(entry.value, "the command of an agent"));
         let args = inner.take(reader, "args").map(|n| reader.words(n, "`args`")).unwrap_or_default();
         inner.finish(reader);
         agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args, dir: dir.to_owned() });
