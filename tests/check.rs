@@ -209,8 +209,10 @@ fn a_folder_has_each_fault_once() {
     for format in ["pretty", "concise", "json", "sarif", "github", "junit"] {
         for paths in [&["."][..], &["eval.yaml", "other.yaml", "tasks"], &["tasks", "agent.yaml", "oracle.yaml", "."]] {
             let ran = world.run(&[&["check", "--format", format], paths].concat());
+            // SARIF quotes the rules' pages before the results.
+            let shown = ran.out.rsplit("\"results\":").next().unwrap();
             for fault in ["unknown key `nmae`", "there is no field `Promt`", "unknown key `outptu`", "hold `: `"] {
-                let count = ran.out.matches(fault).count();
+                let count = shown.lines().filter(|line| line.contains(fault)).count();
                 assert_eq!(count, 1, "{format} {paths:?}: {fault}\n{}{}", ran.out, ran.err);
             }
         }
