@@ -154,7 +154,12 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     let heard = std::mem::replace(&mut *lock(&heard), Heard::new(cx, dir));
     let (result, cut) = match result {
         Ok(cut) => (Ok(()), cut),
-        Err(AgentFault::Failed(why)) => (Err(AgentFault::Failed(heard.explained(why, &tail))), None),
+        Err(AgentFault::Failed(why)) if heard.prompted => (Err(AgentFault::Failed(heard.explained(why, &tail))), None),
+        Err(AgentFault::Failed(why)) => (Err(AgentFault::NotStarted(heard.explained(why, &tail))), None),
+        Err(AgentFault::TimedOut(limit)) if !heard.prompted => {
+            let why = format!("it was not ready within {}", crate::ty::duration::format(limit));
+            (Err(AgentFault::NotStarted(heard.explained(why, &tail))), None)
+        }
         Err(other) => (Err(other), None),
     };
     AgentDone {
@@ -235,7 +240,7 @@ async fn talk(
     let fault = client
         .connect_with(
             Transport::new(Box::pin(outgoing), Box::pin(incoming)),
-            async |connection: ConnectionTo<Agent>| Ok(turn(cx, dir, &connection, stop).await),
+            async |connection: ConnectionTo<Agent>| Ok(turn(cx, dir, &connection, heard, stop).await),
         )
         .await;
     // What broke the connection explains more than what that broke.
@@ -252,6 +257,7 @@ async fn turn(
     cx: &AgentContext<'_>,
     dir: &Path,
     connection: &ConnectionTo<Agent>,
+    heard: &Mutex<Heard>,
     stop: &CancellationToken,
 ) -> Result<Option<String>, String> {
     let reads = FileSystemCapabilities::new().read_text_file(cx.skills.is_some());
@@ -269,6 +275,7 @@ async fn turn(
     let server = |s: &AgentServer| McpServer::Http(McpServerHttp::new(s.name.clone(), s.url.clone()));
     let session = NewSessionRequest::new(dir).mcp_servers(cx.servers.iter().map(server).collect::<Vec<_>>());
     let session = connection.send_request(session).block_task().await.map_err(at("`session/new`"))?.session_id;
+    lock(heard).prompted = true;
     let prompt = vec![ContentBlock::Text(TextContent::new(cx.prompt))];
     let prompt = connection.send_request(PromptRequest::new(session.clone(), prompt)).block_task();
     tokio::pin!(prompt);
@@ -321,6 +328,8 @@ struct Heard {
     noise: String,
     noises: usize,
     requests: usize,
+    /// Whether the prompt was sent: before that, it has not started.
+    prompted: bool,
     fault: Option<String>,
     servers: Vec<AgentServer>,
     /// The folder it may read files of, if any.
@@ -347,6 +356,7 @@ impl Heard {
             noise: String::new(),
             noises: 0,
             requests: 0,
+            prompted: false,
             fault: None,
             servers: cx.servers.to_vec(),
             readable: cx.skills.map(|_| dir.to_owned()),

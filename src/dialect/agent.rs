@@ -64,9 +64,14 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
             node.span(),
             Some("write `cmd:` with the program that speaks ACP, and `args:` with its arguments"),
         );
-        let command = command.and_then(|entry| reader.name(entry.value, "the command of an agent"));
-        let args = inner.take(reader, "args").map(|n| reader.words(n, "`args`")).unwrap_or_default();
+        let args = inner.take(reader, "args");
         inner.finish(reader);
+        if let Some(command) = command {
+            super::command::one_word(reader, command, node, args);
+        }
+        let command = command.and_then(|e| reader.name(e.value, "the command of an agent"));
+        let args = args.map(|n| reader.arguments(n)).unwrap_or_default();
+        let args = args.into_iter().filter_map(|n| reader.string(n, "an item of `args`")).collect();
         agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args, dir: dir.to_owned() });
     }
     if let Some(node) = fields.take(reader, "commands")

@@ -38,6 +38,8 @@ pub(super) struct Turn<'t> {
 /// How a turn ended.
 pub(super) struct Ended {
     pub report: ActionReport,
+    /// Why there was no turn: the agent could not be started.
+    pub unstarted: Option<String>,
     pub output: String,
     pub exit_code: i32,
     pub usage: Option<Usage>,
@@ -52,7 +54,7 @@ impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
         let (output, remarks) = (String::new(), Vec::new());
-        Self { report, output, exit_code: 1, usage: None, own_calls: None, cut: None, remarks, leftover: None }
+        Self { report, unstarted: None, output, exit_code: 1, usage: None, own_calls: None, cut: None, remarks, leftover: None }
     }
 }
 
@@ -93,6 +95,10 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     let AgentDone { result, output, transcript, exit_code, usage, own_calls, cut, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
+    let unstarted = match &result {
+        Err(fault @ AgentFault::NotStarted(_)) => Some(fault.to_string()),
+        _ => None,
+    };
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
         Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
@@ -104,7 +110,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, output, exit_code, usage, own_calls, cut, remarks, leftover }
+    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

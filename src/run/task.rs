@@ -50,6 +50,8 @@ pub(super) struct World<'a> {
     pub force: CancellationToken,
     /// Why no task can run: a server that does not start.
     pub unstarted: OnceLock<String>,
+    /// Why the first agent that could not be started was not.
+    pub agent_unstarted: OnceLock<String>,
     /// Why no further task is started: `--fail-fast`.
     pub stopped: OnceLock<String>,
     pub options: &'a RunOptions,
@@ -251,10 +253,13 @@ async fn phases(
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
         }
-        verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
-        // What an interrupted agent did not do tells nothing.
-        if !world.cancel.is_cancelled() {
-            assertions(&unit, &calls, skills.as_deref(), facts);
+        // What nobody did is not judged.
+        if facts.hindered.is_none() {
+            verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
+            // What an interrupted agent did not do tells nothing.
+            if !world.cancel.is_cancelled() {
+                assertions(&unit, &calls, skills.as_deref(), facts);
+            }
         }
     }
     if host.elapsed() >= deadline {
@@ -495,9 +500,16 @@ async fn agent_turn<'a>(
         count(&|meter| meter.call(&call));
         unit.events.emit(EventKind::CallRecorded { call });
     }
-    count(&|meter| meter.end(&done.output, done.usage.map(token_usage)));
+    if let Some(why) = done.unstarted.take() {
+        world.agent_unstarted.get_or_init(|| why.clone());
+        facts.hindered = Some(why);
+    }
+    // To an agent that was not started nothing was sent.
+    if facts.hindered.is_none() {
+        count(&|meter| meter.end(&done.output, done.usage.map(token_usage)));
+    }
     let Counted { meter, over } = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(meter) = meter {
+    if let Some(meter) = meter.filter(|_| facts.hindered.is_none()) {
         unit.events.emit(EventKind::TokensCounted { tokens: Box::new(meter.into_estimate()) });
     }
     match over {
