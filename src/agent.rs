@@ -31,6 +31,7 @@ const KEPT: usize = 4 << 20;
 /// And of what it complains of.
 const COMPLAINTS: usize = 4 << 10;
 
+pub use acp::program as acp_program;
 pub use claude::adapter_or_cli as claude_code;
 pub use model::endpoint;
 

@@ -228,7 +228,10 @@ impl AgentKind {
         let word = |names: &[Name]| names.iter().map(|n| n.value.clone()).collect::<Vec<_>>();
         match (self, other) {
             (Self::Model(one), Self::Model(other)) => {
-                (one.provider, &one.model, text(&one.base_url)) == (other.provider, &other.model, text(&other.base_url))
+                // Without an endpoint of its own it is that of the environment, which may be any.
+                let elsewhere = one.base_url.is_some() && other.base_url.is_some();
+                (one.provider, &one.model) == (other.provider, &other.model)
+                    && (!elsewhere || text(&one.base_url) == text(&other.base_url))
             }
             (Self::Acp(one), Self::Acp(other)) => {
                 let in_dir = |agent: &AcpAgent| agent.command.value.contains('/').then(|| agent.dir.clone());

@@ -22,6 +22,7 @@ use crate::{
     decode::Partial,
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind, TaskFile},
+    event::recording,
     hir::{self, Agent, Dialect, Eval, McpConfig, Name, Oracle},
     lock::{self, Lock},
     rule,
@@ -368,12 +369,13 @@ fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> R
     })
 }
 
-/// The tasks that a recording tells something of, besides their prompts; `None` where it is none.
-fn recorded(text: &str) -> Option<BTreeSet<String>> {
+/// The tasks that a recording tells something of, besides their prompts; else what is wrong with it.
+fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
     #[derive(Deserialize)]
     struct Line {
         #[serde(rename = "type")]
         kind: String,
+        version: Option<u32>,
         task: Option<Task>,
     }
     #[derive(Deserialize)]
@@ -381,10 +383,17 @@ fn recorded(text: &str) -> Option<BTreeSet<String>> {
         name: String,
     }
     let mut lines = text.lines().map(serde_json::from_str::<Line>);
-    lines.next()?.ok().filter(|first| first.kind == "recording")?;
+    match lines.next() {
+        Some(Ok(Line { kind, version: Some(version), .. })) if kind == "recording" => {
+            if version > recording::VERSION {
+                return Err(format!("has version {version}, which this version of gevals does not know"));
+            }
+        }
+        _ => return Err("is none".to_owned()),
+    }
     // Of a run that died the last line may be cut.
     let lines = lines.filter_map(Result::ok).filter(|line| line.kind != "prompt");
-    Some(lines.filter_map(|line| Some(line.task?.name)).collect())
+    Ok(lines.filter_map(|line| Some(line.task?.name)).collect())
 }
 
 /// `written` is what stands there for the path.
@@ -660,9 +669,9 @@ impl Loader<'_> {
             None => return Err(out.error(unreadable(&"there is no such file"))),
         };
         match recorded(&String::from_utf8_lossy(&text)) {
-            Some(tasks) => Ok(Recorded { path, tasks }),
-            None => {
-                let message = format!("`{}` is no recording", name.value);
+            Ok(tasks) => Ok(Recorded { path, tasks }),
+            Err(why) => {
+                let message = format!("the recording `{}` {why}", name.value);
                 Err(out.error(Diagnostic::new(&WRONG_KIND, name.span, message).help(HELP)))
             }
         }

@@ -46,6 +46,7 @@ const LONGEST: usize = 16 << 20;
 const NOISE: usize = 1 << 20;
 /// Requests of the agent, and calls that it tells of.
 const REQUESTS: usize = 10_000;
+const ENDED: &str = "its output ended before the answer";
 /// How long it may take to tell that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the end of its output may come after that of its input.
@@ -61,11 +62,16 @@ pub struct Start {
 impl Start {
     /// A path is one from the agent file.
     pub fn of(agent: &AcpAgent) -> Self {
-        let command = &agent.command.value;
-        let program = if command.contains('/') { absolute(&agent.dir.join(command)) } else { PathBuf::from(command) };
+        let program = program(agent);
         let args = agent.args.iter().map(|arg| arg.value.clone()).collect();
         Self { program, args, env: Vec::new() }
     }
+}
+
+/// What is started: on the PATH, or at a path from the agent file.
+pub fn program(agent: &AcpAgent) -> PathBuf {
+    let command = &agent.command.value;
+    if command.contains('/') { absolute(&agent.dir.join(command)) } else { PathBuf::from(command) }
 }
 
 /// The process works in a folder of its own.
@@ -142,11 +148,15 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
             && let Ok(exit) = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await
         {
             let how = match exit {
-                Exit::Exited(code) => format!("it exited with status {code}"),
-                Exit::Signalled(signal) => format!("it was killed by signal {signal}"),
-                _ => "it ended".to_owned(),
+                // What it has said itself needs no such end to explain it.
+                Exit::Exited(0) if !why.ends_with(ENDED) => None,
+                Exit::Exited(code) => Some(format!("it exited with status {code}")),
+                Exit::Signalled(signal) => Some(format!("it was killed by signal {signal}")),
+                _ => None,
             };
-            *why = format!("{why}: {how}");
+            if let Some(how) = how {
+                *why = format!("{why}: {how}");
+            }
         }
         (result, tail)
     };
@@ -299,7 +309,7 @@ async fn turn(
 
 fn message(error: &Error) -> String {
     if error.data.as_ref().is_some_and(|data| data["reason"] == "incoming_transport_closed") {
-        return "its output ended before the answer".to_owned();
+        return ENDED.to_owned();
     }
     let data = error.data.as_ref().map(|data| match data {
         Value::String(text) => format!(": {text}"),
