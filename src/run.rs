@@ -337,6 +337,7 @@ pub async fn run_eval(
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),
+        agent_unstarted: OnceLock::new(),
         options,
         kept: Mutex::default(),
         recording: recording.as_deref(),
@@ -439,7 +440,9 @@ pub async fn run_eval(
         host.reap_marked(host.mark(), Duration::from_secs(2)).await;
     }
     let tasks = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut faults: Vec<String> = world.unstarted.get().cloned().into_iter().collect();
+    let nothing_ran = tasks.iter().all(|task| matches!(task.verdict, Verdict::Broken | Verdict::Cancelled));
+    let unstarted = world.unstarted.get().or(world.agent_unstarted.get().filter(|_| nothing_ran));
+    let mut faults: Vec<String> = unstarted.cloned().into_iter().collect();
     if let Some(why) = options.journal.as_ref().and_then(|journal| journal.failure()) {
         faults.push(format!("the run was stopped: {why}"));
     } else if let Some(Err(why)) = recording.map(|recording| recording.flush()) {

@@ -129,7 +129,7 @@ fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
     hides_the_key(&world.path("."));
     assert_eq!(model.asked()[0].header("x-api-key"), KEY);
     // Without it nothing is asked.
-    world.run(&["run", "eval.yaml"]).expect(1, &["`ANTHROPIC_API_KEY` nor `OUR_ACCESS`"]);
+    world.run(&["run", "eval.yaml"]).expect(3, &["`ANTHROPIC_API_KEY` nor `OUR_ACCESS`"]);
     world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["`OUR_ACCESS`"]);
 }
 
@@ -251,14 +251,14 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
         .expect(2, &["cannot read the recording `no.jsonl`"]);
     world.run(&["run", "eval.yaml", "--agent", "builtin.replay"]).expect(2, &["has no `path`"]);
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"]).expect(1, &["`task.yaml` is no recording"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"]).expect(3, &["`task.yaml` is no recording"]);
     let head = world.read(&recording(&world)).lines().next().unwrap().to_owned();
     world.write("empty.jsonl", &head);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
-        .expect(1, &["has nothing of the task `t`"]);
+        .expect(3, &["has nothing of the task `t`"]);
     world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(1, &["version 99"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(3, &["version 99"]);
 }
 
 /// A program that speaks ACP: this very test binary, which is told by `FAKE_AGENT` what to do.
@@ -390,7 +390,7 @@ fn an_acp_agent_works_with_the_tools_it_is_permitted() {
 
     world.write("mcp.yaml", MCP);
     run_acp(&world, "write", &["run", "eval.yaml"]).expect(0, &[]);
-    run_acp(&world, "stdio", &["run", "eval.yaml"]).expect(1, &["takes no MCP servers over HTTP"]);
+    run_acp(&world, "stdio", &["run", "eval.yaml"]).expect(3, &["takes no MCP servers over HTTP"]);
 }
 
 #[test]
@@ -467,6 +467,66 @@ fn programs(world: &World, scripts: &[(&str, &str)]) -> String {
     format!("{}:/usr/bin:/bin", world.path("bin").display())
 }
 
+/// Nothing could run, so nothing is judged, and what was set up is cleaned up.
+#[test]
+fn an_agent_that_cannot_be_started_leaves_nothing_to_judge() {
+    const TASK: &str = "\
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: t}
+spec:
+  prompt: Write down that I need bread.
+  setup: [{command: {run: touch WORLD/set-up}}]
+  verify: [{command: {run: touch WORLD/verified && test -e WORLD/nothing}}]
+  cleanup: [{command: {run: touch WORLD/cleaned-up}}]
+";
+    const ACP: &str = "kind: Agent\nmetadata: {name: a}\nacp: {cmd: CMD}\n";
+    const SHELL: &str = "kind: Agent\nmetadata: {name: a}\ncommands: {runPrompt: 'CMD {{ .Prompt }}'}\n";
+    let file = "type: file, path: agent.yaml";
+    let (replay, model) = ("type: builtin.replay, path: r.jsonl", "type: builtin.llm-agent, model: \"openai:m\"");
+    for (agent, text, why) in [
+        ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
+        (model, String::new(), "`OPENAI_API_KEY`"),
+        (replay, "not one".to_owned(), "is no recording"),
+        (file, ACP.replace("CMD", "no-such-agent"), "there is no program `no-such-agent`"),
+        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is not executable"),
+        (file, ACP.replace("cmd: CMD", "cmd: sh, args: [-c, echo no login >&2; exit 3]"), "exited with status 3"),
+        (file, ACP.replace("cmd: CMD", "cmd: sh, args: [-c, echo hello; sleep 1]"), "hello"),
+        (file, SHELL.replace("CMD", "no-such-agent"), "no-such-agent: command not found"),
+        (file, SHELL.replace("CMD", "WORLD/task.yaml"), "ermission denied"),
+    ] {
+        let world = world(agent);
+        world.write("task.yaml", TASK);
+        world.write("agent.yaml", &text);
+        world.write("r.jsonl", &text);
+        let mut command = world.command(&["run", "eval.yaml", "-v"]);
+        command.env("PATH", programs(&world, &[])).env("SHELL", "/bin/bash");
+        let ran = world.start(command).end();
+        let ran = ran.expect(3, &["BROKEN", "the agent could not be started: ", why]);
+        assert!(
+            !ran.out.contains("FAIL") && !ran.out.contains("tokens") && ran.err.is_empty(),
+            "{}{}",
+            ran.out,
+            ran.err
+        );
+        let there = |name: &str| world.path(name).exists();
+        assert!(there("set-up") && !there("verified") && there("cleaned-up"), "{agent}");
+        let result = &world.results("e")["results"][0];
+        assert_eq!((&result["outcome"], &result["agentExecutionError"]), (&json!("broken"), &json!(true)), "{agent}");
+    }
+    // Where another task had its turn, something ran.
+    let world = world(file);
+    world.write("task.yaml", TASK);
+    world.write("other.yaml", &TASK.replace("name: t", "name: other").replace("prompt: Write", "prompt: Wrong"));
+    world.write(
+        "agent.yaml",
+        &SHELL.replace("CMD {{ .Prompt }}", "p={{ .Prompt }}; case $p in Wrong*) no-such-agent;; esac"),
+    );
+    let tasks = "[{path: task.yaml}, {path: other.yaml}]";
+    world.write("eval.yaml", &format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{{file}}}\n  mcpConfigFile: mcp.yaml\n  taskSets: {tasks}\n"));
+    world.run(&["run", "eval.yaml"]).expect(1, &["FAIL    t", "BROKEN  other"]);
+}
+
 /// What `claude -p --output-format stream-json` prints, and how it is called.
 const CLAUDE: &str = r#"#!/bin/sh
 echo "$@" > WORLD/args
@@ -501,7 +561,7 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
         command.env("PATH", programs(&world, scripts));
         world.start(command).end()
     };
-    run(&[]).expect(1, &["neither `claude-agent-acp` nor `claude` is on the PATH"]);
+    run(&[]).expect(3, &["neither `claude-agent-acp` nor `claude` is on the PATH"]);
     run(&[("claude", &CLAUDE.replace("ERROR", "false"))]).expect(0, &[]);
     assert_eq!((world.read("prompt").as_str(), world.read("skill").as_str()), ("-Write that.", "Use rye.\n"));
     let config: Value = serde_json::from_str(&world.read("config")).unwrap();
@@ -515,7 +575,7 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
 
     // The adapter is preferred; here it is one that ends at once.
     run(&[("claude-agent-acp", "#!/bin/sh\necho \"$ANTHROPIC_MODEL\" > WORLD/model; echo no login >&2; exit 3\n")])
-        .expect(1, &["it exited with status 3 (it said on its standard error: no login)"]);
+        .expect(3, &["it exited with status 3 (it said on its standard error: no login)"]);
     assert_eq!(world.read("model"), "claude-test\n");
 }
 

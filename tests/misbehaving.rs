@@ -102,24 +102,24 @@ fn shell_agents() {
 #[test]
 fn acp_agents_that_do_not_speak() {
     let late = format!("task exceeded timeout of {LIMIT}");
-    acp("it hangs", "sleep 60", 1, &late);
-    acp("it ignores SIGTERM", "trap '' TERM; while :; do sleep 1; done", 1, &late);
-    acp("it forks and leaves its session", "setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60", 1, &late);
-    acp("it ends at once", "exit 0", 1, "its output ended before the answer: it exited with status 0");
+    acp("it hangs", "sleep 60", 3, &late);
+    acp("it ignores SIGTERM", "trap '' TERM; while :; do sleep 1; done", 3, &late);
+    acp("it forks and leaves its session", "setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60", 3, &late);
+    acp("it ends at once", "exit 0", 3, "its output ended before the answer: it exited with status 0");
     acp(
         "it fails at once",
         "echo no key >&2; exit 7",
-        1,
+        3,
         "it exited with status 7 (it said on its standard error: no key)",
     );
-    acp("it closes its output", "exec >&-; sleep 60", 1, "its output ended before the answer");
-    // Whether that is seen depends on when.
-    acp("it closes its input", "exec <&-; sleep 60", 1, "agent broken");
-    acp("it says something else", "echo Welcome to my agent; exit 1", 1, "not of the protocol: Welcome to my agent");
-    acp("it prints a gigabyte", "head -c 1000000000 /dev/zero | tr '\\0' x; sleep 60", 1, "does not speak ACP");
-    acp("it prints lines without end", "yes", 1, "does not speak ACP");
-    acp("it complains without end", "yes >&2", 1, &late);
-    outcome("there is none", "kind: Agent\nacp: {cmd: no-such-agent}\n", 1, "there is no program `no-such-agent`");
+    acp("it closes its output", "exec >&-; sleep 60", 3, "its output ended before the answer");
+    // How that is seen depends on when.
+    acp("it closes its input", "exec <&-; sleep 60", 3, "could not be started");
+    acp("it says something else", "echo Welcome to my agent; exit 1", 3, "not of the protocol: Welcome to");
+    acp("it prints a gigabyte", "head -c 1000000000 /dev/zero | tr '\\0' x; sleep 60", 3, "does not speak ACP");
+    acp("it prints lines without end", "yes", 3, "does not speak ACP");
+    acp("it complains without end", "yes >&2", 3, &late);
+    outcome("there is none", "kind: Agent\nacp: {cmd: no-such-agent}\n", 3, "there is no program `no-such-agent`");
 }
 
 #[test]
@@ -130,20 +130,20 @@ fn acp_agents_that_speak_badly() {
             "read -r i; echo '{{\"jsonrpc\":\"2.0\",\"id\":0,{result}}}' | sed \"s/\\\"id\\\":0/\\\"id\\\":$(id \"$i\")/\"; sleep 60"
         )
     };
-    acp("it refuses", &answer("\"error\":{\"code\":-32000,\"message\":\"log in first\"}"), 1, "log in first");
-    acp("its answer is none", &answer("\"result\":7"), 1, "`initialize`");
-    acp("it speaks of the future", &answer("\"result\":{\"protocolVersion\":99}"), 1, "protocol version 99");
-    acp("it knows no HTTP", &answer("\"result\":{\"protocolVersion\":1}"), 1, "takes no MCP servers over HTTP");
+    acp("it refuses", &answer("\"error\":{\"code\":-32000,\"message\":\"log in first\"}"), 3, "log in first");
+    acp("its answer is none", &answer("\"result\":7"), 3, "`initialize`");
+    acp("it speaks of the future", &answer("\"result\":{\"protocolVersion\":99}"), 3, "protocol version 99");
+    acp("it knows no HTTP", &answer("\"result\":{\"protocolVersion\":1}"), 3, "takes no MCP servers over HTTP");
     acp(
         "it answers another question",
         "read -r i; echo '{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}'; sleep 60",
-        1,
+        3,
         &late,
     );
     acp(
         "it half answers",
         "read -r i; printf '{\"jsonrpc\":\"2.0\",\"id\":'; exit 0",
-        1,
+        3,
         "its output ended before the answer",
     );
     acp("it works for ever", &format!("{ACP} while :; do sleep 1; done"), 1, &late);

@@ -27,7 +27,10 @@ use agent_client_protocol::{
 use futures_util::{sink, stream};
 use indexmap::IndexMap;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT, OwnCall, Said, Usage, skills};
@@ -111,6 +114,13 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
             }
             std::future::pending().await
         };
+        let mut uses = lock(&heard).uses.subscribe();
+        let counts = async {
+            while uses.changed().await.is_ok() {
+                (cx.used)(*uses.borrow_and_update());
+            }
+            std::future::pending().await
+        };
         let mut result = {
             let ended = async {
                 let ended = tokio::select! {
@@ -131,6 +141,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
             tokio::select! {
                 result = ended => result,
                 never = complaints => never,
+                never = counts => never,
             }
         };
         // Why it stopped talking is told by how it ended, if it did.
@@ -149,7 +160,12 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     handle.end().await;
     let heard = std::mem::replace(&mut *lock(&heard), Heard::new(cx, dir));
     let result = result.map_err(|fault| match fault {
-        AgentFault::Failed(why) => AgentFault::Failed(heard.explained(why, &tail)),
+        AgentFault::Failed(why) if heard.prompted => AgentFault::Failed(heard.explained(why, &tail)),
+        AgentFault::Failed(why) => AgentFault::NotStarted(heard.explained(why, &tail)),
+        AgentFault::TimedOut(limit) if !heard.prompted => {
+            let why = format!("it was not ready within {}", crate::ty::duration::format(limit));
+            AgentFault::NotStarted(heard.explained(why, &tail))
+        }
         other => other,
     });
     AgentDone {
@@ -229,7 +245,7 @@ async fn talk(
     let fault = client
         .connect_with(
             Transport::new(Box::pin(outgoing), Box::pin(incoming)),
-            async |connection: ConnectionTo<Agent>| Ok(turn(cx, dir, &connection, stop).await),
+            async |connection: ConnectionTo<Agent>| Ok(turn(cx, dir, &connection, heard, stop).await),
         )
         .await;
     // What broke the connection explains more than what that broke.
@@ -246,6 +262,7 @@ async fn turn(
     cx: &AgentContext<'_>,
     dir: &Path,
     connection: &ConnectionTo<Agent>,
+    heard: &Mutex<Heard>,
     stop: &CancellationToken,
 ) -> Result<(), String> {
     let reads = FileSystemCapabilities::new().read_text_file(cx.skills.is_some());
@@ -263,6 +280,7 @@ async fn turn(
     let server = |s: &AgentServer| McpServer::Http(McpServerHttp::new(s.name.clone(), s.url.clone()));
     let session = NewSessionRequest::new(dir).mcp_servers(cx.servers.iter().map(server).collect::<Vec<_>>());
     let session = connection.send_request(session).block_task().await.map_err(at("`session/new`"))?.session_id;
+    lock(heard).prompted = true;
     let prompt = vec![ContentBlock::Text(TextContent::new(cx.prompt))];
     let prompt = connection.send_request(PromptRequest::new(session.clone(), prompt)).block_task();
     tokio::pin!(prompt);
@@ -305,10 +323,13 @@ struct Heard {
     /// Bytes kept in `calls`.
     kept: usize,
     usage: Option<Usage>,
+    uses: watch::Sender<Usage>,
     /// The beginning of what is not of the protocol.
     noise: String,
     noises: usize,
     requests: usize,
+    /// Whether the prompt was sent: before that, it has not started.
+    prompted: bool,
     fault: Option<String>,
     servers: Vec<AgentServer>,
     /// The folder it may read files of, if any.
@@ -331,9 +352,11 @@ impl Heard {
             calls: IndexMap::new(),
             kept: 0,
             usage: None,
+            uses: watch::Sender::default(),
             noise: String::new(),
             noises: 0,
             requests: 0,
+            prompted: false,
             fault: None,
             servers: cx.servers.to_vec(),
             readable: cx.skills.map(|_| dir.to_owned()),
@@ -371,17 +394,31 @@ impl Heard {
                     }
                 } else if message.pointer("/result/stopReason").is_some() {
                     let told = message.pointer("/result/_meta/usage").or(message.pointer("/result/usage"));
-                    self.usage = told.and_then(usage).or(self.usage);
+                    told.and_then(usage).into_iter().for_each(|usage| self.use_up(usage));
                 }
                 Ok(Some(String::from_utf8_lossy(line).into_owned()))
             }
         }
     }
 
+    fn use_up(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+        self.uses.send_replace(usage);
+    }
+
     fn update(&mut self, params: &Value) -> Result<(), String> {
         let update = &params["update"];
         if let Some(usage) = update.pointer("/_meta/usage").and_then(usage) {
-            self.usage = Some(usage);
+            self.use_up(usage);
+        }
+        if update["sessionUpdate"] == "usage_update"
+            && let Some(context) = update["used"].as_u64()
+        {
+            // What stands in its context: it has used this much at least.
+            let least = Usage { input_tokens: context, total_tokens: context, ..Usage::default() };
+            if self.usage.is_none_or(|told| told.total_tokens < context) {
+                self.use_up(least);
+            }
         }
         let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
         match update["sessionUpdate"].as_str().unwrap_or_default() {

@@ -139,6 +139,12 @@ async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<
     let finished = cx.host.exec(exec, cx.cancel.clone()).await;
     let (result, exit_code) = match finished.exit {
         Exit::Exited(0) => (Ok(()), 0),
+        // So shells end when a program is not there, or is none.
+        Exit::Exited(code @ (126 | 127)) => {
+            let why = finished.stdout.text().lines().last().map(|line| line.chars().take(200).collect());
+            let why = why.unwrap_or_else(|| format!("its command line exited with status {code}"));
+            (Err(AgentFault::NotStarted(why)), code)
+        }
         Exit::Exited(code) => (Err(AgentFault::Failed(format!("it exited with status {code}"))), code),
         Exit::Signalled(signal) => (Err(AgentFault::Failed(format!("it was killed by signal {signal}"))), 128 + signal),
         Exit::TimedOut { .. } => (Err(AgentFault::TimedOut(cx.timeout)), 1),

@@ -49,9 +49,9 @@ fn unknown_field(Fault { range, message }: Fault, template: &Name, known: &[&str
         let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
         Some((from, name.get(..end)?))
     });
-    let near = |name| {
+    let near = |name: &str| {
         // `McpServerFile` is the head of `McpServerFileArgs`.
-        let head = || known.iter().copied().find(|k| name != "" && k.starts_with(name));
+        let head = || known.iter().copied().find(|k| !name.is_empty() && k.starts_with(name));
         nearest(name, known.iter().copied()).or_else(head)
     };
     match field.and_then(|(from, name)| Some((from, name, near(name)?))) {

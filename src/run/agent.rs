@@ -32,11 +32,14 @@ pub(super) struct Turn<'t> {
     pub scope: &'t Scope<'t>,
     pub timeout: std::time::Duration,
     pub cancel: &'t tokio_util::sync::CancellationToken,
+    pub used: &'t (dyn Fn(Usage) + Send + Sync),
 }
 
 /// How a turn ended.
 pub(super) struct Ended {
     pub report: ActionReport,
+    /// Why there was no turn: the agent could not be started.
+    pub unstarted: Option<String>,
     pub output: String,
     pub exit_code: i32,
     pub usage: Option<Usage>,
@@ -50,7 +53,7 @@ impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
         let (output, remarks) = (String::new(), Vec::new());
-        Self { report, output, exit_code: 1, usage: None, own_calls: None, remarks, leftover: None }
+        Self { report, unstarted: None, output, exit_code: 1, usage: None, own_calls: None, remarks, leftover: None }
     }
 }
 
@@ -86,10 +89,15 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         timeout: turn.timeout.saturating_sub(turn.host.elapsed().saturating_sub(started)),
         cancel: turn.cancel,
         fill: &fill,
+        used: turn.used,
         calls: &calls,
     };
     let AgentDone { result, output, transcript, exit_code, usage, own_calls, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
+    let unstarted = match &result {
+        Err(fault @ AgentFault::NotStarted(_)) => Some(fault.to_string()),
+        _ => None,
+    };
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
         Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
@@ -101,7 +109,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, output, exit_code, usage, own_calls, remarks, leftover }
+    Ended { report, unstarted, output, exit_code, usage, own_calls, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

@@ -6,7 +6,7 @@ use crate::event::{Outcome, Verdict};
 /// What a verdict rests on.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Why nothing could start: an unmet requirement, a server.
+    /// Why nothing could start: an unmet requirement, a server, the agent.
     pub hindered: Option<String>,
     /// Why the run was cut short by a signal or a limit of the whole eval.
     pub cancelled: Option<String>,
