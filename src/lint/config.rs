@@ -55,7 +55,7 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `./bin/server` is looked for where the program is started (§11 D6).
+/// `./bin/server` is looked for where the program is started (`tests/coverage.md` D6).
 pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
     let begins = |e: &Expand| e.display().starts_with("./") || e.display().starts_with("../");
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
@@ -97,7 +97,7 @@ pub fn takes_skills(view: &EvalView<'_>, out: &mut Diagnostics) {
     );
 }
 
-/// Without skills no skill is ever loaded (§11 E7).
+/// Without skills no skill is ever loaded (`tests/coverage.md` E7).
 pub fn skills(view: &EvalView<'_>, out: &mut Diagnostics) {
     if view.eval.skills.as_ref().is_some_and(|s| !s.sources.is_empty()) {
         return;

@@ -18,7 +18,7 @@ rule! {
     pub static PROMPT_IN_SHELL_TEXT = "prompt-in-shell-text", Verdict;
 }
 
-/// `{{ .Promt }}` (§11 D8).
+/// `{{ .Promt }}` (`tests/coverage.md` D8).
 pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
     agents(view).for_each(|(agent, tree)| fields_of(agent, &tree, out));
 }
@@ -54,7 +54,7 @@ fn fields_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     }
 }
 
-/// Where the prompt stands in the line that a shell reads (§11 D11).
+/// Where the prompt stands in the line that a shell reads (`tests/coverage.md` D11).
 pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
     agents(view).for_each(|(agent, tree)| context_of(agent, &tree, out));
 }
