@@ -52,6 +52,8 @@ pub struct AgentContext<'a> {
     /// Fills a template of the oracle; the value is what `calls` stands for, a list of `{content, structuredContent,
     /// isError}`. Errors are the message.
     pub fill: &'a (dyn Fn(&Arg<Def>, &Value) -> Result<Value, String> + Send + Sync),
+    /// Told of what the turn has used so far, whenever that is known anew. Where it is too much, `cancel` fires.
+    pub used: &'a (dyn Fn(Usage) + Send + Sync),
     pub calls: &'a dyn AgentCalls,
 }
 

@@ -100,19 +100,7 @@ impl<'d> Reader<'d> {
     }
 
     pub fn wrong_type(&mut self, node: Node<'_>, wanted: &str, what: &str) {
-        let message = format!("{what} must be {wanted}, not {}", node.describe());
-        let mut diagnostic =
-            Diagnostic::new(&WRONG_TYPE, place(node), message).here(format!("{} here", node.describe()));
-        if wanted.contains("a string")
-            && let (true, Some(text)) = (node.is_plain(), node.text())
-            && !text.is_empty()
-        {
-            diagnostic =
-                diagnostic.help(format!("quote it: `\"{text}\"`")).fix("quote the value", node.span(), quote(text));
-        } else if wanted == "a list" && matches!(node.data(), Data::Map) {
-            diagnostic = diagnostic.help("start each item with `- `");
-        }
-        self.error(diagnostic);
+        self.error(mistyped(node, wanted, what));
     }
 
     pub fn string(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
@@ -242,8 +230,92 @@ impl<'d> Reader<'d> {
 
     /// A list of strings.
     pub fn words(&mut self, node: Node<'_>, what: &str) -> Vec<Name> {
-        let items = self.items(node, what);
+        let items = match node.as_str() {
+            Some(text) => self.unlisted(node, [text], what),
+            None => self.items(node, what),
+        };
         items.into_iter().filter_map(|item| self.string(item, &format!("an item of {what}"))).collect()
+    }
+
+    /// The arguments of a program.
+    pub fn arguments<'t>(&mut self, node: Node<'t>) -> Vec<Node<'t>> {
+        match node.as_str().and_then(plain_words) {
+            Some(words) => self.unlisted(node, words, "`args`"),
+            None => self.items(node, "`args`"),
+        }
+    }
+
+    /// Reports a text where a list of texts is wanted.
+    fn unlisted<'a, 't>(
+        &mut self,
+        node: Node<'_>,
+        words: impl IntoIterator<Item = &'a str>,
+        what: &str,
+    ) -> Vec<Node<'t>> {
+        let list = flow_list(words);
+        self.error(mistyped(node, "a list", what).help(format!("write `{list}`")).fix(
+            "make it a list",
+            node.span(),
+            list,
+        ));
+        Vec::new()
+    }
+}
+
+/// A value of another type than is wanted, with the cure where the value shows it.
+pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
+    let message = format!("{what} must be {wanted}, not {}", node.describe());
+    let diagnostic = Diagnostic::new(&WRONG_TYPE, place(node), message).here(format!("{} here", node.describe()));
+    let write = |text: String| {
+        let help = format!("write `{text}`");
+        (help.clone(), Some((help, text)))
+    };
+    let text = node.text().unwrap_or_default();
+    let (help, fix) = match node.data() {
+        Data::Null => (format!("write {wanted}, or leave the key out"), None),
+        _ if wanted.contains("a string") && node.is_plain() && !text.is_empty() => {
+            (format!("quote it: `\"{text}\"`"), Some(("quote the value".to_owned(), quote(text))))
+        }
+        Data::Map if wanted == "a list" => ("start each item with `- `".to_owned(), None),
+        Data::Str(text) if wanted == "true or false" => match yaml11(text) {
+            Some(Yaml11::Bool(word)) => write(word.to_string()),
+            _ if matches!(text, "true" | "false") => write(text.to_owned()),
+            _ => ("write `true` or `false`".to_owned(), None),
+        },
+        Data::Str(text) if matches!(wanted, "an integer" | "a number") && text.parse::<i64>().is_ok() => {
+            write(text.to_owned())
+        }
+        Data::Seq if wanted.starts_with("a mapping") => {
+            ("write `KEY: VALUE`, a line each, without `- `".to_owned(), None)
+        }
+        _ if wanted.starts_with("a mapping") => ("write `KEY: VALUE`, a line each, below the key".to_owned(), None),
+        _ => return diagnostic,
+    };
+    match fix {
+        Some((description, text)) => diagnostic.help(help).fix(description, node.span(), text),
+        None => diagnostic.help(help),
+    }
+}
+
+/// The words of a command line that a shell would take as they stand.
+pub fn plain_words(text: &str) -> Option<Vec<&str>> {
+    let plain = !text.contains(['"', '\'', '\\', '`', '|', '&', ';', '<', '>', '(', '*', '\n']);
+    let words: Vec<_> = text.split_whitespace().collect();
+    (plain && !words.is_empty()).then_some(words)
+}
+
+/// A list of texts on one line.
+pub fn flow_list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    format!("[{}]", words.into_iter().map(quote).collect::<Vec<_>>().join(", "))
+}
+
+/// A text as it can stand in a flow collection.
+pub fn flow_word(node: Node<'_>) -> String {
+    let text = node.text().unwrap_or_default();
+    let safe = |c: char| c.is_alphanumeric() || "_-./*?".contains(c);
+    match node.is_plain() && text.chars().all(safe) && !text.starts_with(['*', '?', '-']) {
+        true => text.to_owned(),
+        false => quote(text),
     }
 }
 
@@ -296,8 +368,8 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
 pub struct Fields<'t> {
     entries: Vec<Entry<'t>>,
     asked: Vec<&'static str>,
-    /// Keys that must be there and are not.
-    missing: Vec<&'static str>,
+    /// Keys that must be there and are not, and where that was reported.
+    missing: Vec<(&'static str, Option<Span>)>,
     what: &'static str,
     pub span: Span,
 }
@@ -342,7 +414,7 @@ impl<'t> Fields<'t> {
     ) -> Option<Entry<'t>> {
         let found = self.take_entry(reader, key);
         if found.is_none() {
-            self.missing.push(key);
+            self.missing.push((key, Some(parent)));
             let diagnostic = Diagnostic::new(&MISSING_FIELD, parent, self.has_no(key));
             reader.error(match help {
                 Some(help) => diagnostic.help(help),
@@ -354,6 +426,14 @@ impl<'t> Fields<'t> {
 
     fn has_no(&self, key: &str) -> String {
         format!("{} has no `{key}`", self.what)
+    }
+
+    /// Says that one of `keys` must be there, and whether what stands there instead is probably meant to be one: that
+    /// is then what [`finish`](Self::finish) reports.
+    pub fn misspells<const N: usize>(&mut self, keys: [&'static str; N]) -> bool {
+        self.missing.extend(keys.map(|key| (key, None)));
+        let meant = |e: &Entry<'_>| meant(e.name, self.what, self.asked.iter().copied());
+        self.entries.iter().filter_map(meant).any(|key| keys.contains(&key))
     }
 
     /// What is left: keys nobody asked for.
@@ -370,10 +450,13 @@ impl<'t> Fields<'t> {
     pub fn finish(self, reader: &mut Reader<'_>) {
         for entry in &self.entries {
             let unknown = unknown_field(entry.name, entry.key.span(), self.what, self.asked.iter().copied());
-            match nearest(entry.name, self.asked.iter().copied()).filter(|near| self.missing.contains(near)) {
-                Some(near) => {
+            let near = meant(entry.name, self.what, self.asked.iter().copied());
+            match self.missing.iter().find(|(key, _)| Some(*key) == near) {
+                Some((near, parent)) => {
                     let message = self.has_no(near);
-                    reader.out.retain(|d| d.rule.name != MISSING_FIELD.name || d.message != message);
+                    reader.out.retain(|d| {
+                        d.rule.name != MISSING_FIELD.name || Some(d.span) != *parent || d.message != message
+                    });
                     reader.error(unknown.strength(Strength::Hard));
                 }
                 None => reader.out.push(unknown),
@@ -390,7 +473,7 @@ pub fn unknown_field<'a>(
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Diagnostic {
     let diagnostic = Diagnostic::new(&UNKNOWN_FIELD, span, format!("unknown key `{key}` in {what}"));
-    if let Some(near) = nearest(key, known.clone()) {
+    if let Some(near) = meant(key, what, known.clone()) {
         return diagnostic
             .here(format!("did you mean `{near}`?"))
             .help("nobody reads this key: what it says would have no effect")
@@ -406,6 +489,31 @@ pub fn unknown_field<'a>(
     };
     diagnostic.here("nobody reads this").help(help)
 }
+
+/// The key that is probably meant by an unknown one.
+fn meant<'a>(key: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let synonym = || {
+        let (.., word) = SYNONYMS.iter().find(|(other, place, _)| *other == key && *place == what)?;
+        known.clone().into_iter().find(|k| k == word)
+    };
+    nearest(key, known.clone()).or_else(synonym)
+}
+
+/// What keys are called elsewhere: the key, where it stands, and its name here.
+const SYNONYMS: &[(&str, &str, &str)] = &[
+    ("servers", "an MCP config", "mcpServers"),
+    ("autoApprove", "a server", "alwaysAllow"),
+    ("allowedTools", "a server", "alwaysAllow"),
+    ("cmd", "a server", "command"),
+    ("arguments", "a server", "args"),
+    ("environment", "a server", "env"),
+    ("endpoint", "a server", "url"),
+    ("command", "an ACP agent", "cmd"),
+    ("arguments", "an ACP agent", "args"),
+    ("baseUrl", "the environment of a judge", "baseUrlKey"),
+    ("apiKey", "the environment of a judge", "apiKeyKey"),
+    ("model", "the environment of a judge", "modelNameKey"),
+];
 
 /// Keys that real authors put in the wrong place: the key, a word of the place, and where it belongs.
 const ELSEWHERE: &[(&str, &str, &str)] = &[

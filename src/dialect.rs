@@ -2,6 +2,7 @@
 //! one form of `hir`; the differences live and die here.
 
 pub mod agent;
+pub mod command;
 pub mod eval;
 pub mod legacy;
 pub mod mcp_config;

@@ -282,9 +282,12 @@ pub struct Judgement {
     pub failure_category: Option<FailureCategory>,
     /// How often it was asked: once more where it submitted nothing at first.
     pub attempts: u32,
-    /// As far as the judge reported it.
+    /// As the judge reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
+    /// Whether some of it is counted from prompt and answer, as the judge did not report it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// Why an answer is not what was expected.

@@ -70,6 +70,8 @@ mod door {
         fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>>;
         /// What every process this host starts carries, and their children inherit: with it, a later gevals finds them.
         fn mark(&self) -> &str;
+        /// Makes what an exec left in the background stand still, or go on.
+        fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()>;
         /// Ends what an exec left in the background, politely at first. Returns how many processes that were.
         fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize>;
         /// Ends all processes of a host by its mark: of this one at the end of a run, of a dead one in `recover`.

@@ -21,6 +21,7 @@ use crate::{
     hir::CallKind,
     host::Host,
     plan::AgentKind,
+    tokens::count,
     ty::duration,
 };
 
@@ -40,6 +41,8 @@ pub struct Asking<'a> {
     /// For all attempts together.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
+    /// Told of what all attempts have used so far.
+    pub used: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 
 /// What came of asking.
@@ -49,8 +52,10 @@ pub struct Asked {
     /// All that the judge said.
     pub transcript: String,
     pub attempts: u32,
-    /// Of all attempts, as far as it was reported.
+    /// Of all attempts.
     pub usage: Option<TokenUsage>,
+    /// Whether some of it is counted from prompt and answer, as it was not reported.
+    pub estimated: bool,
 }
 
 /// What a judge submitted.
@@ -90,7 +95,7 @@ pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
             break;
         }
         asked.attempts += 1;
-        let (done, received) = match attempt(asking, prompt, left).await {
+        let (done, received) = match attempt(asking, prompt, left, asked.usage).await {
             Ok(attempt) => attempt,
             Err(why) => return Asked { result: Err(Unjudged::Broken(why)), ..asked },
         };
@@ -98,12 +103,22 @@ pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
             asked.transcript += "\n\n--- asked once more, as no verdict was submitted ---\n\n";
         }
         asked.transcript += &done.transcript;
-        asked.usage = match (asked.usage, done.usage) {
-            (before, None) => before,
-            (None, Some(now)) => Some(token_usage(now)),
-            (Some(before), Some(now)) => Some(before.and(token_usage(now))),
-        };
+        if !matches!(done.result, Err(AgentFault::NotStarted(_))) {
+            asked.estimated |= done.usage.is_none();
+            let used = done.usage.map_or_else(|| estimate(prompt, &done.output), token_usage);
+            let all = asked.usage.unwrap_or_default().and(used);
+            asked.usage = Some(all);
+            (asking.used)(all);
+        }
         refused = received.refused.or(refused);
+        if let (Ok(()), Some(one), Some(other)) = (&done.result, &received.verdict, &received.contradiction) {
+            let (pass, fail) = if one.passed { (one, other) } else { (other, one) };
+            let why = format!(
+                "two verdicts were submitted that contradict each other, and neither counts: passed (“{}”) and failed (“{}”)",
+                pass.reason, fail.reason
+            );
+            return Asked { result: Err(Unjudged::Broken(why)), ..asked };
+        }
         let result = match (done.result, received.verdict) {
             (Ok(()), Some(verdict)) => Ok(verdict),
             (Ok(()), None) => continue,
@@ -132,7 +147,18 @@ fn broken(fault: &AgentFault, submitted: bool, timeout: Duration) -> String {
     if submitted { format!("{what}; the verdict that it had submitted does not count") } else { what }
 }
 
-async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result<(AgentDone, Received), String> {
+/// What a judge used that does not tell.
+fn estimate(prompt: &str, answer: &str) -> TokenUsage {
+    let (input_tokens, output_tokens) = (count(prompt), count(answer));
+    TokenUsage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, ..TokenUsage::default() }
+}
+
+async fn attempt(
+    asking: &Asking<'_>,
+    prompt: &str,
+    timeout: Duration,
+    before: Option<TokenUsage>,
+) -> Result<(AgentDone, Received), String> {
     let secret = unguessable().map_err(|e| format!("there is no randomness for an address: {e}"))?;
     let server = Server::start(&secret).await.map_err(|e| format!("no port for the judge's tool: {e}"))?;
     let servers = [AgentServer {
@@ -153,6 +179,7 @@ async fn attempt(asking: &Asking<'_>, prompt: &str, timeout: Duration) -> Result
         timeout,
         cancel: asking.cancel,
         fill: &|_, _| Err("a judge has no oracle".to_owned()),
+        used: &|now| (asking.used)(before.unwrap_or_default().and(token_usage(now))),
         calls: &server,
     };
     let mut done = match asking.agent {
@@ -202,7 +229,7 @@ impl AgentCalls for Server {
 impl Asked {
     fn broken(why: impl Into<String>) -> Self {
         let result = Err(Unjudged::Broken(why.into()));
-        Self { result, transcript: String::new(), attempts: 0, usage: None }
+        Self { result, transcript: String::new(), attempts: 0, usage: None, estimated: false }
     }
 }
 

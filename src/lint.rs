@@ -160,6 +160,7 @@ pub static RULES: &[Lint] = &[
     way(&dialect::eval::INVALID_ASSERTION),
     way(&dialect::eval::NO_AGENT),
     way(&dialect::mcp_config::INVALID_SERVER),
+    way(&dialect::command::UNSPLIT_COMMAND),
     way(&dialect::oracle::ORACLE_CALL),
     // names and values
     way(&check::UNKNOWN_OPERATION),
@@ -216,6 +217,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },
     Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
     Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
+    Lint { rule: &prompt_in_shell::PROMPT_NOT_PASSED, found: Found::InEval(prompt_in_shell::passed) },
     Lint { rule: &expectations::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
     Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },

@@ -45,7 +45,7 @@ pub struct Project {
     pub tasks: Vec<TaskUnit>,
     pub evals: Vec<EvalUnit>,
     /// Other files of a known kind that were read.
-    pub others: usize,
+    pub others: HashSet<PathBuf>,
     /// Files of other programs, left alone.
     pub strangers: Vec<PathBuf>,
     /// Named paths that could not be read at all: a usage error.
@@ -55,7 +55,7 @@ pub struct Project {
 impl Project {
     /// Files of a known kind.
     pub fn files(&self) -> usize {
-        self.tasks.len() + self.evals.len() + self.others
+        self.tasks.len() + self.evals.len() + self.others.len()
     }
 }
 
@@ -143,7 +143,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             Parsed::Unreadable => loader.project.unreadable.push(path.clone()),
             Parsed::Stranger => loader.project.strangers.push(path.clone()),
             Parsed::Broken(found) => {
-                loader.project.others += 1;
+                loader.project.others.insert(path.clone());
                 out.extend(found);
             }
             Parsed::Task(unit, found) => {
@@ -156,7 +156,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             }
             Parsed::Other(tree, file, kind, found) => {
                 out.extend(found);
-                loader.project.others += 1;
+                loader.project.others.insert(path.clone());
                 loader.lone(path, &tree, file, kind, out);
             }
         }
@@ -491,16 +491,9 @@ impl Loader<'_> {
                 }
             }
             if let Some(judge) = eval.judge.as_ref().and_then(|j| j.agent.as_ref()).filter(|a| a.kind.value == "file") {
-                let path = |from: &Path, a: &hir::AgentRef| a.path.as_ref().map(|path| resolve(from, &path.value));
-                let own = eval.agent.as_ref().filter(|a| a.kind.value == "file");
-                let own = own.and_then(|a| path(from(overrides.agent.is_some()), a));
-                match own {
-                    // Once is enough to say what is wrong with a file.
-                    Some(own) if Some(&own) == path(&dir, judge).as_ref() => unit.judge.clone_from(&unit.agent),
-                    _ => match self.agent(judge, &dir, out) {
-                        Ok((agent, _)) => unit.judge = agent,
-                        Err(r) => failed = Some(r),
-                    },
+                match self.agent(judge, &dir, out) {
+                    Ok((agent, _)) => unit.judge = agent,
+                    Err(r) => failed = Some(r),
                 }
             }
             match (&eval.mcp_config, &overrides.server) {
@@ -609,8 +602,8 @@ impl Loader<'_> {
         let path = resolve(dir, &name.value);
         let (file, tree) = self.document(&path, name, what, out)?;
         let kind = dialect::identify(tree.root(), out)?;
-        self.project.others += 1;
         let dir = dir_of(&path);
+        self.project.others.insert(path);
         match (kind, wanted) {
             (Some(FileKind::Agent), "Agent") => {
                 let Partial { value, reported } = dialect::agent::decode(tree.root(), file, &dir, out);
@@ -641,8 +634,8 @@ impl Loader<'_> {
     fn mcp(&mut self, name: &Name, dir: &Path, out: &mut Diagnostics) -> Result<McpConfig, Reported> {
         let path = resolve(dir, &name.value);
         let (file, tree) = self.document(&path, name, "MCP config", out)?;
-        self.project.others += 1;
         let Partial { value, reported } = dialect::mcp_config::decode(tree.root(), file, &dir_of(&path), out);
+        self.project.others.insert(path);
         match (value, reported) {
             (Some(config), None) => Ok(config),
             (_, Some(reported)) => Err(reported),

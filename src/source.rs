@@ -119,31 +119,48 @@ impl Source {
 }
 
 /// All texts of one compilation. Append-only, and shared between threads.
+///
+/// A file has one id, however often and by whomever it is read: what is found in it twice is one finding.
 #[derive(Debug, Default)]
-pub struct Sources(RwLock<Vec<Arc<Source>>>);
+pub struct Sources(RwLock<Texts>);
+
+#[derive(Debug, Default)]
+struct Texts {
+    files: Vec<Arc<Source>>,
+    /// The last text of each path.
+    by_path: HashMap<PathBuf, FileId>,
+}
 
 impl Sources {
+    /// The id of this text of this file.
     pub fn add(&self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
-        let source = Source { path: path.into(), text: text.into(), lines: OnceLock::new() };
-        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        files.push(Arc::new(source));
-        FileId(files.len() as u32 - 1)
+        let (path, text) = (path.into(), text.into());
+        let mut texts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&known) = texts.by_path.get(&path)
+            && texts.files[known.0 as usize].text == text
+        {
+            return known;
+        }
+        let id = FileId(texts.files.len() as u32);
+        texts.by_path.insert(path.clone(), id);
+        texts.files.push(Arc::new(Source { path, text, lines: OnceLock::new() }));
+        id
     }
 
     pub fn get(&self, file: FileId) -> Arc<Source> {
-        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&files[file.0 as usize])
+        let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&texts.files[file.0 as usize])
     }
 
     /// Every file, in the order added.
     pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
-        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        (0..files.len() as u32).map(FileId)
+        let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        (0..texts.files.len() as u32).map(FileId)
     }
 
     /// Every text read so far.
     pub fn all(&self) -> Vec<Arc<Source>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).files.clone()
     }
 
     pub fn path(&self, span: Span) -> PathBuf {

@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{Difference, ExitReport, Judgement, Outcome},
+    event::{Difference, ExitReport, Judgement, Outcome, TokenUsage},
     hir::{Dialect, OperationKind},
     host::{Host, Leftover},
     plan::{Judge, StepAction},
@@ -90,6 +90,8 @@ pub struct Context<'a> {
     pub tools: &'a dyn Tools,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
+    /// Told of what the judge of this step has used so far.
+    pub judged: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 
 /// What a step may know of the task so far; the json protocol hands it to scripts.

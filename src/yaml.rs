@@ -202,6 +202,17 @@ impl<'t> Node<'t> {
         Span::new(self.tree.file, raw.start as usize..raw.end as usize)
     }
 
+    /// The text of [`Node::span`].
+    pub fn written(self) -> &'t str {
+        &self.tree.text[self.span().range()]
+    }
+
+    /// How many characters stand before the node on its line.
+    pub fn column(self) -> usize {
+        let before = &self.tree.text[..self.span().start as usize];
+        before.rsplit('\n').next().unwrap_or(before).trim_start_matches('\u{feff}').chars().count()
+    }
+
     /// The text of a string; numbers, booleans and null are none.
     pub fn as_str(self) -> Option<&'t str> {
         match self.kind() {

@@ -220,6 +220,7 @@ impl Turn {
             timeout: self.timeout,
             cancel: &CancellationToken::new(),
             fill: &fill,
+            used: &|_| {},
             calls: &self.server,
         };
         agent::run(kind, cx).await

@@ -189,6 +189,37 @@ fn files_of_other_programs_are_left_alone() {
     assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
 }
 
+/// A file that a folder holds and an eval refers to is read for both.
+#[test]
+fn a_folder_has_each_fault_once() {
+    let agent = "kind: Agent\nmetadata: {nmae: a}\ncommands:\n  runPrompt: cli {{ .Promt }}\n";
+    let eval = |agent: &str| {
+        format!(
+            "kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{{agent}}}\n  taskSets: [{{glob: tasks/*.yaml}}]\n"
+        )
+    };
+    let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Say: hello\n  verify: []\n";
+    let world = World::new(&[
+        ("eval.yaml", &eval("type: file, path: agent.yaml")),
+        ("other.yaml", &eval("type: builtin.script, path: oracle.yaml")),
+        ("agent.yaml", agent),
+        ("oracle.yaml", "kind: Oracle\ntasks:\n  t: {outptu: done}\n"),
+        ("tasks/t.yaml", task),
+    ]);
+    for format in ["pretty", "concise", "json", "sarif", "github", "junit"] {
+        for paths in [&["."][..], &["eval.yaml", "other.yaml", "tasks"], &["tasks", "agent.yaml", "oracle.yaml", "."]] {
+            let ran = world.run(&[&["check", "--format", format], paths].concat());
+            // SARIF quotes the rules' pages before the results.
+            let shown = ran.out.rsplit("\"results\":").next().unwrap();
+            for fault in ["unknown key `nmae`", "there is no field `Promt`", "unknown key `outptu`", "hold `: `"] {
+                let count = shown.lines().filter(|line| line.contains(fault)).count();
+                assert_eq!(count, 1, "{format} {paths:?}: {fault}\n{}{}", ran.out, ran.err);
+            }
+        }
+    }
+    world.run(&["check"]).expect(1, &["found 4 errors", "in 5 files"]);
+}
+
 #[test]
 fn the_action_annotates_counts_and_sums_up() {
     let world = suite();

@@ -231,7 +231,9 @@ fn original_and_conversion_do_the_same() {
     side_by_side(suite.units(), |unit| {
         let new = suite.lifted(unit);
         match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
-            Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {}
+            Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {
+                if !c.unreached.is_empty() { eprintln!("UNREACHED {} {:?}", unit.path.display(), c.unreached); }
+            }
             Ok(c) => faults.lock().unwrap().push(format!(
                 "{}: {}",
                 unit.path.display(),

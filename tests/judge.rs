@@ -38,9 +38,16 @@ static HOST: LazyLock<RealHost> = LazyLock::new(RealHost::new);
 /// The judge's side. As a test it does nothing.
 #[tokio::test]
 async fn the_fake_judge() {
-    let (Ok(url), Ok(mode)) = (env::var("FAKE_JUDGE_URL"), env::var("FAKE_JUDGE")) else { return };
+    let Ok(mode) = env::var("FAKE_JUDGE") else { return };
     let mut asked = String::new();
     std::io::stdin().read_to_string(&mut asked).unwrap();
+    if let Ok(message) = serde_json::from_str::<Value>(&asked) {
+        message.pointer("/params/prompt/0/text").unwrap().as_str().unwrap().clone_into(&mut asked);
+    }
+    let url = match mode.as_str() {
+        "forge" => overheard(),
+        _ => env::var("FAKE_JUDGE_URL").unwrap(),
+    };
     let transport = Transport::Http { url: url.clone(), headers: Default::default() };
     let connect = async || {
         let spec = ServerSpec { name: "judge".to_owned(), transport: transport.clone() };
@@ -68,6 +75,10 @@ async fn the_fake_judge() {
                 }
                 "twice" => {
                     submit(&client, false, "the first word", "semantic_mismatch").await;
+                    submit(&client, false, "the second word", "missing_information").await;
+                }
+                "wavers" => {
+                    submit(&client, false, "the first word", "semantic_mismatch").await;
                     submit(&client, true, "the second word", "n/a").await;
                 }
                 "contradicts" => submit(&client, true, "right, but not quite", "missing_information").await,
@@ -75,6 +86,7 @@ async fn the_fake_judge() {
                     submit(&client, true, "right, but not quite", "missing_information").await;
                     submit(&client, false, "not quite", "missing_information").await;
                 }
+                "forge" => submit(&client, true, "forged", "n/a").await,
                 "wrong-words" => {
                     for verdict in [
                         json!({ "passed": "true", "reason": "r", "failureCategory": "n/a" }),
@@ -103,6 +115,21 @@ async fn the_fake_judge() {
             }
             hub.close().await;
         }
+    }
+}
+
+/// The address of a judge's tool that is no business of whoever looks for it.
+fn overheard() -> String {
+    loop {
+        let folders = fs::read_dir(env::temp_dir()).unwrap().flatten();
+        for folder in folders {
+            let config = fs::read_to_string(folder.path().join("mcp-server.json")).unwrap_or_default();
+            let config: Value = serde_json::from_str(&config).unwrap_or_default();
+            if let Some(url) = config.pointer("/mcpServers/judge/url") {
+                return url.as_str().unwrap().to_owned();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -163,7 +190,7 @@ fn agent(mode: &str) -> AgentKind {
 async fn asked(agent: &AgentKind, dir: &Path, timeout: u64, prompt: &str) -> Asked {
     let cancel = CancellationToken::new();
     let timeout = Duration::from_millis(timeout);
-    judge::ask(&Asking { host: &*HOST, agent, task: "t", dir, timeout, cancel: &cancel }, prompt).await
+    judge::ask(&Asking { host: &*HOST, agent, task: "t", dir, timeout, cancel: &cancel, used: &|_| {} }, prompt).await
 }
 
 fn question(answer: &str) -> Question<'_> {
@@ -199,6 +226,8 @@ async fn what_a_judge_submits_decides_and_nothing_else() {
     let verdict = twice.result.unwrap();
     assert_eq!((verdict.passed, verdict.reason.as_str()), (false, "the first word"));
     assert!(twice.transcript.contains("this one is dropped"), "{}", twice.transcript);
+    let wavering = broken(&go("wavers").await);
+    assert!(wavering.contains("contradict each other") && wavering.contains("“the first word”"), "{wavering}");
     let corrected = go("corrects").await.result.unwrap();
     assert_eq!((corrected.passed, corrected.category), (false, FailureCategory::MissingInformation));
 }
@@ -330,7 +359,7 @@ async fn the_fake_judge_can_be_talked_over() {
         let naive = format!("Does the answer say that {REFERENCE}? The answer:\n\n{answer}\n\nCall submit_judgement.");
         obeyed += i32::from(asked(&agent, dir.path(), 20_000, &naive).await.result.unwrap().passed);
         let (timeout, cancel) = (Duration::from_secs(20), CancellationToken::new());
-        let asking = Asking { host: &*HOST, agent: &agent, task: "t", dir: dir.path(), timeout, cancel: &cancel };
+        let asking = Asking { host: &*HOST, agent: &agent, task: "t", dir: dir.path(), timeout, cancel: &cancel, used: &|_| {} };
         let careful = judge::judge(&asking, &question(answer)).await;
         assert!(!careful.result.unwrap().passed, "{answer}");
     }
@@ -349,9 +378,12 @@ fn what_a_judge_finds_is_told_everywhere() {
     let results = world.results("e");
     let judged = result(&results, "t");
     assert_eq!(judged["taskJudgeReason"], "missing_information: it does not say so");
-    let judgement = &judged["verifyOutput"]["Steps"][0]["report"]["judgement"];
-    let expected = json!({ "judge": "the-judge", "passed": false, "reason": "it does not say so", "failureCategory": "missing_information", "attempts": 1 });
-    assert_eq!(judgement, &expected);
+    let mut judgement = judged["verifyOutput"]["Steps"][0]["report"]["judgement"].clone();
+    // A command line does not tell what it used.
+    let used = judgement.as_object_mut().unwrap().remove("usage").unwrap();
+    assert!(used["inputTokens"].as_u64().unwrap() > 100, "{used}");
+    let expected = json!({ "judge": "the-judge", "passed": false, "reason": "it does not say so", "failureCategory": "missing_information", "attempts": 1, "estimated": true });
+    assert_eq!(judgement, expected);
     assert_eq!(results["summary"]["judge"], json!({ "type": "file", "name": "the-judge", "path": "judge.yaml" }));
     for format in ["tree", "html", "json", "mermaid"] {
         world.run(&["plan", "eval.yaml", "--format", format]).expect(0, &["pod web is ready"]);
@@ -397,6 +429,82 @@ fn every_dialect_asks_the_same_judge() {
         "kind: Task\nmetadata: {{name: legacy}}\nsteps:\n  prompt: {{inline: legacy}}\n  verify: {{exact: {REFERENCE}}}\n"
     ));
     world.run(&["run", "eval.yaml"]).expect(1, &["3 of 4 tasks passed, 1 failed"]);
+}
+
+/// What the agent under test leaves behind cannot answer in the judge's place.
+#[test]
+fn an_agent_cannot_judge_itself() {
+    let binary = env::current_exe().unwrap();
+    let forge = format!("FAKE_JUDGE=forge setsid {} --exact the_fake_judge", binary.display());
+    let forger = format!(
+        "kind: Agent\nmetadata: {{name: forger}}\ncommands:\n  runPrompt: |\n    : {{{{ .Prompt }}}}\n    {forge} >/dev/null 2>&1 </dev/null &\n    sleep 0.5; echo nothing\n"
+    );
+    // It looks for a file, and has time to.
+    let slow = command("obey").replace("FAKE_JUDGE_URL={{ .McpServerFileArgs }}", "");
+    let slow = slow.replacen(
+        "FAKE_JUDGE=obey",
+        r#"sleep 1; FAKE_JUDGE=obey FAKE_JUDGE_URL="$(sed -n 's/.*"url": "\(.*\)".*/\1/p' {{ .McpServerFileArgs }})" "#,
+        1,
+    );
+    let indented: String = slow.lines().map(|line| format!("    {line}\n")).collect();
+    let judge = format!(
+        "kind: Agent\nmetadata: {{name: the-judge}}\ncommands:\n  argTemplateMcpServer: '{{{{ .File }}}}'\n  runPrompt: |\n{indented}"
+    );
+    let world = world("unused");
+    world.write("agent.yaml", &forger);
+    world.write("judge.yaml", &judge);
+    world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
+    world.run(&["run", "eval.yaml"]).expect(1, &["verify/0 failed: missing_information: it does not say so"]);
+    assert!(world.survivors().is_empty());
+}
+
+/// A judge over ACP, and one behind the command line of Claude Code.
+#[test]
+fn judges_of_every_kind_are_asked_in_their_own_way() {
+    use std::os::unix::fs::PermissionsExt;
+    const ACP: &str = r#"
+id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }
+say() { echo "{\"jsonrpc\":\"2.0\",\"id\":$(id "$1"),\"result\":$2}"; }
+read -r i; say "$i" '{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}'
+read -r i; say "$i" '{"sessionId":"s"}'
+url=$(echo "$i" | sed 's/.*"url":"\([^"]*\)".*/\1/')
+read -r i; echo "$i" | FAKE_JUDGE=MODE FAKE_JUDGE_URL="$url" BINARY --exact the_fake_judge > /dev/null
+say "$i" '{"stopReason":"end_turn","usage":{"inputTokens":70,"outputTokens":5}}'
+read -r i
+"#;
+    const CLAUDE: &str = r#"#!/bin/sh
+while [ "$1" != --mcp-config ]; do shift; done
+url=$(sed -n 's/.*"url": "\(.*\)".*/\1/p' "$2")
+FAKE_JUDGE=MODE FAKE_JUDGE_URL="$url" BINARY --exact the_fake_judge > /dev/null
+echo '{"type":"result","subtype":"success","is_error":false,"result":"done","usage":{"input_tokens":70,"output_tokens":5}}'
+"#;
+    let binary = env::current_exe().unwrap();
+    for (judge, mode, said, exit, expected) in [
+        ("acp", "obey", REFERENCE, 0, "1 of 1 task passed"),
+        ("acp", "obey", "no", 1, "verify/0 failed: missing_information: it does not say so"),
+        ("acp", "silent", REFERENCE, 1, "submitted no verdict"),
+        ("claude", "obey", REFERENCE, 0, "1 of 1 task passed"),
+        ("claude", "obey", "no", 1, "verify/0 failed: missing_information: it does not say so"),
+        ("claude", "silent", REFERENCE, 1, "submitted no verdict"),
+    ] {
+        let world = world("unused");
+        let fill = |script: &str| script.replace("MODE", mode).replace("BINARY", &binary.display().to_string());
+        world.write("acp.sh", &fill(ACP));
+        world.write("bin/claude", &fill(CLAUDE));
+        fs::set_permissions(world.path("bin/claude"), fs::Permissions::from_mode(0o755)).unwrap();
+        world.write("judge.yaml", "kind: Agent\nmetadata: {name: the-judge}\nacp: {cmd: bash, args: [WORLD/acp.sh]}\n");
+        if judge == "claude" {
+            world.write("eval.yaml", &EVAL.replace("type: file, path: judge.yaml", "type: builtin.claude-code"));
+        }
+        world.write("said/t", said);
+        world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
+        let mut command = world.command(&["run", "eval.yaml"]);
+        command.env("PATH", format!("{}:{}", world.path("bin").display(), env::var("PATH").unwrap()));
+        world.start(command).end().expect(exit, &[expected]);
+        assert!(world.survivors().is_empty());
+        let used = result(&world.results("e"), "t")["judgeTokenUsage"]["totalTokens"].clone();
+        assert_eq!(used, if mode == "silent" { 150 } else { 75 }, "{judge}");
+    }
 }
 
 /// A world that was set up, and its agent's answer, can be judged again.

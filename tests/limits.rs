@@ -206,6 +206,83 @@ fn what_a_model_uses_is_counted_and_priced() {
     go(&["--prices", "none.yaml"]).0.expect(2, &["cannot read `none.yaml`"]);
 }
 
+/// An agent, the limits of its task, and more arguments: the run ends with these words.
+fn stopped(agent: &str, limits: &str, prepare: impl FnOnce(&World, &mut std::process::Command), args: &[&str], said: &str) {
+    let world = world(&[("t", &format!("{limits}{CLEANUP}"), "[]")]);
+    world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
+    world.write("prices.yaml", "models: {m-1: {input: 1000, output: 2000}}\n");
+    let mut command = world.command(&[&["run", "eval.yaml"], args].concat());
+    prepare(&world, &mut command);
+    world.start(command).end().expect(1, &[said]);
+    assert!(world.path("cleaned-t").exists() && world.survivors().is_empty());
+}
+
+#[test]
+fn a_model_is_stopped_at_the_answer_that_goes_too_far() {
+    // One of 13 tokens for each of its answers, without end; the fourth is the one too many.
+    for (limits, args, said) in [
+        ("  limits: {maxTokens: 40}\n", &[][..], "the agent went beyond its limit of 40 tokens: 52 were used"),
+        ("", &["--max-tokens", "40"], "the run went beyond its limit of 40 tokens: 52 were used"),
+        ("  limits: {maxCost: 0.05}\n", &["--prices", "prices.yaml"], "limit of a cost of 0.05: it was 0.064"),
+        ("", &["--prices", "prices.yaml", "--max-cost", "0.05"], "the run went beyond its limit of a cost of 0.05"),
+    ] {
+        let model = Model::new([call("notes_list", json!({}))]);
+        let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
+        let key = |_: &World, command: &mut std::process::Command| {
+            command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
+        };
+        stopped(agent, limits, key, args, said);
+        assert_eq!(model.asked().len(), 4, "{said}");
+    }
+}
+
+/// Speaks ACP until it is asked something, then tells without end how much it has used by now.
+const ACP: &str = r#"
+id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }
+say() { echo "{\"jsonrpc\":\"2.0\",$1}"; }
+read -r i; say "\"id\":$(id "$i"),\"result\":{\"protocolVersion\":1,\"agentCapabilities\":{\"mcpCapabilities\":{\"http\":true}}}"
+read -r i; say "\"id\":$(id "$i"),\"result\":{\"sessionId\":\"s\"}"
+read -r i
+n=0
+while :; do
+  n=$((n + 1000)); sleep 0.05
+  say "\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":{USED}}"
+done
+"#;
+/// Each answer of its model comes in two messages.
+const CLAUDE: &str = r#"#!/bin/sh
+cat > /dev/null; n=0
+while :; do
+  n=$((n + 1)); sleep 0.05
+  for text in one two; do
+    echo "{\"type\":\"assistant\",\"message\":{\"id\":\"$n\",\"content\":[{\"type\":\"text\",\"text\":\"$text\"}],\"usage\":{\"input_tokens\":600,\"cache_read_input_tokens\":300,\"output_tokens\":100}}}"
+  done
+done
+"#;
+
+#[test]
+fn an_agent_is_stopped_when_it_tells_that_it_went_too_far() {
+    use std::os::unix::fs::PermissionsExt;
+    let said = "the agent went beyond its limit of 3000 tokens: 4000 were used";
+    let limits = "  limits: {maxTokens: 3000}\n";
+    for used in [
+        r#"\"sessionUpdate\":\"usage_update\",\"used\":$n,\"size\":100000"#,
+        r#"\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\".\"},\"_meta\":{\"usage\":{\"total_tokens\":$n}}"#,
+    ] {
+        let prepare = |world: &World, _: &mut std::process::Command| {
+            world.write("acp.sh", &ACP.replace("USED", used));
+            world.write("agent.yaml", "kind: Agent\nacp: {cmd: bash, args: [WORLD/acp.sh]}\n");
+        };
+        stopped("{type: file, path: agent.yaml}", limits, prepare, &[], said);
+    }
+    let prepare = |world: &World, command: &mut std::process::Command| {
+        world.write("bin/claude", CLAUDE);
+        std::fs::set_permissions(world.path("bin/claude"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
+    };
+    stopped("{type: builtin.claude-code}", limits, prepare, &[], said);
+}
+
 #[test]
 fn what_is_broken_is_made_again_only_where_that_is_asked_for() {
     let flaky = "  setup: [{command: {run: 'test -e WORLD/again || { touch WORLD/again; false; }'}}]\n";

@@ -111,6 +111,7 @@ impl<'a> Step<'a> {
             task: &self.task,
             tools: &self.tools,
             judge: None,
+            judged: &|_| {},
         })
         .await
     }

@@ -426,6 +426,60 @@ fn fixes_keep_the_quotes_they_write_between() {
     }
 }
 
+/// What is meant by mistakes whose cure is more than one word.
+#[test]
+fn fixes_give_what_was_meant() {
+    const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n";
+    const TASK: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n";
+    let cases = [
+        (
+            "t.yaml",
+            TASK,
+            "  setup:\n    - script: |\n        set -e\n\n          touch x\n    - script: ./setup.sh\n  verify:\n    - command: 'test \"$X\"'\n",
+            "  setup:\n    - script:\n        inline: |\n          set -e\n\n            touch x\n    - script: {file: \"./setup.sh\"}\n  verify:\n    - command: {run: \"test \\\"$X\\\"\"}\n",
+        ),
+        (
+            "e.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n",
+            "  agent: agents/a.yaml\n  taskSets:\n    - t*.yaml\n    - tasks\n    - t.yaml\n",
+            "  agent: {type: file, path: agents/a.yaml}\n  taskSets:\n    - {glob: t*.yaml}\n    - {glob: \"tasks/*.yaml\"}\n    - {path: t.yaml}\n",
+        ),
+        (
+            "e.yaml",
+            EVAL,
+            "  llmJudge:\n    type: builtin.llm-agent # the judge\n    model: openai:gpt-5\n  taskSets: \"*.yml\"\n",
+            "  llmJudge:\n    ref:\n      type: builtin.llm-agent # the judge\n      model: openai:gpt-5\n  taskSets: [{glob: \"*.yml\"}]\n",
+        ),
+        (
+            "e.yaml",
+            EVAL,
+            "  llmJudge: {type: builtin.llm-agent, model: \"openai:gpt-5\"}\n  taskSets: [{path: t.yaml, assertions: {skillsLoaded: [a b]}}]\n",
+            "  llmJudge: {ref: {type: builtin.llm-agent, model: \"openai:gpt-5\"}}\n  taskSets: [{path: t.yaml, assertions: {skillsLoaded: [{skill: \"a b\"}]}}]\n",
+        ),
+        (
+            "mcp.yaml",
+            "mcpServers:\n",
+            "  a:\n    command: npx -y server\n    autoApprove: [x]\n  b: {command: 'uvx b --c'}\n  c: {url: localhost:1, headers: {A: Bearer $T, B: \"$U x\"}}\n  d: {cmd: d}\n  e: {command: e, args: a b}\n",
+            "  a:\n    command: npx\n    args: [\"-y\", \"server\"]\n    alwaysAllow: [x]\n  b: {command: \"uvx\", args: [\"b\", \"--c\"]}\n  c: {url: http://localhost:1, headers: {A: \"Bearer ${T}\", B: \"${U} x\"}}\n  d: {command: d}\n  e: {command: e, args: [\"a\", \"b\"]}\n",
+        ),
+        (
+            "mcp.json",
+            "",
+            "{\"mcpServers\": {\"a\": {\"command\": \"npx -y a\", \"enableAllTools\": \"true\"}}}",
+            "{\"mcpServers\": {\"a\": {\"command\": \"npx\", \"args\": [\"-y\", \"a\"], \"enableAllTools\": true}}}",
+        ),
+    ];
+    for (path, head, written, meant) in cases {
+        let mut files = MemoryFiles::default();
+        files.add("t.yaml", format!("{TASK}  verify: [command: {{run: \"true\"}}]\n"), false);
+        files.add(path, format!("{head}{written}"), false);
+        let case = Case::of(&files, &[PathBuf::from(path)]).unwrap();
+        let fixed = fix::apply_all(case.diagnostics(), &case.sources);
+        let fixed = fixed.iter().find(|(file, _)| case.sources.get(*file).path() == Path::new(path));
+        assert_eq!(fixed.map(|(_, text)| text.as_str()), Some(&*format!("{head}{meant}")), "{}", case.concise());
+    }
+}
+
 /// `grammar/vectors/scope.json`: which roots are in scope where.
 #[test]
 fn holes_see_the_roots_of_their_place() {

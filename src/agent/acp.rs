@@ -27,7 +27,10 @@ use agent_client_protocol::{
 use futures_util::{sink, stream};
 use indexmap::IndexMap;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT, OwnCall, Said, Usage, skills};
@@ -111,6 +114,13 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
             }
             std::future::pending().await
         };
+        let mut uses = lock(&heard).uses.subscribe();
+        let counts = async {
+            while uses.changed().await.is_ok() {
+                (cx.used)(*uses.borrow_and_update());
+            }
+            std::future::pending().await
+        };
         let mut result = {
             let ended = async {
                 let ended = tokio::select! {
@@ -131,6 +141,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
             tokio::select! {
                 result = ended => result,
                 never = complaints => never,
+                never = counts => never,
             }
         };
         // Why it stopped talking is told by how it ended, if it did.
@@ -312,6 +323,7 @@ struct Heard {
     /// Bytes kept in `calls`.
     kept: usize,
     usage: Option<Usage>,
+    uses: watch::Sender<Usage>,
     /// The beginning of what is not of the protocol.
     noise: String,
     noises: usize,
@@ -340,6 +352,7 @@ impl Heard {
             calls: IndexMap::new(),
             kept: 0,
             usage: None,
+            uses: watch::Sender::default(),
             noise: String::new(),
             noises: 0,
             requests: 0,
@@ -381,17 +394,31 @@ impl Heard {
                     }
                 } else if message.pointer("/result/stopReason").is_some() {
                     let told = message.pointer("/result/_meta/usage").or(message.pointer("/result/usage"));
-                    self.usage = told.and_then(usage).or(self.usage);
+                    told.and_then(usage).into_iter().for_each(|usage| self.use_up(usage));
                 }
                 Ok(Some(String::from_utf8_lossy(line).into_owned()))
             }
         }
     }
 
+    fn use_up(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+        self.uses.send_replace(usage);
+    }
+
     fn update(&mut self, params: &Value) -> Result<(), String> {
         let update = &params["update"];
         if let Some(usage) = update.pointer("/_meta/usage").and_then(usage) {
-            self.usage = Some(usage);
+            self.use_up(usage);
+        }
+        if update["sessionUpdate"] == "usage_update"
+            && let Some(context) = update["used"].as_u64()
+        {
+            // What stands in its context: it has used this much at least.
+            let least = Usage { input_tokens: context, total_tokens: context, ..Usage::default() };
+            if self.usage.is_none_or(|told| told.total_tokens < context) {
+                self.use_up(least);
+            }
         }
         let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
         match update["sessionUpdate"].as_str().unwrap_or_default() {

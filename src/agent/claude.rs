@@ -91,7 +91,13 @@ async fn headless(
             let mut lines = Lines::new(stdout, LONGEST);
             loop {
                 match lines.next().await {
-                    Ok(Some(line)) => told.hear(&line),
+                    Ok(Some(line)) => {
+                        let before = told.usage;
+                        told.hear(&line);
+                        if let Some(used) = told.usage.filter(|_| told.usage != before) {
+                            (cx.used)(used);
+                        }
+                    }
                     Ok(None) => return Ok(()),
                     Err(_) => return Err(format!("it printed a line of more than {LONGEST} bytes")),
                 }
@@ -140,6 +146,9 @@ struct Told {
     calls: Vec<OwnCall>,
     kept: usize,
     usage: Option<Usage>,
+    /// The id of the model's latest answer, and what had been used before it.
+    latest: String,
+    before: Usage,
     fault: Option<String>,
 }
 
@@ -151,9 +160,11 @@ impl Told {
         };
         match event["type"].as_str().unwrap_or_default() {
             "assistant" => {
-                for part in event.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
+                let message = &event["message"];
+                for part in message["content"].as_array().into_iter().flatten() {
                     self.part(part);
                 }
+                self.answered(message);
             }
             "result" => {
                 let text = event["result"].as_str().unwrap_or_default();
@@ -169,6 +180,19 @@ impl Told {
             }
             _ => {}
         }
+    }
+
+    /// An answer of the model comes in several messages with one id, and each tells what all of it used.
+    fn answered(&mut self, message: &Value) {
+        let Some(used) = usage(&message["usage"]) else { return };
+        let id = message["id"].as_str().unwrap_or_default();
+        if id.is_empty() || self.latest != id {
+            self.before = self.usage.unwrap_or_default();
+            self.latest = id.to_owned();
+        }
+        let mut all = self.before;
+        all.add(used);
+        self.usage = Some(all);
     }
 
     fn part(&mut self, part: &Value) {

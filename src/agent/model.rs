@@ -69,7 +69,9 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
     for _ in 0..ROUNDS {
         let answer = ask(cx, &client, &target, &request, talk).await.map_err(AgentFault::Failed)?;
         if let Some(used) = used(&answer) {
-            talk.usage.get_or_insert_default().add(used);
+            let all = talk.usage.get_or_insert_default();
+            all.add(used);
+            (cx.used)(*all);
         }
         if answer.content.is_empty() && answer.reasoning_content.is_none() && answer.stop_reason.is_none() {
             return Err(AgentFault::Failed(format!("{NO_ANSWER}: there is nothing in it")));
@@ -87,6 +89,10 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
             }
             return Ok(());
         };
+        // This answer may have been the one too many.
+        if cx.cancel.is_cancelled() {
+            return Err(AgentFault::Cancelled);
+        }
         request = request.append_message(message);
         let mut responses = Vec::new();
         for call in &calls {

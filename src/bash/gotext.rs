@@ -30,6 +30,19 @@ pub enum Piece<'t> {
 /// # Errors
 /// An unknown field, or an action that is not a field.
 pub fn scan<'t>(template: &'t str, fields: &[&str]) -> Result<Vec<Piece<'t>>, Fault> {
+    let mut faults = Vec::new();
+    let pieces = read(template, fields, &mut faults);
+    faults.into_iter().next().map_or(Ok(pieces), Err)
+}
+
+/// Everything that is wrong with a template.
+pub fn faults(template: &str, fields: &[&str]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    read(template, fields, &mut faults);
+    faults
+}
+
+fn read<'t>(template: &'t str, fields: &[&str], faults: &mut Vec<Fault>) -> Vec<Piece<'t>> {
     let mut pieces = Vec::new();
     let mut at = 0;
     let mut trim_next = false;
@@ -41,11 +54,13 @@ pub fn scan<'t>(template: &'t str, fields: &[&str]) -> Result<Vec<Piece<'t>>, Fa
         }
         let Some(open) = open else {
             push_text(&mut pieces, template, text);
-            return Ok(pieces);
+            return pieces;
         };
-        let unclosed = || Fault { range: open..template.len(), message: "`{{` is never closed".to_owned() };
         let inside = open + 2;
-        let close = template[inside..].find("}}").map(|i| inside + i).ok_or_else(unclosed)?;
+        let Some(close) = template[inside..].find("}}").map(|i| inside + i) else {
+            faults.push(Fault { range: open..template.len(), message: "`{{` is never closed".to_owned() });
+            return pieces;
+        };
         let range = open..close + 2;
         let mut action = &template[inside..close];
         if action.strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_whitespace)) {
@@ -67,11 +82,11 @@ pub fn scan<'t>(template: &'t str, fields: &[&str]) -> Result<Vec<Piece<'t>>, Fa
         match name {
             Some(name) if fields.contains(&name) => pieces.push(Piece::Field { name, range }),
             Some(name) => {
-                return Err(Fault { range, message: format!("there is no field `{name}` here, only {known}") });
+                faults.push(Fault { range, message: format!("there is no field `{name}` here, only {known}") });
             }
             None => {
                 let message = format!("`{{{{ {action} }}}}` is not a field; what can be filled is {known}");
-                return Err(Fault { range, message });
+                faults.push(Fault { range, message });
             }
         }
     }

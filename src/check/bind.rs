@@ -358,8 +358,11 @@ impl Checker<'_> {
                 Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
                 _ => words.concat(),
             };
+            let mut meant = within.iter().filter(|(key, _)| nearest(&key.value, set.iter().copied()).is_some());
             match given.as_slice() {
                 [_] => {}
+                // One that is misspelt is one fault, not two.
+                [] if meant.any(|(key, _)| self.harden(key.span)) => {}
                 [] => self.error(
                     Diagnostic::new(&super::EXACTLY_ONE, at, format!("`{whose}` needs {}", words("or")))
                         .help("give exactly one of them"),

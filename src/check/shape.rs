@@ -6,8 +6,8 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    decode::{MISSING_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field},
-    diagnostic::{Diagnostic, nearest},
+    decode::{MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field},
+    diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, ArgKind, Def, Name, Template},
     rule,
     signature::{Field, Format, Shape},
@@ -59,20 +59,31 @@ impl Checker<'_> {
         }
         for (name, _) in fields.iter().filter(|(_, f)| f.required && f.default.is_none()) {
             if !args.iter().any(|(k, _)| k.value == *name) {
-                let near =
-                    nearest(name, args.iter().map(|(k, _)| k.value.as_str()).filter(|k| !fields.contains_key(*k)));
+                // One that is misspelt is one fault, not two.
+                let unknown = args.iter().map(|(key, _)| key).filter(|key| !fields.contains_key(&key.value));
+                let mut meant =
+                    unknown.filter(|key| nearest(&key.value, fields.keys().map(String::as_str)) == Some(name));
+                if meant.any(|key| self.harden(key.span)) {
+                    continue;
+                }
                 let mut diagnostic = Diagnostic::new(&MISSING_FIELD, parent, format!("{what} has no `{name}`"));
                 let doc = &fields[name].doc;
                 if !doc.is_empty() {
                     diagnostic = diagnostic.help(format!("`{name}`: {}", in_a_sentence(doc)));
                 }
-                if let Some((key, _)) = args.iter().find(|(k, _)| Some(k.value.as_str()) == near) {
-                    diagnostic = diagnostic.label(key.span, format!("did you mean this one to be `{name}`?"));
-                }
                 self.error(diagnostic);
             }
         }
         checked
+    }
+
+    /// An unknown key that makes another missing leaves no meaning. Whether it was reported as unknown.
+    pub(super) fn harden(&mut self, key: Span) -> bool {
+        let is = |d: &Diagnostic| d.rule.name == UNKNOWN_FIELD.name && d.span == key;
+        let Some(found) = self.out.iter().find(|d| is(d)).cloned() else { return false };
+        self.out.retain(|d| !is(d));
+        self.error(found.strength(Strength::Hard));
+        true
     }
 
     /// One value against a shape.

@@ -127,6 +127,7 @@ struct Certificate {
     seeds: u64,
     agreed: u64,
     counter_example: Option<String>,
+    unreached: Vec<String>,
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
@@ -438,6 +439,7 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
             "converted": true,
             "statements": counts(&new.tally),
             "proof": proof,
+            "unreached": unreached(outcome),
             "steps": { "before": new.steps_before, "after": new.steps_after },
             "lines": { "before": new.lines_before, "after": new.lines_after },
             "inherited": outcome.inherited,
@@ -459,6 +461,14 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
             "proof": proof,
             "reason": why,
         }),
+    }
+}
+
+/// Commands of which the proof says nothing.
+fn unreached(outcome: &Outcome) -> &[String] {
+    match &outcome.proof {
+        Proof::None => &[],
+        Proof::Certificate(c) => &c.unreached,
     }
 }
 
@@ -490,6 +500,9 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
             Proof::None => "  unproved\n".to_owned(),
             Proof::Certificate(c) => format!("  proof: {} of {} worlds agree\n", c.agreed, c.seeds),
         };
+        for command in unreached(outcome) {
+            out += &format!("  no world came to `{command}`\n");
+        }
         for piece in new.pieces.iter().filter(|p| p.label != Label::Exact) {
             let file = piece.file.as_ref().map_or_else(|| piece.phase.name().to_owned(), |f| f.display().to_string());
             let why = piece.why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default();

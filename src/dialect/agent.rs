@@ -58,9 +58,15 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
     if let Some(node) = fields.take(reader, "acp")
         && let Some(mut inner) = reader.fields(node, "an ACP agent")
     {
-        let command = inner.require(reader, "cmd", node.span()).and_then(|n| reader.name(n, "the command of an agent"));
-        let args = inner.take(reader, "args").map(|n| reader.words(n, "`args`")).unwrap_or_default();
+        let command = inner.require_entry(reader, "cmd", node.span(), None);
+        let args = inner.take(reader, "args");
         inner.finish(reader);
+        if let Some(command) = command {
+            super::command::one_word(reader, command, node, args);
+        }
+        let command = command.and_then(|e| reader.name(e.value, "the command of an agent"));
+        let args = args.map(|n| reader.arguments(n)).unwrap_or_default();
+        let args = args.into_iter().filter_map(|n| reader.string(n, "an item of `args`")).collect();
         agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args, dir: dir.to_owned() });
     }
     if let Some(node) = fields.take(reader, "commands")

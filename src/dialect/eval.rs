@@ -11,7 +11,7 @@ use crate::{
     },
     rule,
     source::{FileId, Spanned},
-    yaml::{Data, Node},
+    yaml::{Data, Node, Style},
 };
 
 rule! {
@@ -78,14 +78,14 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         None => {
             let old = fields.remaining().iter().any(|e| e.name == "agentFile");
             let old = if old { fields.take_entry(reader, "agentFile") } else { None };
-            reader.error(match old {
+            let none = match old {
                 Some(old) => {
                     let key = old.key.span();
                     let diagnostic =
                         Diagnostic::new(&NO_AGENT, key, "the eval names no agent: `agentFile` was removed")
                             .help("write `agent: {type: file, path: FILE}`");
                     match old.value.as_str() {
-                        Some(path) if old.value.style() != crate::yaml::Style::Block => {
+                        Some(path) if old.value.style() != Style::Block => {
                             let path = if old.value.is_plain() { path.to_owned() } else { decode::quote(path) };
                             let new = format!("agent: {{type: file, path: {path}}}");
                             diagnostic.fix("write it under `agent`", key.to(old.value.span()), new)
@@ -95,7 +95,10 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
                 }
                 None => Diagnostic::new(&NO_AGENT, config.key.span(), "the eval names no agent")
                     .help("write `agent: {type: file, path: …}` or `agent: {type: builtin.claude-code}`"),
-            });
+            };
+            if !fields.misspells(["agent"]) {
+                reader.error(none);
+            }
         }
     }
     if let Some(node) = fields.take(reader, "mcpConfigFile") {
@@ -141,7 +144,13 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     match fields.require_entry(reader, "taskSets", config.key.span(), Some(help)) {
         None => {}
         Some(entry) => {
-            let items = reader.items(entry.value, "`taskSets`");
+            let items = match entry.value.as_str() {
+                Some(_) => {
+                    reader.error(tasks_in_a_word(entry.value, "`taskSets`", "a list"));
+                    Vec::new()
+                }
+                None => reader.items(entry.value, "`taskSets`"),
+            };
             if items.is_empty() && matches!(entry.value.data(), Data::Seq) {
                 reader.error(
                     Diagnostic::new(&TASK_SET_SHAPE, entry.key.span(), "the eval has no tasks")
@@ -169,8 +178,54 @@ fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
     name
 }
 
+/// `tasks/*.yaml` where a task set is wanted, or a list of them.
+fn tasks_in_a_word(node: Node<'_>, what: &str, wanted: &str) -> Diagnostic {
+    let diagnostic = decode::mistyped(node, wanted, what);
+    let text = node.as_str().unwrap_or_default();
+    let is_file = [".yaml", ".yml", ".json"].iter().any(|end| text.ends_with(end));
+    let (key, word) = match text.contains(['*', '?', '[', '{']) {
+        true => ("glob", decode::flow_word(node)),
+        false if is_file => ("path", decode::flow_word(node)),
+        false => ("glob", decode::quote(&format!("{}/*.yaml", text.trim_end_matches('/')))),
+    };
+    let (open, close) = if wanted == "a list" { ("[", "]") } else { ("", "") };
+    diagnostic.help(format!("write `- {key}: {word}`")).fix(
+        format!("name it by `{key}`"),
+        node.span(),
+        format!("{open}{{{key}: {word}}}{close}"),
+    )
+}
+
+/// `builtin.claude-code` where a mapping with this type is wanted.
+fn agent_in_a_word(node: Node<'_>) -> Diagnostic {
+    let diagnostic = decode::mistyped(node, "a mapping", "a reference to an agent");
+    let text = node.as_str().unwrap_or_default();
+    let bare = text.trim_start_matches("builtin.");
+    let whole = match bare {
+        "claude-code" | "noop" => Some(format!("{{type: builtin.{bare}}}")),
+        _ if [".yaml", ".yml", ".json"].iter().any(|end| text.ends_with(end)) => {
+            Some(format!("{{type: file, path: {}}}", decode::flow_word(node)))
+        }
+        _ => None,
+    };
+    if let Some(whole) = whole {
+        return diagnostic.help(format!("write `{whole}`")).fix("write a mapping", node.span(), whole);
+    }
+    diagnostic.help(match bare {
+        "script" | "replay" => format!("write `{{type: builtin.{bare}, path: FILE}}`"),
+        "llm-agent" | "openai-agent" | "openai-acp" => {
+            "write `{type: builtin.llm-agent, model: PROVIDER:MODEL}`".to_owned()
+        }
+        _ => "write `{type: file, path: FILE}`, or `{type: builtin.claude-code}`".to_owned(),
+    })
+}
+
 /// An agent, or the agent that judges.
 fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
+    if node.as_str().is_some() {
+        reader.error(agent_in_a_word(node));
+        return None;
+    }
     let mut fields = reader.fields(node, "a reference to an agent")?;
     let kind = fields.require(reader, "type", node.span());
     let path = fields.take(reader, "path");
@@ -191,7 +246,15 @@ fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
     let mut fields = reader.fields(node, "a judge")?;
     let agent = fields.take(reader, "ref");
     let env = fields.take(reader, "env");
+    if agent.is_none() && env.is_none() && fields.remaining().iter().any(|e| e.name == "type") {
+        reader.error(judge_without_ref(node));
+        return None;
+    }
+    let misspelt = agent.is_none() && env.is_none() && fields.misspells(["ref", "env"]);
     fields.finish(reader);
+    if misspelt {
+        return None;
+    }
     if agent.is_none() && env.is_none() {
         reader.error(
             Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the judge names no agent")
@@ -215,6 +278,31 @@ fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
         Some(env)
     });
     Some(JudgeRef { span: node.span(), agent, env })
+}
+
+/// `llmJudge: {type: …, model: …}`: the agent stands one key deeper.
+fn judge_without_ref(node: Node<'_>) -> Diagnostic {
+    let written: Vec<_> = node.entries().map(|e| format!("{}: …", e.name)).collect();
+    let diagnostic = Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the agent of a judge stands under `ref`")
+        .help(format!("write `llmJudge: {{ref: {{{}}}}}`", written.join(", ")));
+    let description = "put it under `ref`";
+    let on_one_line = |e: crate::yaml::Entry<'_>| !e.value.written().contains('\n') && e.value.text().is_some();
+    let entries = || node.entries();
+    match node.style() {
+        Style::Flow => diagnostic.fix(description, node.span(), format!("{{ref: {}}}", node.written())),
+        _ if entries().all(on_one_line) => {
+            let mut diagnostic = diagnostic;
+            for (nth, entry) in entries().enumerate() {
+                let deeper = match nth {
+                    0 => format!("ref:\n{}", " ".repeat(entry.key.column() + 2)),
+                    _ => "  ".to_owned(),
+                };
+                diagnostic = diagnostic.fix(description, entry.key.span().head(), deeper);
+            }
+            diagnostic
+        }
+        _ => diagnostic,
+    }
 }
 
 fn extensions(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<ExtensionRef> {
@@ -295,14 +383,20 @@ fn skills(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Skills> {
 }
 
 fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
+    if node.as_str().is_some() {
+        reader.error(tasks_in_a_word(node, "a task set", "a mapping"));
+        return None;
+    }
     let mut fields = reader.fields(node, "a task set")?;
     let path = fields.take_entry(reader, "path");
     let glob = fields.take_entry(reader, "glob");
     let source = fields.take(reader, "source");
     let selector = fields.take(reader, "labelSelector");
     let asserted = fields.take_entry(reader, "assertions");
+    let misspelt = path.is_none() && glob.is_none() && fields.misspells(["path", "glob"]);
     fields.finish(reader);
     match (path, glob) {
+        (None, None) if misspelt => {}
         (Some(path), Some(glob)) => reader.error(
             Diagnostic::new(&TASK_SET_SHAPE, glob.key.span(), "a task set has either a `path` or a `glob`, not both")
                 .label(path.key.span(), "the other")
@@ -417,9 +511,17 @@ fn push_list<T>(
     }
 }
 
+/// `toolsUsed: [pods_list]`: a tool is a server's.
+fn call_in_a_word(node: Node<'_>, what: &str, more: &str) -> Diagnostic {
+    let help = format!("write `{{server: SERVER, {more}: {}}}`", decode::flow_word(node));
+    decode::mistyped(node, "a mapping", what).help(help)
+}
+
+/// Asked for behind all other keys, so that a misspelt one is seen.
 fn server(reader: &mut Reader<'_>, fields: &mut Fields<'_>, node: Node<'_>) -> Option<Name> {
     match fields.take(reader, "server") {
         Some(n) => reader.name(n, "the server of an assertion"),
+        None if fields.misspells(["server"]) => None,
         None => {
             reader.error(
                 Diagnostic::new(
@@ -440,13 +542,17 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
         CallKind::Resource => ("uri", "uriPattern", "an assertion about resources"),
         CallKind::Prompt => ("prompt", "promptPattern", "an assertion about prompts"),
     };
+    if node.as_str().is_some() {
+        reader.error(call_in_a_word(node, what, name_key));
+        return None;
+    }
     let mut fields = reader.fields(node, what)?;
-    let server = server(reader, &mut fields, node);
     let name = fields.take(reader, name_key).and_then(|n| reader.name(n, &format!("`{name_key}`")));
     let pattern = fields.take(reader, pattern_key).and_then(|n| reader.name(n, &format!("`{pattern_key}`")));
     let arguments = if kind == CallKind::Resource { None } else { fields.take(reader, "argumentsMatch") };
     let status = fields.take(reader, "status");
     let max_duration = fields.take(reader, "maxDuration").and_then(|n| reader.duration(n, "`maxDuration`"));
+    let server = server(reader, &mut fields, node);
     fields.finish(reader);
     let arguments = arguments.and_then(|n| match n.data() {
         Data::Map => Some(Spanned::new(n.to_json(), n.span())),
@@ -485,10 +591,14 @@ fn regex(reader: &mut Reader<'_>, pattern: &Name) {
 }
 
 fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
+    if node.as_str().is_some() {
+        reader.error(call_in_a_word(node, "an item of `callOrder`", "type: tool, name"));
+        return None;
+    }
     let mut fields = reader.fields(node, "an item of `callOrder`")?;
     let kind = fields.require(reader, "type", node.span());
-    let server = server(reader, &mut fields, node);
     let name = fields.require(reader, "name", node.span());
+    let server = server(reader, &mut fields, node);
     fields.finish(reader);
     let kind = reader.string(kind?, "the type of a call")?;
     let kind = match kind.value.as_str() {
@@ -514,6 +624,12 @@ fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
 }
 
 fn skill(reader: &mut Reader<'_>, node: Node<'_>) -> Option<SkillMatcher> {
+    if node.as_str().is_some() {
+        let whole = format!("{{skill: {}}}", decode::flow_word(node));
+        let diagnostic = decode::mistyped(node, "a mapping", "an assertion about skills");
+        reader.error(diagnostic.help(format!("write `{whole}`")).fix("write a mapping", node.span(), whole));
+        return None;
+    }
     let mut fields = reader.fields(node, "an assertion about skills")?;
     let skill = fields.take(reader, "skill").and_then(|n| reader.name(n, "`skill`"));
     let pattern = fields.take(reader, "skillPattern").and_then(|n| reader.name(n, "`skillPattern`"));

@@ -1,8 +1,9 @@
 //! MCP-config files (§4.1 of the upstream behaviour; `decisions.md` §2 for `${VAR}`).
 
+use super::command;
 use crate::{
-    decode::{Leniency, Partial, Reader, key},
-    diagnostic::{Diagnostic, Diagnostics, nearest},
+    decode::{Leniency, Partial, Reader, key, quote},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::{Expand, ExpandPart, McpConfig, Server, Transport},
     rule,
     source::FileId,
@@ -52,7 +53,7 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     }
     let mut fields = reader.fields(node, "a server")?;
     let kind = fields.take(reader, "type");
-    let command = fields.take(reader, "command");
+    let command = fields.take_entry(reader, "command");
     let args = fields.take_entry(reader, "args");
     let env = fields.take_entry(reader, "env");
     let url = fields.take(reader, "url");
@@ -60,7 +61,11 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     let disabled = fields.take(reader, "disabled").and_then(|n| reader.bool(n, "`disabled`"));
     let allowed = fields.take(reader, "alwaysAllow").map(|n| reader.words(n, "`alwaysAllow`")).unwrap_or_default();
     let all = fields.take(reader, "enableAllTools").and_then(|n| reader.bool(n, "`enableAllTools`"));
+    let nameless = command.is_none() && url.is_none() && fields.misspells(["command", "url"]);
     fields.finish(reader);
+    if nameless {
+        return None;
+    }
     let http = match kind {
         None => url.is_some(),
         Some(n) => match reader.string(n, "the type of a server")?.value.as_str() {
@@ -118,9 +123,13 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
             }
         }
         if let Some(c) = command {
-            unused(reader, c.span(), "command", "url");
+            unused(reader, c.value.span(), "command", "url");
         }
-        Transport::Http { url: expand(reader, url, "`url`")?, headers: pairs(reader, headers, "`headers`") }
+        headers.iter().flat_map(|e| e.value.entries()).for_each(|e| unfilled(reader, e.value));
+        let headers = pairs(reader, headers, "`headers`");
+        let text = expand(reader, url, "`url`")?;
+        address(reader, url, &text);
+        Transport::Http { url: text, headers }
     } else {
         let Some(command) = command else {
             missing(reader, "command");
@@ -129,9 +138,10 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
         if let Some(e) = headers {
             unused(reader, e.key.span(), "headers", "command");
         }
-        let args = args.map(|e| reader.items(e.value, "`args`")).unwrap_or_default();
+        command::one_word(reader, command, node, args.map(|e| e.value));
+        let args = args.map(|e| reader.arguments(e.value)).unwrap_or_default();
         Transport::Stdio {
-            command: expand(reader, command, "`command`")?,
+            command: expand(reader, command.value, "`command`")?,
             args: args.into_iter().filter_map(|n| expand(reader, n, "an argument")).collect(),
             env: pairs(reader, env, "`env`"),
         }
@@ -144,6 +154,55 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
         always_allow: allowed,
         enable_all_tools: all,
     })
+}
+
+/// A server is reached over HTTP, and a URL says so.
+fn address(reader: &mut Reader<'_>, node: Node<'_>, url: &Expand) {
+    // What a variable holds is not known.
+    let Some(ExpandPart::Text(text)) = url.parts.first() else { return };
+    let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme));
+    if begins("http://") || begins("https://") || url.has_variables() && !text.contains([':', '/', '.']) {
+        return;
+    }
+    let whole = url.display();
+    let diagnostic = Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{whole}` is no URL of an HTTP server"));
+    let local = ["localhost", "127.", "[::1]", "0.0.0.0"].iter().any(|host| text.starts_with(host));
+    reader.error(match text.contains("://") {
+        true => diagnostic.help("it begins with `http://` or `https://`"),
+        false if local => {
+            let written = format!("http://{whole}");
+            diagnostic.help(format!("write `{written}`")).fix("name the scheme", node.span(), written)
+        }
+        false => diagnostic.help(format!("it begins with its scheme: `https://{whole}`")),
+    });
+}
+
+/// `Bearer $TOKEN`: only `${TOKEN}` is filled.
+fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
+    let Some(text) = header.as_str() else { return };
+    let names = text.split_whitespace().filter_map(|word| word.strip_prefix('$'));
+    for name in names.filter(|name| is_variable(name)) {
+        let (bare, braced) = (format!("${name}"), format!("${{{name}}}"));
+        let start = text.find(&bare).unwrap_or_default();
+        // Braces need quotes within others.
+        let (place, written) = match header.is_plain() {
+            true => (header.span(), quote(&text.replace(&bare, &braced))),
+            false => (header.cooked(start..start + bare.len()), braced.clone()),
+        };
+        let message = format!("`{bare}` is sent as it stands: nobody fills it");
+        reader.out.push(
+            Diagnostic::new(&INVALID_SERVER, header.span(), message)
+                .strength(Strength::Warning)
+                .help(format!("write `{braced}`"))
+                .fix(format!("write `{braced}`"), place, written),
+        );
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
 /// Finds `${VAR}` and `${VAR:-default}`; anything else is text.

@@ -65,7 +65,11 @@ fn call(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OracleCall<Path>> {
         .collect();
     let takes_args = !matches!(named.as_slice(), [(CallKind::Resource, _)]);
     let args = if takes_args { fields.take(reader, "args") } else { None };
+    let misspelt = named.is_empty() && fields.misspells(["tool", "resource", "prompt"]);
     fields.finish(reader);
+    if misspelt {
+        return None;
+    }
     let [(kind, name)] = named.as_slice() else {
         reader.error(
             Diagnostic::new(&ORACLE_CALL, node.span(), "a call names one of `tool`, `resource` and `prompt`")

@@ -5,10 +5,10 @@ use crate::{
     diagnostic::{Diagnostic, nearest},
     hir::{Block, BlockRole, Name, Phase, Step},
     rule,
-    signature::{Control, Signature, Vocabulary},
-    source::Spanned,
+    signature::{Control, Format, Shape, Signature, Vocabulary},
+    source::{Span, Spanned},
     template::Path,
-    yaml::{Data, Entry, Node},
+    yaml::{self, Data, Entry, Node},
 };
 
 rule! {
@@ -175,7 +175,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
             // Unknown operations are reported by name, where `check` binds them.
             None if signature.is_none() && !operation.name.contains('.') => return Some(step),
             None => {
-                reader.wrong_type(node, "a mapping", &format!("the body of `{}`", operation.name));
+                reader.error(bare_body(operation, signature));
                 return None;
             }
         },
@@ -209,6 +209,42 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
         required_blocks(reader, &step, signature);
     }
     Some(step)
+}
+
+/// `command: test -f x`: a text where the body is wanted, which is probably its most important key.
+fn bare_body(operation: Entry<'_>, signature: Option<&Signature>) -> Diagnostic {
+    let node = operation.value;
+    let diagnostic = decode::mistyped(node, "a mapping", &format!("the body of `{}`", operation.name));
+    let Some(Shape::Record { fields, .. }) = signature.map(|s| &s.params) else { return diagnostic };
+    let has = |wanted: Format| {
+        let is = |shape: &Shape| {
+            matches!(shape, Shape::String { format: Some(format), .. } if *format == wanted)
+                || matches!(shape, Shape::OneOf(shapes) if shapes.iter().any(|s| matches!(s, Shape::String { format: Some(format), .. } if *format == wanted)))
+        };
+        fields.iter().find(|(_, field)| is(&field.shape)).map(|(name, _)| name.as_str())
+    };
+    let Some(text) = node.as_str() else { return diagnostic };
+    let is_file = !text.contains(char::is_whitespace) && (text.contains('/') || text.ends_with(".sh"));
+    let file = has(Format::File).filter(|_| is_file);
+    let Some(key) = file.or(has(Format::Script)).or(has(Format::Url)) else { return diagnostic };
+    let description = format!("write it under `{key}`");
+    if !matches!(node.style(), yaml::Style::Literal | yaml::Style::Folded) {
+        let whole = format!("{{{key}: {}}}", decode::quote(text));
+        return diagnostic.help(format!("write `{}: {whole}`", operation.name)).fix(description, node.span(), whole);
+    }
+    let diagnostic = diagnostic.help(format!("write `{key}: {}` below `{}:`", &node.written()[..1], operation.name));
+    // Between the key and the text may stand a tag or an anchor.
+    let key_end = operation.key.span().end;
+    if node.span().start != key_end + 2 {
+        return diagnostic;
+    }
+    let indent = " ".repeat(operation.key.column() + 2);
+    let deeper = |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("  {line}") };
+    let mut lines = node.written().lines();
+    let head = lines.next().unwrap_or_default();
+    let body: String = lines.map(|line| format!("\n{}", deeper(line))).collect();
+    let place = Span { start: key_end, ..node.span() };
+    diagnostic.fix(description, place, format!(":\n{indent}{key}: {head}{body}"))
 }
 
 fn blocks(

@@ -185,6 +185,12 @@ impl Leftover {
         Self { tree: None, grace: Duration::ZERO, _leader: None }
     }
 
+    pub(super) async fn hold(&mut self, still: bool) {
+        if let Some(tree) = self.tree.take() {
+            self.tree = Some(tree.hold(still).await);
+        }
+    }
+
     pub(super) async fn reap(self) -> usize {
         let Some(tree) = self.tree else { return 1 };
         tree.end(self.grace).await.0.stragglers()

@@ -273,6 +273,10 @@ impl Host for FakeHost {
         "fake"
     }
 
+    fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()> {
+        Box::pin(leftover.hold(still))
+    }
+
     fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize> {
         self.state().log.push("reap".to_string());
         Box::pin(leftover.reap())

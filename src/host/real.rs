@@ -131,6 +131,10 @@ impl Host for RealHost {
         &self.mark
     }
 
+    fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()> {
+        Box::pin(leftover.hold(still))
+    }
+
     fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize> {
         Box::pin(leftover.reap())
     }

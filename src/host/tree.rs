@@ -115,6 +115,30 @@ impl Tree {
         (self, killed)
     }
 
+    /// Makes all that belong stand still, or go on.
+    pub async fn hold(mut self, still: bool) -> Self {
+        // A process can fork between the sweep and the signal, so stopping goes on until a sweep finds nothing else.
+        for _ in 0..200 {
+            let moving;
+            (self, moving) = self
+                .blocking(move |tree| {
+                    let alive = tree.sweep();
+                    let signal = if still { Signal::STOP } else { Signal::CONT };
+                    if let Some(group) = tree.leader {
+                        let _ = kill_process_group(group, signal);
+                    }
+                    alive.iter().for_each(|p| p.signal(signal));
+                    alive.iter().any(|p| p.stopped != still)
+                })
+                .await;
+            if !moving {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self
+    }
+
     async fn blocking<T: Send + 'static>(mut self, f: impl FnOnce(&mut Self) -> T + Send + 'static) -> (Self, T) {
         let work = tokio::task::spawn_blocking(move || {
             let value = f(&mut self);
@@ -177,6 +201,7 @@ struct Proc {
     session: Option<Pid>,
     start: u64,
     zombie: bool,
+    stopped: bool,
 }
 
 #[cfg(target_os = "linux")]
@@ -319,6 +344,7 @@ mod platform {
             session: known(fields.next()?),
             start: fields.nth(15)?.parse().ok()?,
             zombie: matches!(state, "Z" | "X"),
+            stopped: matches!(state, "T" | "t"),
         })
     }
 
@@ -369,7 +395,7 @@ mod platform {
                 Ok(status) => status.is_none(),
                 Err(_) => test_kill_process_group(leader).is_ok(),
             };
-            let group = Proc { pid: leader, parent: None, group: leader, session: None, start: 0, zombie: false };
+            let group = Proc { pid: leader, parent: None, group: leader, session: None, start: 0, zombie: false, stopped: false };
             if alive { vec![group] } else { Vec::new() }
         }
     }

@@ -38,8 +38,10 @@ pub struct Server {
 /// What came in.
 #[derive(Clone, Default, Debug)]
 pub struct Received {
-    /// The first one; what comes later is dropped.
+    /// The first one; what comes later and says the same is dropped.
     pub verdict: Option<Verdict>,
+    /// A later one that says the contrary: nobody knows which of them the judge means, or whether both are its own.
+    pub contradiction: Option<Verdict>,
     /// Why the last submission was refused that was none.
     pub refused: Option<String>,
 }
@@ -50,6 +52,12 @@ struct Submission {
     passed: bool,
     reason: String,
     failure_category: FailureCategory,
+}
+
+impl Submission {
+    fn verdict(self) -> Verdict {
+        Verdict { passed: self.passed, reason: self.reason, category: self.failure_category }
+    }
 }
 
 impl Server {
@@ -97,9 +105,15 @@ fn submit(received: &Mutex<Received>, arguments: Value) -> Result<String, String
         }
     });
     match (submission, &received.verdict) {
-        (Ok(_), Some(_)) => Ok("A verdict was submitted before; this one is dropped. You are done.".to_owned()),
-        (Ok(Submission { passed, reason, failure_category }), None) => {
-            received.verdict = Some(Verdict { passed, reason, category: failure_category });
+        (Ok(later), Some(first)) if later.passed == first.passed => {
+            Ok("A verdict was submitted before; this one is dropped. You are done.".to_owned())
+        }
+        (Ok(later), Some(_)) => {
+            received.contradiction.get_or_insert(later.verdict());
+            Err("another verdict was submitted before, and this one contradicts it: neither counts".to_owned())
+        }
+        (Ok(first), None) => {
+            received.verdict = Some(first.verdict());
             Ok("The verdict is noted. You are done.".to_owned())
         }
         (Err(why), _) => {

@@ -40,7 +40,8 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         }
         let mut diagnostic =
             Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown type `{}` of an agent", kind.value));
-        if let Some(near) = nearest(&kind.value, TYPES) {
+        let in_full = || TYPES.into_iter().find(|t| t.strip_prefix("builtin.") == Some(&kind.value));
+        if let Some(near) = nearest(&kind.value, TYPES).or_else(in_full) {
             diagnostic =
                 diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
         }
@@ -63,7 +64,8 @@ fn builtin(view: &EvalView<'_>, out: &mut Diagnostics) {
     if !IN_FILES.contains(&kind.value.as_str()) {
         let message = format!("unknown type `{}` of a built-in agent", kind.value);
         let mut diagnostic = Diagnostic::new(&UNKNOWN_AGENT, kind.span, message);
-        if let Some(near) = nearest(&kind.value, IN_FILES) {
+        let bare = kind.value.trim_start_matches("builtin.");
+        if let Some(near) = nearest(bare, IN_FILES) {
             diagnostic =
                 diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
         }

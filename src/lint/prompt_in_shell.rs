@@ -1,9 +1,11 @@
 //! Agents that get their prompt through a shell.
 
+use std::ops::Range;
+
 use super::EvalView;
 use crate::{
     bash::{
-        gotext,
+        gotext::{self, Piece},
         prompt::{self, Context, Fault},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
@@ -16,6 +18,7 @@ use crate::{
 rule! {
     pub static UNKNOWN_TEMPLATE_FIELD = "unknown-template-field", Hard;
     pub static PROMPT_IN_SHELL_TEXT = "prompt-in-shell-text", Verdict;
+    pub static PROMPT_NOT_PASSED = "prompt-not-passed", Verdict;
 }
 
 /// `{{ .Promt }}` (`tests/coverage.md` D8).
@@ -32,26 +35,86 @@ fn fields_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     ];
     for (template, known) in templates {
         let Some(template) = template else { continue };
-        let Err(Fault { range, message }) = gotext::scan(&template.value, known) else { continue };
-        let text = &template.value[range.clone()];
-        let mut diagnostic = Diagnostic::new(&UNKNOWN_TEMPLATE_FIELD, place(tree, template, range.clone()), message);
-        let field = text.find('.').map(|dot| dot + 1).and_then(|from| {
-            let name = &text[from..];
-            let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
-            Some((from, name.get(..end)?))
-        });
-        if let Some((from, name)) = field
-            && let Some(near) = nearest(name, known.iter().copied())
-        {
-            let at = range.start + from..range.start + from + name.len();
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
-                format!("write `{near}`"),
-                place(tree, template, at),
-                near,
-            );
+        for fault in gotext::faults(&template.value, known) {
+            out.push(unknown_field(fault, template, known, tree));
         }
-        out.push(diagnostic);
     }
+}
+
+fn unknown_field(Fault { range, message }: Fault, template: &Name, known: &[&str], tree: &Tree) -> Diagnostic {
+    let text = &template.value[range.clone()];
+    let diagnostic = Diagnostic::new(&UNKNOWN_TEMPLATE_FIELD, place(tree, template, range.clone()), message);
+    let field = text.find('.').map(|dot| dot + 1).and_then(|from| {
+        let name = &text[from..];
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+        Some((from, name.get(..end)?))
+    });
+    let near = |name: &str| {
+        // `McpServerFile` is the head of `McpServerFileArgs`.
+        let head = || known.iter().copied().find(|k| !name.is_empty() && k.starts_with(name));
+        nearest(name, known.iter().copied()).or_else(head)
+    };
+    match field.and_then(|(from, name)| Some((from, name, near(name)?))) {
+        Some((from, name, near)) => {
+            let at = range.start + from..range.start + from + name.len();
+            let (label, description) = (format!("did you mean `{near}`?"), format!("write `{near}`"));
+            diagnostic.here(label).fix(description, place(tree, template, at), near)
+        }
+        None => diagnostic,
+    }
+}
+
+/// A command that never gets the prompt is given nothing to do.
+pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for agent in view.unit.agent_files() {
+        let deaf = |template: &Name| {
+            let text = &template.value;
+            let unfilled = !text.contains(prompt::VARIABLE) && !text.trim().is_empty();
+            let fields = gotext::scan(text, &prompt::FIELDS);
+            unfilled && fields.is_ok_and(|f| !f.iter().any(|p| matches!(p, Piece::Field { name: "Prompt", .. })))
+        };
+        // What else is there decides what is run.
+        if agent.acp.is_some() || agent.builtin.is_some() {
+            continue;
+        }
+        let Some(template) = agent.commands.as_ref().and_then(|c| c.run_prompt.as_ref()).filter(|t| deaf(t)) else {
+            continue;
+        };
+        let diagnostic = |span| Diagnostic::new(&PROMPT_NOT_PASSED, span, "this command never gets the prompt");
+        let Some(range) = hollow(&template.value) else {
+            // It may be a stand-in that needs no prompt.
+            out.push(
+                diagnostic(template.span)
+                    .strength(Strength::Warning)
+                    .help("put `{{ .Prompt }}` where the command takes one: `my-cli -p \"{{ .Prompt }}\"`"),
+            );
+            continue;
+        };
+        let span = tree(view, agent).map_or(template.span, |tree| place(&tree, template, range.clone()));
+        let help = format!("write `{{{{ .Prompt }}}}` for `{}`", &template.value[range]);
+        let diagnostic = diagnostic(span).here("nobody sets this").help(help);
+        let mut mended = view.sources.get(agent.file).text().to_owned();
+        mended.replace_range(span.range(), "{{ .Prompt }}");
+        // Within braces it would need quotes.
+        out.push(match yaml::parse(agent.file, mended, &mut Diagnostics::default()) {
+            Ok(_) => diagnostic.fix("write `{{ .Prompt }}`", span, "{{ .Prompt }}"),
+            Err(_) => diagnostic,
+        });
+    }
+}
+
+/// Where an author thought the prompt would be filled in: `$PROMPT`, `{prompt}`.
+fn hollow(text: &str) -> Option<Range<usize>> {
+    let lower = text.to_ascii_lowercase();
+    let spellings = ["${prompt}", "$prompt", "{prompt}", "<prompt>", "%prompt%"];
+    let ends = |range: &Range<usize>| {
+        !text[range.end..].starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '[' | ':'))
+    };
+    let mut found = spellings.iter().flat_map(|s| lower.match_indices(s).map(|(at, s)| at..at + s.len()));
+    let range = found.find(ends)?;
+    // The line itself may set the variable.
+    let sets = ["prompt=", "read prompt", "-r prompt", "for prompt"].iter().any(|s| lower.contains(s));
+    (!sets).then_some(range)
 }
 
 /// Where the prompt stands in the line that a shell reads (`tests/coverage.md` D11).
@@ -90,13 +153,14 @@ fn context_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
 
 /// The eval's agent and judge, with their files once more for the places in them.
 fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = (&'a Agent, Tree)> {
-    view.unit.agent_files().filter_map(|agent| {
-        let source = view.sources.get(agent.file);
-        let tree = yaml::parse(agent.file, source.text(), &mut Diagnostics::default()).ok()?;
-        Some((agent, tree))
-    })
+    view.unit.agent_files().filter_map(|agent| Some((agent, tree(view, agent)?)))
 }
 
-fn place(tree: &Tree, text: &Name, range: std::ops::Range<usize>) -> Span {
+fn tree(view: &EvalView<'_>, agent: &Agent) -> Option<Tree> {
+    let source = view.sources.get(agent.file);
+    yaml::parse(agent.file, source.text(), &mut Diagnostics::default()).ok()
+}
+
+fn place(tree: &Tree, text: &Name, range: Range<usize>) -> Span {
     tree.node_at(text.span).map_or(text.span, |node| node.cooked(range))
 }

@@ -83,6 +83,11 @@ fn used<'a>(view: &EvalView<'a>) -> (Names<'a>, Names<'a>) {
             }
         });
     }
+    for call in view.unit.oracle.iter().flat_map(|o| &o.tasks).flat_map(|t| &t.calls) {
+        if let (CallKind::Tool, Some(name)) = (call.kind, call.name.as_literal()) {
+            tools.entry(&call.server.value).or_default().insert(name);
+        }
+    }
     for item in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()).flat_map(|a| &a.items) {
         let matchers: &[CallMatcher] = match &item.kind {
             AssertionKind::AllUsed(CallKind::Tool, m)

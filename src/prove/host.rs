@@ -249,6 +249,10 @@ impl Host for ProofHost {
         self.real.mark()
     }
 
+    fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()> {
+        self.real.hold(leftover, still)
+    }
+
     fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize> {
         Box::pin(async move {
             let _busy = Busy::new(&self.clock);

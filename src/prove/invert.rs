@@ -128,6 +128,19 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
         } else if let Some((left, right)) = comparison(part) {
             let place = run(left, path.clone(), &Value::Null, doc);
             put(doc, &place, right);
+        } else if let Some(pieces) = interpolated(part) {
+            let text = last.as_str().unwrap_or_default();
+            let mut rest = text.strip_prefix(pieces.0).unwrap_or(text);
+            for (expression, literal) in pieces.1 {
+                let end = if literal.is_empty() { None } else { rest.find(literal) };
+                let (value, behind) = end.map_or((rest, ""), |end| (&rest[..end], &rest[end + literal.len()..]));
+                let value = json!(value);
+                let place = run(expression, path.clone(), &value, doc);
+                if at(doc, &place).is_none_or(Value::is_null) {
+                    put(doc, &place, value);
+                }
+                rest = behind;
+            }
         } else if let Some(condition) = call(part, "select") {
             run(condition, path.clone(), &json!(true), doc);
         } else if let Some(inner) = call(part, "any").or_else(|| call(part, "all")) {
@@ -190,6 +203,14 @@ fn comparison(text: &str) -> Option<(&str, Value)> {
         }
     }
     None
+}
+
+/// The first literal of `"a\(.b)c\(.d)"`, and its expressions with the literals behind them.
+fn interpolated(text: &str) -> Option<(&str, Vec<(&str, &str)>)> {
+    let mut pieces = text.strip_prefix('"')?.strip_suffix('"')?.split("\\(");
+    let first = pieces.next()?;
+    let pieces: Vec<_> = pieces.map(|piece| piece.rsplit_once(')')).collect::<Option<_>>()?;
+    (!pieces.is_empty()).then_some((first, pieces))
 }
 
 /// The arguments of `NAME(…)`.
@@ -331,6 +352,7 @@ mod tests {
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (".count // 1", "2", json!({"count": 2})),
             (".a and .b > 2", "", json!({"a": true, "b": 3})),
+            (r#".to | "to \(.kind)/\(.name)""#, "to Service/hello", json!({"to": {"kind": "Service", "name": "hello"}})),
         ];
         for (program, wanted, expected) in cases {
             let wanted: Vec<String> = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub struct World {
     pub seed: u64,
     pub mood: Mood,
-    /// The command that fails, and no other: as it stands in the trace.
-    pub failing: Option<String>,
-    /// The command that says nothing, and no other.
-    pub mute: Option<String>,
+    /// Commands that fail whatever the mood, as they stand in the trace.
+    pub failing: BTreeSet<String>,
+    /// Commands that succeed and say nothing.
+    pub mute: BTreeSet<String>,
     /// Answers that some step waits for, by command.
     pub hints: BTreeMap<String, Vec<String>>,
     /// Commands that some step wants to fail.
@@ -82,10 +82,10 @@ impl World {
     /// What the `n`th call like this one gets.
     pub fn answer(&self, call: &Call, n: usize) -> Answer {
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
-        if self.failing.as_deref() == Some(call.key().as_str()) {
+        if self.failing.contains(&call.key()) {
             return self.failure(call, &mut dice);
         }
-        if self.mute.as_deref() == Some(call.key().as_str()) {
+        if self.mute.contains(&call.key()) {
             return Answer::default();
         }
         match self.mood {

@@ -32,6 +32,7 @@ pub(super) struct Turn<'t> {
     pub scope: &'t Scope<'t>,
     pub timeout: std::time::Duration,
     pub cancel: &'t tokio_util::sync::CancellationToken,
+    pub used: &'t (dyn Fn(Usage) + Send + Sync),
 }
 
 /// How a turn ended.
@@ -88,6 +89,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         timeout: turn.timeout.saturating_sub(turn.host.elapsed().saturating_sub(started)),
         cancel: turn.cancel,
         fill: &fill,
+        used: turn.used,
         calls: &calls,
     };
     let AgentDone { result, output, transcript, exit_code, usage, own_calls, differences, remarks, leftover } =

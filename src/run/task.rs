@@ -25,7 +25,7 @@ use super::{
 use crate::{
     agent::OwnCall,
     event::{
-        ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, TokenUsage, Verdict, recording,
+        ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording,
     },
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
@@ -194,8 +194,8 @@ async fn phases(
         let values = values.values(plan.process_env.keys(), &world.emitter.vault.secrets());
         events.emitter.note(&Entry::Values { task: events.run.clone(), values });
     }
-    let judged_usage = |usage: &TokenUsage| {
-        if let Some(why) = world.ledger.judged(usage, world.judge_price) {
+    let judged_usage = |now, before| {
+        if let Some(why) = world.ledger.judged(&now, &before, world.judge_price) {
             world.exhaust(why);
         }
     };
@@ -210,6 +210,7 @@ async fn phases(
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
+        agent_leftover: Mutex::default(),
         // Who judges a kept world owes nothing: whoever set it up does.
         owes: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
@@ -333,7 +334,7 @@ impl World<'_> {
         if let Some(&first) = plan.cleanup.first() {
             unit.owe_cleanup(&plan.action(first).id);
         }
-        for leftover in unit.leftovers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for leftover in unit.leftovers() {
             leftover.release();
         }
         if let Some(journal) = self.emitter.journal() {
@@ -375,6 +376,13 @@ async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> O
     stopped
 }
 
+/// What an agent's turn has used, and the first limit that it went beyond.
+#[derive(Default)]
+struct Counted<'m> {
+    meter: Option<Meter<'m>>,
+    over: Option<Over>,
+}
+
 /// What an agent did in its turn.
 #[derive(Default)]
 struct Turned {
@@ -413,7 +421,15 @@ async fn agent_turn<'a>(
     };
     // Stops the agent alone.
     let stop = limits.cancel.child_token();
-    let (mut meter, mut over) = (None, None);
+    let counted = Mutex::new(Counted::default());
+    let count = |what: &dyn Fn(&mut Meter<'_>) -> Option<Over>| {
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let beyond = counted.meter.as_mut().and_then(what);
+        counted.over = counted.over.take().or(beyond);
+        if counted.over.is_some() {
+            stop.cancel();
+        }
+    };
     let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
@@ -424,7 +440,8 @@ async fn agent_turn<'a>(
             if world.counts(unit.plan, kind) {
                 let asked = if is_client(kind) { servers } else { &[] };
                 let schema = schema_tokens(unit, asked, limits).await;
-                meter = Some(Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger));
+                let meter = Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger);
+                counted.lock().unwrap_or_else(PoisonError::into_inner).meter = Some(meter);
             }
             let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
             let turn = agent::Turn {
@@ -440,6 +457,7 @@ async fn agent_turn<'a>(
                 scope,
                 timeout,
                 cancel: &stop,
+                used: &|now| count(&|meter| meter.reported(token_usage(now))),
             };
             let done = {
                 let work = agent::run(&turn);
@@ -449,10 +467,7 @@ async fn agent_turn<'a>(
                         biased;
                         Some(call) = live.recv() => {
                             let call = reported(call);
-                            over = over.or(meter.as_mut().and_then(|meter: &mut Meter<'_>| meter.call(&call)));
-                            if over.is_some() {
-                                stop.cancel();
-                            }
+                            count(&|meter| meter.call(&call));
                             unit.events.emit(EventKind::CallRecorded { call });
                         }
                         done = &mut work => break done,
@@ -462,7 +477,7 @@ async fn agent_turn<'a>(
             (prompt, done)
         }
     };
-    unit.keep(done.leftover.take());
+    *unit.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner) = done.leftover.take();
     if let Some(recording) = recording {
         let (at, task) = (unit.host.now(), unit.events.run.clone());
         recording.say(&recording::Line::Output { at, task, text: done.output.clone(), exit_code: done.exit_code });
@@ -471,7 +486,7 @@ async fn agent_turn<'a>(
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {
         let call = reported(call);
-        over = over.or(meter.as_mut().and_then(|meter| meter.call(&call)));
+        count(&|meter| meter.call(&call));
         unit.events.emit(EventKind::CallRecorded { call });
     }
     if let Some(why) = done.unstarted.take() {
@@ -479,8 +494,11 @@ async fn agent_turn<'a>(
         facts.hindered = Some(why);
     }
     // To an agent that was not started nothing was sent.
-    if let Some(mut meter) = meter.filter(|_| facts.hindered.is_none()) {
-        over = over.or(meter.end(&done.output, done.usage.map(token_usage)));
+    if facts.hindered.is_none() {
+        count(&|meter| meter.end(&done.output, done.usage.map(token_usage)));
+    }
+    let Counted { meter, over } = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(meter) = meter.filter(|_| facts.hindered.is_none()) {
         unit.events.emit(EventKind::TokensCounted { tokens: Box::new(meter.into_estimate()) });
     }
     match over {

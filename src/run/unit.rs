@@ -46,14 +46,16 @@ pub(super) struct Unit<'a> {
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
     pub judge: Option<&'a Judge>,
-    /// Told of what judges used.
-    pub judged: &'a (dyn Fn(&TokenUsage) + Send + Sync),
+    /// Told of what a judge has used so far, and of what it was told last.
+    pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
     pub env: Vec<(String, String)>,
     /// What scripts are told.
     pub state: Mutex<TaskState>,
     /// Fires at the second signal; the first one does not stop cleanup.
     pub force: &'a CancellationToken,
     pub leftovers: Mutex<Vec<Leftover>>,
+    /// What the agent left in the background. It stands still while a judge is asked: else it could answer in its place.
+    pub agent_leftover: Mutex<Option<Leftover>>,
     /// Whether the task's cleanup is owed.
     pub owes: AtomicBool,
     pub cleanup_failed: AtomicBool,
@@ -246,6 +248,11 @@ impl<'a> Unit<'a> {
         let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
         let timeout = own.min(self.left(limits));
         let state = self.task_state(scope);
+        let told = Mutex::new(TokenUsage::default());
+        let judged = |now| {
+            let before = std::mem::replace(&mut *told.lock().unwrap_or_else(PoisonError::into_inner), now);
+            (self.judged)(now, before);
+        };
         let context = Context {
             host: self.host,
             step,
@@ -259,8 +266,12 @@ impl<'a> Unit<'a> {
             task: &state,
             tools: self.tools,
             judge: self.judge,
+            judged: &judged,
         };
         let run = run_of(&step.op.kind, self.plan.task.dialect);
+        if step.op.signature.judges {
+            self.hold_agent(true).await;
+        }
         let mut done = tokio::select! {
             done = run(context) => done,
             () = self.host.sleep(timeout.saturating_add(PATIENCE)) => {
@@ -268,10 +279,10 @@ impl<'a> Unit<'a> {
             }
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
-        self.keep(done.leftover.take());
-        if let Some(usage) = done.judgement.as_ref().and_then(|judgement| judgement.usage) {
-            (self.judged)(&usage);
+        if step.op.signature.judges {
+            self.hold_agent(false).await;
         }
+        self.keep(done.leftover.take());
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
         for difference in &mut report.differences {
@@ -300,10 +311,25 @@ impl<'a> Unit<'a> {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
     }
 
-    /// Ends what the task's steps left in the background.
+    async fn hold_agent(&self, still: bool) {
+        let leftover = self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut leftover) = leftover {
+            self.host.hold(&mut leftover, still).await;
+            *self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner) = Some(leftover);
+        }
+    }
+
+    /// All that runs on in the background; whoever takes it ends it, or lets it live.
+    pub fn leftovers(&self) -> Vec<Leftover> {
+        let agent = self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut all = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
+        all.extend(agent);
+        all
+    }
+
+    /// Ends what the task's steps and its agent left in the background.
     pub async fn reap(&self) {
-        let leftovers = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
-        for leftover in leftovers {
+        for leftover in self.leftovers() {
             self.host.reap(leftover).await;
         }
     }

@@ -50,10 +50,14 @@ impl Ledger {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what a judge used; says what is over now.
-    pub fn judged(&self, usage: &TokenUsage, price: Option<Price>) -> Option<String> {
-        let more = Used { tokens: usage.total_tokens, cost: cost(price, usage).unwrap_or_default(), tool_calls: 0 };
-        self.settle(Used::default(), more)
+    /// Puts what a judge has used by now in the place of what it had before; says what is over now.
+    pub fn judged(&self, now: &TokenUsage, before: &TokenUsage, price: Option<Price>) -> Option<String> {
+        let used = |usage: &TokenUsage| Used {
+            tokens: usage.total_tokens,
+            cost: cost(price, usage).unwrap_or_default(),
+            tool_calls: 0,
+        };
+        self.settle(used(before), used(now))
     }
 
     /// Puts one amount in the place of another; says what is over now.
@@ -125,14 +129,20 @@ impl<'a> Meter<'a> {
         self.look()
     }
 
+    /// What the agent, or its model, says it has used so far.
+    pub fn reported(&mut self, actual: TokenUsage) -> Option<Over> {
+        self.estimate.source = "actual".to_owned();
+        self.estimate.actual = Some(actual);
+        self.look()
+    }
+
     /// The turn is over.
     pub fn end(&mut self, message: &str, actual: Option<TokenUsage>) -> Option<Over> {
         self.estimate.message_tokens = count(message);
-        if let Some(actual) = actual {
-            self.estimate.source = "actual".to_owned();
-            self.estimate.actual = Some(actual);
+        match actual {
+            Some(actual) => self.reported(actual),
+            None => self.look(),
         }
-        self.look()
     }
 
     fn look(&mut self) -> Option<Over> {

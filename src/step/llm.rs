@@ -29,6 +29,7 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
         dir: cx.dir,
         timeout: cx.timeout,
         cancel: cx.cancel,
+        used: cx.judged,
     };
     let answer = cx.task.agent.as_ref().map_or("", |agent| agent.output.as_str());
     let question = Question { criterion, reference: &reference, task: &cx.task.prompt, answer };
@@ -41,6 +42,7 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
         failure_category: None,
         attempts: asked.attempts,
         usage: asked.usage,
+        estimated: asked.estimated,
     };
     let mut done = match asked.result {
         Err(Unjudged::Cancelled) => return Err(Stop::Cancelled),

@@ -63,7 +63,13 @@ pub fn look(args: &Args, options: &Options, files: &dyn Files, sources: &Sources
             _ => return Ok(all(compile(&paths))),
         }
     }
-    let changed = paths.iter().map(|p| key(p)).collect();
+    let mut changed: BTreeSet<_> = paths.iter().map(|p| key(p)).collect();
+    // All that stands in a folder counts, not the folder.
+    let folders: Vec<_> = paths.iter().filter(|p| files.stat(p) == Some(Stat::Dir)).map(|p| key(p)).collect();
+    if !folders.is_empty() {
+        let read = sources.all().into_iter().map(|source| key(source.path()));
+        changed.extend(read.filter(|path| folders.iter().any(|folder| path.starts_with(folder))));
+    }
     Ok(Looked { may_be_empty: false, ..concerned(compiled, changed, sources, files) })
 }
 

@@ -1,0 +1,65 @@
+//! Programs with arguments, as MCP configs and agent files name them.
+
+use crate::{
+    decode::{Reader, flow_list, plain_words, quote},
+    diagnostic::{Diagnostic, Strength},
+    rule,
+    yaml::{Entry, Node, Style},
+};
+
+rule! {
+    pub static UNSPLIT_COMMAND = "unsplit-command", Hard;
+}
+
+/// Programs that are started with what they shall run.
+const LAUNCHERS: [&str; 14] =
+    ["npx", "uvx", "pipx", "bunx", "uv", "node", "deno", "bun", "python", "python3", "docker", "podman", "go", "sh"];
+
+/// `command: npx -y server`: no shell splits it, so it is the name of one program, which nobody has.
+pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, args: Option<Node<'_>>) {
+    let Some(text) = command.value.as_str() else { return };
+    let mut words = text.split_whitespace();
+    let (Some(program), Some(first)) = (words.next(), words.next()) else { return };
+    let has_option = text.split_whitespace().any(|w| w.starts_with('-'));
+    let on_path = !program.contains(['/', '\\', '$']);
+    // The path of a program may hold spaces; what is looked for on PATH and followed by options does not.
+    let sure = on_path && (has_option || LAUNCHERS.contains(&program));
+    if !on_path && !has_option && text[program.len()..].contains(['/', '\\']) {
+        return;
+    }
+    let message = match sure {
+        true => format!("`{text}` is one word: no shell splits it"),
+        false => format!("`{text}` is one word, the name of one program: no shell splits it"),
+    };
+    let mut diagnostic = Diagnostic::new(&UNSPLIT_COMMAND, command.value.span(), message);
+    diagnostic = match plain_words(text) {
+        Some(words) => {
+            let (key, list) = (command.name, flow_list(words[1..].iter().copied()));
+            let help = match args {
+                None => format!("write `{key}: {program}` and `args: {list}`"),
+                Some(_) => format!("write `{key}: {program}`, and `{first}` at the head of `args`"),
+            };
+            let diagnostic = diagnostic.help(help);
+            match args {
+                None => {
+                    let program = if command.value.is_plain() { program.to_owned() } else { quote(program) };
+                    let args = if command.key.is_plain() { "args" } else { "\"args\"" };
+                    let next = match mapping.style() {
+                        Style::Flow => ", ".to_owned(),
+                        _ => format!("\n{}", " ".repeat(command.key.column())),
+                    };
+                    let text = format!("{program}{next}{args}: {list}");
+                    diagnostic.fix("put the arguments under `args`", command.value.span(), text)
+                }
+                Some(_) => diagnostic,
+            }
+        }
+        None => {
+            diagnostic.help(format!("write `{}: sh` and `args: [\"-c\", …]`, or name the program alone", command.name))
+        }
+    };
+    match sure {
+        true => reader.error(diagnostic),
+        false => reader.out.push(diagnostic.strength(Strength::Warning)),
+    }
+}
