@@ -207,7 +207,13 @@ fn what_a_model_uses_is_counted_and_priced() {
 }
 
 /// An agent, the limits of its task, and more arguments: the run ends with these words.
-fn stopped(agent: &str, limits: &str, prepare: impl FnOnce(&World, &mut std::process::Command), args: &[&str], said: &str) {
+fn stopped(
+    agent: &str,
+    limits: &str,
+    prepare: impl FnOnce(&World, &mut std::process::Command),
+    args: &[&str],
+    said: &str,
+) {
     let world = world(&[("t", &format!("{limits}{CLEANUP}"), "[]")]);
     world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
     world.write("prices.yaml", "models: {m-1: {input: 1000, output: 2000}}\n");
