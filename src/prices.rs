@@ -142,7 +142,8 @@ mod tests {
             ("models: {a: {input: 1, output: \"$2.5\"}}", "a price is a number from 0, not `$2.5`"),
             ("models: {a: {input: 1, ouput: 2}}", "unknown key `ouput`"),
             ("models: {a: {input: 1}}", "has no `output`"),
-            ("model: {}", "has no `models`"),
+            ("model: {}", "unknown key `model`"),
+            ("currency: EUR", "has no `models`"),
             ("currency: [a]\nmodels: {}", "`currency` must be a string"),
             ("models: {}\nmore: 1", "unknown key `more`"),
         ] {

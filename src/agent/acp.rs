@@ -51,7 +51,7 @@ const STDERR: usize = 4 << 10;
 /// How long it may take to tell that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the end of its output may come after that of its input.
-const LAST_WORD: Duration = Duration::from_millis(250);
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How its process is started.
 pub struct Start {
