@@ -133,6 +133,7 @@ async fn turns() {
         model: "m".to_owned(),
         base_url: Some(Spanned { value: url.clone(), span }),
         api_key: None,
+        meant: true,
     };
     let server = AgentServer {
         name: "echo".to_owned(),
@@ -156,7 +157,7 @@ async fn turns() {
             timeout: Duration::from_secs(60),
             cancel: &CancellationToken::new(),
             fill: &|_, _| Err("no template".to_owned()),
-            used: &|_| {},
+            used: &|_| (),
             calls: &calls,
         };
         let started = Instant::now();

@@ -15,6 +15,7 @@ use std::{path::Path, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,7 +28,10 @@ use crate::{
 
 /// Bytes kept of what an agent says.
 const KEPT: usize = 4 << 20;
+/// And of what it complains of.
+const COMPLAINTS: usize = 4 << 10;
 
+pub use acp::program as acp_program;
 pub use claude::adapter_or_cli as claude_code;
 pub use model::endpoint;
 
@@ -106,6 +110,8 @@ pub struct AgentDone {
     pub usage: Option<Usage>,
     /// What it did with tools of its own and of servers, where it tells.
     pub own_calls: Option<Vec<OwnCall>>,
+    /// Why it stopped, where it says that it was not done.
+    pub cut: Option<String>,
     /// What it was to find and found otherwise.
     pub differences: Vec<Difference>,
     /// What its servers' users should know, by server.
@@ -189,6 +195,37 @@ impl Said {
     }
 }
 
+/// What a process says on its standard error, as far as it is kept: its end.
+#[derive(Default)]
+struct Complaints(Vec<u8>);
+
+impl Complaints {
+    /// To its end.
+    async fn read(&mut self, stderr: &mut (impl AsyncRead + Unpin)) {
+        let mut chunk = vec![0; 8 << 10];
+        while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
+            self.0.extend_from_slice(&chunk[..read]);
+            let excess = self.0.len().saturating_sub(COMPLAINTS);
+            self.0.drain(..excess);
+        }
+    }
+
+    /// Its last lines, on one.
+    fn last(&self) -> String {
+        let text = String::from_utf8_lossy(&self.0);
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(3)..].join(" / ")
+    }
+
+    /// A fault with them.
+    fn explain(&self, why: String) -> String {
+        match self.last() {
+            last if last.is_empty() => why,
+            last => format!("{why} (it said on its standard error: {last})"),
+        }
+    }
+}
+
 impl AgentDone {
     fn ended(result: Result<(), AgentFault>, output: String) -> Self {
         let exit_code = i32::from(result.is_err());
@@ -199,6 +236,7 @@ impl AgentDone {
             exit_code,
             usage: None,
             own_calls: None,
+            cut: None,
             differences: Vec::new(),
             remarks: Vec::new(),
             leftover: None,

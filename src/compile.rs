@@ -345,7 +345,7 @@ fn agent_kind(
     let agent = unit.eval.as_ref()?.agent.as_ref()?;
     match agent.kind.value.as_str() {
         "builtin.script" => {}
-        "builtin.replay" => return Some(AgentKind::Replay { path: unit.recording.clone()? }),
+        "builtin.replay" => return Some(AgentKind::Replay { path: unit.recording.as_ref()?.path.clone() }),
         _ => return AgentKind::of(agent, unit.agent.as_ref()),
     }
     let entry = unit.oracle.as_ref()?.tasks.iter().find(|t| t.task.value == checked.task.name.value);

@@ -222,7 +222,10 @@ impl Diagnostics {
 
     /// All findings by path, place and rule, without repetitions: the order of every output.
     pub fn into_sorted(mut self, sources: &Sources) -> Vec<Diagnostic> {
-        self.0.iter_mut().for_each(|d| fix::keep_quotes(d, sources));
+        for d in &mut self.0 {
+            d.fix = d.fix.take().filter(|fix| !fix.edits.iter().any(|edit| sources.get(edit.span.file).is_given()));
+            fix::keep_quotes(d, sources);
+        }
         self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
         self.0.dedup_by(|a, b| {
             a.span == b.span && a.rule.name == b.rule.name && a.message == b.message && a.strength == b.strength

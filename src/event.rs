@@ -9,7 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::hir::{CallKind, CallStatus};
+use crate::{
+    hir::{CallKind, CallStatus},
+    prices::money,
+};
 
 /// One thing that happened. On the wire a line of JSON; the version stands in the first event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -166,7 +169,56 @@ pub enum EventKind {
         #[serde(with = "seconds")]
         duration: Duration,
         exit: u8,
+        /// Where the run has limits.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limits: Option<Limited>,
     },
+}
+
+/// What was used of what may be limited.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Used {
+    pub tokens: u64,
+    pub cost: f64,
+    pub tool_calls: u64,
+}
+
+impl Used {
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            cost: self.cost + other.cost,
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+        }
+    }
+}
+
+/// What agents and judges used together, of a run that may only use so much.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Limited {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u64>,
+    pub tokens: u64,
+    pub cost: f64,
+    pub tool_calls: u64,
+}
+
+impl Limited {
+    /// `52 of 40 tokens, 3 of 5 tool calls`, for people.
+    pub fn words(&self, currency: &str) -> String {
+        let words = [
+            self.max_tokens.map(|most| format!("{} of {most} tokens", self.tokens)),
+            self.max_cost.map(|most| format!("{} of {most} {currency}", money(self.cost))),
+            self.max_tool_calls.map(|most| format!("{} of {most} tool calls", self.tool_calls)),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Something about a run of a task that its verdict does not say.
@@ -185,6 +237,10 @@ pub enum RemarkKind {
     ServerUnused,
     /// The task passed, and nothing but a judge has decided that.
     JudgedAlone,
+    /// The task passed, and the judge that was asked is the agent under test.
+    JudgedByItself,
+    /// The agent says that it stopped before it was done; what it did was judged all the same.
+    AgentStopped,
 }
 
 impl RemarkKind {
@@ -192,13 +248,15 @@ impl RemarkKind {
         match self {
             Self::ServerUnused => "serverUnused",
             Self::JudgedAlone => "judgedAlone",
+            Self::JudgedByItself => "judgedByItself",
+            Self::AgentStopped => "agentStopped",
         }
     }
 
     /// How much it weighs, for people.
     pub fn severity(self) -> &'static str {
         match self {
-            Self::ServerUnused => "warning",
+            Self::ServerUnused | Self::JudgedByItself | Self::AgentStopped => "warning",
             Self::JudgedAlone => "note",
         }
     }

@@ -32,6 +32,7 @@ mod prompt_variable;
 mod same_script;
 pub mod script;
 mod servers;
+mod skills;
 mod stdin;
 mod steps;
 mod texts;
@@ -231,8 +232,10 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &assertion_sense::CONTRADICTORY_ASSERTIONS, found: Found::InEval(assertion_sense::contradictory) },
     Lint { rule: &assertion_sense::UNANCHORED_TOOL_PATTERN, found: Found::InEval(assertion_sense::unanchored) },
     Lint { rule: &assertion_sense::REDUNDANT_NAME_AND_PATTERN, found: Found::InEval(assertion_sense::both) },
-    Lint { rule: &config::SKILLS_WITHOUT_SOURCES, found: Found::InEval(config::skills) },
-    Lint { rule: &config::SKILLS_NOT_TAKEN, found: Found::InEval(config::takes_skills) },
+    Lint { rule: &skills::SKILLS_WITHOUT_SOURCES, found: Found::InEval(skills::without) },
+    Lint { rule: &skills::SKILLS_NOT_TAKEN, found: Found::InEval(skills::taken) },
+    Lint { rule: &skills::SKILLS_NOT_SEEN, found: Found::InEval(skills::seen) },
+    Lint { rule: &skills::UNKNOWN_SKILL, found: Found::InProject(skills::known) },
     // flow
     Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
@@ -261,6 +264,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },
     Lint { rule: &models::MODEL_WITHOUT_PROVIDER, found: Found::InEval(models::provider) },
     Lint { rule: &models::UNKNOWN_PROVIDER, found: Found::InEval(models::unknown_provider) },
+    Lint { rule: &models::INVALID_ENDPOINT, found: Found::InEval(models::endpoint) },
     Lint { rule: &models::DEPRECATED_AGENT, found: Found::InEval(models::deprecated) },
     Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
     Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },

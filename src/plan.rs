@@ -194,7 +194,12 @@ impl AgentKind {
             ("file", Some(file)) => match (&file.builtin, &file.acp) {
                 (Some(builtin), _) => match builtin.kind.as_ref()?.value.as_str() {
                     kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {
+                        let own = builtin.model.as_ref().and_then(|own| model_agent(kind, own));
                         let model = model_agent(kind, model.or(builtin.model.as_ref())?)?;
+                        // The endpoint of one provider, and its key, are nothing for a model of another.
+                        if own.is_some_and(|own| own.provider != model.provider) {
+                            return Some(Self::Model(model));
+                        }
                         let (base_url, api_key) = (builtin.base_url.clone(), builtin.api_key.clone());
                         Some(Self::Model(ModelAgent { base_url, api_key, ..model }))
                     }
@@ -217,6 +222,35 @@ impl AgentKind {
         Self::ClaudeCode { model: model.map(|m| m.value.clone()) }
     }
 
+    /// Whether the other one is asked the same way, as far as anybody can tell: the same model, or the same command line.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let text = |name: &Option<Name>| name.as_ref().map(|n| n.value.clone()).unwrap_or_default();
+        let word = |names: &[Name]| names.iter().map(|n| n.value.clone()).collect::<Vec<_>>();
+        match (self, other) {
+            (Self::Model(one), Self::Model(other)) => {
+                // Without an endpoint of its own it is that of the environment, which may be any.
+                let elsewhere = one.base_url.is_some() && other.base_url.is_some();
+                (one.provider, &one.model) == (other.provider, &other.model)
+                    && (!elsewhere || text(&one.base_url) == text(&other.base_url))
+            }
+            (Self::Acp(one), Self::Acp(other)) => {
+                let in_dir = |agent: &AcpAgent| agent.command.value.contains('/').then(|| agent.dir.clone());
+                one.command.value == other.command.value
+                    && word(&one.args) == word(&other.args)
+                    && in_dir(one) == in_dir(other)
+            }
+            (Self::Shell(one), Self::Shell(other)) => text(&one.run_prompt) == text(&other.run_prompt),
+            (Self::ClaudeCode { model: one }, Self::ClaudeCode { model: other }) => {
+                let bare = |model: &Option<String>| {
+                    model.as_ref().map(|m| m.strip_prefix("anthropic:").unwrap_or(m).to_owned())
+                };
+                // Without a name it is the one that is configured, which may be any.
+                one.is_none() || other.is_none() || bare(one) == bare(other)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it is a process, with a client of MCP of its own.
     pub fn is_process(&self) -> bool {
         matches!(self, Self::Shell(_) | Self::Acp(_) | Self::ClaudeCode { .. })
@@ -230,7 +264,8 @@ fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
         None if kind.contains("openai") => (Provider::OpenAi, model.value.as_str()),
         None => return None,
     };
-    (!model.is_empty()).then(|| ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None })
+    let model = model.to_owned();
+    (!model.is_empty()).then_some(ModelAgent { provider, model, base_url: None, api_key: None, meant: false })
 }
 
 /// Who judges answers.
@@ -273,8 +308,8 @@ impl Judge {
         let Some(agent) = model_agent("llm-agent", &model) else {
             return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
         };
-        let agent =
-            ModelAgent { base_url: Some(Name::new(url, base_url.span)), api_key: Some(api_key.clone()), ..agent };
+        let (base_url, api_key) = (Some(Name::new(url, base_url.span)), Some(api_key.clone()));
+        let agent = ModelAgent { base_url, api_key, meant: true, ..agent };
         let reference = AgentRef { model: Some(model), ..self.agent.clone() };
         Ok(Self { agent: reference, kind: AgentKind::Model(agent), ..self.clone() })
     }

@@ -38,6 +38,11 @@ fn usd() -> String {
     "USD".to_owned()
 }
 
+/// An amount, for people.
+pub fn money(amount: f64) -> String {
+    if amount == 0.0 || amount >= 0.01 { format!("{amount:.4}") } else { format!("{amount:.6}") }
+}
+
 impl Prices {
     /// Decodes a file of prices; none where anything is wrong with it.
     pub fn decode(file: FileId, text: &str, out: &mut Diagnostics) -> Option<Self> {

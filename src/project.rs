@@ -9,18 +9,20 @@ mod overrides;
 pub use overrides::{AgentChoice, EnvServer, EnvTransport, LimitOverrides, Overrides};
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
+use serde::Deserialize;
 
 use crate::{
     decode::Partial,
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind, TaskFile},
+    event::recording,
     hir::{self, Agent, Dialect, Eval, McpConfig, Name, Oracle},
     lock::{self, Lock},
     rule,
@@ -83,8 +85,8 @@ pub struct EvalUnit {
     pub oracle: Option<Oracle<template::Path>>,
     /// The file of the agent that judges.
     pub judge: Option<Agent>,
-    /// What `builtin.replay` plays; read when it is played.
-    pub recording: Option<PathBuf>,
+    /// What `builtin.replay` plays.
+    pub recording: Option<Recorded>,
     pub mcp: Option<McpConfig>,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
@@ -98,6 +100,14 @@ impl EvalUnit {
         let judge = self.judge.iter().filter(|judge| self.agent.as_ref().is_none_or(|agent| agent.file != judge.file));
         self.agent.iter().chain(judge)
     }
+}
+
+/// A recording, whose calls are read when they are played.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub path: PathBuf,
+    /// The names of the tasks that it has something of.
+    pub tasks: BTreeSet<String>,
 }
 
 /// A task of an eval, and the task sets that select it.
@@ -359,6 +369,33 @@ fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> R
     })
 }
 
+/// The tasks that a recording tells something of, besides their prompts; else what is wrong with it.
+fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
+    #[derive(Deserialize)]
+    struct Line {
+        #[serde(rename = "type")]
+        kind: String,
+        version: Option<u32>,
+        task: Option<Task>,
+    }
+    #[derive(Deserialize)]
+    struct Task {
+        name: String,
+    }
+    let mut lines = text.lines().map(serde_json::from_str::<Line>);
+    match lines.next() {
+        Some(Ok(Line { kind, version: Some(version), .. })) if kind == "recording" => {
+            if version > recording::VERSION {
+                return Err(format!("has version {version}, which this version of gevals does not know"));
+            }
+        }
+        _ => return Err("is none".to_owned()),
+    }
+    // Of a run that died the last line may be cut.
+    let lines = lines.filter_map(Result::ok).filter(|line| line.kind != "prompt");
+    Ok(lines.filter_map(|line| Some(line.task?.name)).collect())
+}
+
 /// `written` is what stands there for the path.
 fn read(
     path: &Path,
@@ -463,13 +500,14 @@ impl Loader<'_> {
         let mut failed = reported;
         let overrides = self.cx.overrides;
         if let (Some(eval), Some(choice)) = (&mut unit.eval, &overrides.agent) {
-            eval.agent = Some(choice.reference(self.is_oracle(choice), eval.config));
+            eval.agent = Some(choice.reference(self.is_oracle(choice), self.cx.sources));
         }
         if let (Some(agent), Some(model)) = (unit.eval.as_mut().and_then(|e| e.agent.as_mut()), &overrides.model) {
-            agent.model = Some(Name::new(model.clone(), agent.span));
+            agent.model = Some(overrides::typed("--model", model, self.cx.sources));
         }
         if let (Some(eval), Some(path)) = (&mut unit.eval, &overrides.mcp_config) {
-            eval.mcp_config = Some(Name::new(path.to_string_lossy().into_owned(), eval.config));
+            let path = path.to_string_lossy();
+            eval.mcp_config = Some(overrides::typed("--mcp-config-file", &path, self.cx.sources));
         }
         // What a command line names is found from where it was typed.
         let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
@@ -485,7 +523,7 @@ impl Loader<'_> {
                 }
                 if agent.kind.value == "builtin.replay" {
                     match self.recording(agent, from(overrides.agent.is_some()), out) {
-                        Ok(path) => unit.recording = Some(path),
+                        Ok(recorded) => unit.recording = Some(recorded),
                         Err(r) => failed = Some(r),
                     }
                 }
@@ -617,16 +655,24 @@ impl Loader<'_> {
         }
     }
 
-    /// It can be large, so it is not read here.
-    fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<PathBuf, Reported> {
+    fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<Recorded, Reported> {
+        const HELP: &str = "a run leaves one: `.gevals/runs/RUN/recording.jsonl` in its output folder";
         let name = path_of(agent, "a recording, `.gevals/runs/RUN/recording.jsonl`", out)?;
         let path = resolve(dir, &name.value);
-        match self.cx.files.stat(&path) {
-            Some(Stat::File { .. }) => Ok(path),
-            found => {
-                let why = if found.is_some() { "it is no file" } else { "there is no such file" };
-                let message = format!("cannot read the recording `{}`: {why}", path.display());
-                Err(out.error(Diagnostic::new(&UNREADABLE_FILE, name.span, message)))
+        let unreadable = |why: &dyn std::fmt::Display| {
+            let message = format!("cannot read the recording `{}`: {why}", path.display());
+            Diagnostic::new(&UNREADABLE_FILE, name.span, message).help(HELP)
+        };
+        let text = match self.cx.files.stat(&path) {
+            Some(Stat::File { .. }) => self.cx.files.read(&path).map_err(|e| out.error(unreadable(&e)))?,
+            Some(Stat::Dir) => return Err(out.error(unreadable(&"it is no file"))),
+            None => return Err(out.error(unreadable(&"there is no such file"))),
+        };
+        match recorded(&String::from_utf8_lossy(&text)) {
+            Ok(tasks) => Ok(Recorded { path, tasks }),
+            Err(why) => {
+                let message = format!("the recording `{}` {why}", name.value);
+                Err(out.error(Diagnostic::new(&WRONG_KIND, name.span, message).help(HELP)))
             }
         }
     }

@@ -232,31 +232,45 @@ impl RunResult {
         let any = |keys: &[&str]| self.number(keys);
         Tokens {
             estimated: any(&["tokenEstimate", "totalTokens"]),
+            guessed: self.0.get("tokenEstimate").is_some_and(|t| t.get("actual").is_none()),
+            cost: self.0.get("tokenEstimate").and_then(|t| t.get("cost")?.as_f64()),
             schema: any(&["tokenEstimate", "mcpSchemaTokens"]),
             agent_input: any(&["tokenEstimate", "actual", "inputTokens"]),
             agent_output: any(&["tokenEstimate", "actual", "outputTokens"]),
             judge_input: any(&["judgeTokenUsage", "inputTokens"]),
             judge_output: any(&["judgeTokenUsage", "outputTokens"]),
+            judge_guessed: self.0.get("judgeTokensEstimated") == Some(&Value::Bool(true)),
             error: self.0.get("tokenEstimate").and_then(|t| t.get("error")?.as_str()).unwrap_or_default().to_owned(),
         }
     }
 }
 
 /// What a run cost, as far as anyone counted.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Tokens {
     pub estimated: Option<u64>,
+    /// Whether some of that was not reported but counted.
+    pub guessed: bool,
+    /// By the prices of the run.
+    pub cost: Option<f64>,
     /// Of the tools' descriptions.
     pub schema: Option<u64>,
     pub agent_input: Option<u64>,
     pub agent_output: Option<u64>,
     pub judge_input: Option<u64>,
     pub judge_output: Option<u64>,
+    pub judge_guessed: bool,
     /// Why the estimate is none.
     pub error: String,
 }
 
 impl Tokens {
+    /// How many there were, and whether they are only counted.
+    fn total(&self) -> Option<String> {
+        let total = self.estimated?;
+        Some(if self.guessed { format!("~{total} estimated") } else { total.to_string() })
+    }
+
     fn add(&mut self, other: &Self) {
         let sum = |a: &mut Option<u64>, b: Option<u64>| {
             if let Some(b) = b {
@@ -264,6 +278,11 @@ impl Tokens {
             }
         };
         sum(&mut self.estimated, other.estimated);
+        self.guessed |= other.guessed;
+        self.judge_guessed |= other.judge_guessed;
+        if let Some(cost) = other.cost {
+            *self.cost.get_or_insert_default() += cost;
+        }
         sum(&mut self.schema, other.schema);
         sum(&mut self.agent_input, other.agent_input);
         sum(&mut self.agent_output, other.agent_output);

@@ -34,7 +34,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{Event, EventKind, TaskRun, Verdict, recording},
+    event::{Event, EventKind, TaskRun, Used, Verdict, recording},
     hir::{Bounds, Budget},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
@@ -42,7 +42,7 @@ use crate::{
     plan::{ActionKind, EvalPlan, Plan, wire},
     prices::Prices,
     secrets::is_secret_name,
-    ty::duration,
+    ty::{duration, endpoint},
 };
 use emit::Emitter;
 use servers::Servers;
@@ -67,6 +67,8 @@ pub struct RunOptions {
     pub prices: Option<Arc<Prices>>,
     /// What all tasks may use together, over what the eval says.
     pub budget: Budget,
+    /// What of it is used already: by runs that share it.
+    pub used: Used,
     /// How often a run is made again that is broken.
     pub retry_broken: u32,
     /// How many runs of a task must pass, where not all.
@@ -124,6 +126,7 @@ impl Default for RunOptions {
             fail_fast: false,
             prices: None,
             budget: Budget::default(),
+            used: Used::default(),
             retry_broken: 0,
             gate: None,
             output_dir: PathBuf::from("."),
@@ -154,12 +157,14 @@ pub struct RunSummary {
     pub faults: Vec<String>,
     /// Worlds that were left standing.
     pub kept: Vec<KeptWorld>,
+    /// What agents and judges used, with what was used before.
+    pub used: Used,
 }
 
 impl RunSummary {
     /// Of a run in which nothing ran.
     pub fn refused(exit: u8, faults: Vec<String>) -> Self {
-        Self { exit, tasks: Vec::new(), faults, kept: Vec::new() }
+        Self { exit, faults, ..Self::default() }
     }
 }
 
@@ -244,6 +249,7 @@ pub async fn run_eval(
         }
     };
     secrets.extend(secret_variables(plan, host));
+    secrets.extend(url_passwords(plan, host));
     secrets.extend(options.secrets.iter().cloned());
     // A judge that nobody asks need not be there.
     let asked = plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0));
@@ -272,7 +278,10 @@ pub async fn run_eval(
         price.is_some(),
         judge.is_none() || judge_price.is_some(),
     ));
-    let ledger = usage::Ledger::new(budget.bounds);
+    // A run that is resumed goes on with its budget.
+    let before =
+        options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
+    let ledger = usage::Ledger::new(budget.bounds, before.unwrap_or_default().and(options.used));
     if selected.is_empty() {
         return match options.selection.shard {
             Some(_) if !options.selection.all(plan).is_empty() => RunSummary::default(),
@@ -357,6 +366,9 @@ pub async fn run_eval(
     };
     let ends = Mutex::new(Vec::new());
     let mut interrupted: Option<Interrupt> = None;
+    if let Some(why) = ledger.over() {
+        world.exhaust(why);
+    }
     {
         let work = async {
             let start = match options.isolate {
@@ -460,8 +472,11 @@ pub async fn run_eval(
         None if !faults.is_empty() => 3,
         None => status(&tasks, options.allow_unchecked, &|index| gate_of(plan, options, index), options.exit_zero),
     };
-    emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit });
-    RunSummary { exit, tasks, faults, kept }
+    emitter.emit(
+        None,
+        EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
+    );
+    RunSummary { exit, tasks, faults, kept, used: ledger.total() }
 }
 
 /// A limit of cost means nothing where nobody knows what things cost.
@@ -549,6 +564,19 @@ fn unset_variables(plan: &EvalPlan, selected: &[usize], host: &dyn Host) -> Vec<
 /// Keys that agents and judges use, whoever reads them.
 const AGENT_KEYS: [&str; 6] =
     ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
+
+/// Variables that may hold the URL of a model's endpoint.
+const ENDPOINTS: [&str; 5] =
+    ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL", "MODEL_BASE_URL"];
+
+/// What such a URL says of a user.
+fn url_passwords(plan: &EvalPlan, host: &dyn Host) -> Vec<String> {
+    let judge = plan.judge.as_ref().and_then(|judge| judge.env.as_ref()?.base_url.as_ref());
+    let urls = ENDPOINTS.into_iter().chain(judge.map(|name| name.value.as_str())).filter_map(|name| host.env(name));
+    let users: Vec<String> = urls.filter_map(|url| endpoint::user(&url).map(str::to_owned)).collect();
+    let passwords = users.iter().filter_map(|user| Some(user.split_once(':')?.1.to_owned()));
+    passwords.chain(users.iter().cloned()).collect()
+}
 
 fn secret_variables(plan: &EvalPlan, host: &dyn Host) -> Vec<String> {
     let read = plan.tasks.iter().flat_map(|t| t.process_env.keys()).filter(|name| is_secret_name(name));

@@ -81,12 +81,18 @@ pub struct Source {
     path: PathBuf,
     text: Arc<str>,
     lines: OnceLock<Vec<u32>>,
+    given: bool,
 }
 
 impl Source {
     /// The path as it was given: symbolic links unresolved.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is no file but what somebody typed, which nothing can edit.
+    pub fn is_given(&self) -> bool {
+        self.given
     }
 
     pub fn text(&self) -> &str {
@@ -134,7 +140,15 @@ struct Texts {
 impl Sources {
     /// The id of this text of this file.
     pub fn add(&self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
-        let (path, text) = (path.into(), text.into());
+        self.push(path.into(), text.into(), false)
+    }
+
+    /// Words of a command line.
+    pub fn give(&self, words: impl Into<Arc<str>>) -> FileId {
+        self.push(PathBuf::from("the command line"), words.into(), true)
+    }
+
+    fn push(&self, path: PathBuf, text: Arc<str>, given: bool) -> FileId {
         let mut texts = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(&known) = texts.by_path.get(&path)
             && texts.files[known.0 as usize].text == text
@@ -143,7 +157,7 @@ impl Sources {
         }
         let id = FileId(texts.files.len() as u32);
         texts.by_path.insert(path.clone(), id);
-        texts.files.push(Arc::new(Source { path, text, lines: OnceLock::new() }));
+        texts.files.push(Arc::new(Source { path, text, lines: OnceLock::new(), given }));
         id
     }
 

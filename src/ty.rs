@@ -5,6 +5,7 @@ use std::fmt;
 use indexmap::IndexMap;
 
 pub mod duration;
+pub mod endpoint;
 
 /// The names that a hole may begin with anywhere.
 pub const ROOTS: [&str; 5] = ["env", "random", "task", "steps", "agent"];

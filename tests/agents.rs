@@ -129,8 +129,146 @@ fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
     hides_the_key(&world.path("."));
     assert_eq!(model.asked()[0].header("x-api-key"), KEY);
     // Without it nothing is asked.
-    world.run(&["run", "eval.yaml"]).expect(3, &["`ANTHROPIC_API_KEY` nor `OUR_ACCESS`"]);
+    world.run(&["run", "eval.yaml"]).expect(3, &["`OUR_ACCESS` is not set, which holds the key"]);
     world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["`OUR_ACCESS`"]);
+}
+
+#[test]
+fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
+    const SHELL: &str = "kind: Agent\nmetadata: {name: sh}\ncommands:\n  runPrompt: 'my-agent {{ .Prompt }}'\n";
+    const MODEL: &str = "kind: Agent\nbuiltin: {type: llm-agent, model: openai:m}\n";
+    let said = |agent: &str, more: &str, file: &str| {
+        let world = world(agent);
+        world
+            .write("eval.yaml", &world.read("eval.yaml").replace("  mcpConfigFile", &format!("{more}  mcpConfigFile")));
+        world.write("agent.yaml", file);
+        world.write("copy.yaml", file);
+        world.run(&["check", "eval.yaml"])
+    };
+    for (agent, file, exit, expected) in [
+        ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line is not told of it"),
+        (
+            "type: file, path: agent.yaml, model: x",
+            "kind: Agent\nacp: {cmd: a}\n",
+            1,
+            "`model` has no effect: a program over ACP",
+        ),
+        ("type: builtin.noop, model: x", "", 1, "`model` has no effect: `builtin.noop` has no model"),
+        (
+            "type: builtin.claude-code, path: agent.yaml",
+            SHELL,
+            1,
+            "`path` has no effect: `builtin.claude-code` is not told by a file",
+        ),
+        (
+            "type: file, path: agent.yaml",
+            "kind: Agent\ncommands: {runPrompt: 'a {{ .McpServerFileArgs }} {{ .Prompt }}'}\n",
+            1,
+            "`{{ .McpServerFileArgs }}` stands for nothing: there is no",
+        ),
+        (
+            "type: file, path: agent.yaml",
+            "kind: Agent\ncommands: {runPrompt: 'a {{ .Prompt }}', argTemplateMcpServer: '{{ .File }}'}\n",
+            1,
+            "`argTemplateMcpServer` has no effect",
+        ),
+        ("type: file, path: agent.yaml", "kind: Agent\nacp: {args: [x]}\n", 1, "help: write `cmd:`"),
+        ("path: agent.yaml", SHELL, 1, "help: write `type: file` for an agent file"),
+        ("type: builtin.replay, path: none.jsonl", "", 1, "help: a run leaves one"),
+        ("type: builtin.replay, path: agent.yaml", SHELL, 1, "the recording `agent.yaml` is none"),
+    ] {
+        said(agent, "", file).expect(exit, &[expected]);
+    }
+    said("type: builtin.noop", "  llmJudge: {ref: {}}\n", "")
+        .expect(1, &["help: write `type: builtin.llm-agent` and a `model`"]);
+    // The same agent in other words is the same.
+    for (agent, judge, file, same) in [
+        ("type: builtin.llm-agent, model: \"gemini:g\"", "type: builtin.llm-agent, model: \"google:g\"", "", true),
+        ("type: builtin.openai-agent, model: m", "type: builtin.llm-agent, model: \"openai:m\"", "", true),
+        ("type: file, path: agent.yaml", "type: file, path: copy.yaml", SHELL, true),
+        ("type: file, path: agent.yaml", "type: builtin.llm-agent, model: \"openai:m\"", MODEL, true),
+        ("type: builtin.claude-code", "type: builtin.claude-code, model: opus", "", true),
+        ("type: builtin.claude-code, model: sonnet", "type: builtin.claude-code, model: opus", "", false),
+        ("type: builtin.llm-agent, model: \"openai:m\"", "type: builtin.llm-agent, model: \"openai:n\"", "", false),
+    ] {
+        let ran = said(agent, &format!("  llmJudge: {{ref: {{{judge}}}}}\n"), file);
+        assert_eq!(format!("{}{}", ran.out, ran.err).contains("judge-is-agent"), same, "{agent} {judge}: {}", ran.out);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_command_line_is_shown_there() {
+    let world = world("type: builtin.noop");
+    let ran = world.run(&["run", "eval.yaml", "--agent", "builtin.llmagent"]);
+    let ran =
+        ran.expect(2, &["[the command line:1:9]", "--agent builtin.llmagent", "did you mean `builtin.llm-agent`?"]);
+    assert!(!ran.err.contains("--fix") && !ran.out.contains("--fix"), "{}{}", ran.out, ran.err);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.llm-agent", "--model", "nope"])
+        .expect(2, &["the model `nope` names no provider", "--model nope"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"])
+        .expect(2, &["the model of this agent has no name"]);
+}
+
+#[test]
+fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
+    const OWN: &str = "sk-of-the-environment";
+    let file = |more: &str| {
+        format!("kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: openai:m\n{more}")
+    };
+    // What the file says, what the environment holds, more arguments; and which key arrives at the model.
+    let key = |more: &str, variables: &[(&str, &str)], args: &[&str]| {
+        let model = Model::new([call("notes_create", bread()), text("done")]);
+        let world = world("type: file, path: agent.yaml");
+        let url = format!("{}/v1", model.url);
+        world.write("agent.yaml", &file(&more.replace("URL", &url)));
+        let mut command = world.command(&[&["run", "eval.yaml"], args].concat());
+        for (name, value) in variables {
+            command.env(name, value.replace("URL", &url));
+        }
+        let ran = world.start(command).end();
+        let asked = model.asked();
+        let header = asked.first().map(|asked| asked.header("authorization").trim_start_matches("Bearer ").to_owned());
+        (header.unwrap_or_default(), ran)
+    };
+    let (url, both) = ("  baseUrl: URL\n", "  baseUrl: URL\n  apiKey: MYLOCAL\n");
+    let own = ("OPENAI_API_KEY", OWN);
+    assert_eq!(key(both, &[("MYLOCAL", KEY), own], &[]).0, KEY);
+    assert_eq!(key(url, &[own], &[]).0, "none");
+    assert_eq!(key(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")], &[]).0, "none");
+    assert_eq!(key(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL"), own], &[]).0, OWN);
+    assert_eq!(key("  apiKey: MYLOCAL\n", &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")], &[]).0, KEY);
+    // A variable that is named and not set is said to be missing, whatever else is set.
+    for variables in [&[][..], &[own]] {
+        let (sent, ran) = key(both, variables, &[]);
+        assert_eq!(sent, "");
+        ran.expect(3, &["`MYLOCAL` is not set, which holds the key of the model"]);
+        key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL` is not set"]);
+    }
+    // Another provider's model is not asked of this endpoint.
+    let others = [("MYLOCAL", KEY), ("ANTHROPIC_API_KEY", OWN), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")];
+    assert_eq!(key(both, &others, &["--model", "anthropic:x"]).0, "");
+    // A password in a URL is shown to nobody.
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    for args in [&["run", "eval.yaml", "--preflight"][..], &["run", "eval.yaml"]] {
+        let mut command = world.command(args);
+        command.env("OPENAI_BASE_URL", "http://user:hunter2pw@127.0.0.1:9/v1");
+        let ran = world.start(command).end();
+        assert!(!ran.out.contains("hunter2pw") && !ran.err.contains("hunter2pw"), "{}{}", ran.out, ran.err);
+    }
+    let mut found = Vec::new();
+    let mut folders = vec![world.path(".")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains("hunter2pw") {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -251,14 +389,18 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
         .expect(2, &["cannot read the recording `no.jsonl`"]);
     world.run(&["run", "eval.yaml", "--agent", "builtin.replay"]).expect(2, &["has no `path`"]);
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"]).expect(3, &["`task.yaml` is no recording"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"])
+        .expect(2, &["the recording `task.yaml` is none"]);
     let head = world.read(&recording(&world)).lines().next().unwrap().to_owned();
     world.write("empty.jsonl", &head);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
-        .expect(3, &["has nothing of the task `t`"]);
+        .expect(2, &["the recording has nothing of the task `t`"]);
     world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(3, &["version 99"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"])
+        .expect(2, &["the recording `new.jsonl` has version 99"]);
 }
 
 /// A program that speaks ACP: this very test binary, which is told by `FAKE_AGENT` what to do.
@@ -415,6 +557,8 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
     };
     world.write("skills/baking/SKILL.md", "# Baking\nUse wheat.\n");
     world.write("more/baking/SKILL.md", "# Baking\nUse rye.\nNo other.\n");
+    world.write("skills/bak/SKILL.md", "None.\n");
+    world.write("skills/cooking/SKILL.md", "None.\n");
     asserted(
         "skillsLoaded: [{skill: baking}, {skillPattern: ^.*bak}], skillsNotLoaded: [{skill: bak}, {skill: cooking}]",
     );
@@ -429,7 +573,9 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
         "agent.yaml",
         "kind: Agent\nmetadata: {name: sh}\nskills: {mountPath: .sh, toolName: Load}\ncommands: {runPrompt: 'cat .sh/baking/SKILL.md; : {{ .Prompt }}'}\n",
     );
-    world.run(&["run", "eval.yaml"]).expect(1, &["the agent does not tell which skills it loads"]);
+    world.run(&["run", "eval.yaml"]).expect(2, &["skills-not-seen", "is broken in every run: the agent `sh`"]);
+    asserted("maxToolCalls: 9");
+    world.run(&["run", "eval.yaml"]);
     assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));
 
     // What cannot be is said before anything runs.
@@ -482,12 +628,16 @@ spec:
 ";
     const ACP: &str = "kind: Agent\nmetadata: {name: a}\nacp: {cmd: CMD}\n";
     const SHELL: &str = "kind: Agent\nmetadata: {name: a}\ncommands: {runPrompt: 'CMD {{ .Prompt }}'}\n";
+    const RECORDING: &str = r#"{"type":"recording","version":1,"run":"r","eval":"e","planDigest":"d","at":"2026-01-01T00:00:00Z"}
+no JSON
+{"type":"output","at":"2026-01-01T00:00:00Z","task":{"index":0,"name":"t","run":0},"text":"","exitCode":0}
+"#;
     let file = "type: file, path: agent.yaml";
     let (replay, model) = ("type: builtin.replay, path: r.jsonl", "type: builtin.llm-agent, model: \"openai:m\"");
     for (agent, text, why) in [
         ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
         (model, String::new(), "`OPENAI_API_KEY`"),
-        (replay, "not one".to_owned(), "is no recording"),
+        (replay, RECORDING.to_owned(), "line 2 of the recording"),
         (file, ACP.replace("CMD", "no-such-agent"), "there is no program `no-such-agent`"),
         (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is not executable"),
         (file, ACP.replace("cmd: CMD", "cmd: sh, args: [-c, echo no login >&2; exit 3]"), "exited with status 3"),
@@ -602,7 +752,10 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
     assert_eq!(world.results("e")["summary"]["agent"]["model"], "openai:three");
 
     let noop = ["run", "eval.yaml", "--agent", "builtin.noop", "--model", "openai:x"];
-    world.run(&noop).expect(2, &["`--model openai:x` would have no effect: the agent `builtin.noop`"]);
+    world.run(&noop).expect(
+        2,
+        &["`model` has no effect: `builtin.noop` has no model", "[the command line:1:9]", "--model openai:x"],
+    );
     world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["names no provider"]);
     world
         .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])

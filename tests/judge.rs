@@ -554,6 +554,25 @@ fn a_model_judges() {
         assert!(result(&results, "t")["judgeTokenUsage"]["inputTokens"].as_u64().unwrap() > 0);
         assert!(!world.read("gevals-e-out.json").contains("sk-judges-own-key"));
     }
+    // The variables that the author names count, whatever else is set.
+    let all =
+        [&old[..], &[("OPENAI_API_KEY", "sk-somebody-elses"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]].concat();
+    let (ran, _, model) = said(by_variables, vec![verdict(true, "n/a"), text("done")], &all);
+    ran.expect(0, &["1 of 1 task passed"]);
+    assert_eq!(model.asked()[0].header("authorization"), "Bearer sk-judges-own-key");
+    // Only the run can tell that it is the agent itself.
+    let model = Model::new([text(REFERENCE), verdict(true, "n/a"), text("done")]);
+    let itself = world("unused");
+    let eval = EVAL.replace("{ref: {type: file, path: judge.yaml}}", by_variables);
+    itself.write(
+        "eval.yaml",
+        &eval.replace("type: file, path: agent.yaml", "type: builtin.llm-agent, model: 'openai:judge-1'"),
+    );
+    itself.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
+    let mut command = itself.command(&["run", "eval.yaml"]);
+    command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("J_URL", format!("{}/v1", model.url));
+    command.env("J_KEY", "sk-judges-own-key").env("J_MODEL", "judge-1");
+    itself.start(command).end().expect(0, &["warning: the judge", "is the agent under test: it judged its own answer"]);
     let (ran, world, _) = said(by_reference, vec![verdict(false, "semantic_mismatch"), text("done")], &own);
     ran.expect(1, &["verify/0 failed: semantic_mismatch: by its words"]);
     assert_eq!(result(&world.results("e"), "t")["taskJudgeReason"], "semantic_mismatch: by its words");

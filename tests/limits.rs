@@ -150,6 +150,11 @@ fn a_run_that_has_used_its_limit_starts_nothing_more() {
     assert!(results["summary"]["cancelled"].as_str().unwrap().contains("went beyond"));
     // What was begun is cleaned up, what was not is not.
     assert_eq!(["a", "b", "c"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [true, true, false]);
+    // What was used is used, also when the run is finished later.
+    world
+        .run(&["run", "eval.yaml", "--resume"])
+        .expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
+    assert_eq!(["c", "d"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [false, false]);
     // A limit of the command line is over that of the eval.
     world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxTokens: 5}\n  taskSets"));
     world.run(&["run", "eval.yaml"]).expect(1, &["0 of 4 tasks passed"]);
@@ -194,7 +199,9 @@ fn what_a_model_uses_is_counted_and_priced() {
     let cost = (count("inputTokens") * 1000 + count("outputTokens") * 2000) as f64 / 1e6;
     assert!((tokens["cost"].as_f64().unwrap() - cost).abs() < 1e-9 && cost > 0.0);
     assert!(ran.out.contains(&format!("{cost:.4} EUR")), "{}", ran.out);
-    world.run(&["result", "summary", "gevals-e-out.json"]).expect(0, &["Agent used: ", "of MCP schemas"]);
+    let summary = world.run(&["result", "summary", "gevals-e-out.json"]).expect(0, &["Agent used: ", "of MCP schemas"]);
+    assert!(summary.out.contains(&format!("Cost:       {cost:.4} EUR")), "{}", summary.out);
+    assert!(summary.out.contains("Tokens:     26 (") && !summary.out.contains("estimated"), "{}", summary.out);
 
     let (ran, world) = go(&["--prices", "prices.yaml", "--max-cost", "0.000001"]);
     ran.expect(1, &["1 cancelled", "the run went beyond its limit of a cost of 0.000001"]);
@@ -240,6 +247,38 @@ fn a_model_is_stopped_at_the_answer_that_goes_too_far() {
         stopped(agent, limits, key, args, said);
         assert_eq!(model.asked().len(), 4, "{said}");
     }
+}
+
+#[test]
+fn several_models_share_what_they_may_use() {
+    let world = world(&[("t", "", "[]")]);
+    let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
+    world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
+    let go = |args: &[&str]| {
+        // Two answers of 13 tokens for each task.
+        let turn = || [call("notes_list", json!({})), text("done")];
+        let model = Model::new([turn(), turn(), turn()].into_iter().flatten());
+        let mut command = world.command(&[&["run", "eval.yaml", "-o", "out"], args].concat());
+        command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
+        (world.start(command).end(), model.asked().len())
+    };
+    let three = ["--model", "openai:a", "--model", "openai:b", "--model", "openai:c"];
+    let (ran, asked) = go(&[&three[..], &["--max-tokens", "40"]].concat());
+    let ran =
+        ran.expect(1, &["of what all tasks together may use: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
+    assert_eq!(asked, 4, "{}", ran.out);
+    for (model, tokens, outcome) in [("a", 26, "passed"), ("b", 52, "cancelled"), ("c", 52, "cancelled")] {
+        let results: Value =
+            serde_json::from_str(&world.read(&format!("out/openai-{model}/gevals-e-out.json"))).unwrap();
+        assert_eq!(results["results"][0]["outcome"], outcome);
+        let limits = &results["summary"]["limits"];
+        assert_eq!((&limits["maxTokens"], &limits["tokens"]), (&json!(40), &json!(tokens)), "{model}");
+    }
+    world.run(&["result", "summary", "out/openai-b/gevals-e-out.json"]).expect(0, &["Limits:     52 of 40 tokens"]);
+    // One that cannot be run is found before another one is paid for.
+    let (ran, asked) = go(&["--model", "openai:a", "--model", "nope"]);
+    ran.expect(2, &["`nope` names no provider", "nope cannot be run, so nothing is"]);
+    assert_eq!(asked, 0);
 }
 
 /// Speaks ACP until it is asked something, then tells without end how much it has used by now.

@@ -52,10 +52,19 @@ const ID: &str = r#"id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/';
 fn outcome(name: &str, agent: &str, exit: i32, said: &str) -> World {
     let world = World::new(&[("eval.yaml", EVAL), ("task.yaml", TASK), ("mcp.yaml", MCP), ("agent.yaml", agent)]);
     eprintln!("{name}");
+    let mut command_path = None;
+    if let Some((_, script)) = agent.split_once("claude-code}\n# ") {
+        use std::os::unix::fs::PermissionsExt;
+        world.write("bin/claude", &format!("#!/bin/bash\ncat > /dev/null\n{}\n", script.replace("\n# ", "\n")));
+        std::fs::set_permissions(world.path("bin/claude"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        command_path = Some(format!("{}:/usr/bin:/bin", world.path("bin").display()));
+    }
     let started = Instant::now();
     // That much takes a while to read.
     let (limit, within) = if name.contains("gigabyte") { ("20s", 3 * WITHIN) } else { (LIMIT, WITHIN) };
-    let ran = world.run(&["run", "eval.yaml", "--task-timeout", limit]);
+    let mut command = world.command(&["run", "eval.yaml", "--task-timeout", limit]);
+    command.envs(command_path.map(|path| ("PATH", path)));
+    let ran = world.start(command).end();
     let took = started.elapsed();
     let ran = ran.expect(exit, &[said]);
     assert!(took < within, "{name}: {took:?}");
@@ -97,6 +106,57 @@ fn shell_agents() {
     shell("it ends at once", "exit 0", 0, "1 of 1 task passed");
     shell("it fails at once", "exit 7", 1, "it exited with status 7");
     shell("it kills itself", "kill -9 $$", 1, "it was killed by signal 9");
+}
+
+/// The command line of Claude Code, without its adapter.
+fn claude(name: &str, script: &str, exit: i32, said: &str) -> World {
+    let agent = "kind: Agent\nbuiltin: {type: claude-code}\n";
+    outcome(name, &format!("{agent}# {}", script.replace('\n', "\n# ")), exit, said)
+}
+
+#[test]
+fn claude_code_without_its_adapter() {
+    let late = format!("task exceeded timeout of {LIMIT}");
+    let done = r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"done"}'"#;
+    claude("it works", done, 0, "1 of 1 task passed");
+    claude("it hangs", "sleep 60", 1, &late);
+    claude("it ignores SIGTERM", "trap '' TERM; while :; do sleep 1; done", 1, &late);
+    claude("it forks and leaves its session", "setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60", 1, &late);
+    claude("it ends at once", "exit 0", 1, "it ended without a result");
+    claude("it complains and ends", "echo log in first >&2", 1, "(it said on its standard error: log in first)");
+    claude(
+        "it fails at once",
+        "echo no key >&2; exit 7",
+        1,
+        "it exited with status 7 (it said on its standard error: no key)",
+    );
+    claude("it speaks of something else", "echo Welcome", 1, "it ended without a result");
+    claude("it closes its output and goes on", "exec >&- 2>&-; sleep 60", 1, &late);
+    claude("it kills itself", "kill -9 $$", 1, "it was killed by signal 9");
+    claude("it prints a gigabyte", "head -c 1000000000 /dev/zero | tr '\\0' x", 1, "printed a line of more than");
+    claude("it prints lines without end", "yes", 1, &late);
+    claude("it complains without end", "yes >&2", 1, &late);
+    let stopped = r#"echo '{"type":"result","subtype":"error_max_turns","is_error":false}'"#;
+    claude("it comes to no end", stopped, 1, "it ended with an error: error_max_turns");
+}
+
+#[test]
+fn acp_agents_that_stop_early() {
+    let stops = |why: &str| {
+        format!(
+            "{ACP}\necho \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$(id \"$prompt\"),\\\"result\\\":{{\\\"stopReason\\\":\\\"{why}\\\"}}}}\"; sleep 60"
+        )
+    };
+    for (why, said) in [
+        ("refusal", "it refused to go on"),
+        ("max_tokens", "it had used the tokens"),
+        ("max_turn_requests", "it had asked its model as often"),
+    ] {
+        let world = acp(why, &stops(why), 0, &format!("warning: the agent stopped before it was done: {said}"));
+        let remarks = world.results("e")["results"][0]["remarks"].to_string();
+        assert!(remarks.contains("agentStopped"), "{remarks}");
+    }
+    acp("it is done", &stops("end_turn"), 0, "1 of 1 task passed");
 }
 
 #[test]

@@ -27,13 +27,10 @@ use agent_client_protocol::{
 use futures_util::{sink, stream};
 use indexmap::IndexMap;
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::watch,
-};
+use tokio::{io::AsyncWriteExt, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT, OwnCall, Said, Usage, skills};
+use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Usage, skills};
 use crate::{
     hir::AcpAgent,
     host::{Exec, Exit, Process},
@@ -46,8 +43,7 @@ const LONGEST: usize = 16 << 20;
 const NOISE: usize = 1 << 20;
 /// Requests of the agent, and calls that it tells of.
 const REQUESTS: usize = 10_000;
-/// Bytes kept of what it says on its standard error: the last ones.
-const STDERR: usize = 4 << 10;
+const ENDED: &str = "its output ended before the answer";
 /// How long it may take to tell that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the end of its output may come after that of its input.
@@ -63,11 +59,16 @@ pub struct Start {
 impl Start {
     /// A path is one from the agent file.
     pub fn of(agent: &AcpAgent) -> Self {
-        let command = &agent.command.value;
-        let program = if command.contains('/') { absolute(&agent.dir.join(command)) } else { PathBuf::from(command) };
+        let program = program(agent);
         let args = agent.args.iter().map(|arg| arg.value.clone()).collect();
         Self { program, args, env: Vec::new() }
     }
+}
+
+/// What is started: on the PATH, or at a path from the agent file.
+pub fn program(agent: &AcpAgent) -> PathBuf {
+    let command = &agent.command.value;
+    if command.contains('/') { absolute(&agent.dir.join(command)) } else { PathBuf::from(command) }
 }
 
 /// The process works in a folder of its own.
@@ -104,14 +105,9 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     let (result, tail) = {
         let work = talk(cx, dir, Lines::new(stdout, LONGEST), stdin, &heard, &stop);
         tokio::pin!(work);
-        let mut tail = Vec::new();
+        let mut tail = Complaints::default();
         let complaints = async {
-            let mut chunk = vec![0; 8 << 10];
-            while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
-                tail.extend_from_slice(&chunk[..read]);
-                let excess = tail.len().saturating_sub(STDERR);
-                tail.drain(..excess);
-            }
+            tail.read(&mut stderr).await;
             std::future::pending().await
         };
         let mut uses = lock(&heard).uses.subscribe();
@@ -149,34 +145,40 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
             && let Ok(exit) = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await
         {
             let how = match exit {
-                Exit::Exited(code) => format!("it exited with status {code}"),
-                Exit::Signalled(signal) => format!("it was killed by signal {signal}"),
-                _ => "it ended".to_owned(),
+                // What it has said itself needs no such end to explain it.
+                Exit::Exited(0) if !why.ends_with(ENDED) => None,
+                Exit::Exited(code) => Some(format!("it exited with status {code}")),
+                Exit::Signalled(signal) => Some(format!("it was killed by signal {signal}")),
+                _ => None,
             };
-            *why = format!("{why}: {how}");
+            if let Some(how) = how {
+                *why = format!("{why}: {how}");
+            }
         }
         (result, tail)
     };
     handle.end().await;
     let heard = std::mem::replace(&mut *lock(&heard), Heard::new(cx, dir));
-    let result = result.map_err(|fault| match fault {
-        AgentFault::Failed(why) if heard.prompted => AgentFault::Failed(heard.explained(why, &tail)),
-        AgentFault::Failed(why) => AgentFault::NotStarted(heard.explained(why, &tail)),
-        AgentFault::TimedOut(limit) if !heard.prompted => {
+    let (result, cut) = match result {
+        Ok(cut) => (Ok(()), cut),
+        Err(AgentFault::Failed(why)) if heard.prompted => (Err(AgentFault::Failed(heard.explained(why, &tail))), None),
+        Err(AgentFault::Failed(why)) => (Err(AgentFault::NotStarted(heard.explained(why, &tail))), None),
+        Err(AgentFault::TimedOut(limit)) if !heard.prompted => {
             let why = format!("it was not ready within {}", crate::ty::duration::format(limit));
-            AgentFault::NotStarted(heard.explained(why, &tail))
+            (Err(AgentFault::NotStarted(heard.explained(why, &tail))), None)
         }
-        other => other,
-    });
+        Err(other) => (Err(other), None),
+    };
     AgentDone {
         transcript: heard.said.into_text(),
         usage: heard.usage,
         own_calls: Some(heard.calls.into_values().collect()),
+        cut,
         ..AgentDone::ended(result, heard.message.into_text())
     }
 }
 
-/// The conversation, to the end of the turn.
+/// The conversation, to the end of the turn; why it stopped, if it was not done.
 async fn talk(
     cx: &AgentContext<'_>,
     dir: &Path,
@@ -184,7 +186,7 @@ async fn talk(
     stdin: impl tokio::io::AsyncWrite + Send + Unpin + 'static,
     heard: &Arc<Mutex<Heard>>,
     stop: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let outgoing = sink::unfold(stdin, async |mut stdin, line: String| {
         let written = match stdin.write_all(format!("{line}\n").as_bytes()).await {
             Ok(()) => stdin.flush().await,
@@ -264,7 +266,7 @@ async fn turn(
     connection: &ConnectionTo<Agent>,
     heard: &Mutex<Heard>,
     stop: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let reads = FileSystemCapabilities::new().read_text_file(cx.skills.is_some());
     let initialize = InitializeRequest::new(ProtocolVersion::V1)
         .client_capabilities(ClientCapabilities::new().fs(reads))
@@ -291,15 +293,20 @@ async fn turn(
             prompt.await
         }
     };
-    match answer.map_err(at("`session/prompt`"))?.stop_reason {
-        StopReason::Cancelled => Err("it says that its turn was cancelled".to_owned()),
-        _ => Ok(()),
-    }
+    let cut = match answer.map_err(at("`session/prompt`"))?.stop_reason {
+        StopReason::EndTurn => return Ok(None),
+        StopReason::Cancelled => return Err("it says that its turn was cancelled".to_owned()),
+        StopReason::Refusal => "it refused to go on",
+        StopReason::MaxTokens => "it had used the tokens that it may",
+        StopReason::MaxTurnRequests => "it had asked its model as often as it may",
+        _ => "for a reason that gevals does not know",
+    };
+    Ok(Some(cut.to_owned()))
 }
 
 fn message(error: &Error) -> String {
     if error.data.as_ref().is_some_and(|data| data["reason"] == "incoming_transport_closed") {
-        return "its output ended before the answer".to_owned();
+        return ENDED.to_owned();
     }
     let data = error.data.as_ref().map(|data| match data {
         Value::String(text) => format!(": {text}"),
@@ -495,13 +502,9 @@ impl Heard {
     }
 
     /// A fault with what else the agent said.
-    fn explained(&self, why: String, stderr: &[u8]) -> String {
-        let stderr = String::from_utf8_lossy(stderr);
-        let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(3)..].join(" / ");
-        match (last.is_empty(), self.noise.trim()) {
-            (false, _) => format!("{why} (it said on its standard error: {last})"),
-            (true, "") => why,
+    fn explained(&self, why: String, complaints: &Complaints) -> String {
+        match (complaints.last().is_empty(), self.noise.trim()) {
+            (false, _) | (true, "") => complaints.explain(why),
             (true, noise) => format!("{why} (it printed, which is not of the protocol: {noise})"),
         }
     }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
-use super::{AgentContext, AgentDone, AgentFault, KEPT, OwnCall, Said, Usage, acp, shell::mcp_config, skills};
+use super::{
+    AgentContext, AgentDone, AgentFault, Complaints, KEPT, OwnCall, Said, Usage, acp, shell::mcp_config, skills,
+};
 use crate::{
     host::{Exec, Exit, Host, Process},
     mcp::Lines,
@@ -81,7 +83,7 @@ async fn headless(
     let exec = Exec::new(program, &work).args(args);
     let Process { mut stdin, stdout, mut stderr, mut handle } =
         cx.host.spawn(exec).await.map_err(|fault| fault.to_string())?;
-    let mut told = Told::default();
+    let (mut told, mut complaints) = (Told::default(), Complaints::default());
     let result = {
         let feed = async move {
             let _ = stdin.write_all(cx.prompt.as_bytes()).await;
@@ -103,10 +105,9 @@ async fn headless(
                 }
             }
         };
-        let mut sink = tokio::io::sink();
-        let drain = tokio::io::copy(&mut stderr, &mut sink);
+        let drain = complaints.read(&mut stderr);
         let work = async {
-            let ((), heard, _) = tokio::join!(feed, hear, drain);
+            let ((), heard, ()) = tokio::join!(feed, hear, drain);
             heard?;
             match handle.wait().await {
                 Exit::Exited(0) => Ok(()),
@@ -124,8 +125,10 @@ async fn headless(
     };
     handle.end().await;
     let result = match (result, &told.fault) {
-        (Ok(()), None) => Ok(()),
+        (Ok(()), None) if told.ended => Ok(()),
+        (Ok(()), None) => Err(AgentFault::Failed(complaints.explain("it ended without a result".to_owned()))),
         (Ok(()), Some(why)) => Err(AgentFault::Failed(why.clone())),
+        (Err(AgentFault::Failed(how)), None) => Err(AgentFault::Failed(complaints.explain(how))),
         (Err(AgentFault::Failed(how)), Some(why)) => Err(AgentFault::Failed(format!("{why}: {how}"))),
         (Err(fault), _) => Err(fault),
     };
@@ -146,6 +149,8 @@ struct Told {
     calls: Vec<OwnCall>,
     kept: usize,
     usage: Option<Usage>,
+    /// Whether it told its result.
+    ended: bool,
     /// The id of the model's latest answer, and what had been used before it.
     latest: String,
     before: Usage,
@@ -167,8 +172,10 @@ impl Told {
                 self.answered(message);
             }
             "result" => {
+                self.ended = true;
                 let text = event["result"].as_str().unwrap_or_default();
-                if event["is_error"] == Value::Bool(true) {
+                let subtype = event["subtype"].as_str().unwrap_or_default();
+                if event["is_error"] == Value::Bool(true) || subtype.starts_with("error") {
                     let what = if text.is_empty() { event["subtype"].as_str().unwrap_or("an error") } else { text };
                     self.fault =
                         Some(format!("it ended with an error: {}", what.chars().take(500).collect::<String>()));

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use genai::{
     Client, ModelIden, ServiceTarget,
     adapter::AdapterKind,
-    chat::{ChatMessage, ChatRequest, ChatResponse, Tool, ToolCall, ToolResponse},
+    chat::{ChatMessage, ChatRequest, ChatResponse, StopReason, Tool, ToolCall, ToolResponse},
     resolver::{AuthData, Endpoint},
     webc,
 };
@@ -19,6 +19,7 @@ use super::{AgentContext, AgentDone, AgentFault, Said, Usage};
 use crate::{
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
+    ty::endpoint as url,
 };
 
 /// Answers of the model in one turn of the agent: a model that calls tools for ever is stopped.
@@ -38,15 +39,24 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
         done = converse(cx, agent, &mut talk) => done,
     };
     let transcript = talk.said.into_text();
-    AgentDone { transcript, usage: talk.usage, ..AgentDone::ended(result, talk.answer) }
+    AgentDone { transcript, usage: talk.usage, cut: talk.cut, ..AgentDone::ended(result, talk.answer) }
 }
 
-/// Where the model is spoken to, if everything is there that this takes.
+/// Where the model is spoken to and with whose key, for people, if everything is there that this takes.
 ///
 /// # Errors
 /// What is missing.
 pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
-    Ok(target(host, agent)?.endpoint.base_url().to_owned())
+    let Target { base, key, .. } = target(host, agent)?;
+    // A password is nobody's business.
+    let shown = match url::user(&base) {
+        Some(user) => base.replacen(&format!("{user}@"), "", 1),
+        None => base,
+    };
+    Ok(match key {
+        Some((name, _)) => format!("{shown}, with the key in `{name}`"),
+        None => format!("{shown}, without a key"),
+    })
 }
 
 #[derive(Default)]
@@ -55,12 +65,19 @@ struct Talk {
     /// The text of the model's latest message that had one.
     answer: String,
     usage: Option<Usage>,
+    /// Why it stopped, where it was not done.
+    cut: Option<String>,
 }
 
 async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) -> Result<(), AgentFault> {
     let target = target(cx.host, agent).map_err(AgentFault::NotStarted)?;
-    let client = service_client(target.endpoint.base_url()).map_err(|e| AgentFault::NotStarted(e.to_string()))?;
+    let client = service_client(&target.base).map_err(|e| AgentFault::NotStarted(e.to_string()))?;
     let client = Client::builder().with_reqwest(client).build().map_err(|e| AgentFault::NotStarted(e.to_string()))?;
+    let target = ServiceTarget {
+        endpoint: Endpoint::from_owned(target.base + "/"),
+        auth: AuthData::from_single(target.key.map_or_else(|| "none".to_owned(), |(_, key)| key)),
+        model: ModelIden::new(target.adapter, agent.model.clone()),
+    };
     let tools = offered(cx).await.map_err(AgentFault::NotStarted)?;
     let mut request = ChatRequest::from_user(cx.prompt);
     if !tools.is_empty() {
@@ -81,11 +98,16 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
             talk.said.line(&text);
             talk.answer = text;
         }
-        let cut = answer.stop_reason.as_ref().is_some_and(genai::chat::StopReason::is_max_tokens);
+        let cut = match &answer.stop_reason {
+            Some(StopReason::MaxTokens(_)) => Some("the model's answer had reached the longest it may be"),
+            Some(StopReason::ContentFilter(_)) => Some("the model's provider withheld the rest of its answer"),
+            _ => None,
+        };
         let calls: Vec<ToolCall> = answer.tool_calls().into_iter().cloned().collect();
         let Some(message) = answer.into_assistant_message_for_tool_use() else {
-            if cut {
-                talk.said.line("… the model stopped here: its answer had reached the longest it may be");
+            if let Some(why) = cut {
+                talk.said.line(&format!("… {why}"));
+                talk.cut = Some(why.to_owned());
             }
             return Ok(());
         };
@@ -215,9 +237,20 @@ fn unique(wanted: &str, taken: &mut HashSet<String>) -> String {
     free
 }
 
-/// The endpoint and the key: the provider's own variables, then what the agent file says.
-fn target(host: &dyn Host, agent: &ModelAgent) -> Result<ServiceTarget, String> {
-    let first = |names: &[&str]| names.iter().find_map(|name| host.env(name).filter(|value| !value.is_empty()));
+/// Where a model is, and what it is asked with.
+struct Target {
+    adapter: AdapterKind,
+    /// Without a slash at its end.
+    base: String,
+    /// With the name of its variable. What serves OpenAI's protocol elsewhere may need none.
+    key: Option<(String, String)>,
+}
+
+/// The provider's own variables, then what the agent file says. Endpoint and key are of one origin: where a file names an
+/// endpoint, it is given the key that the file names and no other; and an endpoint of the environment is not given that one.
+fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
+    let held = |name: &str| host.env(name).filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value));
+    let first = |names: &[&str]| names.iter().find_map(|name| held(name));
     let (adapter, keys, urls, usual, version): (_, &[&str], &[&str], _, _) = match agent.provider {
         Provider::OpenAi => {
             (AdapterKind::OpenAI, &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "https://api.openai.com/v1", "")
@@ -240,37 +273,60 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<ServiceTarget, String> 
     let vertex = ["ANTHROPIC_USE_VERTEX", "GEMINI_USE_VERTEX", "GOOGLE_USE_VERTEX"];
     if let Some(variable) = vertex.iter().find(|name| {
         let whose = if name.starts_with("ANTHROPIC") { Provider::Anthropic } else { Provider::Gemini };
-        whose == agent.provider && first(&[name]).is_some_and(|value| value == "1")
+        whose == agent.provider && held(name).is_some_and(|(_, value)| value == "1")
     }) {
         return Err(format!("`{variable}` is set, and Vertex AI is not supported"));
     }
     // These two are an older spelling of OpenAI's.
-    let old = |name: &'static str| (agent.provider == Provider::OpenAi).then(|| first(&[name])).flatten();
-    let own = agent.api_key.as_ref();
-    let key = first(keys).or_else(|| host.env(&own?.value)).or_else(|| old("MODEL_KEY"));
-    let base = first(urls).or_else(|| agent.base_url.as_ref().map(|url| url.value.clone()));
-    let base = base.or_else(|| old("MODEL_BASE_URL"));
-    let key = match (key, &base, agent.provider) {
-        (Some(key), ..) => key,
-        // What serves this protocol elsewhere may need none.
-        (None, Some(_), Provider::OpenAi) => "none".to_owned(),
-        (None, ..) => {
-            let also = own.map(|name| format!(" nor `{}`", name.value)).unwrap_or_default();
-            let neither = if also.is_empty() { "" } else { "neither " };
-            let not = if also.is_empty() { "is not" } else { "is" };
-            return Err(format!("{neither}`{}`{also} {not} set, which holds the key of the model", keys[0]));
+    let old = |name: &str| (agent.provider == Provider::OpenAi).then(|| held(name)).flatten();
+    let named = agent.api_key.as_ref().map(|name| name.value.as_str());
+    let keyless = agent.provider == Provider::OpenAi;
+    let environments = if agent.meant { None } else { first(urls) };
+    let (base, key, wanted) = match (environments, &agent.base_url) {
+        (None, Some(url)) => {
+            let key = named.and_then(held);
+            if named.is_none() && !keyless {
+                let why =
+                    "the agent file names an endpoint, and no key for it: `apiKey` names the variable that holds it";
+                return Err(why.to_owned());
+            }
+            (Some(("baseUrl".to_owned(), url.value.clone())), key, named.into_iter().collect())
+        }
+        (url, elsewhere) => {
+            let named = named.filter(|_| elsewhere.is_none());
+            let url = url.or_else(|| old("MODEL_BASE_URL"));
+            let key = first(keys).or_else(|| named.and_then(held)).or_else(|| old("MODEL_KEY"));
+            // Without an endpoint of its own, it is the provider's, who wants a key.
+            let must = if url.is_some() && keyless && named.is_none() { None } else { Some(keys[0]) };
+            (url, key, must.into_iter().chain(named).collect::<Vec<_>>())
         }
     };
-    let mut base = base.unwrap_or_else(|| usual.to_owned()).trim_end_matches('/').to_owned();
+    match (&key, wanted.as_slice()) {
+        (Some(_), _) | (None, []) => {}
+        (None, [one]) => return Err(format!("`{one}` is not set, which holds the key of the model")),
+        (None, [one, other, ..]) => {
+            return Err(format!("neither `{one}` nor `{other}` is set, which holds the key of the model"));
+        }
+    }
+    let base = match base {
+        None => usual.to_owned(),
+        // Who may set this process's variables may name a user in them.
+        Some((name, url)) => match endpoint_fault(&url) {
+            Some(why) => return Err(format!("`{name}` is not the URL of an endpoint: {why}")),
+            None => url,
+        },
+    };
+    let mut base = base.trim_end_matches('/').to_owned();
     // A provider's own clients take this URL without the version.
     if !version.is_empty() && !base.rsplit('/').next().is_some_and(|last| last.starts_with("v1")) {
         base += version;
     }
-    Ok(ServiceTarget {
-        endpoint: Endpoint::from_owned(base + "/"),
-        auth: AuthData::from_single(key),
-        model: ModelIden::new(adapter, agent.model.clone()),
-    })
+    Ok(Target { adapter, base, key })
+}
+
+fn endpoint_fault(base: &str) -> Option<&'static str> {
+    let user = url::user(base).map(|user| format!("{user}@")).unwrap_or_default();
+    url::fault(&base.replacen(&user, "", 1))
 }
 
 fn used(answer: &ChatResponse) -> Option<Usage> {

@@ -19,7 +19,9 @@ use crate::{
 /// Differences told one by one.
 const TOLD: usize = 20;
 /// Characters of a value that are told.
-const SHOWN: usize = 400;
+const SHOWN: usize = 200;
+/// Of these, before and after what differs.
+const AROUND: usize = 32;
 
 pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
     let part = match read(cx, path) {
@@ -155,7 +157,7 @@ async fn play(cx: &AgentContext<'_>, calls: &[Call], played: &mut Played) -> Res
         let found =
             cx.calls.call(server, *kind, name, args.clone()).await.map_err(|why| format!("{subject}: {why}"))?;
         played.said.line(&format!("→ {found}"));
-        if result.as_ref() == Some(&found) {
+        if result.as_ref().is_some_and(|recorded| is_as_recorded(recorded, &found)) {
             continue;
         }
         let expected = result.as_ref().map_or_else(|| "no answer".to_owned(), Value::to_string);
@@ -170,15 +172,85 @@ async fn play(cx: &AgentContext<'_>, calls: &[Call], played: &mut Played) -> Res
     Ok(())
 }
 
-/// Two texts from shortly before where they part.
+/// Whether this is what was recorded; a secret that was masked then may be anything.
+fn is_as_recorded(recorded: &Value, found: &Value) -> bool {
+    match (recorded, found) {
+        (Value::String(recorded), Value::String(found)) => fits(recorded, found),
+        (Value::String(recorded), Value::Number(found)) => recorded == MASK || fits(recorded, &found.to_string()),
+        (Value::Array(recorded), Value::Array(found)) => {
+            recorded.len() == found.len() && recorded.iter().zip(found).all(|(one, other)| is_as_recorded(one, other))
+        }
+        (Value::Object(recorded), Value::Object(found)) => {
+            recorded.len() == found.len()
+                && recorded.iter().all(|(key, value)| match found.get(key) {
+                    Some(other) => is_as_recorded(value, other),
+                    None => found.iter().any(|(name, other)| fits(key, name) && is_as_recorded(value, other)),
+                })
+        }
+        _ => recorded == found,
+    }
+}
+
+/// Whether a text is one with masks in it.
+fn fits(masked: &str, text: &str) -> bool {
+    let mut parts = masked.split(MASK);
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
+    for part in between {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Two texts where they part, with a little of what they have in common around it.
 fn apart(a: &str, b: &str) -> (String, String) {
-    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
-    let from = if same > SHOWN / 2 { same - SHOWN / 8 } else { 0 };
-    let cut = |text: &str| {
-        let shown: String = text.chars().skip(from).take(SHOWN).collect();
-        let before = if from > 0 { "…" } else { "" };
-        let after = if text.chars().count() > from + SHOWN { "…" } else { "" };
-        format!("{before}{shown}{after}")
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let before = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let rest = a.len().min(b.len()) - before;
+    let after = a.iter().rev().zip(b.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let cut = |text: &[char]| {
+        let from = before.saturating_sub(AROUND);
+        let to = (text.len() - after + AROUND).min(text.len()).min(from + SHOWN);
+        let shown: String = text[from..to].iter().collect();
+        let (begin, end) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
+        format!("{begin}{shown}{end}")
     };
-    (cut(a), cut(b))
+    (cut(&a), cut(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_may_have_been_anything() {
+        let is = |recorded: Value, found: Value| is_as_recorded(&recorded, &found);
+        assert!(is(json!({ "t": "token is ***" }), json!({ "t": "token is abc" })));
+        assert!(is(json!({ "t": ["a***b***c", "***"] }), json!({ "t": ["a1b2c", 12345678] })));
+        assert!(is(json!({ "***": 1 }), json!({ "secret": 1 })));
+        for (recorded, found) in [
+            (json!("token is ***"), json!("a token is x")),
+            (json!("***: no"), json!("x: yes")),
+            (json!("a***b***c"), json!("acb")),
+            (json!(["***"]), json!([])),
+            (json!({ "a": "***" }), json!({ "b": "x" })),
+            (json!("x"), json!("xy")),
+        ] {
+            assert!(!is(recorded.clone(), found.clone()), "{recorded} {found}");
+        }
+    }
+
+    #[test]
+    fn a_difference_is_shown_where_it_is() {
+        let long = |at: &str| format!("{}{{\"at\":\"{at}\"}}{}", "x".repeat(1000), "y".repeat(1000));
+        let (a, b) = apart(&long("2026-01-01T10:00:00Z"), &long("2026-01-01T11:30:00Z"));
+        assert!(a.contains("T10:00:00Z") && b.contains("T11:30:00Z") && a.chars().count() < 90, "{a}");
+        assert_eq!(apart("aa", "aaa"), ("aa".to_owned(), "aaa".to_owned()));
+        assert_eq!(apart("", "x"), (String::new(), "x".to_owned()));
+    }
 }

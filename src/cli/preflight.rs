@@ -54,7 +54,7 @@ fn commands(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
     names.dedup();
     for name in names {
         let found = host.which(name).map(|path| path.display().to_string());
-        let found = found.ok_or_else(|| "it is not on the PATH".to_owned());
+        let found = found.ok_or_else(|| format!("it {}", absent(name)));
         looks.push(Look { what: format!("command `{name}`"), found });
     }
 }
@@ -101,7 +101,7 @@ fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
             match program.filter(|word| word.chars().all(|c| c.is_alphanumeric() || "_-./+".contains(c))) {
                 Some(word) => match host.which(&word) {
                     Some(path) => Ok(path.display().to_string()),
-                    None => Err(format!("`{word}`, with which its command line begins, is not on the PATH")),
+                    None => Err(format!("`{word}`, with which its command line begins, {}", absent(&word))),
                 },
                 None => Ok("a shell runs it".to_owned()),
             }
@@ -110,13 +110,18 @@ fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
             Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
             Err(why) => Err(why),
         },
-        AgentKind::Acp(agent) => match host.which(&agent.command.value) {
+        AgentKind::Acp(agent) => match host.which(&crate::agent::acp_program(agent).to_string_lossy()) {
             Some(path) => Ok(path.display().to_string()),
-            None => Err(format!("`{}` is not on the PATH", agent.command.value)),
+            None => Err(format!("`{}` {}", agent.command.value, absent(&agent.command.value))),
         },
         AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
         AgentKind::Unspecified => Err("the eval names none".to_owned()),
     }
+}
+
+/// Why a program cannot be started that is not found.
+fn absent(program: &str) -> &'static str {
+    if program.contains('/') { "is no program that can be run" } else { "is not on the PATH" }
 }
 
 /// The first word of a command line that is no assignment. Words of the shell itself are not looked for.

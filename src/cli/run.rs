@@ -21,11 +21,12 @@ use super::{
 use crate::{
     Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
+    event::Used,
     hir::{Bounds, Budget, Dialect},
     host::{Host, RealHost, disk::Disk},
     journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
     lint,
-    plan::{ActionKind, AgentKind, EvalPlan, wire},
+    plan::{EvalPlan, wire},
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, Detail, REPORTS, ReportInput},
@@ -202,28 +203,67 @@ pub fn main(args: &Args, global: Global) -> u8 {
 }
 
 fn one(args: &Args, global: Global) -> u8 {
+    match prepare(args, global) {
+        Ok(ready) => go(args, global, ready, Used::default()).0,
+        Err(exit) => exit,
+    }
+}
+
+/// An eval that can be run, and what is to be said of it before.
+struct Ready {
+    plan: EvalPlan,
+    selection: Selection,
+    sources: Sources,
+    findings: Vec<serde_json::Value>,
+    tolerated: Vec<Diagnostic>,
+    files: Snapshot,
+    read: usize,
+    prices: Option<Arc<Prices>>,
+}
+
+/// Runs it, or looks whether it could be; `used` is what others have used of a budget that it shares. Gives back the exit status,
+/// and what all of them have used now.
+fn go(args: &Args, global: Global, ready: Ready, used: Used) -> (u8, Used) {
+    print_tolerated(args, &ready.tolerated, &ready.sources, ready.read, global);
+    if args.preflight {
+        let tasks: Vec<_> = ready.selection.of(&ready.plan).into_iter().map(|index| &ready.plan.tasks[index]).collect();
+        return (preflight::main(&ready.plan, &tasks, args.server_timeout), used);
+    }
+    if args.phase == Some(Phase::Cleanup) {
+        return (clean_up(args, &ready.plan, &ready.selection), used);
+    }
+    let mut used = used;
+    let exit = execute(args, global, ready, &mut used);
+    (exit, used)
+}
+
+/// Reads the eval; nothing is run.
+///
+/// # Errors
+/// The exit status; why, is said.
+fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     // mcpchecker's `-o` says what is printed.
     if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
         complain(&format!(
             "`-o {format}` would write the results to a folder `{format}`: write `--format {format}`, or `-o ./{format}`"
         ));
-        return status::USAGE;
+        return Err(status::USAGE);
     }
     let overrides = match overrides(args) {
         Ok(overrides) => overrides,
         Err(message) => {
             complain(&message);
-            return status::USAGE;
+            return Err(status::USAGE);
         }
     };
-    let Ok(prices) = prices(args, global) else { return status::USAGE };
+    let Ok(prices) = prices(args, global) else { return Err(status::USAGE) };
     let sources = Sources::default();
     let server = overrides.server.is_some() && args.mcp_config_file.is_none();
     let options = Options { overrides, ..Options::default() };
     let files = Watched::new(&Disk);
     let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
     if unreadable(&compiled) {
-        return status::USAGE;
+        return Err(status::USAGE);
     }
     let plan = match the_eval(args, &compiled) {
         Ok(plan) => plan,
@@ -232,7 +272,7 @@ fn one(args: &Args, global: Global) -> u8 {
                 print_findings(&compiled.diagnostics, &sources, compiled.project.files(), global);
             }
             complain(&message);
-            return status::USAGE;
+            return Err(status::USAGE);
         }
     };
     let selection = selection(args);
@@ -241,13 +281,13 @@ fn one(args: &Args, global: Global) -> u8 {
     if !refused.is_empty() {
         print_findings(&refused, &sources, compiled.project.files(), global);
         complain("the eval is not run: green would mean nothing");
-        return status::USAGE;
+        return Err(status::USAGE);
     }
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
     let Some(plan) = plan else {
         complain("no task is selected");
-        return status::USAGE;
+        return Err(status::USAGE);
     };
     if selection.all(&plan).is_empty() {
         // They may tell why the eval itself selects none.
@@ -255,7 +295,7 @@ fn one(args: &Args, global: Global) -> u8 {
             print_findings(&tolerated, &sources, compiled.project.files(), global);
         }
         complain(&format!("no task is selected: {}", selection.nothing(&plan)));
-        return status::USAGE;
+        return Err(status::USAGE);
     }
     if server && compiled.project.evals.iter().any(|unit| unit.eval.as_ref().is_some_and(|e| e.mcp_config.is_some())) {
         super::warn(
@@ -263,33 +303,9 @@ fn one(args: &Args, global: Global) -> u8 {
              puts another in its place",
         );
     }
-    print_tolerated(args, &tolerated, &sources, compiled.project.files(), global);
     let findings = findings(&compiled, &sources);
-    if let Some(message) = useless_model(args, &plan) {
-        complain(&message);
-        return status::USAGE;
-    }
-    if args.preflight {
-        let tasks: Vec<_> = selection.of(&plan).into_iter().map(|index| &plan.tasks[index]).collect();
-        return preflight::main(&plan, &tasks, args.server_timeout);
-    }
-    if args.phase == Some(Phase::Cleanup) {
-        return clean_up(args, &plan, &selection);
-    }
-    execute(args, global, plan, selection, sources, findings, files.into_snapshot(), prices)
-}
-
-/// A model for an agent that has none of its own would be taken for the one that was measured.
-fn useless_model(args: &Args, plan: &EvalPlan) -> Option<String> {
-    let model = args.model.first()?;
-    let ActionKind::Agent(agent) = &plan.tasks.first().map(|task| &task.action(task.agent).kind)? else { return None };
-    match agent.kind {
-        AgentKind::Model(_) | AgentKind::ClaudeCode { .. } => None,
-        _ => Some(format!(
-            "`--model {model}` would have no effect: the agent `{}` takes no model from gevals",
-            plan.agent_name
-        )),
-    }
+    let (read, files) = (compiled.project.files(), files.into_snapshot());
+    Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
 }
 
 /// What was found and tolerated, as results have it.
@@ -409,7 +425,8 @@ fn prices(args: &Args, global: Global) -> Result<Option<Arc<Prices>>, ()> {
     let text = text.map_err(|why| complain(&format!("cannot read `{}`: {why}", shown(path))))?;
     let (sources, mut found) = (Sources::default(), Diagnostics::default());
     let prices = Prices::decode(sources.add(path, text.as_str()), &text, &mut found);
-    let found: Vec<_> = found.into_iter().collect();
+    // `gevals check --fix` knows no files of prices.
+    let found: Vec<_> = found.into_iter().map(|fault| Diagnostic { fix: None, ..fault }).collect();
     if !found.is_empty() {
         print_findings(&found, &sources, 1, global);
     }
@@ -466,16 +483,8 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
 }
 
-fn execute(
-    args: &Args,
-    global: Global,
-    plan: EvalPlan,
-    selection: Selection,
-    sources: Sources,
-    findings: Vec<serde_json::Value>,
-    files: Snapshot,
-    prices: Option<Arc<Prices>>,
-) -> u8 {
+fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
+    let Ready { plan, selection, sources, findings, files, prices, .. } = ready;
     let results = report::results_path(&args.output_dir, &plan.name);
     // Held until this process ends.
     let _claim = match journal::claim(&args.output_dir, &results) {
@@ -515,6 +524,7 @@ fn execute(
             time: args.max_time,
             bounds: Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None },
         },
+        used: *used,
         retry_broken: args.retry_broken,
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
@@ -594,6 +604,10 @@ fn execute(
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     match summary {
         Ok(summary) => {
+            // A run that was refused has used nothing.
+            if summary.used.tokens >= used.tokens {
+                *used = summary.used;
+            }
             // The text report has told already what kept every task from running.
             let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason == **fault);
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {

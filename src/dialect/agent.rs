@@ -58,7 +58,12 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
     if let Some(node) = fields.take(reader, "acp")
         && let Some(mut inner) = reader.fields(node, "an ACP agent")
     {
-        let command = inner.require_entry(reader, "cmd", node.span(), None);
+        let command = inner.require_entry(
+            reader,
+            "cmd",
+            node.span(),
+            Some("write `cmd:` with the program that speaks ACP, and `args:` with its arguments"),
+        );
         let args = inner.take(reader, "args");
         inner.finish(reader);
         if let Some(command) = command {

@@ -336,8 +336,10 @@ pub struct ModelAgent {
     pub model: String,
     /// Where the environment names none.
     pub base_url: Option<Name>,
-    /// The variable that holds the key, where the provider's own is not set.
+    /// The variable that holds its key.
     pub api_key: Option<Name>,
+    /// Whether these two are meant, whatever the environment names.
+    pub meant: bool,
 }
 
 /// Whose protocol a model speaks.

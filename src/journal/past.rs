@@ -10,7 +10,10 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::{Entries, Entry, Header, Refusal, Selected, Values, Writer};
-use crate::event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, Verdict};
+use crate::{
+    event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, TokenUsage, Used, Verdict},
+    hir::CallKind,
+};
 
 /// The fold of a journal.
 #[derive(Clone, Debug)]
@@ -29,6 +32,9 @@ pub struct Past {
     /// Its results are written.
     pub reported: bool,
     pub closed: bool,
+    /// What agents used, and judges.
+    agents: Used,
+    judges: TokenUsage,
     /// Lines that are no entries, the last one aside.
     pub unreadable: usize,
 }
@@ -78,6 +84,8 @@ impl Past {
             finished: false,
             reported: false,
             closed: false,
+            agents: Used::default(),
+            judges: TokenUsage::default(),
             unreadable: 0,
         };
         let mut bad = 0;
@@ -98,6 +106,11 @@ impl Past {
     pub fn interrupted(&self) -> bool {
         !self.closed
             && (!self.finished || !self.reported || self.tasks.values().any(|task| !task.owed.is_empty() && !task.kept))
+    }
+
+    /// What agents and judges used of the run's limits, as far as turns came to an end; the price is the judge's.
+    pub fn used(&self, price: impl Fn(&TokenUsage) -> f64) -> Used {
+        self.agents.and(Used { tokens: self.judges.total_tokens, cost: price(&self.judges), tool_calls: 0 })
     }
 
     /// Whether a world of it is kept on purpose.
@@ -152,6 +165,18 @@ impl Past {
             }
             return;
         };
+        match &event.kind {
+            EventKind::TokensCounted { tokens } => {
+                self.agents.tokens += tokens.total_tokens;
+                self.agents.cost += tokens.cost.unwrap_or_default();
+            }
+            EventKind::CallRecorded { call } => self.agents.tool_calls += u64::from(call.kind == CallKind::Tool),
+            EventKind::ActionFinished { report, .. } => {
+                let judged = report.judgement.as_ref().and_then(|judgement| judgement.usage);
+                self.judges = self.judges.and(judged.unwrap_or_default());
+            }
+            _ => {}
+        }
         let of = self.task(task);
         match event.kind {
             EventKind::TaskStarted { .. } => *of = TaskPast::default(),

@@ -35,6 +35,13 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         if TYPES.contains(&kind.value.as_str()) {
             if kind.value.ends_with("llm-agent") || kind.value.contains("openai") {
                 needs_model(&kind.value, agent.model.as_ref(), agent.span, out);
+            } else if kind.value == "builtin.claude-code"
+                && agent.model.as_ref().is_some_and(|m| m.value.trim().is_empty())
+            {
+                out.push(
+                    Diagnostic::new(&MISSING_FIELD, agent.span, "the model of this agent has no name")
+                        .help("name one, or leave `model` out: Claude Code then takes its own"),
+                );
             }
             continue;
         }
@@ -77,7 +84,7 @@ fn builtin(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 fn needs_model(kind: &str, model: Option<&Name>, place: Span, out: &mut Diagnostics) {
-    if model.is_none() {
+    if model.is_none_or(|model| model.value.trim().is_empty()) {
         out.push(
             Diagnostic::new(&MISSING_FIELD, place, format!("an agent of type `{kind}` needs a `model`"))
                 .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),

@@ -3,7 +3,7 @@
 use super::EvalView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{Agent, AgentRef},
+    hir::{Agent, AgentRef, Name},
     rule,
     source::Span,
 };
@@ -15,7 +15,85 @@ rule! {
 
 /// What stands beside `builtin` or `acp` is dropped (`tests/coverage.md` D9, D10).
 pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
-    view.unit.agent_files().for_each(|agent| ignored_of(agent, out));
+    view.unit.agent_files().for_each(|agent| {
+        ignored_of(agent, out);
+        unfilled(agent, view, out);
+    });
+    let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
+    for (reference, file) in [(view.eval.agent.as_ref(), &view.unit.agent), (judge, &view.unit.judge)] {
+        if let Some(reference) = reference {
+            ignored_in(view, reference, file.as_ref(), out);
+        }
+    }
+}
+
+/// A path for an agent that has no file, and a model for one that takes none.
+fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, out: &mut Diagnostics) {
+    let kind = reference.kind.value.as_str();
+    let mut push = |name: &Name, part: &str, why: &str| {
+        let diagnostic = Diagnostic::new(&IGNORED_AGENT_PART, name.span, format!("`{part}` has no effect: {why}"))
+            .help(format!("remove `{part}`"));
+        // It would be taken for the model that was measured.
+        let typed = part == "model" && view.sources.get(name.span.file).is_given();
+        out.push(if typed { diagnostic.strength(Strength::Hard) } else { diagnostic });
+    };
+    if let Some(path) = reference.path.as_ref().filter(|_| super::AGENT_TYPES.contains(&kind))
+        && !matches!(kind, "file" | "builtin.script" | "builtin.replay")
+    {
+        push(path, "path", &format!("`{kind}` is not told by a file"));
+    }
+    let Some(model) = &reference.model else { return };
+    match (kind, file) {
+        ("builtin.noop" | "builtin.script" | "builtin.replay", _) => {
+            push(model, "model", &format!("`{kind}` has no model"));
+        }
+        ("file", Some(Agent { builtin: None, acp: Some(_), .. })) => {
+            push(model, "model", "a program over ACP is not told of it; `acp.args` may name one");
+        }
+        ("file", Some(Agent { builtin: None, commands: Some(_), .. })) => {
+            push(model, "model", "a command line is not told of it; `runPrompt` may name one");
+        }
+        _ => {}
+    }
+}
+
+/// A place in the command line that nothing fills, and what is to fill a place that is not there.
+fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
+    let Agent { builtin: None, acp: None, commands: Some(commands), .. } = agent else { return };
+    let Some(line) = &commands.run_prompt else { return };
+    let is_agents = view.unit.agent.as_ref().is_some_and(|own| own.file == agent.file);
+    // A judge always has a server, and an agent where the eval has one.
+    let serves = !is_agents || view.unit.mcp.as_ref().is_some_and(|mcp| mcp.servers.iter().any(|s| !s.disabled));
+    for (hole, key, template) in [
+        ("McpServerFileArgs", "argTemplateMcpServer", &commands.mcp_server_arg),
+        ("AllowedToolArgs", "argTemplateAllowedTools", &commands.allowed_tool_arg),
+    ] {
+        let written = template.as_ref().filter(|t| !t.value.trim().is_empty());
+        match (line.value.contains(&format!(".{hole}")), written) {
+            (true, None) if serves => out.push(
+                Diagnostic::new(
+                    &IGNORED_AGENT_PART,
+                    line.span.head(),
+                    format!("`{{{{ .{hole} }}}}` stands for nothing: there is no `{key}`"),
+                )
+                .help(match key {
+                    "argTemplateMcpServer" => {
+                        "write for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`"
+                    }
+                    _ => "write for instance `argTemplateAllowedTools: \"mcp__{{ .ServerName }}__{{ .ToolName }}\"`",
+                }),
+            ),
+            (false, Some(template)) => out.push(
+                Diagnostic::new(
+                    &IGNORED_AGENT_PART,
+                    template.span,
+                    format!("`{key}` has no effect: `runPrompt` has no `{{{{ .{hole} }}}}`"),
+                )
+                .help(format!("write `{{{{ .{hole} }}}}` into `runPrompt`, or remove `{key}`")),
+            ),
+            _ => {}
+        }
+    }
 }
 
 fn ignored_of(agent: &Agent, out: &mut Diagnostics) {

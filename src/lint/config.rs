@@ -3,7 +3,7 @@
 use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    hir::{AssertionKind, Expand, RequirementKind, Transport},
+    hir::{Expand, RequirementKind, Transport},
     rule,
     secrets::{is_secret_name, looks_secret},
     source::Span,
@@ -12,8 +12,6 @@ use crate::{
 rule! {
     pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
     pub static RELATIVE_SERVER_COMMAND = "relative-server-command", Warning;
-    pub static SKILLS_WITHOUT_SOURCES = "skills-without-sources", Verdict;
-    pub static SKILLS_NOT_TAKEN = "skills-not-taken", Warning;
     pub static UNKNOWN_EXTENSION = "unknown-extension", Hard;
     pub static UNUSED_EXTENSION = "unused-extension", Warning;
     pub static UNUSED_SOURCE = "unused-source", Warning;
@@ -74,44 +72,6 @@ pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
                     format!("`{text}` is looked for in the eval's folder, and by other tools in the current one"),
                 )
                 .help("name a program on PATH, or begin the path with a variable: `${ROOT}/bin/server`"),
-            );
-        }
-    }
-}
-
-/// An agent that does not say how it takes skills gets none.
-pub fn takes_skills(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let (Some(skills), Some(agent)) = (&view.eval.skills, &view.eval.agent) else { return };
-    if skills.sources.is_empty() || view.unit.skills().is_some() {
-        return;
-    }
-    let kind = agent.kind.value.as_str();
-    let help = match kind {
-        "file" => "write `skills: {mountPath: …, toolName: …}` in the agent file, or use `builtin.claude-code`",
-        _ => "agent files with `skills` take them, and `builtin.claude-code`",
-    };
-    out.push(
-        Diagnostic::new(&SKILLS_NOT_TAKEN, skills.span, format!("the agent `{kind}` takes no skills, so it gets none"))
-            .label(agent.span, "this agent")
-            .help(help),
-    );
-}
-
-/// Without skills no skill is ever loaded (`tests/coverage.md` E7).
-pub fn skills(view: &EvalView<'_>, out: &mut Diagnostics) {
-    if view.eval.skills.as_ref().is_some_and(|s| !s.sources.is_empty()) {
-        return;
-    }
-    for item in view.eval.task_sets.iter().filter_map(|s| s.assertions.as_ref()).flat_map(|a| &a.items) {
-        if matches!(item.kind, AssertionKind::SkillsLoaded(_) | AssertionKind::SkillsNotLoaded(_)) {
-            out.push(
-                Diagnostic::new(
-                    &SKILLS_WITHOUT_SOURCES,
-                    item.key.span,
-                    format!("`{}` without skills: none is ever loaded", item.key.value),
-                )
-                .label(view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span), "no source of skills here")
-                .help("write `skills: {sources: [{type: path, path: FOLDER}]}` in the eval's config"),
             );
         }
     }

@@ -3,7 +3,8 @@
 use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{AgentRef, RequirementKind},
+    hir::{Agent, AgentRef, RequirementKind},
+    plan::AgentKind,
     rule,
 };
 
@@ -88,24 +89,9 @@ pub fn own(view: &EvalView<'_>, out: &mut Diagnostics) {
     let (Some(agent), Some(judge)) = (&view.eval.agent, view.eval.judge.as_ref().and_then(|j| j.agent.as_ref())) else {
         return;
     };
-    let builtin = |file: &Option<crate::hir::Agent>| {
-        let builtin = file.as_ref()?.builtin.as_ref()?;
-        Some((builtin.kind.as_ref()?.value.clone(), builtin.model.as_ref().map(|m| m.value.clone())))
-    };
-    let same_file = match (&view.unit.agent, &view.unit.judge) {
-        (Some(one), Some(other)) => one.file == other.file,
-        _ => false,
-    };
-    let model = |a: &AgentRef| a.model.as_ref().map(|m| m.value.clone());
-    // What a file says of a built-in agent is the same as a reference to it.
-    let meant = |reference: &AgentRef, file: &Option<crate::hir::Agent>| match builtin(file) {
-        Some((kind, own)) => Some((format!("builtin.{kind}"), model(reference).or(own))),
-        None if reference.kind.value == "file" => None,
-        None => Some((reference.kind.value.clone(), model(reference))),
-    };
-    let same = match (meant(agent, &view.unit.agent), meant(judge, &view.unit.judge)) {
-        (Some(one), Some(other)) => one == other,
-        (None, None) => same_file && model(agent) == model(judge),
+    let kind = |reference: &AgentRef, file: &Option<Agent>| AgentKind::of(reference, file.as_ref());
+    let same = match (kind(agent, &view.unit.agent), kind(judge, &view.unit.judge)) {
+        (Some(one), Some(other)) => one.is_same(&other),
         _ => false,
     };
     if same {

@@ -5,11 +5,13 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::{AgentRef, Name, Provider},
     rule,
+    ty::endpoint,
 };
 
 rule! {
     pub static MODEL_WITHOUT_PROVIDER = "model-without-provider", Hard;
     pub static UNKNOWN_PROVIDER = "unknown-provider", Hard;
+    pub static INVALID_ENDPOINT = "invalid-endpoint", Hard;
     pub static DEPRECATED_AGENT = "deprecated-agent", Warning;
     pub static DEPRECATED_JUDGE_ENV = "deprecated-judge-env", Warning;
 }
@@ -96,6 +98,20 @@ pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
             );
         }
         out.push(diagnostic.help(help));
+    }
+}
+
+/// Where a model is spoken to.
+pub fn endpoint(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for url in view.unit.agent_files().filter_map(|agent| agent.builtin.as_ref()?.base_url.as_ref()) {
+        if let Some(why) = endpoint::fault(url.value.trim()) {
+            // The value may hold a password.
+            out.push(
+                Diagnostic::new(&INVALID_ENDPOINT, url.span, format!("this is not the URL of an endpoint: {why}")).help(
+                    "write for instance `http://localhost:8000/v1`; one that changes is named by the provider's own variable, as `OPENAI_BASE_URL`",
+                ),
+            );
+        }
     }
 }
 

@@ -14,12 +14,20 @@ rule! {
 /// The task would be broken (`decisions.md` §8).
 pub fn missing(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
-    let Some(oracle) = &eval.unit.oracle else { return };
     let name = &view.task.name;
+    let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);
+    if let Some(recorded) = eval.unit.recording.as_ref().filter(|recorded| !recorded.tasks.contains(&name.value)) {
+        let message = format!("the recording has nothing of the task `{}`", name.value);
+        let mut diagnostic = Diagnostic::new(&NO_ORACLE_ENTRY, name.span, message).label(agent, "this agent");
+        if let Some(near) = nearest(&name.value, recorded.tasks.iter().map(String::as_str)) {
+            diagnostic = diagnostic.here(format!("it has something of `{near}`"));
+        }
+        out.push(diagnostic.help("record a run with this task, or leave it out: without one the task is broken"));
+    }
+    let Some(oracle) = &eval.unit.oracle else { return };
     if oracle.tasks.iter().any(|t| t.task.value == name.value) {
         return;
     }
-    let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);
     let mut diagnostic = Diagnostic::new(
         &NO_ORACLE_ENTRY,
         name.span,

@@ -834,7 +834,7 @@ fn agent_kind(kind: &AgentKind) -> AgentKindDocument {
             }
         }
         AgentKind::Replay { path } => AgentKindDocument::Replay { path: path.to_string_lossy().into_owned() },
-        AgentKind::Model(ModelAgent { provider, model, base_url, api_key }) => AgentKindDocument::Model {
+        AgentKind::Model(ModelAgent { provider, model, base_url, api_key, .. }) => AgentKindDocument::Model {
             provider: *provider,
             model: model.clone(),
             base_url: base_url.as_ref().map(|n| n.value.clone()),

@@ -6,8 +6,15 @@ use serde_json::Value;
 
 use crate::{
     hir::{AgentRef, Expand, ExpandPart, McpConfig, Server, Transport},
-    source::{Span, Spanned},
+    source::{Sources, Span, Spanned},
 };
+
+/// What follows an option of the command line, with its place there.
+pub(super) fn typed(option: &str, value: &str, sources: &Sources) -> Spanned<String> {
+    let start = option.len() + 1;
+    let file = sources.give(format!("{option} {value}"));
+    Spanned::new(value.to_owned(), Span::new(file, start..start + value.len()))
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
@@ -53,21 +60,34 @@ impl AgentChoice {
     }
 
     /// As an eval would say it; `oracle` where a file is of that kind.
-    pub(super) fn reference(&self, oracle: bool, span: Span) -> AgentRef {
-        let name = |text: &str| Spanned::new(text.to_owned(), span);
+    pub(super) fn reference(&self, oracle: bool, sources: &Sources) -> AgentRef {
+        const OPTION: &str = "--agent ";
+        let words = match self {
+            Self::File(path) => path.to_string_lossy().into_owned(),
+            Self::Builtin { kind, rest } => match rest {
+                Some(rest) => format!("{kind}:{rest}"),
+                None => kind.clone(),
+            },
+        };
+        let file = sources.give(format!("{OPTION}{words}"));
+        let span = Span::new(file, OPTION.len()..OPTION.len() + words.len());
+        let name = |text: &str, span| Spanned::new(text.to_owned(), span);
         let (kind, path, model) = match self {
             Self::File(path) => {
-                (if oracle { "builtin.script" } else { "file" }, Some(name(&path.to_string_lossy())), None)
+                let kind = name(if oracle { "builtin.script" } else { "file" }, span);
+                (kind, Some(name(&path.to_string_lossy(), span)), None)
             }
             Self::Builtin { kind, rest } => {
-                let rest = rest.as_deref().map(name);
-                match kind.as_str() {
-                    "builtin.script" | "builtin.replay" => (kind.as_str(), rest, None),
-                    _ => (kind.as_str(), None, rest),
-                }
+                let behind = span.start + 1 + kind.len() as u32;
+                let rest = rest.as_deref().map(|rest| name(rest, Span { start: behind, ..span }));
+                let (path, model) = match kind.as_str() {
+                    "builtin.script" | "builtin.replay" => (rest, None),
+                    _ => (None, rest),
+                };
+                (name(kind, Span { end: behind - 1, ..span }), path, model)
             }
         };
-        AgentRef { kind: name(kind), path, model, span }
+        AgentRef { kind, path, model, span }
     }
 }
 

@@ -20,6 +20,7 @@ pub struct Results {
     plan: Arc<EvalPlan>,
     summary: Map<String, Value>,
     findings: Vec<Value>,
+    currency: String,
     /// The type of each planned step, by task and id.
     types: Vec<HashMap<String, String>>,
     runs: Option<u32>,
@@ -64,6 +65,7 @@ impl Results {
             types: types.collect(),
             summary: summary(&plan, input),
             findings: input.findings.clone(),
+            currency: input.currency.clone(),
             runs: input.runs,
             gated: input.gate.is_none() && input.runs.is_none(),
             plan,
@@ -128,9 +130,16 @@ impl Results {
             EventKind::Cancelled { reason } => {
                 set("cancelled", json!(reason));
             }
-            EventKind::RunFinished { duration, exit } => {
+            EventKind::RunFinished { duration, exit, limits } => {
                 set("durationSeconds", seconds(*duration));
                 set("exit", json!(exit));
+                if let Some(limits) = limits {
+                    set("limits", json!(limits));
+                }
+                let priced = |done: &Value| done.pointer("/tokenEstimate/cost").is_some();
+                if limits.is_some_and(|limits| limits.max_cost.is_some()) || self.done.iter().any(priced) {
+                    set("currency", json!(self.currency));
+                }
             }
             _ => {}
         }
@@ -207,6 +216,9 @@ impl Results {
         let used = judged.iter().filter_map(|(_, judgement)| judgement.usage).reduce(TokenUsage::and);
         if let Some(used) = used.filter(|used| used.input_tokens + used.output_tokens > 0) {
             set("judgeTokenUsage", json!(used));
+            if judged.iter().any(|(_, judgement)| judgement.estimated) {
+                set("judgeTokensEstimated", json!(true));
+            }
         }
         set("assertionResults", assertion_results(&asserted, &self.types, task));
         set("allAssertionsPassed", json!(!setup_failed && asserted.iter().all(|(_, r)| r.outcome == Outcome::Passed)));

@@ -11,8 +11,12 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{Detail, ReportFormat, ReportInput};
 use crate::{
-    event::{ActionReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
+    event::{
+        ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
+        Verdict,
+    },
     plan::{Action, PlanPhase},
+    prices::money,
     run::{Gate, planned_id},
     source::Span,
     ty::duration,
@@ -44,6 +48,8 @@ pub(super) struct Text {
     retried: Vec<(TaskRun, String)>,
     tokens: Vec<TokenEstimate>,
     judged: TokenUsage,
+    judged_in_part: bool,
+    limits: Option<Limited>,
     notices: Vec<String>,
     cancelled: Option<String>,
 }
@@ -82,6 +88,8 @@ impl Text {
             retried: Vec::new(),
             tokens: Vec::new(),
             judged: TokenUsage::default(),
+            judged_in_part: false,
+            limits: None,
             notices: Vec::new(),
             cancelled: None,
         }
@@ -90,7 +98,10 @@ impl Text {
     pub(super) fn take(&mut self, event: &Event) -> String {
         match (&event.task, &event.kind) {
             (Some(task), EventKind::ActionFinished { action, report }) => {
-                if let Some(usage) = report.judgement.as_ref().and_then(|judgement| judgement.usage) {
+                if let Some(judgement) = &report.judgement
+                    && let Some(usage) = judgement.usage
+                {
+                    self.judged_in_part |= judgement.estimated;
                     self.judged = self.judged.and(usage);
                 }
                 if report.outcome != Outcome::Passed {
@@ -144,7 +155,10 @@ impl Text {
                 self.cancelled.get_or_insert_with(|| reason.clone());
                 format!("{reason}: stopping, and cleaning up\n")
             }
-            (_, EventKind::RunFinished { duration, .. }) => self.summary(*duration),
+            (_, EventKind::RunFinished { duration, limits, .. }) => {
+                self.limits = *limits;
+                self.summary(*duration)
+            }
             _ => String::new(),
         }
     }
@@ -287,12 +301,17 @@ impl Text {
                 _ => ", estimated in part",
             };
             let cost: Option<f64> = self.tokens.iter().map(|t| t.cost).sum();
-            let cost = cost.map(|cost| format!(", {cost:.4} {}", self.input.currency)).unwrap_or_default();
+            let cost = cost.map(|cost| format!(", {} {}", money(cost), self.input.currency)).unwrap_or_default();
             writeln!(out, "the agent used {input} tokens in, {output} out{how}{cost}").ok();
         }
         if self.judged.total_tokens > 0 {
             let TokenUsage { input_tokens, output_tokens, .. } = self.judged;
-            writeln!(out, "the judge used {input_tokens} tokens in, {output_tokens} out").ok();
+            let how = if self.judged_in_part { ", estimated" } else { "" };
+            writeln!(out, "the judge used {input_tokens} tokens in, {output_tokens} out{how}").ok();
+        }
+        if let Some(limits) = self.limits {
+            let used = limits.words(&self.input.currency);
+            writeln!(out, "of what all tasks together may use: {used}").ok();
         }
     }
 

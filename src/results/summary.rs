@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::{ResultsFile, RunResult, Statistics, harmless, percent};
+use crate::{event::Limited, prices::money};
 
 /// A line a result, and the totals.
 pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
@@ -56,9 +57,10 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
         writeln!(out, "The run was cut short: {}", harmless(reason)).ok();
     }
     let tokens = &all.tokens;
-    if let Some(estimated) = tokens.estimated {
-        let schema = tokens.schema.map(|n| format!(" (+{n} of MCP schemas)")).unwrap_or_default();
-        writeln!(out, "Tokens:     ~{estimated} estimated{schema}").ok();
+    if let Some(total) = tokens.total() {
+        let which = if tokens.guessed { "+" } else { "" };
+        let schema = tokens.schema.map(|n| format!(" ({which}{n} of MCP schemas)")).unwrap_or_default();
+        writeln!(out, "Tokens:     {total}{schema}").ok();
     }
     let pair = |input: Option<u64>, output: Option<u64>| {
         (input.is_some() || output.is_some())
@@ -68,7 +70,16 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
         writeln!(out, "Agent used: {used}").ok();
     }
     if let Some(used) = pair(tokens.judge_input, tokens.judge_output) {
-        writeln!(out, "Judge used: {used}").ok();
+        let how = if tokens.judge_guessed { ", estimated" } else { "" };
+        writeln!(out, "Judge used: {used}{how}").ok();
+    }
+    let currency = file.summary.get("currency").and_then(Value::as_str).unwrap_or_default();
+    if let Some(cost) = tokens.cost {
+        writeln!(out, "Cost:       {}", format!("{} {}", money(cost), harmless(currency)).trim_end()).ok();
+    }
+    let limits = file.summary.get("limits").and_then(|limits| serde_json::from_value::<Limited>(limits.clone()).ok());
+    if let Some(limits) = limits {
+        writeln!(out, "Limits:     {}", harmless(&limits.words(currency))).ok();
     }
     out
 }

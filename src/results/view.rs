@@ -121,14 +121,15 @@ fn steps(out: &mut String, result: &RunResult, limits: Limits) {
 fn tokens(out: &mut String, result: &RunResult) {
     let tokens = result.tokens();
     let part = |key: &str| result.0.get("tokenEstimate").and_then(|t| t.get(key)?.as_u64()).unwrap_or_default();
-    if let Some(total) = tokens.estimated {
+    if let Some(total) = tokens.total() {
         let parts = ["prompt", "message", "thinking", "toolInput", "toolOutput"];
         let parts = parts.map(|name| (name, part(&format!("{name}Tokens"))));
         let parts: Vec<_> = parts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
         let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
-        writeln!(out, "Tokens:     ~{total} estimated{parts}").ok();
+        writeln!(out, "Tokens:     {total}{parts}").ok();
         if let Some(schema) = tokens.schema.filter(|n| *n > 0) {
-            writeln!(out, "            +{schema} of MCP schemas").ok();
+            let which = if tokens.guessed { "+" } else { "" };
+            writeln!(out, "            {which}{schema} of MCP schemas").ok();
         }
     }
     for (name, input, output) in

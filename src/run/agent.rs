@@ -44,6 +44,7 @@ pub(super) struct Ended {
     pub exit_code: i32,
     pub usage: Option<Usage>,
     pub own_calls: Option<Vec<OwnCall>>,
+    pub cut: Option<String>,
     /// By server.
     pub remarks: Vec<(String, String)>,
     pub leftover: Option<Leftover>,
@@ -53,7 +54,17 @@ impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
         let (output, remarks) = (String::new(), Vec::new());
-        Self { report, unstarted: None, output, exit_code: 1, usage: None, own_calls: None, remarks, leftover: None }
+        Self {
+            report,
+            unstarted: None,
+            output,
+            exit_code: 1,
+            usage: None,
+            own_calls: None,
+            cut: None,
+            remarks,
+            leftover: None,
+        }
     }
 }
 
@@ -92,7 +103,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         used: turn.used,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage, own_calls, differences, remarks, leftover } =
+    let AgentDone { result, output, transcript, exit_code, usage, own_calls, cut, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
     let unstarted = match &result {
         Err(fault @ AgentFault::NotStarted(_)) => Some(fault.to_string()),
@@ -109,7 +120,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, unstarted, output, exit_code, usage, own_calls, remarks, leftover }
+    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

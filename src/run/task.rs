@@ -140,6 +140,17 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
         let message = format!("passed by the word of a judge alone, {}", judge.title());
         remarks.push(Remark { kind: RemarkKind::JudgedAlone, message });
     }
+    if let Some(why) = &facts.cut {
+        let message = format!("the agent stopped before it was done: {why}");
+        remarks.push(Remark { kind: RemarkKind::AgentStopped, message });
+    }
+    if let (Verdict::Passed, Some(judge), ActionKind::Agent(agent), true) =
+        (verdict, world.judge, &plan.action(plan.agent).kind, plan.judgements() > 0)
+        && agent.kind.is_same(&judge.kind)
+    {
+        let message = format!("the judge {} is the agent under test: it judged its own answer", judge.title());
+        remarks.push(Remark { kind: RemarkKind::JudgedByItself, message });
+    }
     remarks
 }
 
@@ -514,6 +525,7 @@ async fn agent_turn<'a>(
     for (server, text) in &done.remarks {
         unit.events.emitter.notice(Some(&unit.events.run), server, text);
     }
+    facts.cut = done.cut.take();
     let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();
     if !done.output.is_empty() {
         unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::{
-    event::{CallReport, TokenEstimate, TokenUsage},
+    event::{CallReport, Limited, TokenEstimate, TokenUsage, Used},
     hir::{Bounds, CallKind},
-    prices::Price,
+    prices::{Price, money},
     tokens::count,
 };
 
@@ -22,14 +22,6 @@ pub(super) struct Meter<'a> {
     told: Used,
 }
 
-/// What was used.
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub(super) struct Used {
-    pub tokens: u64,
-    pub cost: f64,
-    pub tool_calls: u64,
-}
-
 /// What all tasks of a run have used together.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -38,8 +30,24 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, used: Mutex::default() }
+    /// `before` is what was used of these bounds by others.
+    pub fn new(bounds: Bounds, before: Used) -> Self {
+        Self { bounds, used: Mutex::new(before) }
+    }
+
+    /// What is over already.
+    pub fn over(&self) -> Option<String> {
+        self.settle(Used::default(), Used::default())
+    }
+
+    pub fn total(&self) -> Used {
+        *self.used()
+    }
+
+    pub fn limited(&self) -> Option<Limited> {
+        let Bounds { tokens: max_tokens, cost: max_cost, tool_calls: max_tool_calls } = self.bounds;
+        let Used { tokens, cost, tool_calls } = self.total();
+        (!self.is_unlimited()).then_some(Limited { max_tokens, max_cost, max_tool_calls, tokens, cost, tool_calls })
     }
 
     pub fn is_unlimited(&self) -> bool {
@@ -78,10 +86,10 @@ fn over(used: Used, bounds: &Bounds) -> Option<String> {
         return Some(format!("{most} tool calls: {} were made", used.tool_calls));
     }
     let most = bounds.cost.filter(|most| used.cost > *most)?;
-    Some(format!("a cost of {most}: it was {:.6}", used.cost))
+    Some(format!("a cost of {most}: it was {}", money(used.cost)))
 }
 
-fn cost(price: Option<Price>, used: &TokenUsage) -> Option<f64> {
+pub(super) fn cost(price: Option<Price>, used: &TokenUsage) -> Option<f64> {
     Some(price?.cost(used.input_tokens, used.output_tokens, used.cached_read_tokens))
 }
 
@@ -210,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_counted_and_stopped() {
-        let (own, ledger) = (bounds(Some(200), None), Ledger::new(bounds(None, Some(3))));
+        let (own, ledger) = (bounds(Some(200), None), Ledger::new(bounds(None, Some(3)), Used::default()));
         let mut meter = Meter::new("Write it down.", 50, None, &own, &ledger);
         assert_eq!(meter.call(&call("ok")), None);
         assert_eq!(meter.call(&call(&"word ".repeat(300))).map(|over| matches!(over, Over::Task(_))), Some(true));

@@ -19,6 +19,8 @@ pub struct Facts {
     pub agent: Option<Judged>,
     /// Top-level verify steps, then assertions.
     pub checks: Vec<Judged>,
+    /// Why the agent stopped, where it says that it was not done.
+    pub cut: Option<String>,
     /// The agent was stopped at a limit of its own.
     pub beyond: Option<String>,
     /// The agent worked, and no call to a server under test succeeded, though none was forbidden.

@@ -41,9 +41,9 @@ pub struct BuiltinAgent {
     pub kind: Option<Name>,
     /// `PROVIDER:MODEL`, where the provider is `openai`, `anthropic`, `gemini` or `google`.
     pub model: Option<Name>,
-    /// Where it is spoken to, unless the provider's own variable says so.
+    /// Where it is spoken to, unless the provider's own variable says so. It gets no key but that of `apiKey`.
     pub base_url: Option<Name>,
-    /// The variable that holds the key, unless the provider's own does.
+    /// The variable that holds the key of `baseUrl`; without one, of the provider, unless the provider's own variable does.
     pub api_key: Option<Name>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, Remark, TokenEstimate, TokenUsage, Verdict},
+    event::{ActionReport, Limited, Remark, TokenEstimate, TokenUsage, Verdict},
     hir::CallStatus,
 };
 
@@ -64,6 +64,12 @@ pub struct Summary {
     /// The exit status.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
+    /// Of a run that may only use so much: how much, and what was used.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limited>,
+    /// What costs are counted in.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
 }
 
 #[derive(JsonSchema, Debug)]
@@ -140,9 +146,12 @@ pub struct TaskResult {
     /// Why a judge did not judge.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub task_judge_error: Option<String>,
-    /// Of all judges together, as far as they reported it.
+    /// Of all judges together.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub judge_token_usage: Option<TokenUsage>,
+    /// Whether some of that is counted from prompts and answers, as a judge did not report it.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub judge_tokens_estimated: Option<bool>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
     /// Which run, from 1 for the second.

@@ -1,10 +1,10 @@
 //! Several agents and models in one command: each combination is a run of its own, with results of its own, one after another.
 
-use std::{fmt::Write, path::Path};
+use std::{fmt::Write, path::Path, time::Instant};
 
 use serde_json::Value;
 
-use super::{Args, Disk, Files, Global, complain, one, shown, status};
+use super::{Args, Disk, Files, Global, Used, complain, go, prepare, shown, status};
 
 /// An agent and a model, where they are not the eval's.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,18 +56,38 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         );
         return status::USAGE;
     }
-    let mut rows = Vec::new();
+    // None is paid for before it is known that all of them can be run.
+    let mut ready = Vec::new();
     for (nth, combination) in combinations.iter().enumerate() {
-        let folder = args.output_dir.join(combination.folder(nth, combinations));
         let one_of_them = Args {
             agent: combination.agent.iter().cloned().collect(),
             model: combination.model.iter().cloned().collect(),
-            output_dir: folder.clone(),
+            output_dir: args.output_dir.join(combination.folder(nth, combinations)),
             ..args.clone()
         };
+        match prepare(&one_of_them, global) {
+            Ok(prepared) => ready.push((combination, one_of_them, prepared)),
+            Err(exit) => {
+                complain(&format!("{} cannot be run, so nothing is", combination.name()));
+                return exit;
+            }
+        }
+    }
+    let (started, mut used) = (Instant::now(), Used::default());
+    let mut rows = Vec::new();
+    for (combination, mut one_of_them, prepared) in ready {
+        let folder = one_of_them.output_dir.clone();
         eprintln!("\n=== {}", combination.name());
         let before = results(&folder);
-        let exit = one(&one_of_them, global);
+        // What the command line limits, it limits for all of them together; what the eval does, for each.
+        one_of_them.max_time = args.max_time.map(|most| most.saturating_sub(started.elapsed()));
+        let spent = Used {
+            tokens: args.max_tokens.map_or(0, |_| used.tokens),
+            cost: args.max_cost.map_or(0.0, |_| used.cost),
+            tool_calls: 0,
+        };
+        let (exit, after) = go(&one_of_them, global, prepared, spent);
+        used = after;
         rows.push((combination.name(), exit, told(&before, &results(&folder)), folder));
         if exit >= 128 {
             break;

@@ -1,0 +1,70 @@
+//! Addresses of what is spoken to over HTTP, as an author writes them.
+
+/// What is wrong with the base URL of a model's endpoint, if anything.
+pub fn fault(url: &str) -> Option<&'static str> {
+    let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else {
+        return Some("it must begin with `http://` or `https://`");
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => match port.parse::<u16>() {
+            Ok(1..) => host,
+            _ => return Some("its port must be a number from 1 to 65535"),
+        },
+        _ => authority,
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+    if authority.contains('@') {
+        Some("it holds the name of a user, or a password: it is a key that tells an endpoint who asks")
+    } else if host.is_empty() {
+        Some("it names no host")
+    } else if !host.chars().all(plain) {
+        Some("it names no host: variables are not expanded here")
+    } else if path.contains(|c: char| c.is_whitespace() || "${}<>\"".contains(c)) {
+        Some("its path holds what no URL does: variables are not expanded here")
+    } else {
+        None
+    }
+}
+
+/// Whoever stands before the host, a password with them.
+pub fn user(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    authority.rsplit_once('@').map(|(user, _)| user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_an_url_of_http_without_a_user() {
+        for good in [
+            "http://localhost:8000/v1",
+            "https://api.openai.com",
+            "http://127.0.0.1:1/v1/",
+            "http://[::1]:80/v1",
+            "http://[::1]",
+        ] {
+            assert_eq!(fault(good), None, "{good}");
+        }
+        for (bad, why) in [
+            ("localhost:8000", "must begin"),
+            ("127.0.0.1:1/v1", "must begin"),
+            ("${LB}/v1", "must begin"),
+            ("ftp://x/v1", "must begin"),
+            ("http://", "no host"),
+            ("http:///v1", "no host"),
+            ("http://${LB}/v1", "variables"),
+            ("http://x/${LB}", "variables"),
+            ("http://x:0/v1", "port"),
+            ("http://x:y/v1", "port"),
+            ("http://user:secret@x/v1", "user"),
+        ] {
+            assert!(fault(bad).is_some_and(|found| found.contains(why)), "{bad}: {:?}", fault(bad));
+        }
+        assert_eq!(user("http://user:secret@x/v1"), Some("user:secret"));
+        assert_eq!(user("http://x/a@b"), None);
+    }
+}
