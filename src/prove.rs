@@ -847,8 +847,7 @@ fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
         commands.iter().map(|c| format!(", `{}` {what}", c.replace('\u{1f}', " "))).collect()
     };
     let but = but(&world.failing, "fails") + &but(&world.mute, "says nothing");
-    let mut out =
-        format!("{why} (world {}, {:?}{but})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
+    let mut out = format!("{why} (world {}, {:?}{but})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
     for i in 0..left.len().max(right.len()) {
         let (l, r) =
             (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());

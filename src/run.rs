@@ -272,7 +272,8 @@ pub async fn run_eval(
         .and_then(|judge| usage::price(prices, judge.agent.model.as_ref().map(|m| m.value.as_str()), &judge.name));
     faults.extend(unpriced(plan, &selected, &budget.bounds, price.is_some(), judge.is_none() || judge_price.is_some()));
     // A run that is resumed goes on with its budget.
-    let before = options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
+    let before =
+        options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
     let ledger = usage::Ledger::new(budget.bounds, before.unwrap_or_default().and(options.used));
     if selected.is_empty() {
         return match options.selection.shard {
@@ -464,7 +465,10 @@ pub async fn run_eval(
         None if !faults.is_empty() => 3,
         None => status(&tasks, options.allow_unchecked, &|index| gate_of(plan, options, index), options.exit_zero),
     };
-    emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() });
+    emitter.emit(
+        None,
+        EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
+    );
     RunSummary { exit, tasks, faults, kept, used: ledger.total() }
 }
 

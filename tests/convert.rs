@@ -232,7 +232,9 @@ fn original_and_conversion_do_the_same() {
         let new = suite.lifted(unit);
         match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
             Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {
-                if !c.unreached.is_empty() { eprintln!("UNREACHED {} {:?}", unit.path.display(), c.unreached); }
+                if !c.unreached.is_empty() {
+                    eprintln!("UNREACHED {} {:?}", unit.path.display(), c.unreached);
+                }
             }
             Ok(c) => faults.lock().unwrap().push(format!(
                 "{}: {}",

@@ -151,7 +151,9 @@ fn a_run_that_has_used_its_limit_starts_nothing_more() {
     // What was begun is cleaned up, what was not is not.
     assert_eq!(["a", "b", "c"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [true, true, false]);
     // What was used is used, also when the run is finished later.
-    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
+    world
+        .run(&["run", "eval.yaml", "--resume"])
+        .expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
     assert_eq!(["c", "d"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [false, false]);
     // A limit of the command line is over that of the eval.
     world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxTokens: 5}\n  taskSets"));
@@ -212,7 +214,13 @@ fn what_a_model_uses_is_counted_and_priced() {
 }
 
 /// An agent, the limits of its task, and more arguments: the run ends with these words.
-fn stopped(agent: &str, limits: &str, prepare: impl FnOnce(&World, &mut std::process::Command), args: &[&str], said: &str) {
+fn stopped(
+    agent: &str,
+    limits: &str,
+    prepare: impl FnOnce(&World, &mut std::process::Command),
+    args: &[&str],
+    said: &str,
+) {
     let world = world(&[("t", &format!("{limits}{CLEANUP}"), "[]")]);
     world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
     world.write("prices.yaml", "models: {m-1: {input: 1000, output: 2000}}\n");
@@ -256,10 +264,12 @@ fn several_models_share_what_they_may_use() {
     };
     let three = ["--model", "openai:a", "--model", "openai:b", "--model", "openai:c"];
     let (ran, asked) = go(&[&three[..], &["--max-tokens", "40"]].concat());
-    let ran = ran.expect(1, &["of what all tasks together may use: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
+    let ran =
+        ran.expect(1, &["of what all tasks together may use: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
     assert_eq!(asked, 4, "{}", ran.out);
     for (model, tokens, outcome) in [("a", 26, "passed"), ("b", 52, "cancelled"), ("c", 52, "cancelled")] {
-        let results: Value = serde_json::from_str(&world.read(&format!("out/openai-{model}/gevals-e-out.json"))).unwrap();
+        let results: Value =
+            serde_json::from_str(&world.read(&format!("out/openai-{model}/gevals-e-out.json"))).unwrap();
         assert_eq!(results["results"][0]["outcome"], outcome);
         let limits = &results["summary"]["limits"];
         assert_eq!((&limits["maxTokens"], &limits["tokens"]), (&json!(40), &json!(tokens)), "{model}");

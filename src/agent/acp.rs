@@ -27,10 +27,7 @@ use agent_client_protocol::{
 use futures_util::{sink, stream};
 use indexmap::IndexMap;
 use serde_json::Value;
-use tokio::{
-    io::AsyncWriteExt,
-    sync::watch,
-};
+use tokio::{io::AsyncWriteExt, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Usage, skills};

@@ -229,7 +229,9 @@ fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
     let mut fields = reader.fields(node, "a reference to an agent")?;
     let path = fields.take(reader, "path");
     let help = match path {
-        Some(_) => "write `type: file` for an agent file; other types are `builtin.llm-agent`, `builtin.claude-code`, `builtin.script`",
+        Some(_) => {
+            "write `type: file` for an agent file; other types are `builtin.llm-agent`, `builtin.claude-code`, `builtin.script`"
+        }
         None => "write `type: builtin.llm-agent` and a `model`, or `type: file` and the `path` of an agent file",
     };
     let kind = fields.require_entry(reader, "type", node.span(), Some(help)).map(|entry| entry.value);

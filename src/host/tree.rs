@@ -395,7 +395,15 @@ mod platform {
                 Ok(status) => status.is_none(),
                 Err(_) => test_kill_process_group(leader).is_ok(),
             };
-            let group = Proc { pid: leader, parent: None, group: leader, session: None, start: 0, zombie: false, stopped: false };
+            let group = Proc {
+                pid: leader,
+                parent: None,
+                group: leader,
+                session: None,
+                start: 0,
+                zombie: false,
+                stopped: false,
+            };
             if alive { vec![group] } else { Vec::new() }
         }
     }

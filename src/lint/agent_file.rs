@@ -77,7 +77,9 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
                     format!("`{{{{ .{hole} }}}}` stands for nothing: there is no `{key}`"),
                 )
                 .help(match key {
-                    "argTemplateMcpServer" => "write for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`",
+                    "argTemplateMcpServer" => {
+                        "write for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`"
+                    }
                     _ => "write for instance `argTemplateAllowedTools: \"mcp__{{ .ServerName }}__{{ .ToolName }}\"`",
                 }),
             ),

@@ -352,7 +352,11 @@ mod tests {
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (".count // 1", "2", json!({"count": 2})),
             (".a and .b > 2", "", json!({"a": true, "b": 3})),
-            (r#".to | "to \(.kind)/\(.name)""#, "to Service/hello", json!({"to": {"kind": "Service", "name": "hello"}})),
+            (
+                r#".to | "to \(.kind)/\(.name)""#,
+                "to Service/hello",
+                json!({"to": {"kind": "Service", "name": "hello"}}),
+            ),
         ];
         for (program, wanted, expected) in cases {
             let wanted: Vec<String> = if wanted.is_empty() { Vec::new() } else { vec![wanted.to_owned()] };

@@ -24,9 +24,7 @@ use super::{
 };
 use crate::{
     agent::OwnCall,
-    event::{
-        ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording,
-    },
+    event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
