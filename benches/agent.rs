@@ -156,6 +156,7 @@ async fn turns() {
             timeout: Duration::from_secs(60),
             cancel: &CancellationToken::new(),
             fill: &|_, _| Err("no template".to_owned()),
+            used: &|_| (),
             calls: &calls,
         };
         let started = Instant::now();

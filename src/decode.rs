@@ -536,6 +536,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("expect", "a step", "it belongs inside the step's body"),
     ("outputs", "a step", "it belongs inside the step's body"),
     ("id", "a step", "it belongs inside the step's body"),
+    ("extension", "a requirement", "an extension is imported: write `imports: [{package: …}]` under `spec`"),
     ("limits", "a task's spec", "write `timeout` and `cleanupTimeout` under `metadata`"),
     ("limits", "a task", "limits belong under `spec`, in the steps dialect"),
     ("timeout", "a task's metadata", "in the steps dialect write `limits: {timeout: …}` under `spec`"),

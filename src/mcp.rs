@@ -42,7 +42,7 @@ pub enum Transport {
 /// Why a server cannot be used. The texts hold no secrets, except what the server itself printed: [`Hub`] masks them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServerError {
-    #[error("could not start `{server}`: no such command `{command}`")]
+    #[error("could not start `{server}`: no such command `{command}`{}", unsplit(.command))]
     CommandNotFound { server: String, command: String },
     #[error("could not start `{server}`: no such directory `{dir}`")]
     NoDirectory { server: String, dir: String },
@@ -109,6 +109,13 @@ fn printed(stderr: &str) -> String {
 fn excerpt(body: &str) -> String {
     let text = body.trim();
     if text.is_empty() { String::new() } else { format!(": {}", shortened(text, 300)) }
+}
+
+fn unsplit(command: &str) -> &'static str {
+    match command.contains(char::is_whitespace) {
+        true => "; it is one word, for no shell splits it: its arguments stand under `args`",
+        false => "",
+    }
 }
 
 fn seconds(duration: Duration) -> String {

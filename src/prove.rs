@@ -75,6 +75,8 @@ pub struct Certificate {
     pub seeds: u64,
     pub agreed: u64,
     pub counter_example: Option<String>,
+    /// Worlds in which the original passes.
+    pub passed: u64,
     /// Commands of the conversion that none of the worlds came to: of them nothing is proved.
     pub unreached: Vec<String>,
 }
@@ -376,10 +378,9 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     }
     let mut near: VecDeque<World> = best.into_iter().map(|(world, _)| world).collect();
     let mut seen = BTreeSet::new();
-    let mut certificate = Certificate { seeds: 0, agreed: 0, counter_example: None, unreached: Vec::new() };
+    let mut certificate = Certificate { seeds: 0, agreed: 0, counter_example: None, passed: 0, unreached: Vec::new() };
     let mut unreached = asked.clone();
     let mut called = BTreeSet::new();
-    let mut passed = false;
     for seed in 0..job.seeds {
         let one_more = if seed > 3 && (seed % 4 > 0) || seed == 0 { near.pop_front() } else { None };
         let world = match (seed, one_more) {
@@ -405,7 +406,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
                 break;
             }
         }
-        passed |= a.passed;
+        certificate.passed += u64::from(a.passed);
         called.extend(a.phases.values().flatten().map(Call::key));
         // What is called for the first time fails in one more world, and says nothing in another.
         if matches!(world.mood, Mood::Good) && !world.loud {
@@ -422,7 +423,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     // All that the original does was seen: what only the conversion does is no more than a guess at it.
     let foreign = asked.iter().find(|p| !unreached.contains(*p) && !called.iter().any(|key| fits(p, key)));
     if let Some(command) = foreign
-        && passed
+        && certificate.passed > 0
         && near.is_empty()
         && certificate.counter_example.is_none()
     {

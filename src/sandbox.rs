@@ -73,6 +73,8 @@ impl Jail {
                 Err(_) => {}
             }
         }
+        // What Debian has a choice of (`awk`) is a link to there.
+        add(&[&"--ro-bind-try", &"/etc/alternatives", &"/etc/alternatives"]);
         // Where programs were added by hand, none is there but ours.
         add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp", &"--tmpfs", &"/usr/local"]);
         for path in &self.writable {

@@ -390,6 +390,8 @@ mod process {
     async fn a_missing_command_is_named() {
         let error = Hub::start(support::stdio("no-such-server-here", &[]), HubOptions::default()).await.unwrap_err();
         assert_eq!(error.to_string(), "could not start `srv`: no such command `no-such-server-here`");
+        let error = Hub::start(support::stdio("no-such-server --stdio", &[]), HubOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("no shell splits it"), "{error}");
     }
 
     #[tokio::test]

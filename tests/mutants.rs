@@ -27,7 +27,7 @@ fn single_faults_of_tasks_are_seen_and_placed() {
 
 #[test]
 fn single_faults_of_evals_are_seen_and_placed() {
-    hold(&corpus("kind: Eval", 20), 11, 500);
+    hold(&corpus("kind: Eval", 20), 12, 500);
 }
 
 /// Makes every mutant there is, and looks at what is said of it.

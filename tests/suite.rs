@@ -459,8 +459,8 @@ fn fixes_give_what_was_meant() {
         (
             "mcp.yaml",
             "mcpServers:\n",
-            "  a:\n    command: npx -y server\n    autoApprove: [x]\n  b: {command: 'uvx b --c'}\n  c: {url: localhost:1, headers: {A: Bearer $T, B: \"$U x\"}}\n  d: {cmd: d}\n  e: {command: e, args: a b}\n",
-            "  a:\n    command: npx\n    args: [\"-y\", \"server\"]\n    alwaysAllow: [x]\n  b: {command: \"uvx\", args: [\"b\", \"--c\"]}\n  c: {url: http://localhost:1, headers: {A: \"Bearer ${T}\", B: \"${U} x\"}}\n  d: {command: d}\n  e: {command: e, args: [\"a\", \"b\"]}\n",
+            "  a:\n    command: npx -y server\n    autoApprove: [x]\n  b: {command: 'uvx b --c'}\n  c: {url: localhost:1, headers: {A: Bearer $T, B: \"$U x\"}}\n  d: {cmd: d}\n  e: {command: e, args: a b}\n  f: {command: npx -y f, args: [g]}\n",
+            "  a:\n    command: npx\n    args: [\"-y\", \"server\"]\n    alwaysAllow: [x]\n  b: {command: \"uvx\", args: [\"b\", \"--c\"]}\n  c: {url: http://localhost:1, headers: {A: \"Bearer ${T}\", B: \"${U} x\"}}\n  d: {command: d}\n  e: {command: e, args: [\"a\", \"b\"]}\n  f: {command: npx, args: [\"-y\", \"f\", g]}\n",
         ),
         (
             "mcp.json",

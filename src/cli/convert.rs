@@ -127,6 +127,7 @@ struct Certificate {
     seeds: u64,
     agreed: u64,
     counter_example: Option<String>,
+    passed: u64,
     unreached: Vec<String>,
 }
 
@@ -431,7 +432,9 @@ fn counts(tally: &Tally) -> serde_json::Value {
 fn task_json(outcome: &Outcome) -> serde_json::Value {
     let proof = match &outcome.proof {
         Proof::None => serde_json::Value::Null,
-        Proof::Certificate(c) => json!({ "seeds": c.seeds, "agreed": c.agreed, "counterExample": c.counter_example }),
+        Proof::Certificate(c) => json!({
+            "seeds": c.seeds, "agreed": c.agreed, "counterExample": c.counter_example, "passed": c.passed, "unreached": c.unreached,
+        }),
     };
     match &outcome.result {
         Ok(new) => json!({
@@ -439,7 +442,6 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
             "converted": true,
             "statements": counts(&new.tally),
             "proof": proof,
-            "unreached": unreached(outcome),
             "steps": { "before": new.steps_before, "after": new.steps_after },
             "lines": { "before": new.lines_before, "after": new.lines_after },
             "inherited": outcome.inherited,
@@ -498,7 +500,10 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
         );
         out += &match &outcome.proof {
             Proof::None => "  unproved\n".to_owned(),
-            Proof::Certificate(c) => format!("  proof: {} of {} worlds agree\n", c.agreed, c.seeds),
+            Proof::Certificate(c) => format!(
+                "  proof: {} of {} worlds agree, the original passes in {}\n",
+                c.agreed, c.seeds, c.passed
+            ),
         };
         for command in unreached(outcome) {
             out += &format!("  no world came to `{command}`\n");

@@ -4,6 +4,7 @@ use crate::{
     decode::{Reader, flow_list, plain_words, quote},
     diagnostic::{Diagnostic, Strength},
     rule,
+    source::Span,
     yaml::{Entry, Node, Style},
 };
 
@@ -19,7 +20,7 @@ const LAUNCHERS: [&str; 14] =
 pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, args: Option<Node<'_>>) {
     let Some(text) = command.value.as_str() else { return };
     let mut words = text.split_whitespace();
-    let (Some(program), Some(first)) = (words.next(), words.next()) else { return };
+    let (Some(program), Some(_)) = (words.next(), words.next()) else { return };
     let has_option = text.split_whitespace().any(|w| w.starts_with('-'));
     let on_path = !program.contains(['/', '\\', '$']);
     // The path of a program may hold spaces; what is looked for on PATH and followed by options does not.
@@ -31,29 +32,9 @@ pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, 
         true => format!("`{text}` is one word: no shell splits it"),
         false => format!("`{text}` is one word, the name of one program: no shell splits it"),
     };
-    let mut diagnostic = Diagnostic::new(&UNSPLIT_COMMAND, command.value.span(), message);
-    diagnostic = match plain_words(text) {
-        Some(words) => {
-            let (key, list) = (command.name, flow_list(words[1..].iter().copied()));
-            let help = match args {
-                None => format!("write `{key}: {program}` and `args: {list}`"),
-                Some(_) => format!("write `{key}: {program}`, and `{first}` at the head of `args`"),
-            };
-            let diagnostic = diagnostic.help(help);
-            match args {
-                None => {
-                    let program = if command.value.is_plain() { program.to_owned() } else { quote(program) };
-                    let args = if command.key.is_plain() { "args" } else { "\"args\"" };
-                    let next = match mapping.style() {
-                        Style::Flow => ", ".to_owned(),
-                        _ => format!("\n{}", " ".repeat(command.key.column())),
-                    };
-                    let text = format!("{program}{next}{args}: {list}");
-                    diagnostic.fix("put the arguments under `args`", command.value.span(), text)
-                }
-                Some(_) => diagnostic,
-            }
-        }
+    let diagnostic = Diagnostic::new(&UNSPLIT_COMMAND, command.value.span(), message);
+    let diagnostic = match plain_words(text) {
+        Some(words) => split(diagnostic, command, &words, mapping, args),
         None => {
             diagnostic.help(format!("write `{}: sh` and `args: [\"-c\", …]`, or name the program alone", command.name))
         }
@@ -61,5 +42,44 @@ pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, 
     match sure {
         true => reader.error(diagnostic),
         false => reader.out.push(diagnostic.strength(Strength::Warning)),
+    }
+}
+
+/// The program alone, and all else under `args`.
+fn split(
+    diagnostic: Diagnostic,
+    command: Entry<'_>,
+    words: &[&str],
+    mapping: Node<'_>,
+    args: Option<Node<'_>>,
+) -> Diagnostic {
+    let (key, program, value) = (command.name, words[0], command.value);
+    let list = flow_list(words[1..].iter().copied());
+    let bare = list.trim_matches(['[', ']']);
+    let written = if value.is_plain() { program.to_owned() } else { quote(program) };
+    let description = "put the arguments under `args`";
+    match args {
+        None => {
+            let args = if command.key.is_plain() { "args" } else { "\"args\"" };
+            let next = match mapping.style() {
+                Style::Flow => ", ".to_owned(),
+                _ => format!("\n{}", " ".repeat(command.key.column())),
+            };
+            diagnostic.help(format!("write `{key}: {program}` and `args: {list}`")).fix(
+                description,
+                value.span(),
+                format!("{written}{next}{args}: {list}"),
+            )
+        }
+        Some(args) => {
+            let diagnostic = diagnostic.help(format!("write `{key}: {program}`, and `{bare}` at the head of `args`"));
+            match args.style() {
+                Style::Flow if !args.is_empty() && !args.is_alias() => {
+                    let head = Span { start: args.span().start + 1, end: args.span().start + 1, ..args.span() };
+                    diagnostic.fix(description, value.span(), written).fix(description, head, format!("{bare}, "))
+                }
+                _ => diagnostic,
+            }
+        }
     }
 }

@@ -81,14 +81,14 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let setup = fields.take_entry(reader, "setup");
     task.setup = step::phase(reader, setup, style);
     let verify = fields.take_entry(reader, "verify");
-    if verify.is_none() {
+    let cleanup = fields.take_entry(reader, "cleanup");
+    if verify.is_none() && !fields.misspells(["verify"]) {
         reader.error(
             Diagnostic::new(&NO_VERIFY, spec.key.span(), "a task has no `verify`")
                 .help("list the steps that decide; write `verify: []` where the eval's assertions alone decide"),
         );
     }
     task.verify = step::phase(reader, verify, style);
-    let cleanup = fields.take_entry(reader, "cleanup");
     task.cleanup = step::phase(reader, cleanup, style);
     fields.finish(reader);
     Some(task)
@@ -114,7 +114,12 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
     let extension = if dialect == Dialect::Steps { fields.take(reader, "extension") } else { None };
     let command = fields.take(reader, "command");
     let judge = fields.take(reader, "judge");
+    let none = [server, extension, command, judge].iter().all(Option::is_none);
+    let misspelt = none && fields.misspells(["mcpServer", "command", "judge"]);
     fields.finish(reader);
+    if misspelt {
+        return None;
+    }
     let mut kinds = Vec::new();
     if let Some(n) = server {
         kinds.push(RequirementKind::McpServer(reader.name(n, "the name of a server")?));

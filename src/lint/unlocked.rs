@@ -25,29 +25,39 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         let mut names = tools.get(server.name.value.as_str()).cloned().unwrap_or_default();
         names.extend(server.always_allow.iter().map(|t| t.value.as_str()));
         if view.unit.lock.tools(&server.name.value).is_none() && !names.is_empty() {
-            out.push(finding(view, place, &format!("the server `{}`", server.name.value), &names));
+            let what = format!("the server `{}`", server.name.value);
+            out.push(finding(place, &what, &names).help(lock_it(view)));
         }
     }
     for (extension, names) in operations {
-        let declared = view.eval.extensions.iter().find(|e| e.alias.value == extension).map(|e| e.alias.span);
+        let declared = view.eval.extensions.iter().find(|e| e.alias.value == extension);
+        let package = declared.map_or(Some(extension), |e| e.package.as_ref().map(|p| p.value.as_str()));
         let imported = || {
             let tasks = view.tasks.iter().filter_map(|unit| unit.task.as_ref());
             tasks.flat_map(|t| &t.imports).find(|i| i.package.value == extension).map(|i| i.package.span)
         };
-        if let (None, Some(span)) = (view.unit.lock.extensions.get(extension), declared.or_else(imported)) {
-            out.push(finding(view, span, &format!("the extension `{extension}`"), &names));
+        let place = declared.map(|e| e.alias.span).or_else(imported);
+        if let (None, Some(span)) = (view.unit.lock.extensions.get(extension), place) {
+            let by_path = package.is_some_and(|p| p.starts_with(['.', '/']));
+            out.push(finding(span, &format!("the extension `{extension}`"), &names).help(match by_path {
+                true => lock_it(view),
+                false => "only extensions that are given by a path can be locked: releases cannot yet".to_owned(),
+            }));
         }
     }
 }
 
-fn finding(view: &EvalView<'_>, span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
+fn lock_it(view: &EvalView<'_>) -> String {
+    format!("write one down, once and whenever it changes: `gevals lock {}`", view.unit.path.display())
+}
+
+fn finding(span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
     let mut words: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     if names.len() > SHOWN {
         words.push(format!("{} more", names.len() - SHOWN));
     }
     let message = format!("without a lock nobody knows whether {what} has {}", words.join(", "));
     Diagnostic::new(&NOT_LOCKED, span, message)
-        .help(format!("write one down, once and whenever it changes: `gevals lock {}`", view.unit.path.display()))
 }
 
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
