@@ -500,10 +500,9 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
         );
         out += &match &outcome.proof {
             Proof::None => "  unproved\n".to_owned(),
-            Proof::Certificate(c) => format!(
-                "  proof: {} of {} worlds agree, the original passes in {}\n",
-                c.agreed, c.seeds, c.passed
-            ),
+            Proof::Certificate(c) => {
+                format!("  proof: {} of {} worlds agree, the original passes in {}\n", c.agreed, c.seeds, c.passed)
+            }
         };
         for command in unreached(outcome) {
             out += &format!("  no world came to `{command}`\n");
