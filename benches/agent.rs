@@ -133,6 +133,7 @@ async fn turns() {
         model: "m".to_owned(),
         base_url: Some(Spanned { value: url.clone(), span }),
         api_key: None,
+        meant: false,
     };
     let server = AgentServer {
         name: "echo".to_owned(),
