@@ -89,7 +89,7 @@ enum To {
 enum TargetName {
     /// The built-in steps.
     Builtin,
-    /// Operations of the Kubernetes extension.
+    /// Operations of the Kubernetes extension: not there yet.
     K8s,
 }
 
