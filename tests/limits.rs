@@ -183,7 +183,7 @@ fn what_a_model_uses_is_counted_and_priced() {
         world.write("eval.yaml", &agent);
         world.write("prices.yaml", "currency: EUR\nmodels:\n  m-1: {input: 1000, output: 2000}\n");
         world.write("others.json", "{\"models\": {\"x\": {\"input\": 1, \"output\": 1}}}");
-        world.write("wrong.yaml", "models: {m-1: {input: 1}}");
+        world.write("wrong.yaml", "models: {m-1: {input: 1, ouput: 2}}");
         let mut command = world.command(&[&["run", "eval.yaml"], args].concat());
         command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("OPENAI_API_KEY", "sk-test-test");
         (world.start(command).end(), world)
@@ -208,8 +208,8 @@ fn what_a_model_uses_is_counted_and_priced() {
     assert_eq!(result(&world.results("e"), "t")["outcome"], "cancelled");
     go(&["--prices", "prices.yaml", "--max-cost", "100"]).0.expect(0, &[]);
     go(&["--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs: `--prices` does"]);
-    go(&["--prices", "others.json", "--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs"]);
-    go(&["--prices", "wrong.yaml"]).0.expect(2, &["`wrong.yaml`: it is no file of prices: ", "output"]);
+    go(&["--prices", "others.json", "--max-cost", "1"]).0.expect(3, &["has no price for `openai:m-1`"]);
+    go(&["--prices", "wrong.yaml"]).0.expect(2, &["wrong.yaml:", "unknown key `ouput`", "did you mean `output`?"]);
     go(&["--prices", "none.yaml"]).0.expect(2, &["cannot read `none.yaml`"]);
 }
 

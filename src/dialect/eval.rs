@@ -589,7 +589,7 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
     Some(CallMatcher { span: node.span(), server: server?, name, pattern, arguments, status, max_duration })
 }
 
-/// A pattern that does not compile would never match, and nobody would know (§11 E3).
+/// A pattern that does not compile would never match, and nobody would know (`tests/coverage.md` E3).
 fn regex(reader: &mut Reader<'_>, pattern: &Name) {
     if let Err(diagnostic) = decode::check_pattern(&pattern.value, pattern.span) {
         reader.error(*diagnostic);

@@ -36,7 +36,7 @@ fn assertions(eval: &Eval) -> impl Iterator<Item = (&Assertion, &[SkillMatcher])
     })
 }
 
-/// Without skills no skill is ever loaded (§11 E7).
+/// Without skills no skill is ever loaded (`tests/coverage.md` E7).
 pub fn without(view: &EvalView<'_>, out: &mut Diagnostics) {
     if has_sources(view.eval) {
         return;

@@ -511,7 +511,7 @@ pub fn mcp_config() -> Strategy1 {
     ];
     let http = vec![
         ("type", one(&[json!("http"), json!("streamable-http"), json!("streamableHttp")])),
-        ("!url", string()),
+        ("!url", one(&[json!("http://a"), json!("https://a.b/mcp"), json!("${URL}")])),
         ("headers", map(one(&[json!("${A:-b}")]))),
     ];
     let server =
