@@ -232,7 +232,8 @@ impl RunResult {
         let any = |keys: &[&str]| self.number(keys);
         Tokens {
             estimated: any(&["tokenEstimate", "totalTokens"]),
-            guessed: self.0.get("tokenEstimate").is_some_and(|t| t["source"] != "actual"),
+            guessed: any(&["tokenEstimate", "totalTokens"]).is_some()
+                && self.0.get("tokenEstimate").is_some_and(|t| t["source"] != "actual"),
             cost: self.0.get("tokenEstimate").and_then(|t| t.get("cost")?.as_f64()),
             schema: any(&["tokenEstimate", "mcpSchemaTokens"]),
             agent_input: any(&["tokenEstimate", "actual", "inputTokens"]),

@@ -6,6 +6,9 @@ pub fn fault(url: &str) -> Option<&'static str> {
         return Some("it must begin with `http://` or `https://`");
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Some("it holds the name of a user, or a password: it is a key that tells an endpoint who asks");
+    }
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => match port.parse::<u16>() {
             Ok(1..) => host,
@@ -14,9 +17,7 @@ pub fn fault(url: &str) -> Option<&'static str> {
         _ => authority,
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
-    if authority.contains('@') {
-        Some("it holds the name of a user, or a password: it is a key that tells an endpoint who asks")
-    } else if host.is_empty() {
+    if host.is_empty() {
         Some("it names no host")
     } else if !host.chars().all(plain) {
         Some("it names no host: variables are not expanded here")
