@@ -518,7 +518,7 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
     for kind in PhaseKind::ALL {
         walk(task.phase(kind).steps.iter(), &mut seen, &mut found);
     }
-    // The steps dialect has no use for ids, but their author thinks so (§11 B35).
+    // The steps dialect has no use for ids, but their author thinks so (`tests/coverage.md` B35).
     let portable = task.dialect == Dialect::Portable;
     out.extend(found.into_iter().map(|d| {
         match portable {

@@ -187,7 +187,11 @@ fn compile_paths(paths: &[PathBuf], sources: &Sources) -> Compiled {
 fn unreadable(compiled: &Compiled) -> bool {
     for path in &compiled.project.unreadable {
         let reason = crate::source::Files::read(&Disk, path).err().map_or_else(String::new, |e| format!(": {e}"));
-        complain(&format!("cannot read `{}`{reason}", path.display()));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let beside = crate::source::Files::list(&Disk, path.parent().unwrap_or(std::path::Path::new("")));
+        let near = diagnostic::nearest(&name, beside.iter().map(String::as_str));
+        let hint = near.map(|near| format!("; there is `{}`", path.with_file_name(near).display())).unwrap_or_default();
+        complain(&format!("cannot read `{}`{reason}{hint}", path.display()));
     }
     !compiled.project.unreadable.is_empty()
 }

@@ -40,7 +40,7 @@ pub struct TaskRun {
     pub run: u32,
 }
 
-/// How something ended (`decisions.md` §5).
+/// How something ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -348,7 +348,7 @@ pub struct Judgement {
     pub estimated: bool,
 }
 
-/// Why an answer is not what was expected (§6.4 of the upstream behaviour).
+/// Why an answer is not what was expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCategory {
@@ -391,7 +391,7 @@ pub struct TokenUsage {
     pub cached_write_tokens: u64,
 }
 
-/// The tokens of an agent's turn: as reported, else counted from what went to and fro (§3.7 of the upstream behaviour).
+/// The tokens of an agent's turn: as reported, else estimated from what went to and fro.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenEstimate {

@@ -16,8 +16,8 @@ pub mod builtin;
 pub mod bash;
 pub mod project;
 pub mod check;
-pub mod lint;
 pub mod plan;
+pub mod lint;
 mod compile;
 pub mod affected;
 #[cfg(feature = "run")]

@@ -2,10 +2,16 @@
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Deserialize;
+
+use crate::{
+    decode::{Leniency, Reader, WRONG_TYPE},
+    diagnostic::{Diagnostic, Diagnostics},
+    source::FileId,
+    yaml::{self, Data, Entry, Node},
+};
 
 /// Prices by model. YAML or JSON.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Prices {
     /// What costs are counted in; they are not converted.
@@ -16,7 +22,7 @@ pub struct Prices {
 }
 
 /// For a million tokens.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Debug, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
     #[schemars(range(min = 0))]
@@ -38,19 +44,22 @@ pub fn money(amount: f64) -> String {
 }
 
 impl Prices {
-    /// Reads a file of prices.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let prices: Self = serde_yaml::from_str(text).map_err(|e| format!("it is no file of prices: {e}"))?;
-        for (model, price) in &prices.models {
-            let all = [price.input, price.output, price.cached_input.unwrap_or_default()];
-            if let Some(bad) = all.iter().find(|n| !n.is_finite() || **n < 0.0) {
-                return Err(format!("`{model}` cannot cost {bad}"));
-            }
+    /// Decodes a file of prices; none where anything is wrong with it.
+    pub fn decode(file: FileId, text: &str, out: &mut Diagnostics) -> Option<Self> {
+        let tree = yaml::parse(file, text, out).ok()?;
+        let mut reader = Reader::new(out, Leniency::Strict);
+        let mut fields = reader.fields(tree.root(), "a file of prices")?;
+        let currency = fields.take(&mut reader, "currency");
+        let currency = currency.map_or_else(|| Some(usd()), |node| Some(reader.string(node, "`currency`")?.value));
+        let models = fields.require(&mut reader, "models", tree.root().span().head());
+        fields.finish(&mut reader);
+        let models = models?;
+        if !matches!(models.data(), Data::Map) {
+            reader.wrong_type(models, "a mapping from a model to its prices", "`models`");
         }
-        Ok(prices)
+        let models = models.entries().map(|entry| price(&mut reader, entry)).collect::<Option<_>>();
+        let prices = reader.finish(Self { currency: currency?, models: models? });
+        prices.value.filter(|_| !out.iter().any(|d| d.strength.is_error()))
     }
 
     /// The price of the first of these names that has one.
@@ -61,6 +70,40 @@ impl Prices {
         };
         names.into_iter().find_map(find)
     }
+}
+
+fn price(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<(String, Price)> {
+    let mut fields = reader.fields(entry.value, "the price of a model")?;
+    let input = fields.require(reader, "input", entry.key.span());
+    let output = fields.require(reader, "output", entry.key.span());
+    let cached = fields.take(reader, "cachedInput");
+    fields.finish(reader);
+    let (input, output) = (input.map(|node| amount(reader, node)), output.map(|node| amount(reader, node)));
+    let cached_input = cached.map(|node| amount(reader, node));
+    let price = Price { input: input??, output: output??, cached_input: cached_input.flatten() };
+    Some((entry.key.text().unwrap_or_default().to_owned(), price))
+}
+
+fn amount(reader: &mut Reader<'_>, node: Node<'_>) -> Option<f64> {
+    let amount = match node.data() {
+        Data::Int(n) => Some(n as f64),
+        Data::Float(n) => Some(n),
+        _ => None,
+    };
+    let amount = amount.filter(|n| n.is_finite() && *n >= 0.0);
+    if amount.is_none() {
+        let found =
+            node.text().filter(|text| !text.is_empty()).map_or(node.describe().to_owned(), |t| format!("`{t}`"));
+        reader.error(
+            Diagnostic::new(
+                &WRONG_TYPE,
+                crate::decode::place(node),
+                format!("a price is a number from 0, not {found}"),
+            )
+            .help("write what a million tokens cost, such as `2.5`; `currency` says in what"),
+        );
+    }
+    amount
 }
 
 impl Price {
@@ -75,27 +118,43 @@ impl Price {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Sources;
+
+    fn read(text: &str) -> Result<Prices, Vec<String>> {
+        let mut out = Diagnostics::default();
+        let prices = Prices::decode(Sources::default().add("prices.yaml", text), text, &mut out);
+        prices.ok_or_else(|| out.iter().map(|d| d.message.clone()).collect())
+    }
 
     #[test]
     fn what_tokens_cost() {
         let prices =
-            Prices::read("models: {gpt-4o: {input: 2.5, output: 10, cachedInput: 1.25}, free: {input: 0, output: 0}}");
-        let prices = prices.unwrap();
+            read("models: {gpt-4o: {input: 2.5, output: 10, cachedInput: 1.25}, free: {input: 0, output: 0}}").unwrap();
         let price = prices.of(["openai:gpt-4o"]).unwrap();
         assert!((price.cost(1_000_000, 100_000, 0) - 3.5).abs() < 1e-9);
         assert!((price.cost(1_000_000, 0, 400_000) - 2.0).abs() < 1e-9);
         assert!(prices.of(["free", "gpt-4o"]).unwrap().cost(5, 5, 9) == 0.0);
         assert_eq!((prices.currency.as_str(), prices.of(["other", ""])), ("USD", None));
-        for bad in [
-            "",
-            "models: 5",
-            "models: {a: {input: -1, output: 1}}",
-            "models: {a: {input: .nan, output: 1}}",
-            "model: {}",
-            "models: {a: {input: 1}}",
-            "[",
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, said) in [
+            ("", "a file of prices must be a mapping"),
+            ("models: 5", "`models` must be a mapping"),
+            ("models: {a: {input: -1, output: 1}}", "a price is a number from 0, not `-1`"),
+            ("models: {a: {input: .nan, output: 1}}", "a price is a number from 0, not `.nan`"),
+            ("models: {a: {input: 1, output: \"$2.5\"}}", "a price is a number from 0, not `$2.5`"),
+            ("models: {a: {input: 1, ouput: 2}}", "unknown key `ouput`"),
+            ("models: {a: {input: 1}}", "has no `output`"),
+            ("model: {}", "unknown key `model`"),
+            ("currency: EUR", "has no `models`"),
+            ("currency: [a]\nmodels: {}", "`currency` must be a string"),
+            ("models: {}\nmore: 1", "unknown key `more`"),
         ] {
-            assert!(Prices::read(bad).is_err(), "{bad}");
+            let faults = read(text).unwrap_err();
+            assert!(faults.iter().any(|fault| fault.contains(said)), "{text}: {faults:?}");
         }
+        assert!(read("[").is_err());
     }
 }

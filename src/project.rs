@@ -22,7 +22,6 @@ use crate::{
     decode::Partial,
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind, TaskFile},
-    event::recording,
     hir::{self, Agent, Dialect, Eval, McpConfig, Name, Oracle},
     lock::{self, Lock},
     rule,
@@ -385,7 +384,7 @@ fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
     let mut lines = text.lines().map(serde_json::from_str::<Line>);
     match lines.next() {
         Some(Ok(Line { kind, version: Some(version), .. })) if kind == "recording" => {
-            if version > recording::VERSION {
+            if version > hir::RECORDING_VERSION {
                 return Err(format!("has version {version}, which this version of gevals does not know"));
             }
         }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use self::{
     host::{Clock, ProofHost},
     shim::{TASK, TRACE, WORLD},
-    world::{Call, Dice, Mood, World, fits},
+    world::{Call, Dice, Mood, Web, World, fits},
 };
 use crate::{
     bash, compile,
@@ -77,6 +77,8 @@ pub struct Certificate {
     pub counter_example: Option<String>,
     /// Worlds in which the original passes.
     pub passed: u64,
+    /// Why it passes not even where all is well.
+    pub hindered: Option<String>,
     /// Commands of the conversion that none of the worlds came to: of them nothing is proved.
     pub unreached: Vec<String>,
 }
@@ -347,7 +349,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     restore(&files)?;
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
-    let (hints, denied, asked) = hints(&new, &words);
+    let (hints, web, denied, asked) = hints(&new, &words);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -359,9 +361,9 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
             _ => words.get(dice.below(words.len().max(1))).cloned().unwrap_or_default() + "\n",
         };
         let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
-        let (hints, denied, words) = (hints.clone(), denied.clone(), words.clone());
+        let (hints, web, denied, words) = (hints.clone(), web.clone(), denied.clone(), words.clone());
         let (failing, mute) = (BTreeSet::new(), BTreeSet::new());
-        World { seed, mood, failing, mute, hints, denied, words, files, loud: false }
+        World { seed, mood, failing, mute, hints, web, denied, words, files, loud: false }
     };
     // The world that shows most of the original: the others differ from it in one thing after the other.
     let mut best: Option<(World, (bool, usize))> = None;
@@ -378,9 +380,10 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
     }
     let mut near: VecDeque<World> = best.into_iter().map(|(world, _)| world).collect();
     let mut seen = BTreeSet::new();
-    let mut certificate = Certificate { seeds: 0, agreed: 0, counter_example: None, passed: 0, unreached: Vec::new() };
+    let mut certificate =
+        Certificate { seeds: 0, agreed: 0, counter_example: None, passed: 0, hindered: None, unreached: Vec::new() };
     let mut unreached = asked.clone();
-    let mut called = BTreeSet::new();
+    let mut called: Vec<Call> = Vec::new();
     for seed in 0..job.seeds {
         let one_more = if seed > 3 && (seed % 4 > 0) || seed == 0 { near.pop_front() } else { None };
         let world = match (seed, one_more) {
@@ -397,7 +400,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
         let (a, b) = (ran(&old, &world, &real, &files).await?, ran(&new, &world, &real, &files).await?);
         certificate.seeds += 1;
         for call in b.phases.values().flatten() {
-            unreached.retain(|pattern| !fits(pattern, &call.key()));
+            unreached.retain(|pattern| !asks(pattern, call));
         }
         match disagreement(&a, &b, &world, job.allow, &asked) {
             None => certificate.agreed += 1,
@@ -407,7 +410,14 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
             }
         }
         certificate.passed += u64::from(a.passed);
-        called.extend(a.phases.values().flatten().map(Call::key));
+        if seed == 0 && !a.passed {
+            certificate.hindered = a.why.lines().next().map(str::to_owned);
+        }
+        for call in a.phases.values().flatten() {
+            if !called.contains(call) {
+                called.push(call.clone());
+            }
+        }
         // What is called for the first time fails in one more world, and says nothing in another.
         if matches!(world.mood, Mood::Good) && !world.loud {
             for key in a.phases.values().flatten().map(Call::key) {
@@ -421,7 +431,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
         }
     }
     // All that the original does was seen: what only the conversion does is no more than a guess at it.
-    let foreign = asked.iter().find(|p| !unreached.contains(*p) && !called.iter().any(|key| fits(p, key)));
+    let foreign = asked.iter().find(|p| !unreached.contains(*p) && !called.iter().any(|call| asks(p, call)));
     if let Some(command) = foreign
         && certificate.passed > 0
         && near.is_empty()
@@ -432,8 +442,8 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
         certificate.agreed = 0;
     }
     // What is the jail's own leaves no trace.
-    let traced = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
-    certificate.unreached = unreached.into_iter().filter(traced).map(|p| p.replace('\u{1f}', " ")).collect();
+    let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
+    certificate.unreached = unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
     Ok(certificate)
 }
 
@@ -531,9 +541,12 @@ fn mined(text: &str, words: &mut BTreeSet<String>) {
     }
 }
 
+type Hints = BTreeMap<String, Vec<String>>;
+
 /// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
 /// With the commands that it wants to fail, and all that it calls.
-fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>, BTreeSet<String>) {
+fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BTreeSet<String>, BTreeSet<String>) {
+    let mut web: BTreeMap<String, Web> = BTreeMap::new();
     let mut denied = BTreeSet::new();
     let env: BTreeMap<String, String> = plan
         .env
@@ -560,6 +573,16 @@ fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTree
             && let Some(id) = output_of(content.trim())
         {
             files.insert(path, id.to_owned());
+        }
+        if let (Some(url), Some(expect)) = (text("url"), expect.as_ref()) {
+            let web = web.entry(url).or_default();
+            let number = |arg: &Arg<Def>| arg.as_value().and_then(|v| v.as_u64()).and_then(|n| u16::try_from(n).ok());
+            match expect.get("status").map(|s| (&s.kind, s)) {
+                Some((ArgKind::List(codes), _)) => web.statuses.extend(codes.iter().filter_map(number)),
+                Some((_, code)) => web.statuses.extend(number(code)),
+                None => {}
+            }
+            web.bodies.extend(expect.get("body").map_or_else(Vec::new, |body| answers(body, words, &env)));
         }
         let Some(run) = text("run") else { return };
         // `test '{steps.user.outputs.stdout}' = admin`
@@ -598,12 +621,37 @@ fn hints(plan: &Plan, words: &[String]) -> (BTreeMap<String, Vec<String>>, BTree
             read.entry(source).or_default().push(invert::inputs(argv, wanted));
         }
     }
-    let asked = commands.iter().map(|(argv, _)| argv.join("\u{1f}")).collect();
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let asked = commands.iter().map(|(argv, _)| traced(argv)).collect();
+    let mut found = Hints::new();
+    for (argv, wanted) in commands.iter().filter(|(argv, _)| argv.first().is_some_and(|name| name == "curl")) {
+        let Some(url) = argv.iter().find(|a| a.contains("://")) else { continue };
+        let codes: Vec<u16> = wanted.iter().filter_map(|w| w.parse().ok()).collect();
+        let web = web.entry(url.clone()).or_default();
+        match codes.is_empty() {
+            true => web.bodies.extend(wanted.iter().cloned()),
+            false => web.statuses.extend(codes),
+        }
+    }
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    (found, denied, asked)
+    (found, web, denied, asked)
+}
+
+/// Whether a call is one of these; a `curl` is written down as its request.
+fn asks(pattern: &str, call: &Call) -> bool {
+    let request = pattern.starts_with("curl\u{1f}") && call.argv[0] == "http";
+    request && pattern.split('\u{1f}').any(|word| word.contains("://") && fits(word, &call.argv[2]))
+        || fits(pattern, &call.key())
+}
+
+/// A command as the shims write it down.
+fn traced(argv: &[String]) -> String {
+    let cluster = matches!(argv.first().map(String::as_str), Some("kubectl" | "oc"));
+    let handed =
+        |i: &usize| cluster && i.checked_sub(1).is_some_and(|i| matches!(argv[i].as_str(), "-f" | "--filename"));
+    let words: Vec<&str> = (0..argv.len()).map(|i| if handed(&i) { "-" } else { argv[i].as_str() }).collect();
+    words.join("\u{1f}")
 }
 
 /// The id in `{steps.ID.outputs.stdout}`.

@@ -232,7 +232,7 @@ impl RunResult {
         let any = |keys: &[&str]| self.number(keys);
         Tokens {
             estimated: any(&["tokenEstimate", "totalTokens"]),
-            guessed: self.0.get("tokenEstimate").is_some_and(|t| t.get("actual").is_none()),
+            guessed: self.0.get("tokenEstimate").is_some_and(|t| t["source"] != "actual"),
             cost: self.0.get("tokenEstimate").and_then(|t| t.get("cost")?.as_f64()),
             schema: any(&["tokenEstimate", "mcpSchemaTokens"]),
             agent_input: any(&["tokenEstimate", "actual", "inputTokens"]),

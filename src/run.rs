@@ -270,9 +270,17 @@ pub async fn run_eval(
     let judge_price = judge
         .as_ref()
         .and_then(|judge| usage::price(prices, judge.agent.model.as_ref().map(|m| m.value.as_str()), &judge.name));
-    faults.extend(unpriced(plan, &selected, &budget.bounds, price.is_some(), judge.is_none() || judge_price.is_some()));
+    faults.extend(unpriced(
+        plan,
+        &selected,
+        &budget.bounds,
+        prices.is_some(),
+        price.is_some(),
+        judge.is_none() || judge_price.is_some(),
+    ));
     // A run that is resumed goes on with its budget.
-    let before = options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
+    let before =
+        options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
     let ledger = usage::Ledger::new(budget.bounds, before.unwrap_or_default().and(options.used));
     if selected.is_empty() {
         return match options.selection.shard {
@@ -464,12 +472,22 @@ pub async fn run_eval(
         None if !faults.is_empty() => 3,
         None => status(&tasks, options.allow_unchecked, &|index| gate_of(plan, options, index), options.exit_zero),
     };
-    emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() });
+    emitter.emit(
+        None,
+        EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
+    );
     RunSummary { exit, tasks, faults, kept, used: ledger.total() }
 }
 
 /// A limit of cost means nothing where nobody knows what things cost.
-fn unpriced(plan: &EvalPlan, selected: &[usize], bounds: &Bounds, agent: bool, judge: bool) -> Vec<String> {
+fn unpriced(
+    plan: &EvalPlan,
+    selected: &[usize],
+    bounds: &Bounds,
+    given: bool,
+    agent: bool,
+    judge: bool,
+) -> Vec<String> {
     let limited = |index: &&usize| plan.tasks[**index].bounds.cost.is_some();
     let whose = match (bounds.cost, selected.iter().find(limited)) {
         (Some(_), _) => "the run".to_owned(),
@@ -477,12 +495,16 @@ fn unpriced(plan: &EvalPlan, selected: &[usize], bounds: &Bounds, agent: bool, j
         (None, None) => return Vec::new(),
     };
     let model = plan.model.as_deref().unwrap_or(&plan.agent_name);
+    let unknown = |of: &str| match given {
+        true => format!("{whose} has a limit of cost, and the file of `--prices` has no price for {of}"),
+        false => format!("{whose} has a limit of cost, and nothing tells what {of} costs: `--prices` does"),
+    };
     let mut faults = Vec::new();
     if !agent {
-        faults.push(format!("{whose} has a limit of cost, and nothing tells what `{model}` costs: `--prices` does"));
+        faults.push(unknown(&format!("`{model}`")));
     }
     if !judge && bounds.cost.is_some() {
-        faults.push(format!("{whose} has a limit of cost, and nothing tells what its judge costs: `--prices` does"));
+        faults.push(unknown("its judge"));
     }
     faults
 }

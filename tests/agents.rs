@@ -139,18 +139,39 @@ fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
     const MODEL: &str = "kind: Agent\nbuiltin: {type: llm-agent, model: openai:m}\n";
     let said = |agent: &str, more: &str, file: &str| {
         let world = world(agent);
-        world.write("eval.yaml", &world.read("eval.yaml").replace("  mcpConfigFile", &format!("{more}  mcpConfigFile")));
+        world
+            .write("eval.yaml", &world.read("eval.yaml").replace("  mcpConfigFile", &format!("{more}  mcpConfigFile")));
         world.write("agent.yaml", file);
         world.write("copy.yaml", file);
         world.run(&["check", "eval.yaml"])
     };
     for (agent, file, exit, expected) in [
         ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line is not told of it"),
-        ("type: file, path: agent.yaml, model: x", "kind: Agent\nacp: {cmd: a}\n", 1, "`model` has no effect: a program over ACP"),
+        (
+            "type: file, path: agent.yaml, model: x",
+            "kind: Agent\nacp: {cmd: a}\n",
+            1,
+            "`model` has no effect: a program over ACP",
+        ),
         ("type: builtin.noop, model: x", "", 1, "`model` has no effect: `builtin.noop` has no model"),
-        ("type: builtin.claude-code, path: agent.yaml", SHELL, 1, "`path` has no effect: `builtin.claude-code` is not told by a file"),
-        ("type: file, path: agent.yaml", "kind: Agent\ncommands: {runPrompt: 'a {{ .McpServerFileArgs }} {{ .Prompt }}'}\n", 1, "`{{ .McpServerFileArgs }}` stands for nothing: there is no"),
-        ("type: file, path: agent.yaml", "kind: Agent\ncommands: {runPrompt: 'a {{ .Prompt }}', argTemplateMcpServer: '{{ .File }}'}\n", 1, "`argTemplateMcpServer` has no effect"),
+        (
+            "type: builtin.claude-code, path: agent.yaml",
+            SHELL,
+            1,
+            "`path` has no effect: `builtin.claude-code` is not told by a file",
+        ),
+        (
+            "type: file, path: agent.yaml",
+            "kind: Agent\ncommands: {runPrompt: 'a {{ .McpServerFileArgs }} {{ .Prompt }}'}\n",
+            1,
+            "`{{ .McpServerFileArgs }}` stands for nothing: there is no",
+        ),
+        (
+            "type: file, path: agent.yaml",
+            "kind: Agent\ncommands: {runPrompt: 'a {{ .Prompt }}', argTemplateMcpServer: '{{ .File }}'}\n",
+            1,
+            "`argTemplateMcpServer` has no effect",
+        ),
         ("type: file, path: agent.yaml", "kind: Agent\nacp: {args: [x]}\n", 1, "help: write `cmd:`"),
         ("path: agent.yaml", SHELL, 1, "help: write `type: file` for an agent file"),
         ("type: builtin.replay, path: none.jsonl", "", 1, "help: a run leaves one"),
@@ -158,7 +179,8 @@ fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
     ] {
         said(agent, "", file).expect(exit, &[expected]);
     }
-    said("type: builtin.noop", "  llmJudge: {ref: {}}\n", "").expect(1, &["help: write `type: builtin.llm-agent` and a `model`"]);
+    said("type: builtin.noop", "  llmJudge: {ref: {}}\n", "")
+        .expect(1, &["help: write `type: builtin.llm-agent` and a `model`"]);
     // The same agent in other words is the same.
     for (agent, judge, file, same) in [
         ("type: builtin.llm-agent, model: \"gemini:g\"", "type: builtin.llm-agent, model: \"google:g\"", "", true),
@@ -178,18 +200,23 @@ fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
 fn what_is_wrong_with_a_command_line_is_shown_there() {
     let world = world("type: builtin.noop");
     let ran = world.run(&["run", "eval.yaml", "--agent", "builtin.llmagent"]);
-    let ran = ran.expect(2, &["[the command line:1:9]", "--agent builtin.llmagent", "did you mean `builtin.llm-agent`?"]);
+    let ran =
+        ran.expect(2, &["[the command line:1:9]", "--agent builtin.llmagent", "did you mean `builtin.llm-agent`?"]);
     assert!(!ran.err.contains("--fix") && !ran.out.contains("--fix"), "{}{}", ran.out, ran.err);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.llm-agent", "--model", "nope"])
         .expect(2, &["the model `nope` names no provider", "--model nope"]);
-    world.run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"]).expect(2, &["the model of this agent has no name"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"])
+        .expect(2, &["the model of this agent has no name"]);
 }
 
 #[test]
 fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     const OWN: &str = "sk-of-the-environment";
-    let file = |more: &str| format!("kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: openai:m\n{more}");
+    let file = |more: &str| {
+        format!("kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: openai:m\n{more}")
+    };
     // What the file says, what the environment holds, more arguments; and which key arrives at the model.
     let key = |more: &str, variables: &[(&str, &str)], args: &[&str]| {
         let model = Model::new([call("notes_create", bread()), text("done")]);
@@ -362,14 +389,18 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
         .expect(2, &["cannot read the recording `no.jsonl`"]);
     world.run(&["run", "eval.yaml", "--agent", "builtin.replay"]).expect(2, &["has no `path`"]);
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"]).expect(2, &["the recording `task.yaml` is none"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"])
+        .expect(2, &["the recording `task.yaml` is none"]);
     let head = world.read(&recording(&world)).lines().next().unwrap().to_owned();
     world.write("empty.jsonl", &head);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
         .expect(2, &["the recording has nothing of the task `t`"]);
     world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"]).expect(2, &["the recording `new.jsonl` has version 99"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"])
+        .expect(2, &["the recording `new.jsonl` has version 99"]);
 }
 
 /// A program that speaks ACP: this very test binary, which is told by `FAKE_AGENT` what to do.
@@ -721,7 +752,10 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
     assert_eq!(world.results("e")["summary"]["agent"]["model"], "openai:three");
 
     let noop = ["run", "eval.yaml", "--agent", "builtin.noop", "--model", "openai:x"];
-    world.run(&noop).expect(2, &["`model` has no effect: `builtin.noop` has no model", "[the command line:1:9]", "--model openai:x"]);
+    world.run(&noop).expect(
+        2,
+        &["`model` has no effect: `builtin.noop` has no model", "[the command line:1:9]", "--model openai:x"],
+    );
     world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["names no provider"]);
     world
         .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])

@@ -154,7 +154,9 @@ fn bad_files_are_refused_with_their_place() {
     }
     world.run(&["explain", "no-such-rule"]).expect(2, &["no rule is called `no-such-rule`"]);
     world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
+    world.run(&["explain"]).expect(0, &["unknown-field", "Topics: agents, running, ci, convert"]);
     world.run(&["explain", "agents"]).expect(0, &["builtin.llm-agent", "skills"]);
+    world.run(&["explain", "runing"]).expect(2, &["did you mean `running`?"]);
 }
 
 #[test]
@@ -166,6 +168,18 @@ fn wrong_usage_is_said_before_anything_runs() {
     world.run(&["run", "eval.yaml", "--server-timeout", "30"]).expect(2, &["the unit is missing"]);
     world.run(&["run", "eval.yaml", "--format", "xml"]).expect(2, &["xml"]);
     world.run(&["run", "task.yaml"]).expect(2, &["is a task"]);
+    world.run(&["run", "eval.yml"]).expect(2, &["no such file; there is `eval.yaml`"]);
+    world.run(&["run", "eval.yaml", "--task", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
+    world.run(&["plan", "eval.yaml", "--run", "nope"]).expect(2, &["no task's name matches `nope`"]);
+    world
+        .run(&["run", "eval.yaml", "--agent", "llm-agent"])
+        .expect(2, &["did you mean `builtin.llm-agent:PROVIDER:MODEL`?"]);
+    world.run(&["run", "eval.yaml", "--agent", "noop"]).expect(2, &["did you mean `builtin.noop`?"]);
+    world.write("mcp.yaml", "mcpServers: {}\n");
+    world.run(&["lock", "mcp.yaml"]).expect(2, &["is an MCP config: lock the eval that names it"]);
+    world.write("more/a.yaml", &world.read("eval.yaml").replace("task.yaml", "../task.yaml"));
+    world.write("more/b.yaml", &world.read("more/a.yaml"));
+    world.run(&["lock", "more"]).expect(2, &["several evals in `more`, name one: `more/a.yaml`, `more/b.yaml`"]);
     world.run(&["run"]).expect(2, &["EVAL"]);
     world.run(&["frobnicate"]).expect(2, &["frobnicate"]);
     // Results that have no place would be lost.

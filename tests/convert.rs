@@ -232,7 +232,7 @@ fn original_and_conversion_do_the_same() {
         let new = suite.lifted(unit);
         match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
             Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {
-                eprintln!("DBG {} {} {:?}", unit.path.display(), c.passed, c.unreached);
+                eprintln!("DBG {} {} {:?}", unit.path.display(), c.passed, (c.hindered, c.unreached));
             }
             Ok(c) => faults.lock().unwrap().push(format!(
                 "{}: {}",

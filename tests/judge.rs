@@ -555,7 +555,8 @@ fn a_model_judges() {
         assert!(!world.read("gevals-e-out.json").contains("sk-judges-own-key"));
     }
     // The variables that the author names count, whatever else is set.
-    let all = [&old[..], &[("OPENAI_API_KEY", "sk-somebody-elses"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]].concat();
+    let all =
+        [&old[..], &[("OPENAI_API_KEY", "sk-somebody-elses"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]].concat();
     let (ran, _, model) = said(by_variables, vec![verdict(true, "n/a"), text("done")], &all);
     ran.expect(0, &["1 of 1 task passed"]);
     assert_eq!(model.asked()[0].header("authorization"), "Bearer sk-judges-own-key");
@@ -563,7 +564,10 @@ fn a_model_judges() {
     let model = Model::new([text(REFERENCE), verdict(true, "n/a"), text("done")]);
     let itself = world("unused");
     let eval = EVAL.replace("{ref: {type: file, path: judge.yaml}}", by_variables);
-    itself.write("eval.yaml", &eval.replace("type: file, path: agent.yaml", "type: builtin.llm-agent, model: 'openai:judge-1'"));
+    itself.write(
+        "eval.yaml",
+        &eval.replace("type: file, path: agent.yaml", "type: builtin.llm-agent, model: 'openai:judge-1'"),
+    );
     itself.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
     let mut command = itself.command(&["run", "eval.yaml"]);
     command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("J_URL", format!("{}/v1", model.url));

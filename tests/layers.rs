@@ -71,6 +71,14 @@ struct Layer {
     group: usize,
 }
 
+#[test]
+fn every_name_is_a_module() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names: BTreeSet<_> = layers().into_keys().chain(block("edge").split_whitespace().map(str::to_string)).collect();
+    let strangers: Vec<_> = names.iter().filter(|name| !src.join(format!("{name}.rs")).exists()).collect();
+    assert!(strangers.is_empty(), "src/README.md speaks of {strangers:?}, which are no modules");
+}
+
 fn layers() -> BTreeMap<String, Layer> {
     let mut layers = BTreeMap::new();
     let mut group = 0;

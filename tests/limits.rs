@@ -151,7 +151,9 @@ fn a_run_that_has_used_its_limit_starts_nothing_more() {
     // What was begun is cleaned up, what was not is not.
     assert_eq!(["a", "b", "c"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [true, true, false]);
     // What was used is used, also when the run is finished later.
-    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
+    world
+        .run(&["run", "eval.yaml", "--resume"])
+        .expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
     assert_eq!(["c", "d"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [false, false]);
     // A limit of the command line is over that of the eval.
     world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxTokens: 5}\n  taskSets"));
@@ -181,7 +183,7 @@ fn what_a_model_uses_is_counted_and_priced() {
         world.write("eval.yaml", &agent);
         world.write("prices.yaml", "currency: EUR\nmodels:\n  m-1: {input: 1000, output: 2000}\n");
         world.write("others.json", "{\"models\": {\"x\": {\"input\": 1, \"output\": 1}}}");
-        world.write("wrong.yaml", "models: {m-1: {input: 1}}");
+        world.write("wrong.yaml", "models: {m-1: {input: 1, ouput: 2}}");
         let mut command = world.command(&[&["run", "eval.yaml"], args].concat());
         command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("OPENAI_API_KEY", "sk-test-test");
         (world.start(command).end(), world)
@@ -206,8 +208,8 @@ fn what_a_model_uses_is_counted_and_priced() {
     assert_eq!(result(&world.results("e"), "t")["outcome"], "cancelled");
     go(&["--prices", "prices.yaml", "--max-cost", "100"]).0.expect(0, &[]);
     go(&["--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs: `--prices` does"]);
-    go(&["--prices", "others.json", "--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs"]);
-    go(&["--prices", "wrong.yaml"]).0.expect(2, &["`wrong.yaml`: it is no file of prices: ", "output"]);
+    go(&["--prices", "others.json", "--max-cost", "1"]).0.expect(3, &["has no price for `openai:m-1`"]);
+    go(&["--prices", "wrong.yaml"]).0.expect(2, &["wrong.yaml:", "unknown key `ouput`", "did you mean `output`?"]);
     go(&["--prices", "none.yaml"]).0.expect(2, &["cannot read `none.yaml`"]);
 }
 
@@ -262,10 +264,12 @@ fn several_models_share_what_they_may_use() {
     };
     let three = ["--model", "openai:a", "--model", "openai:b", "--model", "openai:c"];
     let (ran, asked) = go(&[&three[..], &["--max-tokens", "40"]].concat());
-    let ran = ran.expect(1, &["of what all tasks together may use: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
+    let ran =
+        ran.expect(1, &["of what all tasks together may use: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
     assert_eq!(asked, 4, "{}", ran.out);
     for (model, tokens, outcome) in [("a", 26, "passed"), ("b", 52, "cancelled"), ("c", 52, "cancelled")] {
-        let results: Value = serde_json::from_str(&world.read(&format!("out/openai-{model}/gevals-e-out.json"))).unwrap();
+        let results: Value =
+            serde_json::from_str(&world.read(&format!("out/openai-{model}/gevals-e-out.json"))).unwrap();
         assert_eq!(results["results"][0]["outcome"], outcome);
         let limits = &results["summary"]["limits"];
         assert_eq!((&limits["maxTokens"], &limits["tokens"]), (&json!(40), &json!(tokens)), "{model}");

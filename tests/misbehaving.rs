@@ -124,7 +124,12 @@ fn claude_code_without_its_adapter() {
     claude("it forks and leaves its session", "setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60", 1, &late);
     claude("it ends at once", "exit 0", 1, "it ended without a result");
     claude("it complains and ends", "echo log in first >&2", 1, "(it said on its standard error: log in first)");
-    claude("it fails at once", "echo no key >&2; exit 7", 1, "it exited with status 7 (it said on its standard error: no key)");
+    claude(
+        "it fails at once",
+        "echo no key >&2; exit 7",
+        1,
+        "it exited with status 7 (it said on its standard error: no key)",
+    );
     claude("it speaks of something else", "echo Welcome", 1, "it ended without a result");
     claude("it closes its output and goes on", "exec >&- 2>&-; sleep 60", 1, &late);
     claude("it kills itself", "kill -9 $$", 1, "it was killed by signal 9");
@@ -137,8 +142,16 @@ fn claude_code_without_its_adapter() {
 
 #[test]
 fn acp_agents_that_stop_early() {
-    let stops = |why: &str| format!("{ACP}\necho \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$(id \"$prompt\"),\\\"result\\\":{{\\\"stopReason\\\":\\\"{why}\\\"}}}}\"; sleep 60");
-    for (why, said) in [("refusal", "it refused to go on"), ("max_tokens", "it had used the tokens"), ("max_turn_requests", "it had asked its model as often")] {
+    let stops = |why: &str| {
+        format!(
+            "{ACP}\necho \"{{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$(id \"$prompt\"),\\\"result\\\":{{\\\"stopReason\\\":\\\"{why}\\\"}}}}\"; sleep 60"
+        )
+    };
+    for (why, said) in [
+        ("refusal", "it refused to go on"),
+        ("max_tokens", "it had used the tokens"),
+        ("max_turn_requests", "it had asked its model as often"),
+    ] {
         let world = acp(why, &stops(why), 0, &format!("warning: the agent stopped before it was done: {said}"));
         let remarks = world.results("e")["results"][0]["remarks"].to_string();
         assert!(remarks.contains("agentStopped"), "{remarks}");

@@ -424,6 +424,24 @@ fn new_files_pass_check_and_run() {
     let checked = world.run(&["check", "e", "--workspace"]).expect(0, &[]);
     assert!(checked.out.contains("no findings"), "{}", checked.out);
     world.run(&["run", "e"]).expect(0, &["1 of 1 task passed"]);
+    // One more task leaves the eval as it was, until what is advised is done.
+    let more = ["new", "task", "e/tasks/more", "--from-server", "gevals demo-server", "--server-name", "notes"];
+    let gevals = env!("CARGO_BIN_EXE_gevals");
+    let more = more.map(|word| word.replace("gevals demo", &format!("{gevals} demo")));
+    let more: Vec<_> = more.iter().map(String::as_str).collect();
+    world.run(&more).expect(0, &["add `- path: e/tasks/more.yaml` to the `taskSets`", "needs an entry `more`"]);
+    world.run(&["check"]).expect(0, &[]);
+    world.run(&["run", "e"]).expect(0, &["1 of 1 task passed"]);
+    world.write("e/eval.yaml", &(world.read("e/eval.yaml") + "    - path: tasks/more.yaml\n"));
+    world.write("e/oracle.yaml", &(world.read("e/oracle.yaml") + "  more: {output: Done.}\n"));
+    world.run(&["run", "e"]).expect(0, &["2 of 2 tasks passed"]);
+    // A folder's name may be a number, or false.
+    for folder in ["n", "2024"] {
+        world.run(&["new", "eval", &format!("{folder}/eval.yaml")]).expect(0, &[]);
+        world.run(&["run", folder, "-o", folder]).expect(0, &["1 of 1 task passed"]);
+        let checked = world.run(&["check", folder]).expect(0, &[]);
+        assert!(checked.out.contains("no findings"), "{}", checked.out);
+    }
     std::fs::remove_file(world.path("e/eval.yaml")).unwrap();
     world.run(&["new", "eval", "e"]).expect(2, &["e/mcp.yaml", "are there already"]);
     assert!(world.read("e/eval.yaml").is_empty(), "nothing is written");

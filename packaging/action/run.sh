@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # What the GitHub Action does. Reads INPUT_COMMAND, INPUT_PATHS, INPUT_ARGS, INPUT_SARIF and GEVALS; writes annotations to
-# standard output, outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY. Exits as gevals does.
+# standard output, outputs to GITHUB_OUTPUT and, for `check`, a summary to GITHUB_STEP_SUMMARY (`run` writes its own). Exits as
+# gevals does. Written for bash 3.2, which macOS has: there an empty array is no array, so `${a[@]+"${a[@]}"}`.
 set -euo pipefail
 
 output() {
     printf '%s=%s\n' "$1" "$2" >>"${GITHUB_OUTPUT:-/dev/null}"
 }
 
-summary() {
-    cat >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
+annotate() {
+    local text=${1//'%'/%25}
+    printf '::error title=gevals::%s\n' "${text//$'\n'/%0A}"
 }
 
 # A gevals that was given, one on PATH, or one built from these sources: for `check` the compiler alone, which is sooner.
@@ -20,53 +22,86 @@ find_gevals() {
         GEVALS=gevals
         return
     fi
-    local features=(--no-default-features)
+    if ! command -v cargo >/dev/null; then
+        annotate "no gevals is on the PATH, and no cargo to build one: name one with the input \`gevals\`, or install Rust first"
+        return 3
+    fi
+    local features=(--no-default-features) root=${RUNNER_TEMP:-/tmp}/gevals-$command
     [ "$command" = check ] || features=()
-    local root=${RUNNER_TEMP:-/tmp}/gevals-$command
     echo "::group::building gevals"
-    cargo install --locked --quiet --root "$root" --path "$(dirname "$0")/../.." "${features[@]}"
+    if ! cargo install --locked --quiet --root "$root" --path "$(dirname "$0")/../.." ${features[@]+"${features[@]}"}; then
+        echo "::endgroup::"
+        annotate "gevals could not be built: it takes Rust 1.95 or newer, and a C compiler"
+        return 3
+    fi
     echo "::endgroup::"
     GEVALS=$root/bin/gevals
 }
 
+# What `args` say of the output is taken out of them: the option $1, or its short form $2.
+option() {
+    local word rest=() next=''
+    value=''
+    for word in ${args[@]+"${args[@]}"}; do
+        if [ -n "$next" ]; then
+            value=$word next=''
+        elif [ "$word" = "$1" ] || [ "$word" = "${2:-$1}" ]; then
+            next=1
+        elif [ "${word#"$1="}" != "$word" ]; then
+            value=${word#"$1="}
+        elif [ -n "${2:-}" ] && [ "${word#"$2"}" != "$word" ]; then
+            value=${word#"$2"}
+            value=${value#=}
+        else
+            rest+=("$word")
+        fi
+    done
+    args=(${rest[@]+"${rest[@]}"})
+}
+
+gevals_check() {
+    "$GEVALS" check ${paths[@]+"${paths[@]}"} ${args[@]+"${args[@]}"} "$@"
+}
+
 check() {
-    local status=0 again=0 errors
+    local status=0 again=0 errors value
+    option --format
     # Annotations; then the same findings for code scanning, and counted for the summary.
-    "$GEVALS" check "${paths[@]}" "${args[@]}" --format github || status=$?
+    gevals_check --format "${value:-github}" 2>"$log" || status=$?
+    cat "$log" >&2
     if [ -n "${INPUT_SARIF:-}" ] && [ "$status" -le 1 ]; then
-        "$GEVALS" check "${paths[@]}" "${args[@]}" --format sarif >"$INPUT_SARIF" || again=$?
+        gevals_check --format sarif >"$INPUT_SARIF" || again=$?
         output sarif "$INPUT_SARIF"
     fi
     [ "$again" -le 1 ] || status=$again
     if [ "$status" -le 1 ]; then
-        errors=$("$GEVALS" check "${paths[@]}" "${args[@]}" --format json --exit-zero | grep -o '"level":"error"' | wc -l) || errors=0
+        errors=$(gevals_check --format json --exit-zero | grep -o '"level":"error"' | wc -l) || errors=0
         output errors "$((errors))"
         {
             echo "### gevals check"
             echo
             echo '```text'
-            "$GEVALS" check "${paths[@]}" "${args[@]}" --format concise --exit-zero --color never
+            gevals_check --format concise --exit-zero --color never
             echo '```'
-        } | summary
+        } >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
     fi
     return "$status"
 }
 
 run() {
-    local status=0 log dir results
-    log=$(mktemp)
-    dir=${RUNNER_TEMP:-$(mktemp -d)}
-    "$GEVALS" run "${paths[@]}" "${args[@]}" --output-dir "$dir" --color never 2>&1 | tee "$log" || status=${PIPESTATUS[0]}
-    results=$(sed -n 's/^results: //p' "$log" | tail -1)
-    output results "$results"
+    local status=0 value dir results
+    option --output-dir -o
+    # Two runs of one job would write over each other's results in one folder.
+    dir=${value:-$(mktemp -d "${RUNNER_TEMP:-/tmp}/gevals-XXXXXX")}
+    "$GEVALS" run ${paths[@]+"${paths[@]}"} ${args[@]+"${args[@]}"} --output-dir "$dir" --color never 2>&1 | tee "$log" ||
+        status=${PIPESTATUS[0]}
+    # Of several agents or models each has its own. `$log` was made before them.
+    results=$(find "$dir" -name .gevals -prune -o -name 'gevals-*-out.json' -newer "$began" -print 2>/dev/null | sort) || true
     {
-        echo "### gevals run"
-        echo
-        echo '```text'
-        cat "$log"
-        echo '```'
-    } | summary
-    rm -f "$log"
+        echo 'results<<END-OF-RESULTS'
+        echo "$results"
+        echo END-OF-RESULTS
+    } >>"${GITHUB_OUTPUT:-/dev/null}"
     return "$status"
 }
 
@@ -80,13 +115,22 @@ set +f
 case $command in
 check | run) ;;
 *)
-    echo "::error::the action knows the commands \`check\` and \`run\`, not \`$command\`"
+    annotate "the action knows the commands \`check\` and \`run\`, not \`$command\`"
     output status 2
     exit 2
     ;;
 esac
-find_gevals
+log=$(mktemp)
+began=$(mktemp)
+trap 'rm -f "$log" "$began"' EXIT
 status=0
-"$command" || status=$?
+find_gevals || status=$?
+if [ "$status" = 0 ]; then
+    "$command" || status=$?
+    # What gevals says where it does not come to findings or results.
+    if [ "$status" = 2 ] || [ "$status" = 3 ]; then
+        annotate "$(sed -n 's/^error: //p' "$log" | head -5 | grep . || echo "gevals $command ended with exit status $status")"
+    fi
+fi
 output status "$status"
 exit "$status"

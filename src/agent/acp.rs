@@ -27,10 +27,7 @@ use agent_client_protocol::{
 use futures_util::{sink, stream};
 use indexmap::IndexMap;
 use serde_json::Value;
-use tokio::{
-    io::AsyncWriteExt,
-    sync::watch,
-};
+use tokio::{io::AsyncWriteExt, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Usage, skills};
@@ -50,7 +47,7 @@ const ENDED: &str = "its output ended before the answer";
 /// How long it may take to tell that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the end of its output may come after that of its input.
-const LAST_WORD: Duration = Duration::from_millis(250);
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How its process is started.
 pub struct Start {

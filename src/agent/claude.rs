@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
-use super::{AgentContext, AgentDone, AgentFault, Complaints, KEPT, OwnCall, Said, Usage, acp, shell::mcp_config, skills};
+use super::{
+    AgentContext, AgentDone, AgentFault, Complaints, KEPT, OwnCall, Said, Usage, acp, shell::mcp_config, skills,
+};
 use crate::{
     host::{Exec, Exit, Host, Process},
     mcp::Lines,

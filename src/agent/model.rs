@@ -286,7 +286,8 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
         (None, Some(url)) => {
             let key = named.and_then(held);
             if named.is_none() && !keyless {
-                let why = "the agent file names an endpoint, and no key for it: `apiKey` names the variable that holds it";
+                let why =
+                    "the agent file names an endpoint, and no key for it: `apiKey` names the variable that holds it";
                 return Err(why.to_owned());
             }
             (Some(("baseUrl".to_owned(), url.value.clone())), key, named.into_iter().collect())

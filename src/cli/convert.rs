@@ -128,6 +128,7 @@ struct Certificate {
     agreed: u64,
     counter_example: Option<String>,
     passed: u64,
+    hindered: Option<String>,
     unreached: Vec<String>,
 }
 
@@ -501,8 +502,11 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
         out += &match &outcome.proof {
             Proof::None => "  unproved\n".to_owned(),
             Proof::Certificate(c) => format!(
-                "  proof: {} of {} worlds agree, the original passes in {}\n",
-                c.agreed, c.seeds, c.passed
+                "  proof: {} of {} worlds agree, the original passes in {}{}\n",
+                c.agreed,
+                c.seeds,
+                c.passed,
+                c.hindered.as_ref().map(|why| format!(" (where all is well: {why})")).unwrap_or_default()
             ),
         };
         for command in unreached(outcome) {

@@ -7,18 +7,24 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 1] = [("agents", include_str!("../../docs/agents.md"))];
+const TOPICS: [(&str, &str); 4] = [
+    ("agents", include_str!("../../docs/agents.md")),
+    ("running", include_str!("../../docs/running.md")),
+    ("ci", include_str!("../../docs/ci.md")),
+    ("convert", include_str!("../../docs/convert.md")),
+];
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic: `agents`.
+/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The rule's name, as it stands in a finding; without one, all rules are listed.
+    /// The rule's name, as it stands in a finding; without one, all rules and topics are listed.
     rule: Option<String>,
 }
 
 pub fn main(args: &Args) -> u8 {
     let Some(name) = &args.rule else {
-        print(&list());
+        let topics = TOPICS.map(|(topic, _)| topic).join(", ");
+        print(&format!("{}\nTopics: {topics}\n", list()));
         return status::OK;
     };
     if let Some((_, page)) = TOPICS.iter().find(|(topic, _)| topic == name) {
@@ -39,7 +45,8 @@ pub fn main(args: &Args) -> u8 {
 
 /// That there is no such rule, and which one may be meant.
 pub fn unknown(name: &str) -> String {
-    let near = nearest(name, RULES.iter().map(|l| l.rule.name));
+    let topics = TOPICS.iter().map(|(topic, _)| *topic);
+    let near = nearest(name, RULES.iter().map(|l| l.rule.name).chain(topics));
     let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
     format!("no rule is called `{name}`; {hint}")
 }

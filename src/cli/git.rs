@@ -2,6 +2,16 @@
 
 use std::process::Command;
 
+/// What is said of a revision that there is not.
+pub(super) fn no_revision(rev: &str, root: &str) -> String {
+    let remote = if rev.contains('/') {
+        "; a branch must be fetched first: `actions/checkout` does with `fetch-depth: 0`"
+    } else {
+        ""
+    };
+    format!("`{rev}` is no revision of the git repository `{root}`{remote}")
+}
+
 /// What git prints; its complaint where it fails.
 pub(super) fn git(args: &[&str]) -> Result<Vec<u8>, String> {
     let out = Command::new("git").args(args).output().map_err(|e| format!("cannot run `git`: {e}"))?;

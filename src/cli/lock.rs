@@ -1,8 +1,6 @@
 //! `gevals lock`: asks the servers of an eval what tools they have, and its extensions what they can do, and writes it
 //! down for `check`.
 
-//! `gevals lock`: asks the servers of an eval what tools they have, and writes it down for `check`.
-
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -59,7 +57,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     let [unit] = compiled.project.evals.as_slice() else {
-        complain(&format!("`{}` is not one eval", shown(&args.eval)));
+        complain(&not_one_eval(&args.eval, &compiled.project.evals));
         return status::USAGE;
     };
     let unread = unit.eval.as_ref().is_none_or(|e| e.mcp_config.is_some()) && unit.mcp.is_none();
@@ -112,6 +110,20 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     print(&format!("locked {} in {}\n", parts.join(" and "), path.display()));
     status::OK
+}
+
+fn not_one_eval(path: &Path, evals: &[EvalUnit]) -> String {
+    let shown = shown(path);
+    if !evals.is_empty() {
+        let names: Vec<_> = evals.iter().map(|unit| format!("`{}`", unit.path.display())).collect();
+        return format!("there are several evals in `{shown}`, name one: {}", names.join(", "));
+    }
+    let text = Disk.read(path).unwrap_or_default();
+    match String::from_utf8_lossy(&text).contains("mcpServers") {
+        true => format!("`{shown}` is an MCP config: lock the eval that names it"),
+        false if Disk.stat(path) == Some(Stat::Dir) => format!("there is no eval in `{shown}`"),
+        false => format!("`{shown}` is no eval"),
+    }
 }
 
 /// Asks every server of the eval.

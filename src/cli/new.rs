@@ -125,7 +125,14 @@ fn task(args: &Task) -> Result<String, Fault> {
         Form::Legacy => legacy(&name),
     };
     write(&path, &text)?;
-    Ok(format!("wrote {}\n\ncheck it with `gevals check {}`\n", path.display(), super::quoted(&path)))
+    Ok(format!(
+        "wrote {}\n\ncheck it with `gevals check {}`\nto run it, add `- path: {}` to the `taskSets` of an eval, as seen from there; \
+         a scripted agent needs an entry `{}` in its file, too\n",
+        path.display(),
+        super::quoted(&path),
+        word(&path.display().to_string()),
+        word(&name),
+    ))
 }
 
 fn eval(args: &Eval) -> Result<String, Fault> {
@@ -340,6 +347,15 @@ fn yaml(value: &Value) -> String {
     serde_yaml::to_string(value).unwrap_or_default()
 }
 
+/// A word that stands in YAML as it is, else in quotes: `2024` is a number there, and to some `n` is false.
+fn word(text: &str) -> String {
+    const OTHERS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c))
+        && !OTHERS.contains(&text.to_lowercase().as_str());
+    if plain { text.to_owned() } else { flow(&json!(text)) }
+}
+
 /// What the server can do, as comments.
 fn tools(server: &Server) -> String {
     let line = |(name, tool): (&String, &LockedTool)| {
@@ -355,7 +371,8 @@ fn tools(server: &Server) -> String {
 fn portable(name: &str, server: Option<&Server>) -> String {
     let head = |about: &str| {
         format!(
-            "# What an agent is asked to do, and what decides whether it did. All about it: `gevals help`, docs/.\n{about}kind: Task\napiVersion: mcp-eval/v1\nmetadata:\n  name: {name}\n  difficulty: easy\n  timeout: 5m\n"
+            "# What an agent is asked to do, and what decides whether it did. All the keys: `gevals schema task`.\n{about}kind: Task\napiVersion: mcp-eval/v1\nmetadata:\n  name: {}\n  difficulty: easy\n  timeout: 5m\n",
+            word(name)
         )
     };
     let called = server.and_then(|s| Some((s, a_tool(s)?)));
@@ -363,7 +380,7 @@ fn portable(name: &str, server: Option<&Server>) -> String {
         (_, Some((server, (tool, args)))) => format!(
             "{}spec:
   requires:
-    - mcpServer: {server}         # its tools become steps: {server}.TOOL
+    - mcpServer: {named}         # its tools become steps: {server}.TOOL
   prompt: |
     Use the tool {tool}, and tell me what it says.
   # What decides. A step that expects something can fail: say what the world must look like when the job is done.
@@ -378,6 +395,7 @@ fn portable(name: &str, server: Option<&Server>) -> String {
 ",
             head(&tools(server)),
             flow(&args),
+            named = word(&server.name),
             server = server.name
         ),
         _ => format!(
@@ -408,7 +426,7 @@ fn steps(name: &str) -> String {
 kind: Task
 apiVersion: mcpchecker/v1alpha2
 metadata:
-  name: {name}
+  name: {word}
   difficulty: easy
 spec:
   limits: {{timeout: 5m, cleanupTimeout: 1m}}
@@ -423,7 +441,8 @@ spec:
   cleanup:
     - script:
         inline: rm -f /tmp/gevals-{name}.txt
-"
+",
+        word = word(name)
     )
 }
 
@@ -432,7 +451,7 @@ fn legacy(name: &str) -> String {
         "# What an agent is asked to do, and what decides whether it did.
 kind: Task
 metadata:
-  name: {name}
+  name: {word}
   difficulty: easy
 steps:
   setup:
@@ -443,14 +462,15 @@ steps:
     inline: grep -q hello /tmp/gevals-{name}.txt
   cleanup:
     inline: rm -f /tmp/gevals-{name}.txt
-"
+",
+        word = word(name)
     )
 }
 
 /// What the scripted agent does in the first task.
 fn scripted(server: &Server) -> String {
     let call = a_tool(server).map(|(tool, args)| {
-        format!("    calls:\n      - {{server: {}, tool: {tool}, args: {}}}\n", server.name, flow(&args))
+        format!("    calls:\n      - {{server: {}, tool: {tool}, args: {}}}\n", word(&server.name), flow(&args))
     });
     format!(
         "# What the scripted agent does in each task. It needs no model: use it to see that a task can be done.
@@ -471,22 +491,23 @@ fn suite(name: &str, server: &Server) -> String {
         toolsUsed:
           - {{server: {}, tool: {tool}}}
 ",
-            server.name
+            word(&server.name)
         )
     });
     format!(
         "# An eval: which agent does which tasks on which servers.
 kind: Eval
 metadata:
-  name: {name}
+  name: {}
 config:
   agent:
     type: builtin.script          # put a real agent here: {{type: file, path: agent.yaml}}
     path: oracle.yaml
   mcpConfigFile: mcp.yaml
   taskSets:
-    - glob: tasks/*.yaml
+    - path: tasks/first.yaml
 {}",
+        word(name),
         asserted.unwrap_or_default()
     )
 }
@@ -500,6 +521,15 @@ mod tests {
         assert_eq!(words(r#"a 'b c'  "d\"e" f\ g '' "#), Ok(["a", "b c", "d\"e", "f g", ""].map(str::to_owned).into()));
         assert_eq!(words(""), Ok(Vec::new()));
         assert!(words("a 'b").is_err());
+    }
+
+    #[test]
+    fn words_are_text_to_yaml() {
+        for text in ["n", "Yes", "2024", "1e3", "-", "a b", "null", ".5", "first", "create-note", "tasks/a.yaml"] {
+            let read: Value = serde_yaml::from_str(&word(text)).unwrap();
+            assert_eq!(read, text);
+        }
+        assert_eq!((word("first").as_str(), word("n").as_str()), ("first", "\"n\""));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     expand: bool,
     /// Only tasks whose name matches this pattern.
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, visible_alias = "run", value_name = "REGEX")]
     task: Option<Regex>,
     /// Write the picture into a temporary file and open it; html, unless the format says svg.
     #[arg(long, conflicts_with_all = ["diff", "diff_rev"])]
@@ -142,7 +142,8 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
     }
     let planned = select(compiled, args);
     if planned.evals.is_empty() && planned.loose.is_empty() {
-        complain("no task is selected");
+        let why = args.task.as_ref().map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
+        complain(&format!("no task is selected{why}"));
         return None;
     }
     Some(planned)

@@ -20,11 +20,12 @@ use super::{
 };
 use crate::{
     Compiled, Options, compile_with,
-    diagnostic::{self, Diagnostic, Strength},
+    diagnostic::{self, Diagnostic, Diagnostics, Strength},
     event::Used,
     hir::{Bounds, Budget, Dialect},
     host::{Host, RealHost, disk::Disk},
     journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, TaskPast, Watched, Writer},
+    lint,
     plan::{EvalPlan, wire},
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
@@ -74,7 +75,7 @@ pub struct Args {
     /// An eval file, or a folder that holds one.
     eval: PathBuf,
     /// Only tasks whose name matches this pattern.
-    #[arg(short, long, value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
+    #[arg(short, long, visible_alias = "task", value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
     run: Option<Regex>,
     /// Only tasks with these labels: KEY=VALUE, by commas; several values of a key are alternatives.
     #[arg(short, long, value_name = "LABELS", help_heading = "Which tasks")]
@@ -255,14 +256,9 @@ fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
             return Err(status::USAGE);
         }
     };
-    let prices = match prices(args) {
-        Ok(prices) => prices,
-        Err(message) => {
-            complain(&message);
-            return Err(status::USAGE);
-        }
-    };
+    let Ok(prices) = prices(args, global) else { return Err(status::USAGE) };
     let sources = Sources::default();
+    let server = overrides.server.is_some() && args.mcp_config_file.is_none();
     let options = Options { overrides, ..Options::default() };
     let files = Watched::new(&Disk);
     let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
@@ -301,6 +297,12 @@ fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
         complain(&format!("no task is selected: {}", selection.nothing(&plan)));
         return Err(status::USAGE);
     }
+    if server && compiled.project.evals.iter().any(|unit| unit.eval.as_ref().is_some_and(|e| e.mcp_config.is_some())) {
+        super::warn(
+            "the server that `MCP_*` variables describe is not used: the eval names an MCP config; `--mcp-config-file` \
+             puts another in its place",
+        );
+    }
     let findings = findings(&compiled, &sources);
     let (read, files) = (compiled.project.files(), files.into_snapshot());
     Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
@@ -321,7 +323,16 @@ fn overrides(args: &Args) -> Result<Overrides, String> {
         _ => None,
     };
     for path in file.into_iter().chain(&args.mcp_config_file) {
-        Disk.read(path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
+        Disk.read(path).map_err(|e| {
+            let builtin = format!("builtin.{}", path.display());
+            let kind = builtin.split(':').next().unwrap_or_default();
+            let hint = match (file == Some(path) && lint::AGENT_TYPES.contains(&kind), kind == "builtin.llm-agent") {
+                (true, true) if kind == builtin => format!("; did you mean `{builtin}:PROVIDER:MODEL`?"),
+                (true, _) => format!("; did you mean `{builtin}`?"),
+                _ => String::new(),
+            };
+            format!("cannot read `{}`: {e}{hint}", path.display())
+        })?;
     }
     Ok(Overrides {
         agent,
@@ -347,7 +358,7 @@ fn selection(args: &Args) -> Selection {
     }
 }
 
-/// Of the command line, what decides how a task goes.
+/// Of the command line, what decides how a task goes, and where its world and results are.
 fn repeated(args: &Args) -> Vec<String> {
     let path = |p: &PathBuf| p.display().to_string();
     let time = |d: &Option<Duration>| d.map(duration::format);
@@ -359,11 +370,16 @@ fn repeated(args: &Args) -> Vec<String> {
         ("--default-task-timeout", time(&args.default_task_timeout)),
         ("--cleanup-timeout", time(&args.cleanup_timeout)),
         ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
+        ("--output-dir", Some(path(&args.output_dir)).filter(|dir| dir != ".")),
         ("--prices", args.prices.as_ref().map(path)),
         ("--retry-broken", (args.retry_broken > 0).then(|| args.retry_broken.to_string())),
     ];
     let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-    let flags = [("--allow-unchecked", args.allow_unchecked), ("--require-server-use", args.require_server_use)];
+    let flags = [
+        ("--isolate", args.isolate),
+        ("--allow-unchecked", args.allow_unchecked),
+        ("--require-server-use", args.require_server_use),
+    ];
     let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
     values.flatten().chain(flags).collect()
 }
@@ -401,13 +417,20 @@ fn amount(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The file of prices.
-fn prices(args: &Args) -> Result<Option<Arc<Prices>>, String> {
+/// The file of prices. What is wrong with it is told.
+fn prices(args: &Args, global: Global) -> Result<Option<Arc<Prices>>, ()> {
     let Some(path) = &args.prices else { return Ok(None) };
-    let shown = path.display();
-    let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
-    let text = String::from_utf8(bytes).map_err(|_| format!("cannot read `{shown}`: it is no UTF-8"))?;
-    Prices::read(&text).map(|prices| Some(Arc::new(prices))).map_err(|e| format!("`{shown}`: {e}"))
+    let bytes = Disk.read(path).map_err(|e| e.to_string());
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned()));
+    let text = text.map_err(|why| complain(&format!("cannot read `{}`: {why}", shown(path))))?;
+    let (sources, mut found) = (Sources::default(), Diagnostics::default());
+    let prices = Prices::decode(sources.add(path, text.as_str()), &text, &mut found);
+    // `gevals check --fix` knows no files of prices.
+    let found: Vec<_> = found.into_iter().map(|fault| Diagnostic { fix: None, ..fault }).collect();
+    if !found.is_empty() {
+        print_findings(&found, &sources, 1, global);
+    }
+    prices.map(|prices| Some(Arc::new(prices))).ok_or(())
 }
 
 /// A time that something may take.
@@ -561,6 +584,8 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
         options.gate = options.gate.or(settings.gate.map(|(passes, of)| Gate { passes, of }));
     }
     input.flags = repeated(args);
+    let phase = args.phase.and_then(|phase| clap::ValueEnum::to_possible_value(&phase));
+    input.flags.extend(phase.into_iter().flat_map(|phase| ["--phase".to_owned(), phase.get_name().to_owned()]));
     input.detail = match (args.quiet, args.verbose) {
         (true, _) => Detail::Quiet,
         (_, true) => Detail::Verbose,
@@ -800,9 +825,12 @@ fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
 
 /// How to enter what was left standing, and how to leave it.
 fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
+    let eval = report::quoted(&shown(&args.eval));
+    let flags: String = repeated(args).iter().map(|flag| format!(" {}", report::quoted(flag))).collect();
     for world in kept {
         let name = &world.task.name;
-        let again = format!("gevals run {} --run '^{}$'", shown(&args.eval), regex::escape(name));
+        let task = report::quoted(&format!("^{}$", regex::escape(name)));
+        let again = format!("gevals run {eval} --run {task}{flags}");
         note(&format!("the world of `{name}` is left standing:"));
         note(&format!("  enter    cd {}", report::quoted(&shown(&world.dir))));
         for (variable, value) in &world.env {
@@ -813,7 +841,7 @@ fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
     }
     if !kept.is_empty() {
         let dir = if args.output_dir == Path::new(".") { run.to_owned() } else { shown(&args.output_dir) };
-        note(&format!("everything of this run is cleaned up by `gevals recover {dir}`"));
+        note(&format!("everything of this run is cleaned up by `gevals recover {}`", report::quoted(&dir)));
     }
 }
 

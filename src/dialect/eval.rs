@@ -229,7 +229,9 @@ fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
     let mut fields = reader.fields(node, "a reference to an agent")?;
     let path = fields.take(reader, "path");
     let help = match path {
-        Some(_) => "write `type: file` for an agent file; other types are `builtin.llm-agent`, `builtin.claude-code`, `builtin.script`",
+        Some(_) => {
+            "write `type: file` for an agent file; other types are `builtin.llm-agent`, `builtin.claude-code`, `builtin.script`"
+        }
         None => "write `type: builtin.llm-agent` and a `model`, or `type: file` and the `path` of an agent file",
     };
     let kind = fields.require_entry(reader, "type", node.span(), Some(help)).map(|entry| entry.value);
@@ -587,7 +589,7 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
     Some(CallMatcher { span: node.span(), server: server?, name, pattern, arguments, status, max_duration })
 }
 
-/// A pattern that does not compile would never match, and nobody would know (§11 E3).
+/// A pattern that does not compile would never match, and nobody would know (`tests/coverage.md` E3).
 fn regex(reader: &mut Reader<'_>, pattern: &Name) {
     if let Err(diagnostic) = decode::check_pattern(&pattern.value, pattern.span) {
         reader.error(*diagnostic);

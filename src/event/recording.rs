@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use super::TaskRun;
 
-/// Of the lines; it grows when a reader of the old form would misread the new one.
-pub const VERSION: u32 = 1;
+pub use crate::hir::RECORDING_VERSION as VERSION;
 
 /// One line of a recording.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]

@@ -393,6 +393,9 @@ pub struct ShellAgent {
     pub get_version: Option<Name>,
 }
 
+/// Of the lines of a recording; it grows when a reader of the old form would misread the new one.
+pub const RECORDING_VERSION: u32 = 1;
+
 #[derive(Clone, Debug)]
 pub struct AgentSkills {
     pub span: Span,

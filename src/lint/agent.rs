@@ -35,7 +35,9 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         if TYPES.contains(&kind.value.as_str()) {
             if kind.value.ends_with("llm-agent") || kind.value.contains("openai") {
                 needs_model(&kind.value, agent.model.as_ref(), agent.span, out);
-            } else if kind.value == "builtin.claude-code" && agent.model.as_ref().is_some_and(|m| m.value.trim().is_empty()) {
+            } else if kind.value == "builtin.claude-code"
+                && agent.model.as_ref().is_some_and(|m| m.value.trim().is_empty())
+            {
                 out.push(
                     Diagnostic::new(&MISSING_FIELD, agent.span, "the model of this agent has no name")
                         .help("name one, or leave `model` out: Claude Code then takes its own"),

@@ -13,7 +13,7 @@ rule! {
     pub static EMPTY_COMMANDS = "empty-commands", Verdict;
 }
 
-/// What stands beside `builtin` or `acp` is dropped (§11 D9, D10).
+/// What stands beside `builtin` or `acp` is dropped (`tests/coverage.md` D9, D10).
 pub fn ignored(view: &EvalView<'_>, out: &mut Diagnostics) {
     view.unit.agent_files().for_each(|agent| {
         ignored_of(agent, out);
@@ -77,7 +77,9 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
                     format!("`{{{{ .{hole} }}}}` stands for nothing: there is no `{key}`"),
                 )
                 .help(match key {
-                    "argTemplateMcpServer" => "write for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`",
+                    "argTemplateMcpServer" => {
+                        "write for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`"
+                    }
                     _ => "write for instance `argTemplateAllowedTools: \"mcp__{{ .ServerName }}__{{ .ToolName }}\"`",
                 }),
             ),

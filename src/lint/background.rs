@@ -12,7 +12,7 @@ rule! {
     pub static BACKGROUND_PROCESS = "background-process", Warning;
 }
 
-/// `&` without a `wait` (§11 B17). From setup such a process may be meant to live until the task ends; gevals ends it.
+/// `&` without a `wait` (`tests/coverage.md` B17). From setup such a process may be meant to live until the task ends; gevals ends it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let program = &script.content.program;

@@ -53,7 +53,7 @@ pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `./bin/server` is looked for where the program is started (§11 D6).
+/// `./bin/server` is looked for where the program is started (`tests/coverage.md` D6).
 pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
     let begins = |e: &Expand| e.display().starts_with("./") || e.display().starts_with("../");
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {

@@ -12,7 +12,7 @@ rule! {
     pub static DUPLICATE_TASK_NAME = "duplicate-task-name", Hard;
 }
 
-/// Results, reports and scripted agents know tasks by name (§11 A18).
+/// Results, reports and scripted agents know tasks by name (`tests/coverage.md` A18).
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut seen = IndexMap::new();
     for task in view.tasks.iter().filter_map(|u| u.task.as_ref()) {

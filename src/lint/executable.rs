@@ -19,7 +19,7 @@ rule! {
     pub static SHEBANG_NOT_FIRST = "shebang-not-first", Warning;
 }
 
-/// A file that may not, or cannot, be executed (§11 B14).
+/// A file that may not, or cannot, be executed (`tests/coverage.md` B14).
 pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let Form::File { path } = &script.form else { continue };
@@ -67,7 +67,7 @@ fn interpreter(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Blank lines before `#!` in an inline text (§11 B14).
+/// Blank lines before `#!` in an inline text (`tests/coverage.md` B14).
 pub fn blank_lines(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.form == Form::Inline) {
         let content = &script.content;

@@ -20,7 +20,7 @@ rule! {
     pub static POLL_ENDS_IN_SUCCESS = "poll-ends-in-success", Verdict;
 }
 
-/// Without `set -e` a failed command is passed over (§11 B15). In cleanup that is as it should be.
+/// Without `set -e` a failed command is passed over (`tests/coverage.md` B15). In cleanup that is as it should be.
 pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && understood(s)) {
         let program = &script.content.program;

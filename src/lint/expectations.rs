@@ -14,7 +14,7 @@ rule! {
     pub static VACUOUS_EXPECTATION = "vacuous-expectation", Verdict;
 }
 
-/// `contains: ""`, `matches: .*`, `expect: {}`, a field with a path and nothing else (§11 B30).
+/// `contains: ""`, `matches: .*`, `expect: {}`, a field with a path and nothing else (`tests/coverage.md` B30).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let dialect = view.task.dialect;
     view.task.walk(&mut |_, step| {

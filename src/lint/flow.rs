@@ -85,7 +85,7 @@ fn named_by_agent(entry: &OracleTask<Path>, used: &mut IndexSet<(String, String)
     }
 }
 
-/// In the steps dialect outputs go by the type of their step: of two, the later one's are found (§11 C10).
+/// In the steps dialect outputs go by the type of their step: of two, the later one's are found (`tests/coverage.md` C10).
 pub fn overwritten(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.dialect != Dialect::Steps {

@@ -14,7 +14,7 @@ rule! {
     pub static JUDGE_IS_AGENT = "judge-is-agent", Warning;
 }
 
-/// Upstream installs a judge that passes everything (§11 B11).
+/// Upstream installs a judge that passes everything (`tests/coverage.md` B11).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.eval.is_some_and(|e| e.eval.judge.is_some()) {
         return;

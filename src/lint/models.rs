@@ -42,7 +42,7 @@ fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
     models
 }
 
-/// `model: gpt-4o` names no provider (§11 D7).
+/// `model: gpt-4o` names no provider (`tests/coverage.md` D7).
 pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
     for (kind, model) in models(view) {
         let Some(model) = model.filter(|m| !m.value.contains(':')) else { continue };

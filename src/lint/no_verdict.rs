@@ -10,7 +10,7 @@ rule! {
     pub static NO_VERDICT = "no-verdict", Verdict;
 }
 
-/// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (§11 A4).
+/// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (`tests/coverage.md` A4).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if !view.task.verify.steps.is_empty() || view.asserted {
         return;

@@ -21,7 +21,7 @@ rule! {
     pub static PROMPT_NOT_PASSED = "prompt-not-passed", Verdict;
 }
 
-/// `{{ .Promt }}` (§11 D8).
+/// `{{ .Promt }}` (`tests/coverage.md` D8).
 pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
     agents(view).for_each(|(agent, tree)| fields_of(agent, &tree, out));
 }
@@ -117,7 +117,7 @@ fn hollow(text: &str) -> Option<Range<usize>> {
     (!sets).then_some(range)
 }
 
-/// Where the prompt stands in the line that a shell reads (§11 D11).
+/// Where the prompt stands in the line that a shell reads (`tests/coverage.md` D11).
 pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
     agents(view).for_each(|(agent, tree)| context_of(agent, &tree, out));
 }

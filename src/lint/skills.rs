@@ -36,7 +36,7 @@ fn assertions(eval: &Eval) -> impl Iterator<Item = (&Assertion, &[SkillMatcher])
     })
 }
 
-/// Without skills no skill is ever loaded (§11 E7).
+/// Without skills no skill is ever loaded (`tests/coverage.md` E7).
 pub fn without(view: &EvalView<'_>, out: &mut Diagnostics) {
     if has_sources(view.eval) {
         return;
@@ -69,9 +69,7 @@ pub fn taken(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut diagnostic =
         Diagnostic::new(&SKILLS_NOT_TAKEN, skills.span, message).label(agent.span, "this agent").help(help);
     if let Some((item, _)) = assertions(view.eval).next() {
-        diagnostic = diagnostic
-            .label(item.key.span, "this is broken in every run")
-            .strength(Strength::Verdict);
+        diagnostic = diagnostic.label(item.key.span, "this is broken in every run").strength(Strength::Verdict);
     }
     out.push(diagnostic);
 }
@@ -125,7 +123,9 @@ pub fn known(view: &ProjectView<'_>, out: &mut Diagnostics) {
 fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option<Diagnostic> {
     let listed = match names.len() {
         0 => "the eval's sources have no skill: each is a folder with a `SKILL.md`".to_owned(),
-        _ => format!("the eval's sources have {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
+        _ => {
+            format!("the eval's sources have {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))
+        }
     };
     if let Some(skill) = &item.skill {
         // Agents name a skill of a plugin after it.
@@ -136,11 +136,9 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
         let message = format!("no source has the skill `{}`", skill.value);
         let diagnostic = Diagnostic::new(&UNKNOWN_SKILL, skill.span, message).help(listed);
         return Some(match nearest(&skill.value, names.iter().map(String::as_str)) {
-            Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(
-                format!("write `{near}`"),
-                skill.span,
-                near,
-            ),
+            Some(near) => {
+                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), skill.span, near)
+            }
             None => diagnostic,
         });
     }
@@ -157,7 +155,8 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
             .any(|input| regex.is_match(&input.to_string()))
     });
     let message = format!("the pattern `{}` matches no call that loads a skill of the sources", pattern.value);
-    let help = format!("it is looked for in the call's arguments, which are JSON, as `{{\"skill\": \"NAME\"}}`; {listed}");
+    let help =
+        format!("it is looked for in the call's arguments, which are JSON, as `{{\"skill\": \"NAME\"}}`; {listed}");
     (!matches).then(|| Diagnostic::new(&UNKNOWN_SKILL, pattern.span, message).help(help))
 }
 

@@ -11,7 +11,7 @@ rule! {
     pub static STDIN_EATING_COMMAND = "stdin-eating-command", Warning;
 }
 
-/// An inline text without `#!` is the shell's standard input, and so that of every command in it (§11 B16).
+/// An inline text without `#!` is the shell's standard input, and so that of every command in it (`tests/coverage.md` B16).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.on_stdin) {
         let content = &script.content;

@@ -21,7 +21,7 @@ rule! {
     pub static FIXED_SLEEP = "fixed-sleep", Warning;
 }
 
-/// A verify step that fails fails the task, whatever goes on behind it (§11 B13).
+/// A verify step that fails fails the task, whatever goes on behind it (`tests/coverage.md` B13).
 pub fn continues(view: &TaskView<'_>, out: &mut Diagnostics) {
     for step in &view.task.verify.steps {
         if let Some(flag) = step.continue_on_error.filter(|c| c.value) {
@@ -67,7 +67,7 @@ pub fn timeouts(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// Without a status the steps dialect takes a 500 for a success (§11 B34).
+/// Without a status the steps dialect takes a 500 for a success (`tests/coverage.md` B34).
 pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Steps {
         return;
@@ -103,7 +103,7 @@ fn fields<'t>(view: &TaskView<'t>, visit: &mut dyn FnMut(&'t Arg<Def>)) {
     });
 }
 
-/// The steps dialect compares as text: `"5"` equals the number 5 (§11 B32).
+/// The steps dialect compares as text: `"5"` equals the number 5 (`tests/coverage.md` B32).
 pub fn loose(view: &TaskView<'_>, out: &mut Diagnostics) {
     fields(view, &mut |field| {
         let (Some(equals), None) = (field.get("equals"), field.get("type")) else { return };
@@ -127,7 +127,7 @@ pub fn loose(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// `items.0.id` looks for a key `0`: lists are indexed with brackets (§11 B33).
+/// `items.0.id` looks for a key `0`: lists are indexed with brackets (`tests/coverage.md` B33).
 pub fn dotted(view: &TaskView<'_>, out: &mut Diagnostics) {
     fields(view, &mut |field| {
         let Some(path) = field.get("path") else { return };
@@ -157,7 +157,7 @@ pub fn dotted(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// In the steps dialect `isError: true` lets an error pass; it does not ask for one (§11 B29).
+/// In the steps dialect `isError: true` lets an error pass; it does not ask for one (`tests/coverage.md` B29).
 pub fn is_error(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Steps {
         return;

@@ -6,7 +6,7 @@ use std::{fs, io::Write};
 
 use super::{
     shim::record,
-    world::{Answer, Call, Dice, World},
+    world::{Answer, Call, Dice, Mood, World},
 };
 
 /// A request as it stands in the trace, and the status and text of its answer; no status: there was none.
@@ -27,6 +27,16 @@ pub fn ask(
     let known = world.words.iter().filter_map(|w| w.parse::<u16>().ok()).filter(|c| (100..600).contains(c));
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
+    let chance = if world.mood == Mood::Good { 100 } else { 60 };
+    if let Some(web) = world.web(url)
+        && status == 0
+        && dice.below(100) < chance
+    {
+        let one = |dice: &mut Dice, n: usize| dice.below(n.max(1));
+        let code = web.statuses.get(one(&mut dice, web.statuses.len())).copied().unwrap_or(200);
+        let text = web.bodies.get(one(&mut dice, web.bodies.len())).cloned().unwrap_or(stdout);
+        return (Some(code), text);
+    }
     match status {
         // Where a body is waited for there mostly is one.
         0 if world.hints(&call).is_some() && dice.below(5) > 0 => (Some(200), stdout),

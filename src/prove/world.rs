@@ -15,6 +15,8 @@ pub struct World {
     pub mute: BTreeSet<String>,
     /// Answers that some step waits for, by command.
     pub hints: BTreeMap<String, Vec<String>>,
+    /// Answers to requests that some step waits for, by URL.
+    pub web: BTreeMap<String, Web>,
     /// Commands that some step wants to fail.
     pub denied: BTreeSet<String>,
     /// Words the scripts compare with.
@@ -23,6 +25,13 @@ pub struct World {
     pub files: Vec<(String, String)>,
     /// Whether what fails prints something first, and exits with whatever status.
     pub loud: bool,
+}
+
+/// What is waited for of a URL.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Web {
+    pub statuses: Vec<u16>,
+    pub bodies: Vec<String>,
 }
 
 /// What a world is like.
@@ -131,12 +140,25 @@ impl World {
         }
     }
 
-    /// The answers that are waited for; holes of the steps stand for anything.
-    pub fn hints(&self, call: &Call) -> Option<&Vec<String>> {
+    /// The answers that are waited for; holes of the steps stand for anything, in an answer for what they are in the call.
+    pub fn hints(&self, call: &Call) -> Option<Vec<String>> {
         let key = call.key();
-        self.hints.get(&key).or_else(|| {
-            self.hints.iter().find(|(pattern, _)| pattern.contains('{') && fits(pattern, &key)).map(|(_, hints)| hints)
-        })
+        if let Some(hints) = self.hints.get(&key) {
+            return Some(hints.clone());
+        }
+        let (pattern, hints) = self.hints.iter().find(|(pattern, _)| pattern.contains('{') && fits(pattern, &key))?;
+        let words = || pattern.split('\u{1f}').zip(key.split('\u{1f}')).filter_map(|(p, w)| hole(p, w));
+        Some(
+            hints
+                .iter()
+                .map(|hint| words().fold(hint.clone(), |hint, (hole, word)| hint.replace(hole, word)))
+                .collect(),
+        )
+    }
+
+    /// What is waited for of a URL.
+    pub fn web(&self, url: &str) -> Option<&Web> {
+        self.web.get(url).or_else(|| self.web.iter().find(|(pattern, _)| fits(pattern, url)).map(|(_, web)| web))
     }
 
     fn is_denied(&self, call: &Call) -> bool {
@@ -205,15 +227,17 @@ impl World {
 /// Whether words are those of a pattern, in which `{…}` is anything.
 pub fn fits(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<&str>, Vec<&str>) = (pattern.split('\u{1f}').collect(), key.split('\u{1f}').collect());
-    let word = |(pattern, word): (&&str, &&str)| match (pattern.find('{'), pattern.rfind('}')) {
-        _ if pattern == word => true,
-        (Some(open), Some(close)) if open < close && !pattern.contains("jsonpath") => {
-            let (before, behind) = (&pattern[..open], &pattern[close + 1..]);
-            word.len() >= before.len() + behind.len() && word.starts_with(before) && word.ends_with(behind)
-        }
-        _ => false,
-    };
-    pattern.len() == key.len() && pattern.iter().zip(&key).all(word)
+    pattern.len() == key.len() && pattern.iter().zip(&key).all(|(p, w)| p == w || hole(p, w).is_some())
+}
+
+/// The `{…}` of a word, and what stands in its place.
+fn hole<'t>(pattern: &'t str, word: &'t str) -> Option<(&'t str, &'t str)> {
+    let (open, close) = (pattern.find('{')?, pattern.rfind('}')? + 1);
+    let (before, behind) = (pattern.get(..open)?, pattern.get(close..)?);
+    if pattern.contains("jsonpath") || word.len() < before.len() + behind.len() {
+        return None;
+    }
+    Some((pattern.get(open..close)?, word.strip_prefix(before)?.strip_suffix(behind)?))
 }
 
 fn by_line(call: &Call) -> bool {

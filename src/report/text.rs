@@ -11,7 +11,10 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{Detail, ReportFormat, ReportInput};
 use crate::{
-    event::{ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
+    event::{
+        ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
+        Verdict,
+    },
     plan::{Action, PlanPhase},
     prices::money,
     run::{Gate, planned_id},

@@ -54,7 +54,17 @@ impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
         let (output, remarks) = (String::new(), Vec::new());
-        Self { report, unstarted: None, output, exit_code: 1, usage: None, own_calls: None, cut: None, remarks, leftover: None }
+        Self {
+            report,
+            unstarted: None,
+            output,
+            exit_code: 1,
+            usage: None,
+            own_calls: None,
+            cut: None,
+            remarks,
+            leftover: None,
+        }
     }
 }
 

@@ -140,7 +140,10 @@ pub async fn pay(
     recovered.cancelled = give_results(past, &emitter);
     if !past.finished && !journal.owes() {
         let exit = exit_of(past);
-        emitter.emit(None, EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: None });
+        emitter.emit(
+            None,
+            EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: None },
+        );
     }
     recovered
 }

@@ -162,7 +162,8 @@ pub(super) fn folder(plan: &Plan) -> &Path {
 /// What must be there before anything runs.
 async fn ready(world: &World<'_>, servers: &Servers<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
     if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
-        return Err(format!("it requires `{}`, which is not on the PATH", command.value));
+        let why = if command.value.contains('/') { "no program that can be run" } else { "not on the PATH" };
+        return Err(format!("it requires `{}`, which is {why}", command.value));
     }
     match world.unstarted.get() {
         Some(why) => Err(why.clone()),

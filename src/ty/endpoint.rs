@@ -40,9 +40,13 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_an_url_of_http_without_a_user() {
-        for good in
-            ["http://localhost:8000/v1", "https://api.openai.com", "http://127.0.0.1:1/v1/", "http://[::1]:80/v1", "http://[::1]"]
-        {
+        for good in [
+            "http://localhost:8000/v1",
+            "https://api.openai.com",
+            "http://127.0.0.1:1/v1/",
+            "http://[::1]:80/v1",
+            "http://[::1]",
+        ] {
             assert_eq!(fault(good), None, "{good}");
         }
         for (bad, why) in [

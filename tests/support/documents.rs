@@ -511,7 +511,7 @@ pub fn mcp_config() -> Strategy1 {
     ];
     let http = vec![
         ("type", one(&[json!("http"), json!("streamable-http"), json!("streamableHttp")])),
-        ("!url", one(&[json!("http://x"), json!("HTTPS://x/${PATH}"), json!("${URL}/mcp")])),
+        ("!url", one(&[json!("http://a"), json!("https://a.b/mcp"), json!("${URL}")])),
         ("headers", map(one(&[json!("${A:-b}")]))),
     ];
     let server =

@@ -9,7 +9,7 @@ use super::{Args, Fault, status};
 use crate::{
     Compiled, Options,
     affected::affected,
-    cli::git::git,
+    cli::git::{git, no_revision},
     compile_with,
     diagnostic::{Diagnostic, Diagnostics},
     dialect::{self, FileKind},
@@ -155,7 +155,7 @@ fn changed_since(rev: &str) -> Result<(PathBuf, Vec<PathBuf>), String> {
     let text = |args: &[&str]| git(args).map(|out| String::from_utf8_lossy(&out).trim_end().to_owned());
     let root = text(&["rev-parse", "--show-toplevel"])?;
     let commit = text(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{rev}^{{commit}}")])
-        .map_err(|_| format!("`{rev}` is no revision of the git repository `{root}`"))?;
+        .map_err(|_| no_revision(rev, &root))?;
     let differ = git(&["-C", &root, "diff", "--name-only", "--no-renames", "-z", &commit, "--"])?;
     let new = git(&["-C", &root, "ls-files", "--others", "--exclude-standard", "-z"])?;
     let root = PathBuf::from(root);

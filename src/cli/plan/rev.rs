@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    cli::git::git,
+    cli::git::{git, no_revision},
     source::{Files, ReadError, Stat, normalize},
 };
 
@@ -31,7 +31,7 @@ impl Revision {
         let text = |args: &[&str]| git(args).map(|out| String::from_utf8_lossy(&out).trim_end().to_owned());
         let root = PathBuf::from(text(&["rev-parse", "--show-toplevel"])?);
         let commit = text(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{rev}^{{commit}}")])
-            .map_err(|_| format!("`{rev}` is no revision of the git repository `{}`", root.display()))?;
+            .map_err(|_| no_revision(rev, &root.display().to_string()))?;
         let here = std::env::current_dir().and_then(std::fs::canonicalize).map_err(|e| e.to_string())?;
         let listing = git(&["ls-tree", "-r", "-z", "--full-tree", &commit])?;
         let mut files = BTreeMap::new();
