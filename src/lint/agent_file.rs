@@ -89,7 +89,9 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
                     template.span,
                     format!("`{key}` has no effect: `runPrompt` has no `{{{{ .{hole} }}}}`"),
                 )
-                .help(format!("write `{{{{ .{hole} }}}}` into `runPrompt`, or remove `{key}`")),
+                .help(format!("write `{{{{ .{hole} }}}}` into `runPrompt`, or remove `{key}`"))
+                // The agent may know by other ways.
+                .strength(Strength::Warning),
             ),
             _ => {}
         }
