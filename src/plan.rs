@@ -5,6 +5,7 @@
 //! form ([`wire`]), has a digest, renders and diffs.
 
 mod bound;
+mod canonical;
 pub mod diff;
 mod lower;
 pub mod reach;

@@ -206,7 +206,10 @@ async fn talk(
         }
         loop {
             let fault = match lines.next().await {
-                Ok(None) => return None,
+                Ok(None) => {
+                    lock(&heard).over = true;
+                    return None;
+                }
                 Ok(Some(line)) => {
                     let told = lock(&heard).hear(&line);
                     match told {
@@ -256,6 +259,8 @@ async fn talk(
     }
     match fault {
         Ok(result) => result,
+        // It may have ended before it was asked anything, and so what breaks is the question.
+        Err(_) if lock(heard).over => Err(ENDED.to_owned()),
         Err(error) => Err(message(&error)),
     }
 }
@@ -338,6 +343,8 @@ struct Heard {
     /// Whether the prompt was sent: before that, it has not started.
     prompted: bool,
     fault: Option<String>,
+    /// Whether its output has ended.
+    over: bool,
     servers: Vec<AgentServer>,
     /// The folder it may read files of, if any.
     readable: Option<PathBuf>,
@@ -365,6 +372,7 @@ impl Heard {
             requests: 0,
             prompted: false,
             fault: None,
+            over: false,
             servers: cx.servers.to_vec(),
             readable: cx.skills.map(|_| dir.to_owned()),
         }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan};
+use super::{Action, ActionIx, ActionKind, AgentKind, Edge, EvalPlan, Plan, canonical::canonical};
 use crate::{
     hir::{
         AcpAgent, AgentRef, Arg, ArgKind, Assertion, AssertionKind, BlockRole, Bounds, CallKind, CallMatcher,
@@ -571,12 +571,6 @@ fn sha256(value: &impl Serialize) -> String {
     hex(&Sha256::digest(canonical(value)))
 }
 
-/// RFC 8785.
-fn canonical(value: &impl Serialize) -> Vec<u8> {
-    // A plan has string keys and finite numbers only, so this cannot fail.
-    serde_json_canonicalizer::to_vec(value).unwrap_or_default()
-}
-
 fn hex(hash: &[u8]) -> String {
     hash.iter().fold(String::from("sha256:"), |hex, byte| format!("{hex}{byte:02x}"))
 }
@@ -650,11 +644,15 @@ fn task_document(plan: &Plan) -> TaskDocument {
         let Span { start, end, .. } = action.span;
         actions.insert(action.id.clone(), ActionSource { meaning: action.meaning.clone(), start, end });
     });
-    let body = task_body(plan);
+    let mut facts = task_facts(plan);
+    let top: Vec<_> = top(plan).map(|&ix| action_document(plan, ix)).collect();
+    let edges = edges(plan);
+    let digest = body_digest(&facts, top.iter(), edges.iter());
+    (facts.actions, facts.edges) = (top, edges);
     let task = &plan.task;
     TaskDocument {
         name: task.name.value.clone(),
-        digest: body_digest(&task_facts(plan), body.actions.iter(), body.edges.iter()),
+        digest,
         runs: task.runs,
         passes: task.gate.map(|(passes, _)| passes),
         parallel: task.parallel,
@@ -662,20 +660,12 @@ fn task_document(plan: &Plan) -> TaskDocument {
         labels: task.labels.clone(),
         unchecked: task.unchecked,
         source: TaskSource { path: slashes(&task.path), actions },
-        plan: body,
+        plan: facts,
     }
 }
 
 fn top(plan: &Plan) -> impl Iterator<Item = &ActionIx> {
     plan.setup.iter().chain([&plan.agent]).chain(&plan.verify).chain(&plan.assertions).chain(&plan.cleanup)
-}
-
-fn task_body(plan: &Plan) -> TaskBody {
-    TaskBody {
-        actions: top(plan).map(|&ix| action_document(plan, ix)).collect(),
-        edges: edges(plan),
-        ..task_facts(plan)
-    }
 }
 
 /// A task's body without its actions.
