@@ -461,7 +461,8 @@ pub async fn run_eval(
     let tasks = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
     let nothing_ran = tasks.iter().all(|task| matches!(task.verdict, Verdict::Broken | Verdict::Cancelled));
     let unstarted = world.unstarted.get().or(world.agent_unstarted.get().filter(|_| nothing_ran));
-    let mut faults: Vec<String> = unstarted.cloned().into_iter().collect();
+    let secrets = emitter.vault.secrets();
+    let mut faults: Vec<String> = unstarted.into_iter().map(|why| secrets.mask(why).into_owned()).collect();
     if let Some(why) = options.journal.as_ref().and_then(|journal| journal.failure()) {
         faults.push(format!("the run was stopped: {why}"));
     } else if let Some(Err(why)) = recording.map(|recording| recording.flush()) {

@@ -609,7 +609,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
                 *used = summary.used;
             }
             // The text report has told already what kept every task from running.
-            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason == **fault);
+            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
             }

@@ -118,6 +118,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         }
     }
     let (verdict, reason) = verdict(&facts);
+    let reason = world.emitter.vault.secrets().mask(&reason).into_owned();
     for remark in remarks(world, plan, &facts, verdict) {
         events.emit(EventKind::Remarked { remark });
     }
@@ -500,6 +501,8 @@ async fn agent_turn<'a>(
         unit.events.emit(EventKind::CallRecorded { call });
     }
     if let Some(why) = done.unstarted.take() {
+        // It may be what the agent itself has said.
+        let why = world.emitter.vault.secrets().mask(&why).into_owned();
         world.agent_unstarted.get_or_init(|| why.clone());
         facts.hindered = Some(why);
     }
