@@ -393,7 +393,7 @@ pub async fn run_eval(
                         }
                         let mut end = task::run(world, planned, &digests[index], task.clone()).await;
                         for retry in 1..=options.retry_broken {
-                            if end.verdict != Verdict::Broken || world.cancel.is_cancelled() {
+                            if end.verdict != Verdict::Broken || !world.may_retry(&end) {
                                 break;
                             }
                             let (of, reason) = (options.retry_broken, end.reason);

@@ -420,3 +420,37 @@ fn processes_end_with_their_world() {
     world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &[]);
     assert!(!lives(&world, "pid"));
 }
+
+/// A broken run that owes something is not made again: nobody would know of it any more.
+#[test]
+fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
+    // Each time it is broken.
+    let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
+    let world = tasks(&[("a", broken)]);
+    for keep in ["on-failure", "always"] {
+        let args = ["run", "eval.yaml", "--retry-broken", "2", "--keep", keep];
+        world.run(&args).expect(1, &["the world of `a` is left standing"]);
+        assert_eq!((made(&world), world.read("runs").as_str()), (1, ".\n"), "{keep}");
+        world.run(&["recover"]).expect(0, &["`a`: cleanup/0 is done"]);
+        assert_eq!(made(&world), 0);
+        fs::remove_file(world.path("runs")).unwrap();
+    }
+    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["made again (2 of at most 2)"]);
+    assert_eq!((made(&world), world.read("runs").as_str()), (0, ".\n.\n.\n"));
+
+    // The first time it is broken, and so is its cleanup.
+    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"test -e WORLD/clean || { touch WORLD/clean; false; }\"}}]\n";
+    let world = tasks(&[("a", flaky)]);
+    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["0 of 1 task passed, 1 broken", "cleanup: a `cleanup/0` failed"]);
+}
+
+/// A server that does not start is not asked for again, task by task.
+#[test]
+fn what_keeps_every_task_from_running_makes_none_of_them_again() {
+    let world = tasks(&[("a", QUICK), ("b", QUICK)]);
+    let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");
+    world.write("eval.yaml", &eval);
+    world.write("mcp.yaml", "mcpServers:\n  x: {command: sh, args: [-c, \"echo . >> WORLD/starts; exit 3\"]}\n");
+    let ran = world.run(&["run", "eval.yaml", "--retry-broken", "3"]).expect(3, &["2 broken"]);
+    assert!(!ran.out.contains("made again"), "{}", ran.out);
+}

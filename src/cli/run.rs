@@ -158,7 +158,7 @@ pub struct Args {
     /// Run each task N times, of which P must pass.
     #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
     gate: Option<Gate>,
-    /// Make a run again that is broken, at most N times; each is reported.
+    /// Make a run again that is broken, at most N times; each is reported. One whose cleanup failed, or whose world is kept, is not.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
     retry_broken: u32,
     /// Exit with 0 where it would be 1 or 4.

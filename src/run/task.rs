@@ -334,6 +334,14 @@ impl World<'_> {
         is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
     }
 
+    /// Whether a broken run may be made again. What it owes or keeps would be forgotten, and what kept every task from running
+    /// keeps this one.
+    pub fn may_retry(&self, end: &TaskEnd) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
+        let over = self.cancel.is_cancelled() || self.stopped.get().is_some() || self.unstarted.get().is_some();
+        !(kept || over || end.cleanup_failed)
+    }
+
     /// Why the run was cut short.
     fn cut_short(&self, otherwise: &str) -> String {
         self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
