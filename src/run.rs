@@ -59,7 +59,7 @@ pub struct RunOptions {
     pub parallel: usize,
     /// The tasks that are run; the others are left out.
     pub selection: Selection,
-    /// Whether the first run that does not pass is the last that is started.
+    /// Whether no run is started any more once one has not passed and its task's gate cannot be met.
     pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
@@ -384,10 +384,13 @@ pub async fn run_eval(
             let each = |index: usize| {
                 let (world, ends, digests, emitter) = (&world, &ends, &digests, &emitter);
                 async move {
+                    // How many runs may go wrong before the gate cannot be met.
+                    let mut spare = gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
                         if let Some(end) = past.and_then(|past| past.result(&task)) {
+                            spare = spare.saturating_sub(u32::from(!good(end.verdict, options.allow_unchecked)));
                             ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
                             continue;
                         }
@@ -401,9 +404,11 @@ pub async fn run_eval(
                             end = task::run(world, planned, &digests[index], task.clone()).await;
                         }
                         if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
-                            world
-                                .stopped
-                                .get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
+                            if spare == 0 {
+                                let why = || format!("not started: `{}` {}", end.task.name, end.verdict.name());
+                                world.stopped.get_or_init(why);
+                            }
+                            spare = spare.saturating_sub(1);
                         }
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                     }

@@ -95,7 +95,7 @@ pub struct Args {
     /// How many tasks run side by side, among those that allow it.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
     parallel: u16,
-    /// Start no further task once one has not passed.
+    /// Start nothing more once a task has not passed, or can no longer meet its gate.
     #[arg(long, help_heading = "How")]
     fail_fast: bool,
     /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, or builtin.NAME:MODEL. Several are run one after another.
