@@ -454,3 +454,51 @@ fn what_keeps_every_task_from_running_makes_none_of_them_again() {
     let ran = world.run(&["run", "eval.yaml", "--retry-broken", "3"]).expect(3, &["2 broken"]);
     assert!(!ran.out.contains("made again"), "{}", ran.out);
 }
+
+/// A resumed run is judged as it was started: by no gate of a task's own where `--runs` said how often.
+#[test]
+fn a_resumed_run_has_the_gate_it_was_started_with() {
+    let flaky = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 1\"}}]\n";
+    for (args, exit) in [(&["-n", "2"][..], 1), (&[], 0), (&["--gate", "1/2"], 0), (&["--gate", "2/2"], 1)] {
+        let world = tasks(&[("a", flaky), ("b", SLOW)]);
+        world.write("a.yaml", &world.read("a.yaml").replace("{name: a}", "{name: a, gate: {passes: 1, of: 2}}"));
+        killed(&world, &[&["run", "eval.yaml"], args].concat(), "here");
+        world.write("quick", "");
+        world.run(&["run", "eval.yaml", "--resume"]).expect(exit, &["passed, 1 failed"]);
+        let own = world.results("e")["results"][0].get("gate").is_some();
+        assert_eq!(own, args.is_empty(), "{args:?}");
+    }
+}
+
+/// Limits, prices and what is demanded of a pass hold for what is left of a run, and stand in its results.
+#[test]
+fn a_resumed_run_has_the_limits_it_was_started_with() {
+    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n";
+    let world = tasks(&[("b", SLOW), ("a", flaky)]);
+    let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");
+    world.write("eval.yaml", &eval);
+    world.write("mcp.yaml", "mcpServers:\n  n: {command: gevals, args: [demo-server, --dir, WORLD/n]}\n");
+    world.write("prices.yaml", "currency: EUR\nmodels: {builtin.noop: {input: 1, output: 1}}\n");
+    let limits = ["--max-tokens", "100000", "--max-cost", "3", "--max-time", "1h", "--prices", "prices.yaml"];
+    let args = ["run", "eval.yaml", "--require-server-use", "--retry-broken", "1", "-p", "2"];
+    killed(&world, &[&args[..], &limits].concat(), "here");
+    // The prices are those of the run.
+    fs::remove_file(world.path("prices.yaml")).unwrap();
+    let limited = || {
+        let summary = world.results("e")["summary"].clone();
+        assert_eq!((&summary["currency"], &summary["parallelWorkers"]), (&"EUR".into(), &2.into()), "{summary}");
+        (summary["limits"]["maxTokens"].clone(), summary["limits"]["maxCost"].clone())
+    };
+    world.run(&["recover"]).expect(0, &["2 task runs were cancelled"]);
+    assert_eq!(limited(), (100_000.into(), 3.0.into()));
+    world.write("quick", "");
+    let ran = world.run(&["run", "eval.yaml", "--resume"]).expect(
+        1,
+        &["a is made again (1 of at most 1)", "`--require-server-use` demands one", " of 100000 tokens, ", " of 3 EUR"],
+    );
+    assert!(ran.out.contains(" --require-server-use"), "{}", ran.out);
+    assert_eq!(limited(), (100_000.into(), 3.0.into()));
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml", "--max-time", "1s"], "here");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run went beyond its limit of 1s"]);
+}
