@@ -180,6 +180,8 @@ pub struct Metadata {
     /// How often the task is run; once by default.
     #[schemars(range(min = 1))]
     pub runs: Option<u32>,
+    /// How many of how many runs must pass; by default all.
+    pub gate: Option<Gate>,
     /// Carried, never interpreted.
     pub annotations: Option<Value>,
     /// Carried, never interpreted.
