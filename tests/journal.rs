@@ -441,7 +441,9 @@ fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
     // The first time it is broken, and so is its cleanup.
     let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"test -e WORLD/clean || { touch WORLD/clean; false; }\"}}]\n";
     let world = tasks(&[("a", flaky)]);
-    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["0 of 1 task passed, 1 broken", "cleanup: a `cleanup/0` failed"]);
+    world
+        .run(&["run", "eval.yaml", "--retry-broken", "2"])
+        .expect(1, &["0 of 1 task passed, 1 broken", "cleanup: a `cleanup/0` failed"]);
 }
 
 /// A server that does not start is not asked for again, task by task.
