@@ -376,7 +376,8 @@ pub async fn run_eval(
                 let (world, ends, digests, emitter) = (&world, &ends, &digests, &emitter);
                 async move {
                     // How many runs may go wrong before the gate cannot be met.
-                    let mut spare = gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
+                    let mut spare =
+                        gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
