@@ -49,10 +49,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
 pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
     let Target { base, key, .. } = target(host, agent)?;
     // A password is nobody's business.
-    let shown = match url::user(&base) {
-        Some(user) => base.replacen(&format!("{user}@"), "", 1),
-        None => base,
-    };
+    let shown = url::without_user(&base);
     Ok(match key {
         Some((name, _)) => format!("{shown}, with the key in `{name}`"),
         None => format!("{shown}, without a key"),
@@ -311,9 +308,9 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
     let base = match base {
         None => usual.to_owned(),
         // Who may set this process's variables may name a user in them.
-        Some((name, url)) => match endpoint_fault(&url) {
+        Some((name, url)) => match url::fault(&url::without_user(url.trim())) {
             Some(why) => return Err(format!("`{name}` is not the URL of an endpoint: {why}")),
-            None => url,
+            None => url.trim().to_owned(),
         },
     };
     let mut base = base.trim_end_matches('/').to_owned();
@@ -322,11 +319,6 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
         base += version;
     }
     Ok(Target { adapter, base, key })
-}
-
-fn endpoint_fault(base: &str) -> Option<&'static str> {
-    let user = url::user(base).map(|user| format!("{user}@")).unwrap_or_default();
-    url::fault(&base.replacen(&user, "", 1))
 }
 
 fn used(answer: &ChatResponse) -> Option<Usage> {
