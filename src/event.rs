@@ -432,6 +432,12 @@ pub struct TokenEstimate {
 }
 
 impl TokenUsage {
+    /// With so much more input that this is the total, where it is less.
+    pub fn at_least(self, total: u64) -> Self {
+        let missing = total.saturating_sub(self.total_tokens);
+        Self { input_tokens: self.input_tokens + missing, total_tokens: self.total_tokens + missing, ..self }
+    }
+
     /// Both together.
     pub fn and(self, other: Self) -> Self {
         Self {

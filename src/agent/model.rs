@@ -15,7 +15,7 @@ use genai::{
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::{AgentContext, AgentDone, AgentFault, Said, Usage};
+use super::{AgentContext, AgentDone, AgentFault, Said, Spent, Usage};
 use crate::{
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
@@ -39,7 +39,12 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
         done = converse(cx, agent, &mut talk) => done,
     };
     let transcript = talk.said.into_text();
-    AgentDone { transcript, usage: talk.usage, cut: talk.cut, ..AgentDone::ended(result, talk.answer) }
+    AgentDone {
+        transcript,
+        usage: talk.usage.map(Spent::Reported),
+        cut: talk.cut,
+        ..AgentDone::ended(result, talk.answer)
+    }
 }
 
 /// Where the model is spoken to and with whose key, for people, if everything is there that this takes.
@@ -85,7 +90,7 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         if let Some(used) = used(&answer) {
             let all = talk.usage.get_or_insert_default();
             all.add(used);
-            (cx.used)(*all);
+            (cx.used)(Spent::Reported(*all));
         }
         if answer.content.is_empty() && answer.reasoning_content.is_none() && answer.stop_reason.is_none() {
             return Err(AgentFault::Failed(format!("{NO_ANSWER}: there is nothing in it")));
