@@ -283,10 +283,19 @@ pub struct Judge {
 }
 
 impl Judge {
+    /// Its model, from the reference or from its file.
+    pub fn model(&self) -> Option<String> {
+        let own = self.agent.model.as_ref().map(|model| model.value.clone());
+        own.or_else(|| match &self.kind {
+            AgentKind::Model(agent) => Some(format!("{}:{}", agent.provider.name(), agent.model)),
+            _ => None,
+        })
+    }
+
     /// Name and model, for people.
     pub fn title(&self) -> String {
-        match &self.agent.model {
-            Some(model) => format!("{} ({})", self.name, model.value),
+        match self.model() {
+            Some(model) => format!("{} ({model})", self.name),
             None => self.name.clone(),
         }
     }

@@ -466,9 +466,10 @@ async fn explore(
     while !most.passed && tried.len() < TRIES {
         let keys: Vec<String> = most.before_cleanup().map(Call::key).collect();
         let answers = || words.iter().map(Some).chain([None]);
-        let next = keys.iter().rev().find_map(|key| {
-            answers().map(|word| (key.clone(), word.cloned())).find(|answer| !tried.contains(answer))
-        });
+        let next = keys
+            .iter()
+            .rev()
+            .find_map(|key| answers().map(|word| (key.clone(), word.cloned())).find(|answer| !tried.contains(answer)));
         let Some((key, word)) = next else { return Ok(()) };
         tried.insert((key.clone(), word.clone()));
         let mut other = world.clone();
@@ -678,7 +679,10 @@ fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BTreeS
 /// Whether a call is one of these; a `curl` is written down as its request.
 fn asks(pattern: &str, call: &Call) -> bool {
     let request = pattern.starts_with("curl\u{1f}") && call.argv[0] == "http";
-    request && pattern.split('\u{1f}').any(|word| word.contains("://") && call.argv.get(2).is_some_and(|url| fits(word, url)))
+    request
+        && pattern
+            .split('\u{1f}')
+            .any(|word| word.contains("://") && call.argv.get(2).is_some_and(|url| fits(word, url)))
         || fits(pattern, &call.key())
 }
 

@@ -250,7 +250,12 @@ fn original_and_conversion_do_the_same() {
     // That two tasks fail alike says little.
     let blind = blind.into_inner().unwrap();
     println!("{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
-    assert!(blind.len() * 4 <= suite.units().len(), "{} of {} tasks pass in no world", blind.len(), suite.units().len());
+    assert!(
+        blind.len() * 4 <= suite.units().len(),
+        "{} of {} tasks pass in no world",
+        blind.len(),
+        suite.units().len()
+    );
 }
 
 #[test]

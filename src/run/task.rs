@@ -117,6 +117,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         }
     }
     let (verdict, reason) = verdict(&facts);
+    let reason = world.emitter.vault.secrets().mask(&reason).into_owned();
     for remark in remarks(world, plan, &facts, verdict) {
         events.emit(EventKind::Remarked { remark });
     }
@@ -331,6 +332,14 @@ impl World<'_> {
         is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
     }
 
+    /// Whether a broken run may be made again. What it owes or keeps would be forgotten, and what kept every task from running
+    /// keeps this one.
+    pub fn may_retry(&self, end: &TaskEnd) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
+        let over = self.cancel.is_cancelled() || self.stopped.get().is_some() || self.unstarted.get().is_some();
+        !(kept || over || end.cleanup_failed)
+    }
+
     /// Why the run was cut short.
     fn cut_short(&self, otherwise: &str) -> String {
         self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
@@ -497,6 +506,8 @@ async fn agent_turn<'a>(
         recorded(call);
     }
     if let Some(why) = done.unstarted.take() {
+        // It may be what the agent itself has said.
+        let why = world.emitter.vault.secrets().mask(&why).into_owned();
         world.agent_unstarted.get_or_init(|| why.clone());
         facts.hindered = Some(why);
     }

@@ -9,6 +9,7 @@ use crate::{
     event::{CallReport, Limited, TokenEstimate, TokenUsage, Used},
     hir::{Bounds, CallKind},
     judge::token_usage,
+    plan::Judge,
     prices::{Price, money},
     tokens::count,
 };
@@ -206,6 +207,12 @@ impl<'a> Meter<'a> {
 /// The price of a model, by its own name or by that of its agent.
 pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&str>, agent: &str) -> Option<Price> {
     prices?.of(model.into_iter().chain([agent]))
+}
+
+/// The price of a judge.
+pub(super) fn judge_price(prices: Option<&Arc<crate::prices::Prices>>, judge: Option<&Judge>) -> Option<Price> {
+    let judge = judge?;
+    price(prices, judge.model().as_deref(), &judge.name)
 }
 
 #[cfg(test)]
