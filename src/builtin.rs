@@ -21,6 +21,8 @@ pub mod steps_judge;
 pub mod steps_script;
 pub mod tool;
 
+use std::sync::LazyLock;
+
 use crate::{
     hir::{ArgKind, Def, Dialect, Step},
     signature::{Signature, Vocabularies, Vocabulary},
@@ -56,13 +58,17 @@ pub const BUILTINS: &[Builtin] = &[
     steps_judge::BUILTIN,
 ];
 
-/// The operations of every dialect.
-pub fn vocabularies() -> Vocabularies {
-    let of = |dialect| {
-        let known = BUILTINS.iter().filter(|b| b.dialect == dialect);
-        Vocabulary::new(known.map(|b| (b.name, (b.signature)())))
-    };
-    Vocabularies { legacy: of(Dialect::Steps), steps: of(Dialect::Steps), portable: of(Dialect::Portable) }
+/// The operations of every dialect. To make their signatures takes longer than to check a task.
+pub fn vocabularies() -> &'static Vocabularies {
+    static MADE: LazyLock<Vocabularies> = LazyLock::new(|| {
+        let of = |dialect| {
+            let known = BUILTINS.iter().filter(|b| b.dialect == dialect);
+            Vocabulary::new(known.map(|b| (b.name, (b.signature)())))
+        };
+        let steps = of(Dialect::Steps);
+        Vocabularies { legacy: steps.clone(), steps, portable: of(Dialect::Portable) }
+    });
+    &MADE
 }
 
 /// The built-in of this name; the legacy dialect's are the steps dialect's.
@@ -101,7 +107,8 @@ fn code(text: &str) -> String {
 
 fn shorten<'a>(mut lines: impl Iterator<Item = &'a str>) -> String {
     let first = lines.next().unwrap_or_default();
-    let cut = first.char_indices().nth(EXCERPT).map_or(first.len(), |(end, _)| {
+    let long = first.len() > EXCERPT;
+    let cut = long.then(|| first.char_indices().nth(EXCERPT)).flatten().map_or(first.len(), |(end, _)| {
         // Between two words, where one ends not far before.
         first[..end].rfind(' ').filter(|space| end - space < EXCERPT / 3).unwrap_or(end)
     });

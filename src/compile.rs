@@ -19,7 +19,6 @@ use crate::{
     plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
-    signature::Vocabularies,
     source::{Files, Listed, Sources, Span, Spanned},
 };
 
@@ -67,7 +66,6 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
 /// The same, with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
     let files = &Listed::new(files);
-    let vocabularies = builtin::vocabularies();
     let mut out = Diagnostics::default();
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
     let start = paths.first().map_or_else(PathBuf::new, Clone::clone);
@@ -80,7 +78,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     let context = project::Context {
         sources,
         files,
-        vocabularies: &vocabularies,
+        vocabularies: builtin::vocabularies(),
         exclude: &policy.exclude,
         overrides: &options.overrides,
     };
@@ -109,15 +107,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         eval.selected.iter().for_each(|s| selecting[s.task].push((index, s)));
     }
     let scripts = ScriptFiles::default();
-    let shared = Shared {
-        options,
-        project: &project,
-        units: &units,
-        scripts: &scripts,
-        vocabularies: &vocabularies,
-        sources,
-        files,
-    };
+    let shared = Shared { options, project: &project, units: &units, scripts: &scripts, sources, files };
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
     let mut results: Vec<TaskResult> = (0..project.tasks.len())
         .into_par_iter()
@@ -178,7 +168,6 @@ struct Shared<'a> {
     /// The tasks of each eval.
     units: &'a [Vec<&'a TaskUnit>],
     scripts: &'a ScriptFiles,
-    vocabularies: &'a Vocabularies,
     sources: &'a Sources,
     files: &'a dyn Files,
 }
@@ -206,7 +195,7 @@ impl Shared<'_> {
         let unit = &project.tasks[index];
         let mut result = TaskResult::default();
         for (nth, lock) in locks.iter().enumerate() {
-            let cx = check::Context { sources, files, vocabularies: self.vocabularies, lock };
+            let cx = check::Context { sources, files, vocabularies: builtin::vocabularies(), lock };
             let mut found = Diagnostics::default();
             let checked = check_task(unit, cx, &mut found);
             result.found.extend(found);
@@ -377,7 +366,9 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
             "builtin.script" | "builtin.replay" => AgentKind::Noop,
             _ => AgentKind::of(agent, unit.judge.as_ref())?,
         };
-        return Some(Judge { name: name(agent), agent: agent.clone(), kind, env: None });
+        let file = || unit.judge.as_ref()?.builtin.as_ref()?.model.clone();
+        let reference = AgentRef { model: agent.model.clone().or_else(file), ..agent.clone() };
+        return Some(Judge { name: name(agent), agent: reference, kind, env: None });
     }
     let env = env.clone()?;
     let agent =

@@ -8,7 +8,7 @@ mod model;
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
-use model::{Model, Reply, call, text};
+use model::{Asked, Model, Reply, call, text};
 use serde_json::{Value, json};
 use world::{Ran, World};
 
@@ -56,19 +56,18 @@ fn run(world: &World, provider: &str, url: &str, args: &[&str]) -> Ran {
     command.env(variable, if provider == "openai" { format!("{url}/v1") } else { url.to_owned() }).env(key, KEY);
     let ran = world.start(command).end();
     assert!(!ran.out.contains(KEY) && !ran.err.contains(KEY), "the key is printed: {}{}", ran.out, ran.err);
-    hides_the_key(&world.path("."));
+    hides(&world.path("."), KEY);
     assert_eq!(world.survivors(), Vec::<String>::new());
     ran
 }
 
-fn hides_the_key(dir: &std::path::Path) {
-    for entry in std::fs::read_dir(dir).unwrap().flatten() {
-        match entry.path() {
-            path if path.is_dir() => hides_the_key(&path),
-            path => {
-                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-                assert!(!text.contains(KEY), "the key stands in {}", path.display());
-            }
+fn hides(dir: &std::path::Path, secret: &str) {
+    for path in std::fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            hides(&path, secret);
+        } else {
+            let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+            assert!(!text.contains(secret), "`{secret}` stands in {}", path.display());
         }
     }
 }
@@ -126,7 +125,7 @@ fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
     let mut command = world.command(&["run", "eval.yaml"]);
     command.env("OUR_ACCESS", KEY);
     world.start(command).end().expect(0, &[]);
-    hides_the_key(&world.path("."));
+    hides(&world.path("."), KEY);
     assert_eq!(model.asked()[0].header("x-api-key"), KEY);
     // Without it nothing is asked.
     world.run(&["run", "eval.yaml"]).expect(3, &["`OUR_ACCESS` is not set, which holds the key"]);
@@ -217,7 +216,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     let file = |more: &str| {
         format!("kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: openai:m\n{more}")
     };
-    // What the file says, what the environment holds, more arguments; and which key arrives at the model.
+    // What the file says, what the environment holds, more arguments; and which key arrives at the model, if it is asked.
     let key = |more: &str, variables: &[(&str, &str)], args: &[&str]| {
         let model = Model::new([call("notes_create", bread()), text("done")]);
         let world = world("type: file, path: agent.yaml");
@@ -228,47 +227,44 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
             command.env(name, value.replace("URL", &url));
         }
         let ran = world.start(command).end();
-        let asked = model.asked();
-        let header = asked.first().map(|asked| asked.header("authorization").trim_start_matches("Bearer ").to_owned());
-        (header.unwrap_or_default(), ran)
+        let headers = |asked: &Asked| ["authorization", "x-api-key"].map(|name| asked.header(name)).concat();
+        let sent = model.asked().first().map(|asked| headers(asked).trim_start_matches("Bearer ").to_owned());
+        (sent, ran)
     };
+    let sent = |more: &str, variables: &[(&str, &str)]| key(more, variables, &[]).0.unwrap();
     let (url, both) = ("  baseUrl: URL\n", "  baseUrl: URL\n  apiKey: MYLOCAL\n");
     let own = ("OPENAI_API_KEY", OWN);
-    assert_eq!(key(both, &[("MYLOCAL", KEY), own], &[]).0, KEY);
-    assert_eq!(key(url, &[own], &[]).0, "none");
-    assert_eq!(key(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")], &[]).0, "none");
-    assert_eq!(key(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL"), own], &[]).0, OWN);
-    assert_eq!(key("  apiKey: MYLOCAL\n", &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")], &[]).0, KEY);
+    assert_eq!(sent(both, &[("MYLOCAL", KEY), own]), KEY);
+    assert_eq!(sent(url, &[own]), "none");
+    assert_eq!(sent(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")]), "none");
+    assert_eq!(sent(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL"), own]), OWN);
+    assert_eq!(sent("  apiKey: MYLOCAL\n", &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")]), KEY);
     // A variable that is named and not set is said to be missing, whatever else is set.
     for variables in [&[][..], &[own]] {
         let (sent, ran) = key(both, variables, &[]);
-        assert_eq!(sent, "");
+        assert_eq!(sent, None);
         ran.expect(3, &["`MYLOCAL` is not set, which holds the key of the model"]);
         key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL` is not set"]);
     }
-    // Another provider's model is not asked of this endpoint.
-    let others = [("MYLOCAL", KEY), ("ANTHROPIC_API_KEY", OWN), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")];
-    assert_eq!(key(both, &others, &["--model", "anthropic:x"]).0, "");
+    // Another provider's model is not asked of this endpoint, and gets another key.
+    let (asked, ran) = key(both, &[("MYLOCAL", KEY)], &["--model", "anthropic:x"]);
+    assert_eq!(asked, None);
+    ran.expect(3, &["`ANTHROPIC_API_KEY` is not set"]);
+    let elsewhere = Model::new([text("done")]);
+    let others = [("MYLOCAL", KEY), ("ANTHROPIC_API_KEY", OWN), ("ANTHROPIC_BASE_URL", elsewhere.url.as_str())];
+    assert_eq!(key(both, &others, &["--model", "anthropic:x"]).0, None);
+    assert_eq!(elsewhere.asked()[0].header("x-api-key"), OWN);
     // A password in a URL is shown to nobody.
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
-    for args in [&["run", "eval.yaml", "--preflight"][..], &["run", "eval.yaml"]] {
+    for (args, exit, said) in
+        [(&["run", "eval.yaml", "--preflight"][..], 0, "127.0.0.1:9"), (&["run", "eval.yaml"], 1, "cannot be reached")]
+    {
         let mut command = world.command(args);
         command.env("OPENAI_BASE_URL", "http://user:hunter2pw@127.0.0.1:9/v1");
-        let ran = world.start(command).end();
-        assert!(!ran.out.contains("hunter2pw") && !ran.err.contains("hunter2pw"), "{}{}", ran.out, ran.err);
+        world.start(command).end().expect(exit, &[said]);
+        // What it says stands there as well.
+        hides(&world.path("."), "hunter2pw");
     }
-    let mut found = Vec::new();
-    let mut folders = vec![world.path(".")];
-    while let Some(folder) = folders.pop() {
-        for path in std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains("hunter2pw") {
-                found.push(path);
-            }
-        }
-    }
-    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -603,16 +599,6 @@ fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
     assert!(!world.results("e").to_string().contains("MCPCHECKER_DEBUG"));
 }
 
-/// Programs on a PATH of their own.
-fn programs(world: &World, scripts: &[(&str, &str)]) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    for (name, text) in scripts {
-        world.write(&format!("bin/{name}"), text);
-        std::fs::set_permissions(world.path(&format!("bin/{name}")), std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    format!("{}:/usr/bin:/bin", world.path("bin").display())
-}
-
 /// Nothing could run, so nothing is judged, and what was set up is cleaned up.
 #[test]
 fn an_agent_that_cannot_be_started_leaves_nothing_to_judge() {
@@ -650,7 +636,7 @@ no JSON
         world.write("agent.yaml", &text);
         world.write("r.jsonl", &text);
         let mut command = world.command(&["run", "eval.yaml", "-v"]);
-        command.env("PATH", programs(&world, &[])).env("SHELL", "/bin/bash");
+        command.env("PATH", world.programs()).env("SHELL", "/bin/bash");
         let ran = world.start(command).end();
         let ran = ran.expect(3, &["BROKEN", "the agent could not be started: ", why]);
         assert!(
@@ -707,8 +693,9 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
     world.write("skills/baking/SKILL.md", "Use rye.\n");
     world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list, notes_create]"));
     let run = |scripts: &[(&str, &str)]| {
+        scripts.iter().for_each(|(name, text)| world.program(name, text));
         let mut command = world.command(&["run", "eval.yaml"]);
-        command.env("PATH", programs(&world, scripts));
+        command.env("PATH", world.programs());
         world.start(command).end()
     };
     run(&[]).expect(3, &["neither `claude-agent-acp` nor `claude` is on the PATH"]);

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
 use std::{io::BufRead, os::unix::fs::PermissionsExt, process::Stdio};

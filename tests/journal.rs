@@ -213,25 +213,18 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
 fn printed_commands_work_word_by_word() {
     let world = tasks(&[("b", &SLOW.replace("test -f $F", "false"))]);
     world.write("quick", "");
-    let follow = |line: &str| {
-        let line = line.trim().replacen("gevals", env!("CARGO_BIN_EXE_gevals"), 1);
-        let mut shell = std::process::Command::new("sh");
-        let out = shell.args(["-c", &line]).current_dir(world.path("")).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran { code: out.status.code(), out: text(out.stdout), err: text(out.stderr), peak: 0 }
-    };
     let command = |said: &str, what: &str| -> String {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(what)).unwrap_or_else(|| panic!("{said}"));
         line.to_owned()
     };
     let ran = world.run(&["run", "eval.yaml", "--phase", "setup", "-o", "my results"]).expect(0, &["left standing"]);
-    let judged = follow(&command(&ran.err, "judge")).expect(1, &["FAIL    b"]);
-    follow(&command(&judged.out, "rerun:")).expect(1, &["FAIL    b"]);
+    let judged = world.shell(&command(&ran.err, "judge")).expect(1, &["FAIL    b"]);
+    world.shell(&command(&judged.out, "rerun:")).expect(1, &["FAIL    b"]);
     assert_eq!(made(&world), 1, "no agent has run");
-    follow(&command(&ran.err, "clean up")).expect(0, &["`b`: cleanup/0 is done"]);
+    world.shell(&command(&ran.err, "clean up")).expect(0, &["`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
     let ran = world.run(&["run", "eval.yaml", "-o", "my results"]).expect(1, &[]);
-    follow(&command(&ran.out, "rerun:")).expect(1, &["results: my results/gevals-e-out.json"]);
+    world.shell(&command(&ran.out, "rerun:")).expect(1, &["results: my results/gevals-e-out.json"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod world;
 
 use model::{Model, call, text};
 use serde_json::{Value, json};
-use world::World;
+use world::{ACP, World, result};
 
 const MCP: &str = "
 mcpServers:
@@ -42,11 +42,6 @@ fn world(tasks: &[(&str, &str, &str)]) -> World {
     }
     world.write("oracle.yaml", &oracle);
     world
-}
-
-fn result<'r>(results: &'r Value, task: &str) -> &'r Value {
-    let found = results["results"].as_array().unwrap().iter().find(|r| r["taskName"] == task);
-    found.unwrap_or_else(|| panic!("no {task}: {results}"))
 }
 
 const LIST: &str = "[{server: notes, tool: notes_list, args: {}}]";
@@ -167,8 +162,8 @@ fn a_run_has_only_so_much_time() {
     let slow = format!("  setup: [{{command: {{run: sleep 20}}}}]\n{CLEANUP}");
     let world = world(&[("a", &slow, LIST), ("b", &slow, LIST)]);
     world
-        .run(&["run", "eval.yaml", "--max-time", "1s"])
-        .expect(1, &["0 of 2 tasks passed, 2 cancelled", "the run went beyond its limit of 1s"]);
+        .run(&["run", "eval.yaml", "--max-time", "4s"])
+        .expect(1, &["0 of 2 tasks passed, 2 cancelled", "the run went beyond its limit of 4s"]);
     assert!(world.path("cleaned-a").exists() && !world.path("cleaned-b").exists());
     assert!(world.survivors().is_empty());
 }
@@ -281,33 +276,29 @@ fn several_models_share_what_they_may_use() {
     assert_eq!(asked, 0);
 }
 
-/// Speaks ACP until it is asked something, then tells without end how much it has used by now.
-const ACP: &str = r#"
-id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }
-say() { echo "{\"jsonrpc\":\"2.0\",$1}"; }
-read -r i; say "\"id\":$(id "$i"),\"result\":{\"protocolVersion\":1,\"agentCapabilities\":{\"mcpCapabilities\":{\"http\":true}}}"
-read -r i; say "\"id\":$(id "$i"),\"result\":{\"sessionId\":\"s\"}"
-read -r i
-n=0
-while :; do
-  n=$((n + 1000)); sleep 0.05
-  say "\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":{USED}}"
+/// Tells how much it has used by now, until that is too much.
+const TELLS: &str = r#"
+handshake
+for n in 1000 2000 3000 4000; do
+  sleep 0.05
+  echo "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":{USED}}}"
 done
+exec sleep 60
 "#;
 /// Each answer of its model comes in two messages.
 const CLAUDE: &str = r#"#!/bin/sh
-cat > /dev/null; n=0
-while :; do
-  n=$((n + 1)); sleep 0.05
+cat > /dev/null
+for n in 1 2 3 4; do
+  sleep 0.05
   for text in one two; do
     echo "{\"type\":\"assistant\",\"message\":{\"id\":\"$n\",\"content\":[{\"type\":\"text\",\"text\":\"$text\"}],\"usage\":{\"input_tokens\":600,\"cache_read_input_tokens\":300,\"output_tokens\":100}}}"
   done
 done
+exec sleep 60
 "#;
 
 #[test]
 fn an_agent_is_stopped_when_it_tells_that_it_went_too_far() {
-    use std::os::unix::fs::PermissionsExt;
     let said = "the agent went beyond its limit of 3000 tokens: 4000 were used";
     let limits = "  limits: {maxTokens: 3000}\n";
     for used in [
@@ -315,15 +306,14 @@ fn an_agent_is_stopped_when_it_tells_that_it_went_too_far() {
         r#"\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\".\"},\"_meta\":{\"usage\":{\"total_tokens\":$n}}"#,
     ] {
         let prepare = |world: &World, _: &mut std::process::Command| {
-            world.write("acp.sh", &ACP.replace("USED", used));
+            world.write("acp.sh", &format!("{ACP}{}", TELLS.replace("USED", used)));
             world.write("agent.yaml", "kind: Agent\nacp: {cmd: bash, args: [WORLD/acp.sh]}\n");
         };
         stopped("{type: file, path: agent.yaml}", limits, prepare, &[], said);
     }
     let prepare = |world: &World, command: &mut std::process::Command| {
-        world.write("bin/claude", CLAUDE);
-        std::fs::set_permissions(world.path("bin/claude"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
+        world.program("claude", CLAUDE);
+        command.env("PATH", world.programs());
     };
     stopped("{type: builtin.claude-code}", limits, prepare, &[], said);
 }

@@ -47,7 +47,7 @@ fn checked(path: &str, text: &str) -> (Checked, Sources) {
         |out: Diagnostics| out.into_iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect::<Vec<_>>();
     let (Some(task), true) = (task.value, task.reported.is_none()) else { panic!("{:?}\n{text}", found(out)) };
     let lock = Lock::default();
-    let cx = check::Context { sources: &sources, files: &files, vocabularies: &vocabularies, lock: &lock };
+    let cx = check::Context { sources: &sources, files: &files, vocabularies, lock: &lock };
     match check::task(&task, cx, &mut out) {
         Ok(checked) => (checked, sources),
         Err(_) => panic!("{:?}\n{text}", found(out)),

@@ -37,7 +37,7 @@ fn plan_of(sources: &Sources, path: &str, text: &str, agent: AgentKind) -> Plan 
     let info = TaskFile { file, dir: PathBuf::from("/t"), vocabulary: vocabularies.of(dialect) };
     let task = dialect::task(tree.root(), dialect, &info, &mut out).value;
     let (files, lock) = (MemoryFiles::default(), Lock::default());
-    let cx = check::Context { sources, files: &files, vocabularies: &vocabularies, lock: &lock };
+    let cx = check::Context { sources, files: &files, vocabularies, lock: &lock };
     let checked = task.and_then(|task| check::task(&task, cx, &mut out).ok());
     let Some(checked) = checked else {
         let found: Vec<_> = out.iter().map(|d| d.message.clone()).collect();

@@ -64,10 +64,13 @@ gevals_check() {
 }
 
 check() {
-    local status=0 again=0 errors value
+    local status=0 again=0 errors value format color
     option --format
+    format=${value:-github}
+    option --color
+    color=${value:-auto}
     # Annotations; then the same findings for code scanning, and counted for the summary.
-    gevals_check --format "${value:-github}" 2>"$log" || status=$?
+    gevals_check --format "$format" --color "$color" 2>"$log" || status=$?
     cat "$log" >&2
     if [ -n "${INPUT_SARIF:-}" ] && [ "$status" -le 1 ]; then
         gevals_check --format sarif >"$INPUT_SARIF" || again=$?
@@ -75,13 +78,13 @@ check() {
     fi
     [ "$again" -le 1 ] || status=$again
     if [ "$status" -le 1 ]; then
-        errors=$(gevals_check --format json --exit-zero | grep -o '"level":"error"' | wc -l) || errors=0
+        errors=$({ gevals_check --format json || [ $? = 1 ]; } | { grep -o '"level":"error"' || [ $? = 1 ]; } | wc -l) || return 3
         output errors "$((errors))"
         {
             echo "### gevals check"
             echo
             echo '```text'
-            gevals_check --format concise --exit-zero --color never
+            gevals_check --format concise --color never || [ $? = 1 ]
             echo '```'
         } >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
     fi
@@ -93,7 +96,8 @@ run() {
     option --output-dir -o
     # Two runs of one job would write over each other's results in one folder.
     dir=${value:-$(mktemp -d "${RUNNER_TEMP:-/tmp}/gevals-XXXXXX")}
-    "$GEVALS" run ${paths[@]+"${paths[@]}"} ${args[@]+"${args[@]}"} --output-dir "$dir" --color never 2>&1 | tee "$log" ||
+    option --color
+    "$GEVALS" run ${paths[@]+"${paths[@]}"} ${args[@]+"${args[@]}"} --output-dir "$dir" --color "${value:-never}" 2>&1 | tee "$log" ||
         status=${PIPESTATUS[0]}
     # Of several agents or models each has its own. `$log` was made before them.
     results=$(find "$dir" -name .gevals -prune -o -name 'gevals-*-out.json' -newer "$began" -print 2>/dev/null | sort) || true

@@ -98,7 +98,8 @@ pub struct Args {
     /// Start nothing more once a task has not passed, or can no longer meet its gate.
     #[arg(long, help_heading = "How")]
     fail_fast: bool,
-    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, or builtin.NAME:MODEL. Several are run one after another.
+    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, builtin.NAME:MODEL or builtin.replay:RECORDING. Several are
+    /// run one after another.
     #[arg(long, value_name = "AGENT", help_heading = "How")]
     agent: Vec<String>,
     /// Another model for the agent: PROVIDER:MODEL. Several are run one after another, with each agent.

@@ -52,8 +52,7 @@ impl JsonSchema for StepsStep {
 
 /// One operation, and beside it, in the steps dialect, an id. `one` refers to this schema, for nested steps.
 fn step(dialect: Dialect, one: &Value) -> Schema {
-    let vocabularies = builtin::vocabularies();
-    let vocabulary = vocabularies.of(dialect);
+    let vocabulary = builtin::vocabularies().of(dialect);
     let mut properties = Map::new();
     for (name, signature) in vocabulary.names().filter_map(|n| vocabulary.get(n)) {
         properties.insert(name.to_owned(), operation(signature, dialect, one));

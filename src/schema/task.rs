@@ -212,14 +212,8 @@ pub struct Limits {
     pub timeout: Option<Time>,
     /// Bounds cleanup.
     pub cleanup_timeout: Option<Time>,
-    /// Tokens that are read and written.
-    #[schemars(range(min = 1))]
-    pub max_tokens: Option<u64>,
-    /// In the currency of the prices.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub max_cost: Option<f64>,
-    #[schemars(range(min = 1))]
-    pub max_tool_calls: Option<u64>,
+    #[schemars(flatten)]
+    pub bounds: Bounds,
 }
 
 /// One thing that must be there.

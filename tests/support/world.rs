@@ -1,8 +1,10 @@
 //! gevals as users run it: a process in a folder of its own, with a limit on its time and a mark on all it starts.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::Read,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -14,6 +16,19 @@ use tempfile::TempDir;
 /// Far more than anything here takes; what exceeds it hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 const MARK: &str = "GEVALS_TEST_WORLD";
+
+/// For agents in bash that speak ACP: `reply REQUEST MEMBER` answers, and `handshake` goes on until `$prompt` is read.
+pub const ACP: &str = r#"
+id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }
+reply() { echo "{\"jsonrpc\":\"2.0\",\"id\":$(id "$1"),$2}"; }
+handshake() {
+  read -r initialize
+  reply "$initialize" '"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}'
+  read -r session
+  reply "$session" '"result":{"sessionId":"s"}'
+  read -r prompt
+}
+"#;
 
 pub struct World {
     dir: TempDir,
@@ -72,15 +87,38 @@ impl World {
         }
     }
 
+    /// A program of this world, in `bin`.
+    pub fn program(&self, name: &str, text: &str) {
+        let path = format!("bin/{name}");
+        self.write(&path, text);
+        fs::set_permissions(self.path(&path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A PATH of these programs and the system's, and of none that a developer has installed.
+    pub fn programs(&self) -> String {
+        format!("{}:/usr/bin:/bin", self.path("bin").display())
+    }
+
     /// gevals in this folder, with little of the environment.
     pub fn command(&self, args: &[&str]) -> Command {
-        // Another build of it, where one is to be measured.
-        let gevals = std::env::var_os("GEVALS_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_gevals").into());
-        let mut command = Command::new(&gevals);
-        command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        let mut command = self.bare(&gevals());
+        command.args(args);
+        command
+    }
+
+    /// A line that gevals printed, as a user runs it.
+    pub fn shell(&self, line: &str) -> Ran {
+        let mut shell = self.bare("sh".as_ref());
+        shell.arg("-c").arg(format!("gevals() {{ \"$GEVALS\" \"$@\"; }}\n{line}"));
+        self.start(shell).end()
+    }
+
+    fn bare(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command
-            .env("GEVALS", &gevals)
+            .env("GEVALS", gevals())
             .env("HOME", self.dir.path())
             .env("TMPDIR", self.path("tmp"))
             .env(MARK, self.dir.path());
@@ -184,6 +222,17 @@ impl Ran {
         }
         self
     }
+}
+
+/// Another build of it, where one is to be measured.
+fn gevals() -> OsString {
+    std::env::var_os("GEVALS_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_gevals").into())
+}
+
+/// The result of this task.
+pub fn result<'r>(results: &'r Value, task: &str) -> &'r Value {
+    let found = results["results"].as_array().unwrap().iter().find(|result| result["taskName"] == task);
+    found.unwrap_or_else(|| panic!("no {task}: {results}"))
 }
 
 fn peak_of(process: u32) -> u64 {
