@@ -212,7 +212,7 @@ pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&
 /// The price of a judge.
 pub(super) fn judge_price(prices: Option<&Arc<crate::prices::Prices>>, judge: Option<&Judge>) -> Option<Price> {
     let judge = judge?;
-    price(prices, judge.model().as_deref(), &judge.name)
+    price(prices, judge.model(), &judge.name)
 }
 
 #[cfg(test)]
