@@ -79,7 +79,7 @@ impl Ledger {
     /// Puts one amount in the place of another; says what is over now.
     fn settle(&self, before: Used, now: Used) -> Option<String> {
         let mut used = self.used();
-        used.tokens = (used.tokens + now.tokens).saturating_sub(before.tokens);
+        used.tokens = used.tokens.saturating_sub(before.tokens).saturating_add(now.tokens);
         used.cost += now.cost - before.cost;
         used.tool_calls = (used.tool_calls + now.tool_calls).saturating_sub(before.tool_calls);
         over(*used, &self.bounds).map(|what| format!("the run went beyond its limit of {what}"))
@@ -223,7 +223,7 @@ pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&
 /// The price of a judge.
 pub(super) fn judge_price(prices: Option<&Arc<crate::prices::Prices>>, judge: Option<&Judge>) -> Option<Price> {
     let judge = judge?;
-    price(prices, judge.model().as_deref(), &judge.name)
+    price(prices, judge.model(), &judge.name)
 }
 
 #[cfg(test)]
