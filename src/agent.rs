@@ -57,7 +57,7 @@ pub struct AgentContext<'a> {
     /// isError}`. Errors are the message.
     pub fill: &'a (dyn Fn(&Arg<Def>, &Value) -> Result<Value, String> + Send + Sync),
     /// Told of what the turn has used so far, whenever that is known anew. Where it is too much, `cancel` fires.
-    pub used: &'a (dyn Fn(Usage) + Send + Sync),
+    pub used: &'a (dyn Fn(Spent) + Send + Sync),
     pub calls: &'a dyn AgentCalls,
 }
 
@@ -107,7 +107,7 @@ pub struct AgentDone {
     pub transcript: String,
     pub exit_code: i32,
     /// What the model's endpoint or the agent reported; `None` where neither does.
-    pub usage: Option<Usage>,
+    pub usage: Option<Spent>,
     /// What it did with tools of its own and of servers, where it tells.
     pub own_calls: Option<Vec<OwnCall>>,
     /// Why it stopped, where it says that it was not done.
@@ -140,6 +140,15 @@ pub struct Usage {
     /// Of the input: what was read from a cache, and written to one.
     pub cached_read_tokens: u64,
     pub cached_write_tokens: u64,
+}
+
+/// What is known of the tokens that a turn used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spent {
+    /// All of it was reported.
+    Reported(Usage),
+    /// So many at least: they stand in the model's context.
+    AtLeast(u64),
 }
 
 /// Why an agent did not do its part.

@@ -107,7 +107,8 @@ fn code(text: &str) -> String {
 
 fn shorten<'a>(mut lines: impl Iterator<Item = &'a str>) -> String {
     let first = lines.next().unwrap_or_default();
-    let cut = first.char_indices().nth(EXCERPT).map_or(first.len(), |(end, _)| {
+    let long = first.len() > EXCERPT;
+    let cut = long.then(|| first.char_indices().nth(EXCERPT)).flatten().map_or(first.len(), |(end, _)| {
         // Between two words, where one ends not far before.
         first[..end].rfind(' ').filter(|space| end - space < EXCERPT / 3).unwrap_or(end)
     });

@@ -366,7 +366,9 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
             "builtin.script" | "builtin.replay" => AgentKind::Noop,
             _ => AgentKind::of(agent, unit.judge.as_ref())?,
         };
-        return Some(Judge { name: name(agent), agent: agent.clone(), kind, env: None });
+        let file = || unit.judge.as_ref()?.builtin.as_ref()?.model.clone();
+        let reference = AgentRef { model: agent.model.clone().or_else(file), ..agent.clone() };
+        return Some(Judge { name: name(agent), agent: reference, kind, env: None });
     }
     let env = env.clone()?;
     let agent =

@@ -99,6 +99,7 @@ impl<'d> Reader<'d> {
         }
     }
 
+    /// Reports a value that is not what was wanted: `a string`, of `the name of a task`.
     pub fn wrong_type(&mut self, node: Node<'_>, wanted: &str, what: &str) {
         self.error(mistyped(node, wanted, what));
     }

@@ -210,6 +210,19 @@ pub struct Limited {
 }
 
 impl Limited {
+    /// Both together, each of which may use so much.
+    pub fn and(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+        Self {
+            max_tokens: sum(self.max_tokens, other.max_tokens),
+            max_cost: self.max_cost.zip(other.max_cost).map(|(one, other)| one + other),
+            max_tool_calls: sum(self.max_tool_calls, other.max_tool_calls),
+            tokens: self.tokens.saturating_add(other.tokens),
+            cost: self.cost + other.cost,
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+        }
+    }
+
     /// `52 of 40 tokens, 3 of 5 tool calls`, for people.
     pub fn words(&self, currency: &str) -> String {
         let words = [
@@ -419,6 +432,12 @@ pub struct TokenEstimate {
 }
 
 impl TokenUsage {
+    /// With so much more input that this is the total, where it is less.
+    pub fn at_least(self, total: u64) -> Self {
+        let missing = total.saturating_sub(self.total_tokens);
+        Self { input_tokens: self.input_tokens + missing, total_tokens: self.total_tokens + missing, ..self }
+    }
+
     /// Both together.
     pub fn and(self, other: Self) -> Self {
         Self {

@@ -25,6 +25,12 @@ pub use self::{
     tree::{MARK, place, started},
 };
 
+/// Why a program cannot be started that [`Host::which`] does not find.
+#[cfg(feature = "run")]
+pub fn absent(program: &str) -> &'static str {
+    if program.contains('/') { "is no program that can be run" } else { "is not on the PATH" }
+}
+
 #[cfg(feature = "run")]
 mod door {
     use super::*;

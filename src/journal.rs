@@ -110,6 +110,21 @@ pub struct Settings {
     /// How many of how many runs of a task must pass.
     #[serde(default)]
     pub gate: Option<(u32, u32)>,
+    #[serde(default)]
+    pub isolate: bool,
+    #[serde(default)]
+    pub require_server_use: bool,
+    #[serde(default)]
+    pub retry_broken: u32,
+    #[serde(default)]
+    pub max_time: Option<Duration>,
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    #[serde(default)]
+    pub max_cost: Option<f64>,
+    /// The file of prices.
+    #[serde(default)]
+    pub prices: Option<PathBuf>,
     pub overrides: Overrides,
 }
 

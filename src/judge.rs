@@ -16,7 +16,7 @@ pub use prompt::{Criterion, Question};
 use server::{Received, Server, TOOL};
 
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Usage},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Spent, Usage},
     event::{FailureCategory, TokenUsage},
     hir::CallKind,
     host::Host,
@@ -104,8 +104,8 @@ pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
         }
         asked.transcript += &done.transcript;
         if !matches!(done.result, Err(AgentFault::NotStarted(_))) {
-            asked.estimated |= done.usage.is_none();
-            let used = done.usage.map_or_else(|| estimate(prompt, &done.output), token_usage);
+            asked.estimated |= !matches!(done.usage, Some(Spent::Reported(_)));
+            let used = used(done.usage, || estimate(prompt, &done.output));
             let all = asked.usage.unwrap_or_default().and(used);
             asked.usage = Some(all);
             (asking.used)(all);
@@ -147,6 +147,15 @@ fn broken(fault: &AgentFault, submitted: bool, timeout: Duration) -> String {
     if submitted { format!("{what}; the verdict that it had submitted does not count") } else { what }
 }
 
+/// As it was reported, else as it is estimated.
+fn used(told: Option<Spent>, estimate: impl FnOnce() -> TokenUsage) -> TokenUsage {
+    match told {
+        Some(Spent::Reported(usage)) => token_usage(usage),
+        Some(Spent::AtLeast(tokens)) => estimate().at_least(tokens),
+        None => estimate(),
+    }
+}
+
 /// What a judge used that does not tell.
 fn estimate(prompt: &str, answer: &str) -> TokenUsage {
     let (input_tokens, output_tokens) = (count(prompt), count(answer));
@@ -179,7 +188,7 @@ async fn attempt(
         timeout,
         cancel: asking.cancel,
         fill: &|_, _| Err("a judge has no oracle".to_owned()),
-        used: &|now| (asking.used)(before.unwrap_or_default().and(token_usage(now))),
+        used: &|now| (asking.used)(before.unwrap_or_default().and(used(Some(now), TokenUsage::default))),
         calls: &server,
     };
     let mut done = match asking.agent {

@@ -284,6 +284,7 @@ pub fn rule(name: &str) -> Option<&'static Rule> {
     RULES.iter().map(|l| l.rule).find(|r| r.name == name)
 }
 
+/// `soft`: whether what means something, but nothing good, is looked for as well.
 pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
         if let Found::InTask(check) = lint.found {

@@ -25,6 +25,7 @@ use crate::{
         ModelAgent, Name, Operation, OracleCall, Provider, Server, ShellAgent, Template,
     },
     source::Span,
+    ty::endpoint,
 };
 
 pub type ActionIx = NodeIndex<u32>;
@@ -274,7 +275,7 @@ fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
 pub struct Judge {
     /// Of the agent file, else its type.
     pub name: String,
-    /// As the eval refers to it; of the deprecated form, what it means.
+    /// As the eval refers to it, with the model that its file names; of the deprecated form, what it means.
     pub agent: AgentRef,
     pub kind: AgentKind,
     /// The variables of the deprecated form, which decide when the run starts.
@@ -282,10 +283,19 @@ pub struct Judge {
 }
 
 impl Judge {
+    /// Its model, from the reference or from its file.
+    pub fn model(&self) -> Option<String> {
+        let own = self.agent.model.as_ref().map(|model| model.value.clone());
+        own.or_else(|| match &self.kind {
+            AgentKind::Model(agent) => Some(format!("{}:{}", agent.provider.name(), agent.model)),
+            _ => None,
+        })
+    }
+
     /// Name and model, for people.
     pub fn title(&self) -> String {
-        match &self.agent.model {
-            Some(model) => format!("{} ({})", self.name, model.value),
+        match self.model() {
+            Some(model) => format!("{} ({model})", self.name),
             None => self.name.clone(),
         }
     }
@@ -309,6 +319,9 @@ impl Judge {
         let Some(agent) = model_agent("llm-agent", &model) else {
             return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
         };
+        if let Some(why) = endpoint::fault(&endpoint::without_user(url.trim())) {
+            return Err(vec![format!("`{}` is not the URL of an endpoint: {why}", base_url.value)]);
+        }
         let (base_url, api_key) = (Some(Name::new(url, base_url.span)), Some(api_key.clone()));
         let agent = ModelAgent { base_url, api_key, meant: true, ..agent };
         let reference = AgentRef { model: Some(model), ..self.agent.clone() };

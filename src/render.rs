@@ -222,13 +222,15 @@ fn role_name(role: BlockRole) -> &'static str {
 
 /// One line, harmless to terminals and readers: no control characters, none that turn the direction of text.
 fn line(text: &str, unicode: bool) -> String {
-    let text: Cow<'_, str> = match text.contains(['\n', '\t', '\r']) {
+    let breaks = |byte: u8| matches!(byte, b'\n' | b'\t' | b'\r');
+    let text: Cow<'_, str> = match text.bytes().any(breaks) {
         true => text.replace(['\n', '\t', '\r'], " ").into(),
         false => text.into(),
     };
     let text = visible(&text);
     match unicode {
         true => text.into_owned(),
+        false if text.is_ascii() => text.into_owned(),
         false => text.replace('…', "...").replace(['“', '”'], "\""),
     }
 }

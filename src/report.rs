@@ -108,6 +108,11 @@ impl ReportInput {
             earlier: None,
         }
     }
+
+    /// Whether tasks have gates of their own: not where the command line says how often they are run.
+    fn own_gates(&self) -> bool {
+        self.gate.is_none() && self.runs.is_none()
+    }
 }
 
 /// Runs an eval, prints the report and keeps the results file up to date.

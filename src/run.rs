@@ -39,7 +39,7 @@ use crate::{
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::Recording,
-    plan::{ActionKind, EvalPlan, Plan, wire},
+    plan::{ActionKind, EvalPlan, Judge, Plan, wire},
     prices::Prices,
     secrets::is_secret_name,
     ty::{duration, endpoint},
@@ -59,7 +59,7 @@ pub struct RunOptions {
     pub parallel: usize,
     /// The tasks that are run; the others are left out.
     pub selection: Selection,
-    /// Whether the first run that does not pass is the last that is started.
+    /// Whether no run is started any more once one has not passed and its task's gate cannot be met.
     pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
@@ -67,8 +67,9 @@ pub struct RunOptions {
     pub prices: Option<Arc<Prices>>,
     /// What all tasks may use together, over what the eval says.
     pub budget: Budget,
-    /// What of it is used already: by runs that share it.
+    /// What of it is used already, and how long that took: by runs that share it.
     pub used: Used,
+    pub used_time: Duration,
     /// How often a run is made again that is broken.
     pub retry_broken: u32,
     /// How many runs of a task must pass, where not all.
@@ -127,6 +128,7 @@ impl Default for RunOptions {
             prices: None,
             budget: Budget::default(),
             used: Used::default(),
+            used_time: Duration::ZERO,
             retry_broken: 0,
             gate: None,
             output_dir: PathBuf::from("."),
@@ -157,8 +159,8 @@ pub struct RunSummary {
     pub faults: Vec<String>,
     /// Worlds that were left standing.
     pub kept: Vec<KeptWorld>,
-    /// What agents and judges used, with what was used before.
-    pub used: Used,
+    /// What agents and judges used, with what was used before; none where nothing was tried.
+    pub used: Option<Used>,
 }
 
 impl RunSummary {
@@ -251,9 +253,7 @@ pub async fn run_eval(
     secrets.extend(secret_variables(plan, host));
     secrets.extend(url_passwords(plan, host));
     secrets.extend(options.secrets.iter().cloned());
-    // A judge that nobody asks need not be there.
-    let asked = plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0));
-    let judge = match asked.map(|judge| judge.resolved(&|name| host.env(name))) {
+    let judge = match asked_judge(plan, &selected).map(|judge| judge.resolved(&|name| host.env(name))) {
         None => None,
         Some(Ok(judge)) => Some(judge),
         Some(Err(unset)) => {
@@ -267,17 +267,8 @@ pub async fn run_eval(
     };
     let prices = options.prices.as_ref();
     let price = usage::price(prices, plan.model.as_deref(), &plan.agent_name);
-    let judge_price = judge
-        .as_ref()
-        .and_then(|judge| usage::price(prices, judge.agent.model.as_ref().map(|m| m.value.as_str()), &judge.name));
-    faults.extend(unpriced(
-        plan,
-        &selected,
-        &budget.bounds,
-        prices.is_some(),
-        price.is_some(),
-        judge.is_none() || judge_price.is_some(),
-    ));
+    let judge_price = usage::judge_price(prices, judge.as_ref());
+    faults.extend(unpriced(plan, &selected, &options.budget.bounds, prices, &|name| host.env(name)));
     // A run that is resumed goes on with its budget.
     let before =
         options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
@@ -384,16 +375,20 @@ pub async fn run_eval(
             let each = |index: usize| {
                 let (world, ends, digests, emitter) = (&world, &ends, &digests, &emitter);
                 async move {
+                    // How many runs may go wrong before the gate cannot be met.
+                    let mut spare =
+                        gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
                         if let Some(end) = past.and_then(|past| past.result(&task)) {
+                            spare = spare.saturating_sub(u32::from(!good(end.verdict, options.allow_unchecked)));
                             ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
                             continue;
                         }
                         let mut end = task::run(world, planned, &digests[index], task.clone()).await;
                         for retry in 1..=options.retry_broken {
-                            if end.verdict != Verdict::Broken || world.cancel.is_cancelled() {
+                            if end.verdict != Verdict::Broken || !world.may_retry(&end) {
                                 break;
                             }
                             let (of, reason) = (options.retry_broken, end.reason);
@@ -401,9 +396,11 @@ pub async fn run_eval(
                             end = task::run(world, planned, &digests[index], task.clone()).await;
                         }
                         if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
-                            world
-                                .stopped
-                                .get_or_init(|| format!("not started: `{}` {}", end.task.name, end.verdict.name()));
+                            if spare == 0 {
+                                let why = || format!("not started: `{}` {}", end.task.name, end.verdict.name());
+                                world.stopped.get_or_init(why);
+                            }
+                            spare = spare.saturating_sub(1);
                         }
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
                     }
@@ -421,7 +418,7 @@ pub async fn run_eval(
         let over = async {
             match budget.time {
                 Some(limit) => {
-                    host.sleep(limit).await;
+                    host.sleep(limit.saturating_sub(options.used_time)).await;
                     format!("the run went beyond its limit of {}", duration::format(limit))
                 }
                 None => std::future::pending().await,
@@ -461,7 +458,8 @@ pub async fn run_eval(
     let tasks = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
     let nothing_ran = tasks.iter().all(|task| matches!(task.verdict, Verdict::Broken | Verdict::Cancelled));
     let unstarted = world.unstarted.get().or(world.agent_unstarted.get().filter(|_| nothing_ran));
-    let mut faults: Vec<String> = unstarted.cloned().into_iter().collect();
+    let secrets = emitter.vault.secrets();
+    let mut faults: Vec<String> = unstarted.into_iter().map(|why| secrets.mask(why).into_owned()).collect();
     if let Some(why) = options.journal.as_ref().and_then(|journal| journal.failure()) {
         faults.push(format!("the run was stopped: {why}"));
     } else if let Some(Err(why)) = recording.map(|recording| recording.flush()) {
@@ -476,35 +474,42 @@ pub async fn run_eval(
         None,
         EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
     );
-    RunSummary { exit, tasks, faults, kept, used: ledger.total() }
+    RunSummary { exit, tasks, faults, kept, used: Some(ledger.total()) }
 }
 
-/// A limit of cost means nothing where nobody knows what things cost.
-fn unpriced(
+/// The judge; one that nobody asks need not be there.
+fn asked_judge<'p>(plan: &'p EvalPlan, selected: &[usize]) -> Option<&'p Judge> {
+    plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0))
+}
+
+/// Limits of cost – the command line's, the eval's, a task's – that mean nothing, since nobody knows what things cost: with them
+/// nothing is run.
+pub fn unpriced(
     plan: &EvalPlan,
     selected: &[usize],
-    bounds: &Bounds,
-    given: bool,
-    agent: bool,
-    judge: bool,
+    limits: &Bounds,
+    prices: Option<&Arc<Prices>>,
+    env: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<String> {
+    let of_run = limits.or(&plan.budget.bounds).cost.is_some();
     let limited = |index: &&usize| plan.tasks[**index].bounds.cost.is_some();
-    let whose = match (bounds.cost, selected.iter().find(limited)) {
-        (Some(_), _) => "the run".to_owned(),
-        (None, Some(&index)) => format!("task `{}`", plan.tasks[index].task.name.value),
-        (None, None) => return Vec::new(),
+    let whose = match (of_run, selected.iter().find(limited)) {
+        (true, _) => "the run".to_owned(),
+        (false, Some(&index)) => format!("task `{}`", plan.tasks[index].task.name.value),
+        (false, None) => return Vec::new(),
     };
-    let model = plan.model.as_deref().unwrap_or(&plan.agent_name);
-    let unknown = |of: &str| match given {
-        true => format!("{whose} has a limit of cost, and the file of `--prices` has no price for {of}"),
-        false => format!("{whose} has a limit of cost, and nothing tells what {of} costs: `--prices` does"),
+    let unknown = |of: &str| match prices {
+        Some(_) => format!("{whose} has a limit of cost, and the file of `--prices` has no price for {of}"),
+        None => format!("{whose} has a limit of cost, and nothing tells what {of} costs: `--prices` does"),
     };
     let mut faults = Vec::new();
-    if !agent {
-        faults.push(unknown(&format!("`{model}`")));
+    if usage::price(prices, plan.model.as_deref(), &plan.agent_name).is_none() {
+        faults.push(unknown(&format!("`{}`", plan.model.as_deref().unwrap_or(&plan.agent_name))));
     }
-    if !judge && bounds.cost.is_some() {
-        faults.push(unknown("its judge"));
+    // Of a judge whose variables are not set that is told.
+    let judge = asked_judge(plan, selected).and_then(|judge| judge.resolved(env).ok()).filter(|_| of_run);
+    if let Some(judge) = judge.filter(|judge| usage::judge_price(prices, Some(judge)).is_none()) {
+        faults.push(unknown(&format!("the judge `{}`", judge.title())));
     }
     faults
 }

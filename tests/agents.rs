@@ -748,3 +748,15 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
         .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])
         .expect(2, &["one of them at a time"]);
 }
+
+#[test]
+fn what_an_agent_says_when_it_cannot_be_started_is_masked() {
+    let world = world("type: file, path: agent.yaml");
+    let line = "echo \"no login with $OPENAI_API_KEY\"; exit 127 # {{ .Prompt }}";
+    world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: '{line}'\n"));
+    for format in ["json", "text"] {
+        let ran = run(&world, "openai", "http://127.0.0.1:9", &["run", "eval.yaml", "--format", format]);
+        let ran = ran.expect(3, &["the agent could not be started: no login with ***"]);
+        assert_eq!(ran.err.contains("no login"), format == "json", "{}", ran.err);
+    }
+}

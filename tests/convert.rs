@@ -1,8 +1,8 @@
 //! `gevals convert` on our own legacy tasks: what is promised of every conversion, and the proof of each.
 //!
 //! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
-//! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken
-//! conversions must be caught (30).
+//! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many
+//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions must be caught (40).
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
@@ -249,7 +249,13 @@ fn original_and_conversion_do_the_same() {
     assert!(faults.is_empty(), "{} disagreements\n{}", faults.len(), faults.join("\n"));
     // That two tasks fail alike says little.
     let blind = blind.into_inner().unwrap();
-    assert!(blind.len() * 4 <= suite.units().len(), "{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
+    println!("{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
+    assert!(
+        blind.len() * 4 <= suite.units().len(),
+        "{} of {} tasks pass in no world",
+        blind.len(),
+        suite.units().len()
+    );
 }
 
 #[test]
@@ -291,8 +297,9 @@ fn mistaken_conversions_are_caught() {
         // `mkdir` is the jail's own, and never fails there.
         let sure =
             fault.contains("run: mkdir") && fault.lines().any(|l| l.trim_end() == "-        continueOnError: true");
-        if agrees && (sure || found.as_ref().is_ok_and(|c| !c.unreached.is_empty())) {
-            // The certificate says itself that it has not seen all.
+        // The certificate says itself that no world came to the command that was changed.
+        let admitted = found.as_ref().is_ok_and(|c| c.unreached.iter().any(|command| concerns(fault, command)));
+        if agrees && (sure || admitted) {
             unseen.fetch_add(1, Ordering::Relaxed);
         } else if !found.as_ref().is_ok_and(|c| c.counter_example.is_some()) {
             missed.lock().unwrap().push(format!("{} place {place}: {found:?}\n{fault}", path.display()));
@@ -301,7 +308,14 @@ fn mistaken_conversions_are_caught() {
     let missed = missed.into_inner().unwrap();
     assert!(missed.is_empty(), "{} of {} were missed\n{}", missed.len(), chosen.len(), missed.join("\n"));
     let unseen = unseen.into_inner();
-    assert!(chosen.len() - unseen >= 30, "of {unseen} of {} the certificates say nothing", chosen.len());
+    println!("{} mutants, of which {unseen} change what no world comes to", chosen.len());
+    assert!(unseen * 8 <= chosen.len(), "{unseen} of {} mutants change what no world comes to", chosen.len());
+}
+
+/// Whether a difference stands at a command: by its program and the word behind it.
+fn concerns(fault: &str, command: &str) -> bool {
+    let words: Vec<_> = command.split(' ').take(2).collect();
+    fault.lines().any(|line| words.iter().all(|word| line.contains(word)))
 }
 
 #[test]

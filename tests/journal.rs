@@ -413,3 +413,87 @@ fn processes_end_with_their_world() {
     world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &[]);
     assert!(!lives(&world, "pid"));
 }
+
+/// A broken run that owes something is not made again: nobody would know of it any more.
+#[test]
+fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
+    // Each time it is broken.
+    let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
+    let world = tasks(&[("a", broken)]);
+    for keep in ["on-failure", "always"] {
+        let args = ["run", "eval.yaml", "--retry-broken", "2", "--keep", keep];
+        world.run(&args).expect(1, &["the world of `a` is left standing"]);
+        assert_eq!((made(&world), world.read("runs").as_str()), (1, ".\n"), "{keep}");
+        world.run(&["recover"]).expect(0, &["`a`: cleanup/0 is done"]);
+        assert_eq!(made(&world), 0);
+        fs::remove_file(world.path("runs")).unwrap();
+    }
+    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["made again (2 of at most 2)"]);
+    assert_eq!((made(&world), world.read("runs").as_str()), (0, ".\n.\n.\n"));
+
+    // The first time it is broken, and so is its cleanup.
+    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"test -e WORLD/clean || { touch WORLD/clean; false; }\"}}]\n";
+    let world = tasks(&[("a", flaky)]);
+    world
+        .run(&["run", "eval.yaml", "--retry-broken", "2"])
+        .expect(1, &["0 of 1 task passed, 1 broken", "cleanup: a `cleanup/0` failed"]);
+}
+
+/// A server that does not start is not asked for again, task by task.
+#[test]
+fn what_keeps_every_task_from_running_makes_none_of_them_again() {
+    let world = tasks(&[("a", QUICK), ("b", QUICK)]);
+    let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");
+    world.write("eval.yaml", &eval);
+    world.write("mcp.yaml", "mcpServers:\n  x: {command: sh, args: [-c, \"echo . >> WORLD/starts; exit 3\"]}\n");
+    let ran = world.run(&["run", "eval.yaml", "--retry-broken", "3"]).expect(3, &["2 broken"]);
+    assert!(!ran.out.contains("made again"), "{}", ran.out);
+}
+
+/// A resumed run is judged as it was started: by no gate of a task's own where `--runs` said how often.
+#[test]
+fn a_resumed_run_has_the_gate_it_was_started_with() {
+    let flaky = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 1\"}}]\n";
+    for (args, exit) in [(&["-n", "2"][..], 1), (&[], 0), (&["--gate", "1/2"], 0), (&["--gate", "2/2"], 1)] {
+        let world = tasks(&[("a", flaky), ("b", SLOW)]);
+        world.write("a.yaml", &world.read("a.yaml").replace("{name: a}", "{name: a, gate: {passes: 1, of: 2}}"));
+        killed(&world, &[&["run", "eval.yaml"], args].concat(), "here");
+        world.write("quick", "");
+        world.run(&["run", "eval.yaml", "--resume"]).expect(exit, &["passed, 1 failed"]);
+        let own = world.results("e")["results"][0].get("gate").is_some();
+        assert_eq!(own, args.is_empty(), "{args:?}");
+    }
+}
+
+/// Limits, prices and what is demanded of a pass hold for what is left of a run, and stand in its results.
+#[test]
+fn a_resumed_run_has_the_limits_it_was_started_with() {
+    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n";
+    let world = tasks(&[("b", SLOW), ("a", flaky)]);
+    let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");
+    world.write("eval.yaml", &eval);
+    world.write("mcp.yaml", "mcpServers:\n  n: {command: gevals, args: [demo-server, --dir, WORLD/n]}\n");
+    world.write("prices.yaml", "currency: EUR\nmodels: {builtin.noop: {input: 1, output: 1}}\n");
+    let limits = ["--max-tokens", "100000", "--max-cost", "3", "--max-time", "1h", "--prices", "prices.yaml"];
+    let args = ["run", "eval.yaml", "--require-server-use", "--retry-broken", "1", "-p", "2"];
+    killed(&world, &[&args[..], &limits].concat(), "here");
+    // The prices are those of the run.
+    fs::remove_file(world.path("prices.yaml")).unwrap();
+    let limited = || {
+        let summary = world.results("e")["summary"].clone();
+        assert_eq!((&summary["currency"], &summary["parallelWorkers"]), (&"EUR".into(), &2.into()), "{summary}");
+        (summary["limits"]["maxTokens"].clone(), summary["limits"]["maxCost"].clone())
+    };
+    world.run(&["recover"]).expect(0, &["2 task runs were cancelled"]);
+    assert_eq!(limited(), (100_000.into(), 3.0.into()));
+    world.write("quick", "");
+    let ran = world.run(&["run", "eval.yaml", "--resume"]).expect(
+        1,
+        &["a is made again (1 of at most 1)", "`--require-server-use` demands one", " of 100000 tokens, ", " of 3 EUR"],
+    );
+    assert!(ran.out.contains(" --require-server-use"), "{}", ran.out);
+    assert_eq!(limited(), (100_000.into(), 3.0.into()));
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml", "--max-time", "1s"], "here");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run went beyond its limit of 1s"]);
+}

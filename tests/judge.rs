@@ -583,3 +583,37 @@ fn a_model_judges() {
     let (ran, ..) = said(by_variables, vec![], &old[..1]);
     ran.expect(3, &["the judge needs `$J_KEY`, which is not set", "`$J_MODEL`"]);
 }
+
+/// What a judge costs is known by the model that its file names; its endpoint may have space around it.
+#[test]
+fn a_judge_is_priced_by_the_model_of_its_file() {
+    let verdict = json!({ "passed": true, "reason": "by its words", "failureCategory": "n/a" });
+    let model = Model::new([call("submit_judgement", verdict), text("done")]);
+    let world = world("unused");
+    world.write(
+        "judge.yaml",
+        &format!(
+            "kind: Agent\nmetadata: {{name: the-judge}}\nbuiltin: {{type: llm-agent, model: 'openai:judge-1', baseUrl: ' {}/v1 '}}\n",
+            model.url
+        ),
+    );
+    world.write("said/t", REFERENCE);
+    world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
+    world.write("one.yaml", "models: {a: {input: 1, output: 1}}");
+    world.write("both.yaml", "models: {a: {input: 1, output: 1}, judge-1: {input: 1, output: 1}}");
+    let priced = |prices| world.run(&["run", "eval.yaml", "--max-cost", "1", "--prices", prices]);
+    priced("one.yaml").expect(3, &["has no price for"]);
+    assert!(model.asked().is_empty());
+    priced("both.yaml").expect(0, &["1 of 1 task passed"]);
+    assert_eq!(world.results("e")["summary"]["judge"]["model"], "openai:judge-1");
+
+    // What variables hold is told by their names.
+    let eval = EVAL.replace(
+        "{ref: {type: file, path: judge.yaml}}",
+        "{env: {baseUrlKey: J_URL, apiKeyKey: J_KEY, modelNameKey: J_MODEL}}",
+    );
+    world.write("eval.yaml", &eval);
+    let mut command = world.command(&["run", "eval.yaml"]);
+    command.env("J_URL", "localhost:8000").env("J_KEY", "sk-judges-own-key").env("J_MODEL", "judge-1");
+    world.start(command).end().expect(3, &["`J_URL` is not the URL of an endpoint: it must begin"]);
+}

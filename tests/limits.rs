@@ -375,3 +375,18 @@ fn a_task_says_how_often_it_must_pass() {
         .run(&["check", "eval.yaml"])
         .expect(1, &["`maxTokens` must be more than 0", "`maxCost` must be a number", "maxCalls"]);
 }
+
+#[test]
+fn fail_fast_lets_a_task_meet_its_own_gate() {
+    let world = world(&[("t", "", LIST), ("u", "", LIST)]);
+    let flaky = task("t", "").replace("metadata: {name: t}", "metadata: {name: t, gate: {passes: 2, of: 3}}");
+    let flaky = flaky.replace("test -d WORLD", "echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 1");
+    world.write("tasks/t.yaml", &flaky);
+    world
+        .run(&["run", "eval.yaml", "--fail-fast"])
+        .expect(0, &["3 of 4 runs passed, 1 failed", "t: 2 of 3 runs passed, and 2 of 3 must: met"]);
+    // Once it can no longer be met, nothing more is started.
+    world.write("tasks/t.yaml", &flaky.replace("passes: 2", "passes: 3"));
+    std::fs::remove_file(world.path("runs")).unwrap();
+    world.run(&["run", "eval.yaml", "--fail-fast"]).expect(1, &["0 of 4 runs passed, 1 failed, 3 cancelled"]);
+}

@@ -30,7 +30,7 @@ use serde_json::Value;
 use tokio::{io::AsyncWriteExt, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Usage, skills};
+use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Spent, Usage, skills};
 use crate::{
     hir::AcpAgent,
     host::{Exec, Exit, Process},
@@ -334,8 +334,8 @@ struct Heard {
     calls: IndexMap<String, OwnCall>,
     /// Bytes kept in `calls`.
     kept: usize,
-    usage: Option<Usage>,
-    uses: watch::Sender<Usage>,
+    usage: Option<Spent>,
+    uses: watch::Sender<Spent>,
     /// The beginning of what is not of the protocol.
     noise: String,
     noises: usize,
@@ -366,7 +366,7 @@ impl Heard {
             calls: IndexMap::new(),
             kept: 0,
             usage: None,
-            uses: watch::Sender::default(),
+            uses: watch::Sender::new(Spent::AtLeast(0)),
             noise: String::new(),
             noises: 0,
             requests: 0,
@@ -409,14 +409,14 @@ impl Heard {
                     }
                 } else if message.pointer("/result/stopReason").is_some() {
                     let told = message.pointer("/result/_meta/usage").or(message.pointer("/result/usage"));
-                    told.and_then(usage).into_iter().for_each(|usage| self.use_up(usage));
+                    told.and_then(usage).into_iter().for_each(|usage| self.use_up(Spent::Reported(usage)));
                 }
                 Ok(Some(String::from_utf8_lossy(line).into_owned()))
             }
         }
     }
 
-    fn use_up(&mut self, usage: Usage) {
+    fn use_up(&mut self, usage: Spent) {
         self.usage = Some(usage);
         self.uses.send_replace(usage);
     }
@@ -424,15 +424,15 @@ impl Heard {
     fn update(&mut self, params: &Value) -> Result<(), String> {
         let update = &params["update"];
         if let Some(usage) = update.pointer("/_meta/usage").and_then(usage) {
-            self.use_up(usage);
+            self.use_up(Spent::Reported(usage));
         }
         if update["sessionUpdate"] == "usage_update"
             && let Some(context) = update["used"].as_u64()
         {
-            // What stands in its context: it has used this much at least.
-            let least = Usage { input_tokens: context, total_tokens: context, ..Usage::default() };
-            if self.usage.is_none_or(|told| told.total_tokens < context) {
-                self.use_up(least);
+            match self.usage {
+                Some(Spent::Reported(_)) => {}
+                Some(Spent::AtLeast(before)) if before >= context => {}
+                _ => self.use_up(Spent::AtLeast(context)),
             }
         }
         let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    AgentContext, AgentDone, AgentFault, Complaints, KEPT, OwnCall, Said, Usage, acp, shell::mcp_config, skills,
+    AgentContext, AgentDone, AgentFault, Complaints, KEPT, OwnCall, Said, Spent, Usage, acp, shell::mcp_config, skills,
 };
 use crate::{
     host::{Exec, Exit, Host, Process},
@@ -21,6 +22,8 @@ const CLI: &str = "claude";
 pub const SKILL_TOOL: &str = "Skill";
 /// The longest line, in bytes.
 const LONGEST: usize = 16 << 20;
+/// Answers of the model that may go on side by side.
+const ANSWERS: usize = 64;
 /// Calls that are kept.
 const CALLS: usize = 10_000;
 
@@ -97,7 +100,7 @@ async fn headless(
                         let before = told.usage;
                         told.hear(&line);
                         if let Some(used) = told.usage.filter(|_| told.usage != before) {
-                            (cx.used)(used);
+                            (cx.used)(Spent::Reported(used));
                         }
                     }
                     Ok(None) => return Ok(()),
@@ -135,7 +138,7 @@ async fn headless(
     let Told { said, message, usage, calls, .. } = told;
     Ok(AgentDone {
         transcript: said.into_text(),
-        usage,
+        usage: usage.map(Spent::Reported),
         own_calls: Some(calls),
         ..AgentDone::ended(result, message.into_text())
     })
@@ -151,8 +154,8 @@ struct Told {
     usage: Option<Usage>,
     /// Whether it told its result.
     ended: bool,
-    /// The id of the model's latest answer, and what had been used before it.
-    latest: String,
+    /// What the model's latest answers used, by their ids, and what all had used before them.
+    answers: IndexMap<String, Usage>,
     before: Usage,
     fault: Option<String>,
 }
@@ -192,13 +195,19 @@ impl Told {
     /// An answer of the model comes in several messages with one id, and each tells what all of it used.
     fn answered(&mut self, message: &Value) {
         let Some(used) = usage(&message["usage"]) else { return };
-        let id = message["id"].as_str().unwrap_or_default();
-        if id.is_empty() || self.latest != id {
-            self.before = self.usage.unwrap_or_default();
-            self.latest = id.to_owned();
+        let id: String = message["id"].as_str().unwrap_or_default().chars().take(200).collect();
+        if id.is_empty() {
+            self.before.add(used);
+        } else {
+            self.answers.insert(id, used);
+        }
+        if self.answers.len() > ANSWERS
+            && let Some((_, oldest)) = self.answers.shift_remove_index(0)
+        {
+            self.before.add(oldest);
         }
         let mut all = self.before;
-        all.add(used);
+        self.answers.values().for_each(|used| all.add(*used));
         self.usage = Some(all);
     }
 
@@ -237,4 +246,27 @@ fn usage(told: &Value) -> Option<Usage> {
         cached_read_tokens: read,
         cached_write_tokens: written,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_counted_once_whatever_comes_between_its_messages() {
+        let mut told = Told::default();
+        let mut hear = |id: &str, tokens: u64| {
+            let message = serde_json::json!({ "id": id, "usage": { "input_tokens": tokens, "output_tokens": 1 } });
+            told.hear(serde_json::json!({ "type": "assistant", "message": message }).to_string().as_bytes());
+            told.usage.unwrap().total_tokens
+        };
+        // Of an agent and one below it.
+        assert_eq!(["a", "b", "a", "b"].map(|id| hear(id, 9)), [10, 20, 20, 20]);
+        // What an answer has used by now takes the place of what it had.
+        assert_eq!((hear("a", 19), hear("", 4), hear("", 4)), (30, 35, 40));
+        for n in 0..1000 {
+            hear(&n.to_string(), 9);
+        }
+        assert_eq!((hear("c", 9), told.answers.len()), (10_050, ANSWERS));
+    }
 }

@@ -15,7 +15,7 @@ use genai::{
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::{AgentContext, AgentDone, AgentFault, Said, Usage};
+use super::{AgentContext, AgentDone, AgentFault, Said, Spent, Usage};
 use crate::{
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
@@ -39,7 +39,12 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
         done = converse(cx, agent, &mut talk) => done,
     };
     let transcript = talk.said.into_text();
-    AgentDone { transcript, usage: talk.usage, cut: talk.cut, ..AgentDone::ended(result, talk.answer) }
+    AgentDone {
+        transcript,
+        usage: talk.usage.map(Spent::Reported),
+        cut: talk.cut,
+        ..AgentDone::ended(result, talk.answer)
+    }
 }
 
 /// Where the model is spoken to and with whose key, for people, if everything is there that this takes.
@@ -49,10 +54,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
 pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
     let Target { base, key, .. } = target(host, agent)?;
     // A password is nobody's business.
-    let shown = match url::user(&base) {
-        Some(user) => base.replacen(&format!("{user}@"), "", 1),
-        None => base,
-    };
+    let shown = url::without_user(&base);
     Ok(match key {
         Some((name, _)) => format!("{shown}, with the key in `{name}`"),
         None => format!("{shown}, without a key"),
@@ -88,7 +90,7 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         if let Some(used) = used(&answer) {
             let all = talk.usage.get_or_insert_default();
             all.add(used);
-            (cx.used)(*all);
+            (cx.used)(Spent::Reported(*all));
         }
         if answer.content.is_empty() && answer.reasoning_content.is_none() && answer.stop_reason.is_none() {
             return Err(AgentFault::Failed(format!("{NO_ANSWER}: there is nothing in it")));
@@ -311,9 +313,9 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
     let base = match base {
         None => usual.to_owned(),
         // Who may set this process's variables may name a user in them.
-        Some((name, url)) => match endpoint_fault(&url) {
+        Some((name, url)) => match url::fault(&url::without_user(url.trim())) {
             Some(why) => return Err(format!("`{name}` is not the URL of an endpoint: {why}")),
-            None => url,
+            None => url.trim().to_owned(),
         },
     };
     let mut base = base.trim_end_matches('/').to_owned();
@@ -322,11 +324,6 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
         base += version;
     }
     Ok(Target { adapter, base, key })
-}
-
-fn endpoint_fault(base: &str) -> Option<&'static str> {
-    let user = url::user(base).map(|user| format!("{user}@")).unwrap_or_default();
-    url::fault(&base.replacen(&user, "", 1))
 }
 
 fn used(answer: &ChatResponse) -> Option<Usage> {

@@ -58,11 +58,14 @@ struct Call {
     result: Option<Value>,
 }
 
-/// The same run of the task, or the first one that was recorded.
 fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
-    let shown = path.display();
+    let shown = path.display().to_string();
     let bytes = cx.host.files().read(path).map_err(|e| format!("the recording `{shown}` cannot be read: {e}"))?;
-    let text = String::from_utf8_lossy(&bytes);
+    part(&String::from_utf8_lossy(&bytes), &shown, cx.task, cx.run)
+}
+
+/// The same run of the task, or the first one that was recorded. Of a run that was made again, the last attempt.
+fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String> {
     let mut lines = text.lines().enumerate().peekable();
     match lines.next().map(|(_, line)| serde_json::from_str(line)) {
         Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
@@ -81,7 +84,12 @@ fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
             Err(e) => return Err(format!("line {} of the recording `{shown}` is not JSON: {e}", number + 1)),
         };
         match line {
-            Line::Message { task: Some(task), server, session, direction, mut message, .. } if task.name == cx.task => {
+            // Here an attempt begins.
+            Line::Prompt { task, .. } if task.name == wanted => {
+                open.retain(|_, (run, _)| *run != task.run);
+                runs.insert(task.run, Part::default());
+            }
+            Line::Message { task: Some(task), server, session, direction, mut message, .. } if task.name == wanted => {
                 let id = message.get("id").map(Value::to_string).unwrap_or_default();
                 match (direction, message.get("method").and_then(Value::as_str).and_then(kind_of)) {
                     (Way::ToServer, Some(kind)) => {
@@ -109,17 +117,17 @@ fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
                     _ => {}
                 }
             }
-            Line::Output { task, text, .. } if task.name == cx.task => {
+            Line::Output { task, text, .. } if task.name == wanted => {
                 runs.entry(task.run).or_default().output = text;
             }
             _ => {}
         }
     }
     let first = runs.keys().copied().min();
-    let wanted = if runs.contains_key(&cx.run) { Some(cx.run) } else { first };
-    wanted
+    let chosen = if runs.contains_key(&run) { Some(run) } else { first };
+    chosen
         .and_then(|run| runs.swap_remove(&run))
-        .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{}`", cx.task))
+        .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{wanted}`"))
 }
 
 fn kind_of(method: &str) -> Option<CallKind> {
@@ -176,7 +184,9 @@ async fn play(cx: &AgentContext<'_>, calls: &[Call], played: &mut Played) -> Res
 fn is_as_recorded(recorded: &Value, found: &Value) -> bool {
     match (recorded, found) {
         (Value::String(recorded), Value::String(found)) => fits(recorded, found),
-        (Value::String(recorded), Value::Number(found)) => recorded == MASK || fits(recorded, &found.to_string()),
+        (Value::String(recorded), Value::Number(found)) => {
+            recorded.contains(MASK) && fits(recorded, &found.to_string())
+        }
         (Value::Array(recorded), Value::Array(found)) => {
             recorded.len() == found.len() && recorded.iter().zip(found).all(|(one, other)| is_as_recorded(one, other))
         }
@@ -240,9 +250,53 @@ mod tests {
             (json!(["***"]), json!([])),
             (json!({ "a": "***" }), json!({ "b": "x" })),
             (json!("x"), json!("xy")),
+            (json!("5"), json!(5)),
+            (json!(5), json!("5")),
         ] {
             assert!(!is(recorded.clone(), found.clone()), "{recorded} {found}");
         }
+    }
+
+    #[test]
+    fn of_a_run_that_was_made_again_the_last_attempt_is_played() {
+        let at = "2026-01-01T00:00:00Z";
+        let task = |run: u32| json!({ "index": 0, "name": "t", "run": run });
+        let head = json!({ "type": "recording", "version": 1, "run": "r", "eval": "e", "planDigest": "d", "at": at });
+        let message = |run, session: u64, direction, message: Value| {
+            json!({ "type": "message", "at": at, "task": task(run), "server": "s", "session": session,
+                "direction": direction, "message": message })
+        };
+        let called = |run, session, name| {
+            let params = json!({ "name": name, "arguments": {} });
+            message(run, session, "toServer", json!({ "id": 1, "method": "tools/call", "params": params }))
+        };
+        let answered =
+            |run, session, text| message(run, session, "fromServer", json!({ "id": 1, "result": { "text": text } }));
+        let prompt = |run| json!({ "type": "prompt", "at": at, "task": task(run), "text": "Do it." });
+        let output = |run, text| json!({ "type": "output", "at": at, "task": task(run), "text": text, "exitCode": 0 });
+        let lines = [
+            head,
+            prompt(0),
+            called(0, 1, "first"),
+            output(0, "lost"),
+            prompt(1),
+            called(1, 2, "other"),
+            prompt(0),
+            called(0, 3, "second"),
+            // Of the first attempt, too late.
+            answered(0, 1, "first"),
+            answered(0, 3, "second"),
+            answered(1, 2, "other"),
+            output(0, "done"),
+        ];
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let played = |run| {
+            let part = part(&text, "x", "t", run).unwrap();
+            let calls = part.calls.into_iter().map(|call| (call.name, call.result.unwrap_or_default()["text"].take()));
+            (calls.collect::<Vec<_>>(), part.output)
+        };
+        assert_eq!(played(0), (vec![("second".to_owned(), json!("second"))], "done".to_owned()));
+        assert_eq!(played(1).0, [("other".to_owned(), json!("other"))]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{complain, print, status};
 use crate::{
     builtin::count,
     hir::OperationKind,
-    host::{Host, RealHost},
+    host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
     run,
@@ -117,11 +117,6 @@ fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
         AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
         AgentKind::Unspecified => Err("the eval names none".to_owned()),
     }
-}
-
-/// Why a program cannot be started that is not found.
-fn absent(program: &str) -> &'static str {
-    if program.contains('/') { "is no program that can be run" } else { "is not on the PATH" }
 }
 
 /// The first word of a command line that is no assignment. Words of the shell itself are not looked for.

@@ -15,16 +15,17 @@ use crate::{
     Options,
     builtin::count,
     compile_with,
-    diagnostic::Strength,
+    diagnostic::{Diagnostics, Strength},
     host::{Host, RealHost, disk::Disk},
     journal::{self, Journal, Past, Refusal, Writer},
     plan::{EvalPlan, wire},
+    prices::Prices,
     report::{self, ReportInput},
     run::{
         Gate, Interrupt, RunOptions, environment_secrets, interrupts,
         recover::{RecoverOptions, Recovered, end_processes, pay},
     },
-    source::Sources,
+    source::{Files, Sources},
 };
 
 const EXAMPLES: &str = "\
@@ -207,7 +208,9 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     if wire::eval_digest(plan) != header.plan_digest {
         say("  note: files of the eval have changed since; the cleanups are run as they are now");
     }
+    let prices = header.settings.prices.as_ref().and_then(|path| prices(path, &files));
     let options = RecoverOptions {
+        prices: prices.clone(),
         executable: std::env::current_exe().ok(),
         secrets: environment_secrets(),
         server_timeout: Duration::from_secs(30),
@@ -223,7 +226,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let mut reported = past.reported;
     if !past.reported && recovered.interrupted.is_none() {
         let findings = findings(&compiled, &sources);
-        let written = results(dir, past, plan, sources, findings, host.as_ref());
+        let written = results(dir, past, plan, prices, sources, findings, host.as_ref());
         match written {
             Ok(path) => {
                 reported = true;
@@ -245,6 +248,13 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     }
     runtime.shutdown_timeout(Duration::from_millis(200));
     Ok(exit)
+}
+
+/// As the run has read them.
+fn prices(path: &Path, files: &dyn Files) -> Option<Arc<Prices>> {
+    let text = String::from_utf8(files.read(path).ok()?).ok()?;
+    let prices = Prices::decode(Sources::default().add(path, text.as_str()), &text, &mut Diagnostics::default());
+    prices.map(Arc::new)
 }
 
 fn told(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
@@ -275,6 +285,7 @@ fn results(
     dir: &Path,
     past: &Past,
     plan: &EvalPlan,
+    prices: Option<Arc<Prices>>,
     sources: Sources,
     findings: Vec<serde_json::Value>,
     host: &dyn Host,
@@ -284,6 +295,7 @@ fn results(
         runs: settings.runs,
         parallel: settings.parallel,
         gate: settings.gate.map(|(passes, of)| Gate { passes, of }),
+        prices,
         ..RunOptions::default()
     };
     let mut input = ReportInput::new(Arc::new(plan.clone()), Arc::new(sources), shown(&header.eval), &options);

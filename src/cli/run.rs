@@ -31,7 +31,7 @@ use crate::{
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
-    run::{Gate, Keep, KeptWorld, Labels, Only, RunOptions, Selection, Shard, interrupts},
+    run::{self, Gate, Keep, KeptWorld, Labels, Only, RunOptions, Selection, Shard, interrupts},
     secrets::Secrets,
     source::{Files, Sources},
     ty::duration,
@@ -92,10 +92,10 @@ pub struct Args {
     /// How often each task is run, instead of what it says itself.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How")]
     runs: Option<u32>,
-    /// How many tasks run side by side, among those that allow it.
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
-    parallel: u16,
-    /// Start no further task once one has not passed.
+    /// How many tasks run side by side, among those that allow it; one by default.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
+    parallel: Option<u16>,
+    /// Start nothing more once a task has not passed, or can no longer meet its gate.
     #[arg(long, help_heading = "How")]
     fail_fast: bool,
     /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, builtin.NAME:MODEL or builtin.replay:RECORDING. Several are
@@ -159,7 +159,7 @@ pub struct Args {
     /// Run each task N times, of which P must pass.
     #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
     gate: Option<Gate>,
-    /// Make a run again that is broken, at most N times; each is reported.
+    /// Make a run again that is broken, at most N times; each is reported. One whose cleanup failed, or whose world is kept, is not.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
     retry_broken: u32,
     /// Exit with 0 where it would be 1 or 4.
@@ -175,7 +175,7 @@ pub struct Args {
     #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
     phase: Option<Phase>,
     /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "label_selector", "shard", "shuffle"])]
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "label_selector", "shard", "shuffle"])]
     resume: Option<String>,
     /// Look whether commands, servers, agents and extensions are there, without running a task.
     #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
@@ -205,7 +205,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 fn one(args: &Args, global: Global) -> u8 {
     match prepare(args, global) {
-        Ok(ready) => go(args, global, ready, Used::default()).0,
+        Ok(ready) => go(args, global, ready, Used::default(), Duration::ZERO).0,
         Err(exit) => exit,
     }
 }
@@ -222,9 +222,17 @@ struct Ready {
     prices: Option<Arc<Prices>>,
 }
 
-/// Runs it, or looks whether it could be; `used` is what others have used of a budget that it shares. Gives back the exit status,
-/// and what all of them have used now.
-fn go(args: &Args, global: Global, ready: Ready, used: Used) -> (u8, Used) {
+impl Ready {
+    /// Why its limits of cost mean nothing.
+    fn unpriced(&self, args: &Args) -> Vec<String> {
+        let selected = self.selection.of(&self.plan);
+        run::unpriced(&self.plan, &selected, &bounds(args), self.prices.as_ref(), &|name| std::env::var(name).ok())
+    }
+}
+
+/// Runs it, or looks whether it could be; `used` is what others have used of a budget that it shares, and `time` how long they took.
+/// Gives back the exit status, and what all of them have used now.
+fn go(args: &Args, global: Global, ready: Ready, used: Used, time: Duration) -> (u8, Used) {
     print_tolerated(args, &ready.tolerated, &ready.sources, ready.read, global);
     if args.preflight {
         let tasks: Vec<_> = ready.selection.of(&ready.plan).into_iter().map(|index| &ready.plan.tasks[index]).collect();
@@ -234,7 +242,7 @@ fn go(args: &Args, global: Global, ready: Ready, used: Used) -> (u8, Used) {
         return (clean_up(args, &ready.plan, &ready.selection), used);
     }
     let mut used = used;
-    let exit = execute(args, global, ready, &mut used);
+    let exit = execute(args, global, ready, &mut used, time);
     (exit, used)
 }
 
@@ -257,11 +265,13 @@ fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
             return Err(status::USAGE);
         }
     };
-    let Ok(prices) = prices(args, global) else { return Err(status::USAGE) };
+    let files = Watched::new(&Disk);
+    let Ok(prices) = args.prices.as_ref().map(|path| prices(path, &files, global)).transpose() else {
+        return Err(status::USAGE);
+    };
     let sources = Sources::default();
     let server = overrides.server.is_some() && args.mcp_config_file.is_none();
     let options = Options { overrides, ..Options::default() };
-    let files = Watched::new(&Disk);
     let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
     if unreadable(&compiled) {
         return Err(status::USAGE);
@@ -419,9 +429,8 @@ fn amount(text: &str) -> Result<f64, String> {
 }
 
 /// The file of prices. What is wrong with it is told.
-fn prices(args: &Args, global: Global) -> Result<Option<Arc<Prices>>, ()> {
-    let Some(path) = &args.prices else { return Ok(None) };
-    let bytes = Disk.read(path).map_err(|e| e.to_string());
+fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Prices>, ()> {
+    let bytes = files.read(path).map_err(|e| e.to_string());
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned()));
     let text = text.map_err(|why| complain(&format!("cannot read `{}`: {why}", shown(path))))?;
     let (sources, mut found) = (Sources::default(), Diagnostics::default());
@@ -431,7 +440,12 @@ fn prices(args: &Args, global: Global) -> Result<Option<Arc<Prices>>, ()> {
     if !found.is_empty() {
         print_findings(&found, &sources, 1, global);
     }
-    prices.map(|prices| Some(Arc::new(prices))).ok_or(())
+    prices.map(Arc::new).ok_or(())
+}
+
+/// What all tasks may use together, by the command line.
+fn bounds(args: &Args) -> Bounds {
+    Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None }
 }
 
 /// A time that something may take.
@@ -484,8 +498,8 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
 }
 
-fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
-    let Ready { plan, selection, sources, findings, files, prices, .. } = ready;
+fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Duration) -> u8 {
+    let Ready { plan, selection, sources, findings, files, mut prices, .. } = ready;
     let results = report::results_path(&args.output_dir, &plan.name);
     // Held until this process ends.
     let _claim = match journal::claim(&args.output_dir, &results) {
@@ -511,9 +525,30 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
         }
     };
     let host = Arc::new(RealHost::new());
+    let resumed = match args.resume.as_ref().map(|run| resume(args, &plan, run, host.mark())).transpose() {
+        Ok(resumed) => resumed,
+        Err((exit, message)) => {
+            complain(&message);
+            return exit;
+        }
+    };
+    let started;
+    let args = match &resumed {
+        None => args,
+        Some(Resumed { past, .. }) => {
+            started = as_started(args, &past.header.settings);
+            &started
+        }
+    };
+    if let (None, Some(path), Some(Resumed { past, .. })) = (&prices, &args.prices, &resumed) {
+        prices = match self::prices(path, &past.header.files.over(&Disk), global) {
+            Ok(prices) => Some(prices),
+            Err(()) => return status::USAGE,
+        };
+    }
     let mut options = RunOptions {
         runs: args.gate.map(|gate| gate.of).or(args.runs),
-        parallel: usize::from(args.parallel),
+        parallel: usize::from(args.parallel.unwrap_or(1)),
         selection,
         fail_fast: args.fail_fast,
         gate: args.gate,
@@ -521,11 +556,9 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
         allow_unchecked: args.allow_unchecked,
         require_server_use: args.require_server_use,
         prices,
-        budget: Budget {
-            time: args.max_time,
-            bounds: Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None },
-        },
+        budget: Budget { time: args.max_time, bounds: bounds(args) },
         used: *used,
+        used_time: time,
         retry_broken: args.retry_broken,
         exit_zero: args.exit_zero,
         executable: std::env::current_exe().ok(),
@@ -552,19 +585,20 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
             return status::USAGE;
         }
     }
-    let opened = match &args.resume {
-        Some(run) => resume(args, &plan, run, &mut options, host.mark()),
-        // Of a shard without tasks there is nothing to tell.
-        None if options.selection.of(&plan).is_empty() => Ok(None),
-        None => begin(args, &plan, files, &mut options, host.as_ref()),
-    };
-    let earlier = match opened {
-        Ok(earlier) => earlier,
-        Err((exit, message)) => {
-            complain(&message);
-            return exit;
-        }
-    };
+    let mut earlier = None;
+    if let Some(Resumed { journal, past, done }) = resumed {
+        earlier = Some((journal.dir().to_owned(), done));
+        (options.journal, options.past) = (Some(Arc::new(journal)), Some(Arc::new(past)));
+    // Of a shard without tasks there is nothing to tell.
+    } else if !options.selection.of(&plan).is_empty() {
+        options.journal = match begin(args, &plan, files, &options, host.as_ref()) {
+            Ok(journal) => Some(Arc::new(journal)),
+            Err(error) => {
+                complain(&format!("no journal can be written: {error}"));
+                return status::BROKEN;
+            }
+        };
+    }
     let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true");
     let format = args.format.as_deref().unwrap_or(if in_actions { "github" } else { "text" });
     let for_people = format != "json";
@@ -578,11 +612,6 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
     if let (Some(_), Some(journal)) = (options.only, &options.journal) {
         // Half a run's results are not to stand where a whole one's are looked for.
         input.results = journal.dir().join("results.json");
-    }
-    if let Some(past) = &options.past {
-        let settings = &past.header.settings;
-        (input.runs, input.parallel) = (settings.runs, settings.parallel);
-        options.gate = options.gate.or(settings.gate.map(|(passes, of)| Gate { passes, of }));
     }
     input.flags = repeated(args);
     let phase = args.phase.and_then(|phase| clap::ValueEnum::to_possible_value(&phase));
@@ -605,12 +634,9 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     match summary {
         Ok(summary) => {
-            // A run that was refused has used nothing.
-            if summary.used.tokens >= used.tokens {
-                *used = summary.used;
-            }
+            *used = summary.used.unwrap_or(*used);
             // The text report has told already what kept every task from running.
-            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason == **fault);
+            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
             for fault in summary.faults.iter().filter(|fault| !told(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
             }
@@ -634,20 +660,35 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used) -> u8 {
     }
 }
 
-/// The folder of a resumed run, and the tasks whose results are kept.
-type Earlier = Option<(PathBuf, HashSet<crate::event::TaskRun>)>;
+/// What the command line of a run said counts for its resumption as well, where that says nothing else.
+fn as_started(args: &Args, settings: &Settings) -> Args {
+    Args {
+        runs: settings.runs,
+        parallel: args.parallel.or(settings.parallel.try_into().ok()),
+        gate: settings.gate.map(|(passes, of)| Gate { passes, of }),
+        isolate: args.isolate || settings.isolate,
+        allow_unchecked: args.allow_unchecked || settings.allow_unchecked,
+        require_server_use: args.require_server_use || settings.require_server_use,
+        exit_zero: args.exit_zero || settings.exit_zero,
+        retry_broken: if args.retry_broken > 0 { args.retry_broken } else { settings.retry_broken },
+        max_time: args.max_time.or(settings.max_time),
+        max_tokens: args.max_tokens.or(settings.max_tokens),
+        max_cost: args.max_cost.or(settings.max_cost),
+        prices: args.prices.clone().or_else(|| settings.prices.clone()),
+        ..args.clone()
+    }
+}
 
 /// A new run: its journal.
 fn begin(
     args: &Args,
     plan: &EvalPlan,
     files: Snapshot,
-    options: &mut RunOptions,
+    options: &RunOptions,
     host: &dyn Host,
-) -> Result<Earlier, (u8, String)> {
+) -> std::io::Result<Journal> {
     let literal = plan.tasks.iter().flat_map(wire::literal_secrets);
     let secrets = Secrets::new(options.secrets.iter().cloned().chain(literal));
-    let unwritable = |error| (status::BROKEN, format!("no journal can be written: {error}"));
     let results = report::results_path(&args.output_dir, &plan.name);
     let header = Header {
         version: journal::VERSION,
@@ -656,7 +697,7 @@ fn begin(
         at: host.now(),
         eval: args.eval.clone(),
         name: plan.name.clone(),
-        cwd: std::env::current_dir().map_err(unwritable)?,
+        cwd: std::env::current_dir()?,
         results,
         plan_digest: wire::eval_digest(plan),
         settings: Settings {
@@ -665,14 +706,19 @@ fn begin(
             allow_unchecked: options.allow_unchecked,
             exit_zero: options.exit_zero,
             gate: options.gate.map(|gate| (gate.passes, gate.of)),
+            isolate: options.isolate,
+            require_server_use: options.require_server_use,
+            retry_broken: options.retry_broken,
+            max_time: args.max_time,
+            max_tokens: args.max_tokens,
+            max_cost: args.max_cost,
+            prices: args.prices.clone(),
             overrides: journalled(args, &secrets),
         },
         files: files.without(&secrets),
     };
     let writer = Writer::own(host.mark(), &format!("a run of `{}`", plan.name));
-    let journal = Journal::create(&args.output_dir, header, writer).map_err(unwritable)?;
-    options.journal = Some(Arc::new(journal));
-    Ok(None)
+    Journal::create(&args.output_dir, header, writer)
 }
 
 /// What the plan rests on besides files; variables that hold secrets are read again.
@@ -715,14 +761,15 @@ pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
     }
 }
 
-/// An interrupted run once more: what it owed is paid first.
-fn resume(
-    args: &Args,
-    plan: &EvalPlan,
-    run: &str,
-    options: &mut RunOptions,
-    mark: &str,
-) -> Result<Earlier, (u8, String)> {
+/// An interrupted run once more, and the tasks whose results are kept.
+struct Resumed {
+    journal: Journal,
+    past: Past,
+    done: HashSet<crate::event::TaskRun>,
+}
+
+/// Opens a run again: what it owed is paid first.
+fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Resumed, (u8, String)> {
     let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
     let runs = journal::runs(&args.output_dir);
     let found = match run {
@@ -762,9 +809,7 @@ fn resume(
         .enter(Writer::own(mark, &format!("a run of `{}`", plan.name)))
         .map_err(|error| (status::BROKEN, error.to_string()))?;
     note(&format!("resuming run `{id}`: {} of {wanted} results are there", done.len()));
-    options.journal = Some(Arc::new(journal));
-    options.past = Some(Arc::new(past));
-    Ok(Some((dir, done)))
+    Ok(Resumed { journal, past, done })
 }
 
 /// Runs that were killed in the same output directory are made up for, and it is said so.

@@ -58,6 +58,7 @@ impl Bounds {
         }
     }
 
+    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_none() && self.cost.is_none() && self.tool_calls.is_none()
     }
@@ -82,6 +83,7 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.time.is_none() && self.bounds.is_empty()
     }
@@ -396,10 +398,13 @@ pub struct ShellAgent {
 /// Of the lines of a recording; it grows when a reader of the old form would misread the new one.
 pub const RECORDING_VERSION: u32 = 1;
 
+/// How an agent takes skills.
 #[derive(Clone, Debug)]
 pub struct AgentSkills {
     pub span: Span,
+    /// Where it looks for them, from its folder.
     pub mount_path: Option<Name>,
+    /// Its own tool that reads one.
     pub tool_name: Option<Name>,
 }
 

@@ -113,7 +113,9 @@ fn hollow(text: &str) -> Option<Range<usize>> {
     let mut found = spellings.iter().flat_map(|s| lower.match_indices(s).map(|(at, s)| at..at + s.len()));
     let range = found.find(ends)?;
     // The line itself may set the variable.
-    let sets = ["prompt=", "read prompt", "-r prompt", "for prompt"].iter().any(|s| lower.contains(s));
+    let begins = |at: usize| lower[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|(`'".contains(c));
+    let sets = lower.match_indices("prompt=").any(|(at, _)| begins(at))
+        || ["read prompt", "-r prompt", "for prompt"].iter().any(|s| lower.contains(s));
     (!sets).then_some(range)
 }
 

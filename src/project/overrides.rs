@@ -16,6 +16,7 @@ pub(super) fn typed(option: &str, value: &str, sources: &Sources) -> Spanned<Str
     Spanned::new(value.to_owned(), Span::new(file, start..start + value.len()))
 }
 
+/// What the command line and the environment put in the place of what the eval says.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub agent: Option<AgentChoice>,

@@ -28,8 +28,10 @@ pub fn ask(
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
     let chance = if world.mood == Mood::Good { 100 } else { 60 };
+    let silent = world.mood == Mood::Silent || world.mute.contains(&call.key());
     if let Some(web) = world.web(url)
         && status == 0
+        && !silent
         && dice.below(100) < chance
     {
         let one = |dice: &mut Dice, n: usize| dice.below(n.max(1));

@@ -67,7 +67,7 @@ impl Results {
             findings: input.findings.clone(),
             currency: input.currency.clone(),
             runs: input.runs,
-            gated: input.gate.is_none() && input.runs.is_none(),
+            gated: input.own_gates(),
             plan,
             tasks: IndexMap::new(),
             done: Vec::new(),

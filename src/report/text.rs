@@ -353,10 +353,7 @@ impl Text {
         }
         for (index, (passed, all)) in counts.into_iter().filter(|(_, (passed, all))| passed < all) {
             let name = &self.input.plan.tasks[index].task.name.value;
-            let own = self.input.plan.tasks[index]
-                .task
-                .gate
-                .filter(|_| self.input.gate.is_none() && self.input.runs.is_none());
+            let own = self.input.plan.tasks[index].task.gate.filter(|_| self.input.own_gates());
             let gate = own.map_or_else(String::new, |(passes, of)| {
                 format!(", and {passes} of {of} must: {}", if passed >= passes as usize { "met" } else { "missed" })
             });

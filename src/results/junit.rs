@@ -66,6 +66,8 @@ fn fault(result: &RunResult) -> Option<Fault> {
             Some(Fault { kind: Some(Failure), name: "AssertionFailure", text })
         }
         _ if result.outcome() == Some("cancelled") => fault(None, "Cancelled"),
+        // It went beyond its limits, which is an answer.
+        _ if result.agent_failed() && result.outcome() == Some("failed") => fault(Some(Failure), "LimitExceeded"),
         _ if result.agent_failed() => fault(Some(Error), "AgentExecutionError"),
         _ if result.timed_out() => fault(Some(Error), "Timeout"),
         _ if result.remarks().any(|(kind, _)| kind == "serverUnused") => fault(Some(Failure), "ServerUnused"),
@@ -114,6 +116,7 @@ mod tests {
               {"taskName": "asserted", "taskPassed": true, "allAssertionsPassed": false, "assertionResults": {"a": {"passed": false, "reason": "r"}, "b": {"passed": false}}},
               {"taskName": "bare", "taskPassed": true, "allAssertionsPassed": false, "assertionResults": null},
               {"taskName": "agent", "taskPassed": false, "agentExecutionError": true, "timedOut": true},
+              {"taskName": "much", "taskPassed": false, "agentExecutionError": true, "outcome": "failed", "taskError": "too much"},
               {"taskName": "late", "taskPassed": false, "timedOut": true, "taskError": "task exceeded timeout of 1s"},
               {"taskName": "setup", "taskPassed": false, "taskError": "failed to setup task: x"},
               {"taskName": "left", "taskPassed": false, "outcome": "cancelled", "runIndex": 1, "totalRuns": 3}
@@ -123,7 +126,7 @@ mod tests {
         let text = junit(&file, &file.only(None));
         let report = Report::deserialize_from_str(&text).unwrap();
         let suite = &report.test_suites[0];
-        assert_eq!((suite.name.as_str(), suite.tests, suite.failures, suite.errors), ("e<&>", 8, 3, 3));
+        assert_eq!((suite.name.as_str(), suite.tests, suite.failures, suite.errors), ("e<&>", 9, 4, 3));
         let cases: Vec<_> = suite
             .test_cases
             .iter()
@@ -150,6 +153,7 @@ mod tests {
                 "asserted Failure AssertionFailure a: r; b",
                 "bare Failure AssertionFailure Assertions failed",
                 "agent Error AgentExecutionError the agent failed",
+                "much Failure LimitExceeded too much",
                 "late Error Timeout task exceeded timeout of 1s",
                 "setup Error ExecutionError failed to setup task: x",
                 "left (run 2/3) skipped",

@@ -6,6 +6,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde_json::{Map, Value, json};
 
 use super::{ResultsFile, RunResult};
+use crate::event::Limited;
 
 /// What came of merging.
 #[derive(Clone, PartialEq, Debug)]
@@ -107,7 +108,7 @@ fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
     faults
 }
 
-/// The first file's, with the times of all and the worst exit status.
+/// The first file's, with the times of all, what all used, and the worst exit status.
 fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
     let mut out = files.iter().map(|(_, f)| &f.summary).find(|s| !s.is_empty()).cloned().unwrap_or_default();
     out.shift_remove("shard");
@@ -119,6 +120,14 @@ fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
     if let Some(longest) = all("durationSeconds").filter_map(Value::as_f64).reduce(f64::max) {
         out.insert("durationSeconds".to_owned(), json!(longest));
     }
+    // Each shard may use as much as the command line says.
+    let limits = all("limits").filter_map(|limits| serde_json::from_value::<Limited>(limits.clone()).ok());
+    if let Some(limits) = limits.reduce(Limited::and) {
+        out.insert("limits".to_owned(), json!(limits));
+    }
+    if let Some(currency) = all("currency").next() {
+        out.insert("currency".to_owned(), currency.clone());
+    }
     if let Some(reason) = all("cancelled").next() {
         out.insert("cancelled".to_owned(), reason.clone());
     }
@@ -127,4 +136,37 @@ fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
         out.insert("exit".to_owned(), json!(exit));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::read;
+
+    #[test]
+    fn what_shards_used_is_told_together() {
+        let shard = |index: u64, more: Value| {
+            let mut summary = json!({ "eval": "e", "shard": { "index": index, "of": 3 } });
+            for (key, value) in more.as_object().unwrap() {
+                summary[key] = value.clone();
+            }
+            (format!("{index}.json"), read(&json!({ "summary": summary, "results": [] }).to_string()).unwrap())
+        };
+        let merged = merge(&[
+            // It had nothing to do.
+            shard(1, json!({})),
+            shard(
+                2,
+                json!({ "limits": { "maxTokens": 40, "tokens": 26, "cost": 0.5, "toolCalls": 1 }, "currency": "EUR" }),
+            ),
+            shard(
+                3,
+                json!({ "limits": { "maxTokens": 40, "tokens": 13, "cost": 0.25, "toolCalls": 2 }, "currency": "EUR" }),
+            ),
+        ])
+        .unwrap();
+        let limits = json!({ "maxTokens": 80, "tokens": 39, "cost": 0.75, "toolCalls": 3 });
+        assert_eq!((&merged.file["summary"]["limits"], &merged.file["summary"]["currency"]), (&limits, &json!("EUR")));
+        assert_eq!(merged.faults, Vec::<String>::new());
+    }
 }

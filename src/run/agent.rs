@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall, Usage},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall, Spent},
     event::{ActionReport, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
@@ -32,7 +32,7 @@ pub(super) struct Turn<'t> {
     pub scope: &'t Scope<'t>,
     pub timeout: std::time::Duration,
     pub cancel: &'t tokio_util::sync::CancellationToken,
-    pub used: &'t (dyn Fn(Usage) + Send + Sync),
+    pub used: &'t (dyn Fn(Spent) + Send + Sync),
 }
 
 /// How a turn ended.
@@ -42,7 +42,7 @@ pub(super) struct Ended {
     pub unstarted: Option<String>,
     pub output: String,
     pub exit_code: i32,
-    pub usage: Option<Usage>,
+    pub usage: Option<Spent>,
     pub own_calls: Option<Vec<OwnCall>>,
     pub cut: Option<String>,
     /// By server.

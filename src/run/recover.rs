@@ -18,13 +18,15 @@ use super::{
     status,
     task::TaskEnd,
     unit::{Inside, Unit, planned_id},
+    usage::{self, Ledger},
 };
 use crate::{
-    event::{Event, EventKind, TaskRun, Verdict},
-    hir::BlockRole,
+    event::{Event, EventKind, Limited, TaskRun, Verdict},
+    hir::{BlockRole, Bounds},
     host::Host,
     journal::{Journal, Past, TaskPast},
     plan::{EvalPlan, Plan, PlanPhase},
+    prices::Prices,
     secrets::is_secret_name,
     step::TaskState,
 };
@@ -34,6 +36,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// What a recovery may need.
 pub struct RecoverOptions {
+    /// What models cost.
+    pub prices: Option<Arc<Prices>>,
     pub executable: Option<PathBuf>,
     pub secrets: Vec<String>,
     pub server_timeout: Duration,
@@ -139,11 +143,9 @@ pub async fn pay(
     }
     recovered.cancelled = give_results(past, &emitter);
     if !past.finished && !journal.owes() {
-        let exit = exit_of(past);
-        emitter.emit(
-            None,
-            EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: None },
-        );
+        let (duration, exit) = (host.elapsed().saturating_sub(started), exit_of(past));
+        let limits = limited(plan, past, options.prices.as_ref(), host);
+        emitter.emit(None, EventKind::RunFinished { duration, exit, limits });
     }
     recovered
 }
@@ -167,6 +169,16 @@ fn give_results(past: &Past, emitter: &Emitter<'_>) -> usize {
         cancelled += 1;
     }
     cancelled
+}
+
+/// What the dead run had used of its limits.
+fn limited(plan: &EvalPlan, past: &Past, prices: Option<&Arc<Prices>>, host: &dyn Host) -> Option<Limited> {
+    let settings = &past.header.settings;
+    let bounds = Bounds { tokens: settings.max_tokens, cost: settings.max_cost, tool_calls: None };
+    let judge = plan.judge.as_ref().and_then(|judge| judge.resolved(&|name| host.env(name)).ok());
+    let price = usage::judge_price(prices, judge.as_ref());
+    let used = past.used(|judges| usage::cost(price, judges).unwrap_or_default());
+    Ledger::new(bounds.or(&plan.budget.bounds), used).limited()
 }
 
 fn exit_of(past: &Past) -> u8 {

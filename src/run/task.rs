@@ -26,9 +26,8 @@ use crate::{
     agent::OwnCall,
     event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
-    host::Host,
+    host::{Host, absent},
     journal::{End, Entry, TaskPast},
-    judge::token_usage,
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{ActionIx, ActionKind, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
@@ -118,6 +117,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         }
     }
     let (verdict, reason) = verdict(&facts);
+    let reason = world.emitter.vault.secrets().mask(&reason).into_owned();
     for remark in remarks(world, plan, &facts, verdict) {
         events.emit(EventKind::Remarked { remark });
     }
@@ -162,8 +162,7 @@ pub(super) fn folder(plan: &Plan) -> &Path {
 /// What must be there before anything runs.
 async fn ready(world: &World<'_>, servers: &Servers<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
     if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
-        let why = if command.value.contains('/') { "no program that can be run" } else { "not on the PATH" };
-        return Err(format!("it requires `{}`, which is {why}", command.value));
+        return Err(format!("it requires `{}`, which {}", command.value, absent(&command.value)));
     }
     match world.unstarted.get() {
         Some(why) => Err(why.clone()),
@@ -333,6 +332,14 @@ impl World<'_> {
         is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
     }
 
+    /// Whether a broken run may be made again. What it owes or keeps would be forgotten, and what kept every task from running
+    /// keeps this one.
+    pub fn may_retry(&self, end: &TaskEnd) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
+        let over = self.cancel.is_cancelled() || self.stopped.get().is_some() || self.unstarted.get().is_some();
+        !(kept || over || end.cleanup_failed)
+    }
+
     /// Why the run was cut short.
     fn cut_short(&self, otherwise: &str) -> String {
         self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
@@ -440,6 +447,11 @@ async fn agent_turn<'a>(
             stop.cancel();
         }
     };
+    let recorded = |call: CallRecord| {
+        let call = reported(call);
+        count(&|meter| meter.call(&call));
+        unit.events.emit(EventKind::CallRecorded { call });
+    };
     let (prompt, mut done) = match filled {
         Err(fault) => (String::new(), agent::Ended::broken(format!("the prompt: {}", fault.message()))),
         Ok(prompt) => {
@@ -467,7 +479,7 @@ async fn agent_turn<'a>(
                 scope,
                 timeout,
                 cancel: &stop,
-                used: &|now| count(&|meter| meter.reported(token_usage(now))),
+                used: &|now| count(&|meter| meter.reported(now)),
             };
             let done = {
                 let work = agent::run(&turn);
@@ -475,11 +487,7 @@ async fn agent_turn<'a>(
                 loop {
                     tokio::select! {
                         biased;
-                        Some(call) = live.recv() => {
-                            let call = reported(call);
-                            count(&|meter| meter.call(&call));
-                            unit.events.emit(EventKind::CallRecorded { call });
-                        }
+                        Some(call) = live.recv() => recorded(call),
                         done = &mut work => break done,
                     }
                 }
@@ -495,17 +503,17 @@ async fn agent_turn<'a>(
     // The agent's sessions are over, so what it still waited for has ended as well.
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {
-        let call = reported(call);
-        count(&|meter| meter.call(&call));
-        unit.events.emit(EventKind::CallRecorded { call });
+        recorded(call);
     }
     if let Some(why) = done.unstarted.take() {
+        // It may be what the agent itself has said.
+        let why = world.emitter.vault.secrets().mask(&why).into_owned();
         world.agent_unstarted.get_or_init(|| why.clone());
         facts.hindered = Some(why);
     }
     // To an agent that was not started nothing was sent.
     if facts.hindered.is_none() {
-        count(&|meter| meter.end(&done.output, done.usage.map(token_usage)));
+        count(&|meter| meter.end(&done.output, done.usage));
     }
     let Counted { meter, over } = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(meter) = meter.filter(|_| facts.hindered.is_none()) {

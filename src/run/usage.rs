@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::{
+    agent::Spent,
     event::{CallReport, Limited, TokenEstimate, TokenUsage, Used},
     hir::{Bounds, CallKind},
+    judge::token_usage,
+    plan::Judge,
     prices::{Price, money},
     tokens::count,
 };
@@ -14,6 +17,8 @@ use crate::{
 /// Counts one turn of an agent while it goes on.
 pub(super) struct Meter<'a> {
     estimate: TokenEstimate,
+    /// The agent says that it was this much at least.
+    least: u64,
     tool_calls: u64,
     price: Option<Price>,
     bounds: &'a Bounds,
@@ -40,16 +45,19 @@ impl Ledger {
         self.settle(Used::default(), Used::default())
     }
 
+    /// What was used so far, by others before too.
     pub fn total(&self) -> Used {
         *self.used()
     }
 
+    /// It beside the limits, if there are any.
     pub fn limited(&self) -> Option<Limited> {
         let Bounds { tokens: max_tokens, cost: max_cost, tool_calls: max_tool_calls } = self.bounds;
         let Used { tokens, cost, tool_calls } = self.total();
         (!self.is_unlimited()).then_some(Limited { max_tokens, max_cost, max_tool_calls, tokens, cost, tool_calls })
     }
 
+    /// Whether everything may be used.
     pub fn is_unlimited(&self) -> bool {
         self.bounds.is_empty()
     }
@@ -103,6 +111,7 @@ pub(super) enum Over {
 }
 
 impl<'a> Meter<'a> {
+    /// `schema` is the tokens of the tools' descriptions.
     pub fn new(prompt: &str, schema: u64, price: Option<Price>, bounds: &'a Bounds, budget: &'a Ledger) -> Self {
         let estimate = TokenEstimate {
             prompt_tokens: count(prompt),
@@ -110,7 +119,7 @@ impl<'a> Meter<'a> {
             source: "estimated".to_owned(),
             ..TokenEstimate::default()
         };
-        Self { estimate, tool_calls: 0, price, bounds, budget, told: Used::default() }
+        Self { estimate, least: 0, tool_calls: 0, price, bounds, budget, told: Used::default() }
     }
 
     /// A call that the agent has made.
@@ -138,17 +147,22 @@ impl<'a> Meter<'a> {
     }
 
     /// What the agent, or its model, says it has used so far.
-    pub fn reported(&mut self, actual: TokenUsage) -> Option<Over> {
-        self.estimate.source = "actual".to_owned();
-        self.estimate.actual = Some(actual);
+    pub fn reported(&mut self, spent: Spent) -> Option<Over> {
+        match spent {
+            Spent::Reported(usage) => {
+                self.estimate.source = "actual".to_owned();
+                self.estimate.actual = Some(token_usage(usage));
+            }
+            Spent::AtLeast(tokens) => self.least = self.least.max(tokens),
+        }
         self.look()
     }
 
     /// The turn is over.
-    pub fn end(&mut self, message: &str, actual: Option<TokenUsage>) -> Option<Over> {
+    pub fn end(&mut self, message: &str, spent: Option<Spent>) -> Option<Over> {
         self.estimate.message_tokens = count(message);
-        match actual {
-            Some(actual) => self.reported(actual),
+        match spent {
+            Some(spent) => self.reported(spent),
             None => self.look(),
         }
     }
@@ -172,6 +186,7 @@ impl<'a> Meter<'a> {
                 total_tokens: input_tokens + output_tokens,
                 ..TokenUsage::default()
             }
+            .at_least(self.least)
         });
         (estimate.input_tokens, estimate.output_tokens, estimate.total_tokens) =
             (used.input_tokens, used.output_tokens, used.total_tokens);
@@ -183,6 +198,7 @@ impl<'a> Meter<'a> {
         own.or(of_run.map(Over::Run))
     }
 
+    /// What the turn came to.
     pub fn into_estimate(self) -> TokenEstimate {
         self.estimate
     }
@@ -193,10 +209,16 @@ pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&
     prices?.of(model.into_iter().chain([agent]))
 }
 
+/// The price of a judge.
+pub(super) fn judge_price(prices: Option<&Arc<crate::prices::Prices>>, judge: Option<&Judge>) -> Option<Price> {
+    let judge = judge?;
+    price(prices, judge.model().as_deref(), &judge.name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hir::CallStatus;
+    use crate::{agent::Usage, hir::CallStatus};
 
     fn bounds(tokens: Option<u64>, tool_calls: Option<u64>) -> Bounds {
         Bounds { tokens, cost: None, tool_calls }
@@ -223,8 +245,8 @@ mod tests {
         assert_eq!(meter.call(&call("ok")), None);
         assert_eq!(meter.call(&call(&"word ".repeat(300))).map(|over| matches!(over, Over::Task(_))), Some(true));
         // What was reported counts instead.
-        let actual = TokenUsage { input_tokens: 90, output_tokens: 10, total_tokens: 100, ..TokenUsage::default() };
-        assert_eq!(meter.end("done", Some(actual)), None);
+        let actual = Usage { input_tokens: 90, output_tokens: 10, total_tokens: 100, ..Usage::default() };
+        assert_eq!(meter.end("done", Some(Spent::Reported(actual))), None);
         let estimate = meter.into_estimate();
         assert_eq!((estimate.total_tokens, estimate.source.as_str()), (100, "actual"));
         assert!(estimate.tool_output_tokens > 300 && estimate.mcp_schema_tokens == 50);
@@ -236,5 +258,21 @@ mod tests {
         assert_eq!(next.call(&call("ok")), None);
         let Some(Over::Run(why)) = next.call(&call("ok")) else { panic!() };
         assert_eq!(why, "the run went beyond its limit of 3 tool calls: 4 were made");
+    }
+
+    #[test]
+    fn the_size_of_a_context_is_the_least_that_was_used_and_no_report() {
+        let (none, ledger) = (Bounds::default(), Ledger::default());
+        let counted = |least: u64| {
+            let mut meter = Meter::new("Write it down.", 50, None, &none, &ledger);
+            assert_eq!(meter.reported(Spent::AtLeast(least)), None);
+            assert_eq!(meter.end("All is written.", Some(Spent::AtLeast(1))), None);
+            meter.into_estimate()
+        };
+        let (small, large) = (counted(10), counted(4000));
+        assert_eq!((small.input_tokens, small.output_tokens, small.total_tokens), (54, 4, 58));
+        // More was read; what was written stays.
+        assert_eq!((large.input_tokens, large.output_tokens, large.total_tokens), (3996, 4, 4000));
+        assert_eq!((large.source.as_str(), large.actual), ("estimated", None));
     }
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use super::{
-    task::Limits,
+    task::{Bounds, Limits},
     word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time},
 };
 
@@ -62,14 +62,8 @@ pub struct Config {
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvalLimits {
     pub max_time: Option<Time>,
-    /// Tokens that are read and written.
-    #[schemars(range(min = 1))]
-    pub max_tokens: Option<u64>,
-    /// In the currency of the prices.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub max_cost: Option<f64>,
-    #[schemars(range(min = 1))]
-    pub max_tool_calls: Option<u64>,
+    #[schemars(flatten)]
+    pub bounds: Bounds,
 }
 
 /// An agent, or the agent that judges.

@@ -180,6 +180,8 @@ pub struct Metadata {
     /// How often the task is run; once by default.
     #[schemars(range(min = 1))]
     pub runs: Option<u32>,
+    /// How many of how many runs must pass; by default all.
+    pub gate: Option<Gate>,
     /// Carried, never interpreted.
     pub annotations: Option<Value>,
     /// Carried, never interpreted.
@@ -210,14 +212,8 @@ pub struct Limits {
     pub timeout: Option<Time>,
     /// Bounds cleanup.
     pub cleanup_timeout: Option<Time>,
-    /// Tokens that are read and written.
-    #[schemars(range(min = 1))]
-    pub max_tokens: Option<u64>,
-    /// In the currency of the prices.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub max_cost: Option<f64>,
-    #[schemars(range(min = 1))]
-    pub max_tool_calls: Option<u64>,
+    #[schemars(flatten)]
+    pub bounds: Bounds,
 }
 
 /// One thing that must be there.

@@ -1,5 +1,7 @@
 //! Addresses of what is spoken to over HTTP, as an author writes them.
 
+use std::borrow::Cow;
+
 /// What is wrong with the base URL of a model's endpoint, if anything.
 pub fn fault(url: &str) -> Option<&'static str> {
     let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else {
@@ -23,6 +25,8 @@ pub fn fault(url: &str) -> Option<&'static str> {
         Some("it names no host: variables are not expanded here")
     } else if path.contains(|c: char| c.is_whitespace() || "${}<>\"".contains(c)) {
         Some("its path holds what no URL does: variables are not expanded here")
+    } else if path.contains(['?', '#']) {
+        Some("it ends with a query or a fragment, and paths are put behind it")
     } else {
         None
     }
@@ -33,6 +37,14 @@ pub fn user(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     authority.rsplit_once('@').map(|(user, _)| user)
+}
+
+/// It without that.
+pub fn without_user(url: &str) -> Cow<'_, str> {
+    match user(url) {
+        Some(user) => Cow::Owned(url.replacen(&format!("{user}@"), "", 1)),
+        None => Cow::Borrowed(url),
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +71,9 @@ mod tests {
             ("http:///v1", "no host"),
             ("http://${LB}/v1", "variables"),
             ("http://x/${LB}", "variables"),
+            ("http://x/v1?api-version=1", "query"),
+            ("http://x?", "query"),
+            ("http://x/v1#a", "fragment"),
             ("http://x:0/v1", "port"),
             ("http://x:y/v1", "port"),
             ("http://user:secret@x/v1", "user"),
@@ -67,5 +82,7 @@ mod tests {
         }
         assert_eq!(user("http://user:secret@x/v1"), Some("user:secret"));
         assert_eq!(user("http://x/a@b"), None);
+        assert_eq!(without_user("http://user:secret@x/v1"), "http://x/v1");
+        assert_eq!(without_user("http://@x/a@b"), "http://x/a@b");
     }
 }

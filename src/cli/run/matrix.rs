@@ -1,6 +1,10 @@
 //! Several agents and models in one command: each combination is a run of its own, with results of its own, one after another.
 
-use std::{fmt::Write, path::Path, time::Instant};
+use std::{
+    fmt::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
@@ -56,7 +60,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         );
         return status::USAGE;
     }
-    // None is paid for before it is known that all of them can be run.
+    // None is paid for before it is known that all of them have a plan, and what they cost where that is limited.
     let mut ready = Vec::new();
     for (nth, combination) in combinations.iter().enumerate() {
         let one_of_them = Args {
@@ -65,7 +69,12 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
             output_dir: args.output_dir.join(combination.folder(nth, combinations)),
             ..args.clone()
         };
-        match prepare(&one_of_them, global) {
+        let prepared = prepare(&one_of_them, global).and_then(|prepared| {
+            let faults = prepared.unpriced(&one_of_them);
+            faults.iter().for_each(|fault| complain(fault));
+            if faults.is_empty() { Ok(prepared) } else { Err(status::BROKEN) }
+        });
+        match prepared {
             Ok(prepared) => ready.push((combination, one_of_them, prepared)),
             Err(exit) => {
                 complain(&format!("{} cannot be run, so nothing is", combination.name()));
@@ -75,18 +84,18 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     }
     let (started, mut used) = (Instant::now(), Used::default());
     let mut rows = Vec::new();
-    for (combination, mut one_of_them, prepared) in ready {
+    for (combination, one_of_them, prepared) in ready {
         let folder = one_of_them.output_dir.clone();
         eprintln!("\n=== {}", combination.name());
         let before = results(&folder);
         // What the command line limits, it limits for all of them together; what the eval does, for each.
-        one_of_them.max_time = args.max_time.map(|most| most.saturating_sub(started.elapsed()));
+        let time = args.max_time.map_or(Duration::ZERO, |_| started.elapsed());
         let spent = Used {
             tokens: args.max_tokens.map_or(0, |_| used.tokens),
             cost: args.max_cost.map_or(0.0, |_| used.cost),
             tool_calls: 0,
         };
-        let (exit, after) = go(&one_of_them, global, prepared, spent);
+        let (exit, after) = go(&one_of_them, global, prepared, spent, time);
         used = after;
         rows.push((combination.name(), exit, told(&before, &results(&folder)), folder));
         if exit >= 128 {
