@@ -6,8 +6,10 @@
 mod documents;
 
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use documents::{document, fault, spoil};
@@ -16,7 +18,6 @@ use gevals::{
     compile,
     diagnostic::Diagnostics,
     dialect::{self, FileKind},
-    hir::Dialect,
     lint::{Found, RULES},
     schema::{SCHEMAS, files, text},
     source::{MemoryFiles, Sources},
@@ -59,13 +60,15 @@ fn every_schema_is_one() {
     }
 }
 
-fn validator(name: &str, dialect: Option<Dialect>) -> Validator {
-    let info = SCHEMAS.iter().find(|s| s.name == name).unwrap();
-    jsonschema::draft7::new(&(info.make)(dialect)).unwrap()
+fn validator(name: &str) -> &'static Validator {
+    // To make one takes longer than it has to do.
+    static MADE: LazyLock<HashMap<&str, Validator>> =
+        LazyLock::new(|| SCHEMAS.iter().map(|s| (s.name, jsonschema::draft7::new(&(s.make)(None)).unwrap())).collect());
+    &MADE[name]
 }
 
 /// The schema for a document, told as gevals tells a file.
-fn validator_of(document: &Value) -> Option<(&'static str, Validator)> {
+fn validator_of(document: &Value) -> Option<(&'static str, &'static Validator)> {
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let text = document.to_string();
     let tree = yaml::parse(sources.add("x.yaml", text.as_str()), text, &mut out).ok()?;
@@ -77,7 +80,7 @@ fn validator_of(document: &Value) -> Option<(&'static str, Validator)> {
         _ if tree.root().get("mcpServers").is_some() => "mcp-config",
         _ => return None,
     };
-    Some((name, validator(name, None)))
+    Some((name, validator(name)))
 }
 
 fn faults(validator: &Validator, document: &Value) -> Vec<String> {
@@ -111,7 +114,7 @@ fn the_examples_fit() {
         let document = read(&path, &fs::read_to_string(&path).unwrap());
         let Some((name, validator)) = validator_of(&document) else { continue };
         seen += 1;
-        let faults = faults(&validator, &document);
+        let faults = faults(validator, &document);
         assert!(faults.is_empty(), "{} is no {name}: {faults:#?}", path.display());
     }
     assert!(seen >= 6, "{seen} examples");
@@ -129,7 +132,7 @@ fn the_cures_fit() {
             let text = block.split("\n```").next().unwrap();
             let document = read(&path, text);
             let Some((name, validator)) = validator_of(&document) else { continue };
-            let faults = faults(&validator, &document);
+            let faults = faults(validator, &document);
             assert!(faults.is_empty(), "{}: this is no {name}: {faults:#?}\n{text}", path.display());
         }
     }
@@ -164,16 +167,16 @@ fn what_we_accept_the_schema_accepts(
     spoilt: Option<&[String]>,
 ) -> Result<(), TestCaseError> {
     let (errors, coerced) = errors(document);
-    let validator = validator(name, None);
+    let validator = validator(name);
     if spoilt.is_none() {
         // Lints speak of sense, which no schema knows.
         let lints = RULES.iter().filter(|l| !matches!(l.found, Found::OnTheWay)).map(|l| l.rule.name);
         let beyond: Vec<_> = lints.chain(BEYOND).collect();
         let errors: Vec<_> = errors.iter().filter(|e| !beyond.iter().any(|b| e.starts_with(b))).collect();
         prop_assert!(errors.is_empty(), "the generator, or the decoder: {errors:#?}\n{document:#}");
-        prop_assert!(validator.is_valid(document), "{:#?}\n{document:#}", faults(&validator, document));
+        prop_assert!(validator.is_valid(document), "{:#?}\n{document:#}", faults(validator, document));
     } else if errors.is_empty() && !coerced {
-        prop_assert!(validator.is_valid(document), "accepted, but {:#?}\n{document:#}", faults(&validator, document));
+        prop_assert!(validator.is_valid(document), "accepted, but {:#?}\n{document:#}", faults(validator, document));
     }
     // A misspelt key is found in an editor, too – but for what a tool takes: only the lock knows that.
     let opaque = spoilt.is_some_and(|places| places.iter().any(|p| p.contains("/n.tool") || p.contains("/notes.read")));
