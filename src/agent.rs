@@ -167,12 +167,12 @@ pub enum AgentFault {
 impl Usage {
     /// Adds what another answer used.
     fn add(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.total_tokens += other.total_tokens;
-        self.thought_tokens += other.thought_tokens;
-        self.cached_read_tokens += other.cached_read_tokens;
-        self.cached_write_tokens += other.cached_write_tokens;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.total_tokens = self.total_tokens.saturating_add(other.total_tokens);
+        self.thought_tokens = self.thought_tokens.saturating_add(other.thought_tokens);
+        self.cached_read_tokens = self.cached_read_tokens.saturating_add(other.cached_read_tokens);
+        self.cached_write_tokens = self.cached_write_tokens.saturating_add(other.cached_write_tokens);
     }
 }
 

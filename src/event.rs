@@ -431,6 +431,32 @@ pub struct TokenEstimate {
     pub cost: Option<f64>,
 }
 
+impl TokenEstimate {
+    /// Both together; reported only where both are.
+    pub fn and(self, other: Self) -> Self {
+        let actual = self.actual.zip(other.actual).map(|(one, other)| one.and(other));
+        let source = if actual.is_some() { "actual" } else { "estimated" };
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            total_tokens: self.total_tokens.saturating_add(other.total_tokens),
+            prompt_tokens: self.prompt_tokens.saturating_add(other.prompt_tokens),
+            message_tokens: self.message_tokens.saturating_add(other.message_tokens),
+            thinking_tokens: self.thinking_tokens.saturating_add(other.thinking_tokens),
+            tool_input_tokens: self.tool_input_tokens.saturating_add(other.tool_input_tokens),
+            tool_output_tokens: self.tool_output_tokens.saturating_add(other.tool_output_tokens),
+            mcp_schema_tokens: self.mcp_schema_tokens.saturating_add(other.mcp_schema_tokens),
+            prompt_get_input_tokens: self.prompt_get_input_tokens.saturating_add(other.prompt_get_input_tokens),
+            prompt_get_output_tokens: self.prompt_get_output_tokens.saturating_add(other.prompt_get_output_tokens),
+            resource_input_tokens: self.resource_input_tokens.saturating_add(other.resource_input_tokens),
+            resource_output_tokens: self.resource_output_tokens.saturating_add(other.resource_output_tokens),
+            source: source.to_owned(),
+            actual,
+            cost: self.cost.zip(other.cost).map(|(one, other)| one + other),
+        }
+    }
+}
+
 impl TokenUsage {
     /// With so much more input that this is the total, where it is less.
     pub fn at_least(self, total: u64) -> Self {

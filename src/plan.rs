@@ -284,12 +284,8 @@ pub struct Judge {
 
 impl Judge {
     /// Its model, from the reference or from its file.
-    pub fn model(&self) -> Option<String> {
-        let own = self.agent.model.as_ref().map(|model| model.value.clone());
-        own.or_else(|| match &self.kind {
-            AgentKind::Model(agent) => Some(format!("{}:{}", agent.provider.name(), agent.model)),
-            _ => None,
-        })
+    pub fn model(&self) -> Option<&str> {
+        self.agent.model.as_ref().map(|model| model.value.as_str())
     }
 
     /// Name and model, for people.

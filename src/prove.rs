@@ -450,7 +450,7 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
 }
 
 /// Runs that look for the answers which a script waits for.
-const TRIES: usize = 120;
+const TRIES: usize = 60;
 
 /// Gives commands, those that were asked last before others, each word that the scripts know as the answer, as long as
 /// that brings the original further.

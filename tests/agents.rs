@@ -752,11 +752,83 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
 #[test]
 fn what_an_agent_says_when_it_cannot_be_started_is_masked() {
     let world = world("type: file, path: agent.yaml");
-    let line = "echo \"no login with $OPENAI_API_KEY\"; exit 127 # {{ .Prompt }}";
+    let line = ": {{ .Prompt }}; echo \"no login with $OPENAI_API_KEY\"; exit 127";
     world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: '{line}'\n"));
     for format in ["json", "text"] {
         let ran = run(&world, "openai", "http://127.0.0.1:9", &["run", "eval.yaml", "--format", format]);
         let ran = ran.expect(3, &["the agent could not be started: no login with ***"]);
         assert_eq!(ran.err.contains("no login"), format == "json", "{}", ran.err);
     }
+}
+
+/// A client of a server, for shells.
+#[tokio::test]
+#[ignore = "it is a program that other tests start"]
+async fn fake_mcp_client() {
+    let Ok(url) = std::env::var("FAKE_URL") else { return };
+    let transport = gevals::mcp::Transport::Http { url, headers: indexmap::IndexMap::new() };
+    let spec = gevals::mcp::ServerSpec { name: "notes".to_owned(), transport };
+    let hub = gevals::mcp::Hub::start(spec, gevals::mcp::HubOptions::default()).await.unwrap();
+    let client = hub.client(gevals::mcp::SessionKind::Own, gevals::mcp::ClientOptions::default()).await.unwrap();
+    client.call_tool("notes_create", bread()).await.unwrap();
+    hub.close().await;
+}
+
+/// So a shell ends, too, when the last program of the line is missing: an agent that made calls was there.
+#[test]
+fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {
+    let world = world("type: file, path: agent.yaml");
+    let exe = std::env::current_exe().unwrap();
+    let client = format!("FAKE_URL={{{{ .McpServerFileArgs }}}} {} fake_mcp_client --exact --ignored", exe.display());
+    world.write(
+        "agent.yaml",
+        &format!("kind: Agent\nmetadata: {{name: sh}}\ncommands:\n  argTemplateMcpServer: '{{{{ .URL }}}}'\n  runPrompt: '{client} && no-such-notifier {{{{ .Prompt }}}}'\n"),
+    );
+    world
+        .run(&["run", "eval.yaml"])
+        .expect(1, &["BROKEN", "the agent failed: ", "no-such-notifier: command not found"]);
+    let results = world.results("e");
+    assert_eq!(results["results"][0]["callHistory"]["ToolCalls"].as_array().unwrap().len(), 1);
+    assert!(world.path("notes/bread.md").exists());
+}
+
+#[test]
+fn a_replay_of_a_run_that_was_made_again_makes_its_last_calls_alone() {
+    let denied = Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");
+    let model = Model::new([call("notes_list", json!({})), denied, call("notes_create", bread()), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml", "--retry-broken", "1"]).expect(0, &["made again"]);
+    let replay = format!("builtin.replay:{}", recording(&world));
+    std::fs::remove_dir_all(world.path("notes")).unwrap();
+    world.run(&["run", "eval.yaml", "--agent", &replay]).expect(0, &[]);
+    let calls = world.results("e")["results"][0]["callHistory"]["ToolCalls"].clone();
+    assert_eq!(calls.as_array().unwrap().len(), 1, "{calls:#}");
+    assert_eq!(calls[0]["name"], "notes_create");
+}
+
+/// Two judges at once: what the agent left stands still until both have answered.
+#[test]
+fn what_an_agent_left_stands_still_until_the_last_judge_has_answered() {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: file, path: agent.yaml}\n  llmJudge: {ref: {type: file, path: judge.yaml}}\n  taskSets: [{path: task.yaml}]\n",
+        ),
+        (
+            "task.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify:\n    - foreach: {var: x, in: [quickly, at leisure], parallel: 2, steps: [{llm: {contains: \"{x}\"}}]}\n",
+        ),
+        (
+            "agent.yaml",
+            "kind: Agent\ncommands: {runPrompt: '(while :; do echo . >> WORLD/ticks; sleep 0.02; done) > /dev/null 2>&1 & echo {{ .Prompt }}'}\n",
+        ),
+        (
+            // Neither judges; one is slow to find that out.
+            "judge.yaml",
+            "kind: Agent\nmetadata: {name: j}\ncommands:\n  argTemplateMcpServer: '{{ .File }}'\n  runPrompt: ': {{ .McpServerFileArgs }}; p={{ .Prompt }}; case $p in *quickly*) ;; *) sleep 0.1; cp WORLD/ticks WORLD/before; sleep 1; cmp WORLD/ticks WORLD/before || touch WORLD/moved; touch WORLD/asked;; esac'\n",
+        ),
+    ]);
+    world.run(&["run", "eval.yaml"]).expect(1, &["submitted no verdict"]);
+    assert!(world.path("asked").exists() && !world.path("moved").exists());
+    assert!(world.survivors().is_empty());
 }

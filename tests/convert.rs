@@ -2,7 +2,8 @@
 //!
 //! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
 //! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many
-//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions must be caught (40).
+//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions must be caught (40), `GEVALS_BIN` who proves: a release binary is
+//! sooner done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
@@ -205,7 +206,7 @@ fn bwrap() -> PathBuf {
 }
 
 fn exe() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_gevals"))
+    std::env::var_os("GEVALS_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_gevals").into()).into()
 }
 
 /// Does something for every item, on two cores.

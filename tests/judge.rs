@@ -602,7 +602,7 @@ fn a_judge_is_priced_by_the_model_of_its_file() {
     world.write("one.yaml", "models: {a: {input: 1, output: 1}}");
     world.write("both.yaml", "models: {a: {input: 1, output: 1}, judge-1: {input: 1, output: 1}}");
     let priced = |prices| world.run(&["run", "eval.yaml", "--max-cost", "1", "--prices", prices]);
-    priced("one.yaml").expect(3, &["has no price for"]);
+    priced("one.yaml").expect(3, &["has no price for the judge `the-judge (openai:judge-1)`"]);
     assert!(model.asked().is_empty());
     priced("both.yaml").expect(0, &["1 of 1 task passed"]);
     assert_eq!(world.results("e")["summary"]["judge"]["model"], "openai:judge-1");

@@ -390,3 +390,82 @@ fn fail_fast_lets_a_task_meet_its_own_gate() {
     std::fs::remove_file(world.path("runs")).unwrap();
     world.run(&["run", "eval.yaml", "--fail-fast"]).expect(1, &["0 of 4 runs passed, 1 failed, 3 cancelled"]);
 }
+
+#[test]
+fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
+    let world = world(&[("t", "", "[]")]);
+    let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
+    world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
+    let go = |models: &[&str]| {
+        let model =
+            Model::new([call("notes_list", json!({})), text("done"), call("notes_list", json!({})), text("done")]);
+        let limits = ["run", "eval.yaml", "-o", "out", "--max-cost", "0.03", "--prices", "prices.yaml"];
+        let models: Vec<_> = models.iter().flat_map(|model| ["--model", model]).collect();
+        let mut command = world.command(&[&limits[..], &models].concat());
+        command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
+        (world.start(command).end(), model.asked().len())
+    };
+    // A price that is missing is missed before anything is paid for.
+    world.write("prices.yaml", "models: {m-1: {input: 1000, output: 1000}}\n");
+    let (ran, asked) = go(&["openai:m-1", "openai:m-2"]);
+    ran.expect(3, &["has no price for `openai:m-2`", "openai:m-2 cannot be run, so nothing is"]);
+    assert_eq!(asked, 0);
+    // One is refused when it is its turn: its folder is a file. What the first has used, 26 tokens, stays used.
+    world.write(
+        "prices.yaml",
+        "models: {a: {input: 1000, output: 1000}, b: {input: 1000, output: 1000}, c: {input: 1000, output: 1000}}\n",
+    );
+    std::fs::create_dir_all(world.path("out/openai-b")).unwrap();
+    std::fs::create_dir_all(world.path("out/openai-b/gevals-e-out.json")).unwrap();
+    let (ran, asked) = go(&["openai:a", "openai:b", "openai:c"]);
+    ran.expect(
+        3,
+        &["openai-b/gevals-e-out.json` cannot be written", "the run went beyond its limit of a cost of 0.03"],
+    );
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn the_price_of_a_judge_is_that_of_the_model_in_its_file() {
+    let world = world(&[("t", "", LIST)]);
+    world.write(
+        "tasks/t.yaml",
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Write it down.\n  verify:\n    - command: {run: 'true'}\n    - llm: {contains: it is written down}\n",
+    );
+    world.write("judge.yaml", "kind: Agent\nmetadata: {name: j}\nbuiltin: {type: llm-agent, model: 'openai:m-9'}\n");
+    world.write(
+        "eval.yaml",
+        &EVAL.replace("  taskSets", "  llmJudge: {ref: {type: file, path: judge.yaml}}\n  taskSets"),
+    );
+    let go = |prices: &str| {
+        world.write("prices.yaml", prices);
+        let verdict = json!({ "passed": true, "reason": "it is", "failureCategory": "n/a" });
+        let model = Model::new([call("submit_judgement", verdict), text("done")]);
+        let mut command = world.command(&["run", "eval.yaml", "--max-cost", "9", "--prices", "prices.yaml"]);
+        command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("OPENAI_API_KEY", "sk-test-test");
+        world.start(command).end()
+    };
+    go("models: {builtin.script: {input: 0, output: 0}}").expect(3, &["has no price for the judge `j (openai:m-9)`"]);
+    go("models: {builtin.script: {input: 0, output: 0}, m-9: {input: 1000, output: 1000}}").expect(0, &["of 9 USD"]);
+    let cost = world.results("e")["summary"]["limits"]["cost"].as_f64().unwrap();
+    assert!(cost >= 0.013, "{cost}");
+}
+
+#[test]
+fn what_a_run_used_that_was_made_again_is_in_its_results() {
+    // Two answers of 13 tokens, the second attempt; one before a refusal, the first.
+    let denied = model::Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");
+    let model = Model::new([call("notes_list", json!({})), denied, call("notes_list", json!({})), text("done")]);
+    let world = world(&[("t", "", "[]")]);
+    let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
+    world.write("eval.yaml", &EVAL.replace("{type: builtin.script, path: oracle.yaml}", agent));
+    world.write("prices.yaml", "models: {m-1: {input: 1000, output: 1000}}\n");
+    let mut command =
+        world.command(&["run", "eval.yaml", "--retry-broken", "1", "--max-cost", "9", "--prices", "prices.yaml"]);
+    command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
+    world.start(command).end().expect(0, &["t is made again"]);
+    let results = world.results("e");
+    let (tokens, limits) = (&result(&results, "t")["tokenEstimate"], &results["summary"]["limits"]);
+    assert_eq!((&tokens["totalTokens"], &limits["tokens"]), (&json!(39), &json!(39)), "{tokens} {limits}");
+    assert_eq!(tokens["cost"], limits["cost"]);
+}

@@ -576,7 +576,7 @@ pub fn usage(told: &Value) -> Option<Usage> {
     };
     let input = count(["input_tokens", "inputTokens"]).unwrap_or_default();
     let output = count(["output_tokens", "outputTokens"]).unwrap_or_default();
-    let total = count(["total_tokens", "totalTokens"]).filter(|&n| n > 0).unwrap_or(input + output);
+    let total = count(["total_tokens", "totalTokens"]).filter(|&n| n > 0).unwrap_or(input.saturating_add(output));
     (total > 0).then(|| Usage {
         input_tokens: input,
         output_tokens: output,

@@ -237,11 +237,13 @@ impl Told {
 fn usage(told: &Value) -> Option<Usage> {
     let count = |name: &str| told[name].as_u64().unwrap_or_default();
     let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
-    let (input, output) = (count("input_tokens") + read + written, count("output_tokens"));
-    (input + output > 0).then_some(Usage {
+    let input = count("input_tokens").saturating_add(read).saturating_add(written);
+    let output = count("output_tokens");
+    let total = input.saturating_add(output);
+    (total > 0).then_some(Usage {
         input_tokens: input,
         output_tokens: output,
-        total_tokens: input + output,
+        total_tokens: total,
         thought_tokens: 0,
         cached_read_tokens: read,
         cached_write_tokens: written,
@@ -267,6 +269,8 @@ mod tests {
         for n in 0..1000 {
             hear(&n.to_string(), 9);
         }
-        assert_eq!((hear("c", 9), told.answers.len()), (10_050, ANSWERS));
+        assert_eq!(hear("c", 9), 10_050);
+        assert_eq!([hear("d", u64::MAX), hear("e", u64::MAX)], [u64::MAX; 2]);
+        assert_eq!(told.answers.len(), ANSWERS);
     }
 }

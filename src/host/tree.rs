@@ -128,7 +128,7 @@ impl Tree {
                         let _ = kill_process_group(group, signal);
                     }
                     alive.iter().for_each(|p| p.signal(signal));
-                    alive.iter().any(|p| p.stopped != still)
+                    alive.iter().any(|p| p.stopped.is_some_and(|stopped| stopped != still))
                 })
                 .await;
             if !moving {
@@ -201,7 +201,8 @@ struct Proc {
     session: Option<Pid>,
     start: u64,
     zombie: bool,
-    stopped: bool,
+    /// Where the system tells.
+    stopped: Option<bool>,
 }
 
 #[cfg(target_os = "linux")]
@@ -344,7 +345,7 @@ mod platform {
             session: known(fields.next()?),
             start: fields.nth(15)?.parse().ok()?,
             zombie: matches!(state, "Z" | "X"),
-            stopped: matches!(state, "T" | "t"),
+            stopped: Some(matches!(state, "T" | "t")),
         })
     }
 
@@ -402,7 +403,7 @@ mod platform {
                 session: None,
                 start: 0,
                 zombie: false,
-                stopped: false,
+                stopped: None,
             };
             if alive { vec![group] } else { Vec::new() }
         }

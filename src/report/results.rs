@@ -28,8 +28,17 @@ pub struct Results {
     gated: bool,
     tasks: IndexMap<TaskRun, Running>,
     done: Vec<Value>,
-    /// Why runs were made again.
-    retried: HashMap<TaskRun, Vec<String>>,
+    /// Runs that were made again.
+    retried: HashMap<TaskRun, Retried>,
+}
+
+/// Of attempts that count no more: why, and what they used.
+#[derive(Default)]
+struct Retried {
+    reasons: Vec<String>,
+    tokens: Option<TokenEstimate>,
+    judged: Option<TokenUsage>,
+    judged_in_part: bool,
 }
 
 /// One run of a task, so far.
@@ -104,13 +113,19 @@ impl Results {
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
                     EventKind::TokensCounted { tokens } => running.tokens = Some((**tokens).clone()),
                     EventKind::TaskRetried { reason, .. } => {
-                        // What is made again counts no more; that it was made, does.
+                        // What is made again counts no more; that it was made, and what it used, does.
                         let is_same = |done: &Value| {
                             done["taskName"] == task.name.as_str()
                                 && done.get("runIndex").and_then(Value::as_u64).unwrap_or(0) == u64::from(task.run)
                         };
-                        self.done.retain(|done| !is_same(done));
-                        self.retried.entry(task.clone()).or_default().push(reason.clone());
+                        let retried = self.retried.entry(task.clone()).or_default();
+                        retried.reasons.push(reason.clone());
+                        // Its figures have what attempts before it used.
+                        for done in self.done.extract_if(.., |done| is_same(done)) {
+                            retried.tokens = serde_json::from_value(done["tokenEstimate"].clone()).ok();
+                            retried.judged = serde_json::from_value(done["judgeTokenUsage"].clone()).ok();
+                            retried.judged_in_part = done["judgeTokensEstimated"] == true;
+                        }
                     }
                     EventKind::Remarked { remark } => running.remarks.push(remark.clone()),
                     _ => {}
@@ -213,10 +228,13 @@ impl Results {
         if let Some((message, _)) = judged.iter().find(|(_, judgement)| judgement.passed.is_none()) {
             set("taskJudgeError", json!(message));
         }
-        let used = judged.iter().filter_map(|(_, judgement)| judgement.usage).reduce(TokenUsage::and);
+        let retried = self.retried.get(task);
+        let before = retried.and_then(|retried| retried.judged);
+        let used = judged.iter().filter_map(|(_, judgement)| judgement.usage).chain(before).reduce(TokenUsage::and);
         if let Some(used) = used.filter(|used| used.input_tokens + used.output_tokens > 0) {
             set("judgeTokenUsage", json!(used));
-            if judged.iter().any(|(_, judgement)| judgement.estimated) {
+            let in_part = retried.is_some_and(|retried| retried.judged_in_part);
+            if in_part || judged.iter().any(|(_, judgement)| judgement.estimated) {
                 set("judgeTokensEstimated", json!(true));
             }
         }
@@ -232,11 +250,12 @@ impl Results {
         set("reason", json!(reason));
         set("durationSeconds", seconds(duration));
         set("cleanupFailed", json!(cleanup_failed));
-        if let Some(tokens) = &running.tokens {
+        let before = retried.and_then(|retried| retried.tokens.clone());
+        if let Some(tokens) = running.tokens.iter().cloned().chain(before).reduce(TokenEstimate::and) {
             set("tokenEstimate", json!(tokens));
         }
-        if let Some(reasons) = self.retried.get(task) {
-            set("retries", json!(reasons));
+        if let Some(retried) = retried {
+            set("retries", json!(retried.reasons));
         }
         if let Some((passes, of)) = planned.and_then(|p| p.task.gate).filter(|_| self.gated) {
             set("gate", json!({ "passes": passes, "of": of }));

@@ -139,6 +139,7 @@ impl Text {
             }
             (Some(task), EventKind::TaskRetried { retry, of, reason }) => {
                 self.done.retain(|done| done.task != *task);
+                self.remarked.retain(|(remarked, _)| remarked != task);
                 self.retried.push((task.clone(), reason.clone()));
                 let line = format!("  {} is made again ({retry} of at most {of})", task.name);
                 if self.input.detail == Detail::Quiet { String::new() } else { self.faint(&line) + "\n" }

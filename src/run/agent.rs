@@ -105,6 +105,11 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     let AgentDone { result, output, transcript, exit_code, usage, own_calls, cut, differences, remarks, leftover } =
         agent::run(turn.kind, context).await;
+    let result = match result {
+        // So ends a command line whose last program is missing, whatever ran before it.
+        Err(AgentFault::NotStarted(why)) if !turn.recorder.records().is_empty() => Err(AgentFault::Failed(why)),
+        result => result,
+    };
     let unstarted = match &result {
         Err(fault @ AgentFault::NotStarted(_)) => Some(fault.to_string()),
         _ => None,

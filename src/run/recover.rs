@@ -246,7 +246,7 @@ async fn pay_task(
         state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
         force: stop,
         leftovers: Mutex::default(),
-        agent_leftover: Mutex::default(),
+        agent_leftover: tokio::sync::Mutex::default(),
         owes: AtomicBool::new(true),
         cleanup_failed: AtomicBool::new(false),
         past: Some(past),

@@ -219,7 +219,7 @@ async fn phases(
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
-        agent_leftover: Mutex::default(),
+        agent_leftover: tokio::sync::Mutex::default(),
         // Who judges a kept world owes nothing: whoever set it up does.
         owes: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
@@ -274,7 +274,7 @@ async fn phases(
         Keep::Never => options.only == Some(Only::Setup),
     };
     if keep {
-        world.keep(&unit);
+        world.keep(&unit).await;
         return unit.cleanup_failed.load(Ordering::Relaxed);
     }
 
@@ -346,12 +346,12 @@ impl World<'_> {
     }
 
     /// Leaves the world of a task as it is: what is owed stays owed.
-    fn keep(&self, unit: &Unit<'_>) {
+    async fn keep(&self, unit: &Unit<'_>) {
         let plan = unit.plan;
         if let Some(&first) = plan.cleanup.first() {
             unit.owe_cleanup(&plan.action(first).id);
         }
-        for leftover in unit.leftovers() {
+        for leftover in unit.leftovers().await {
             leftover.release();
         }
         if let Some(journal) = self.emitter.journal() {
@@ -393,11 +393,11 @@ async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> O
     stopped
 }
 
-/// What an agent's turn has used, and the first limit that it went beyond.
+/// What an agent's turn has used, and the limits that it went beyond.
 #[derive(Default)]
 struct Counted<'m> {
     meter: Option<Meter<'m>>,
-    over: Option<Over>,
+    over: Over,
 }
 
 /// What an agent did in its turn.
@@ -439,11 +439,11 @@ async fn agent_turn<'a>(
     // Stops the agent alone.
     let stop = limits.cancel.child_token();
     let counted = Mutex::new(Counted::default());
-    let count = |what: &dyn Fn(&mut Meter<'_>) -> Option<Over>| {
+    let count = |what: &dyn Fn(&mut Meter<'_>) -> Over| {
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let beyond = counted.meter.as_mut().and_then(what);
-        counted.over = counted.over.take().or(beyond);
-        if counted.over.is_some() {
+        let beyond = counted.meter.as_mut().map(what).unwrap_or_default();
+        counted.over = std::mem::take(&mut counted.over).and(beyond);
+        if counted.over.is_any() {
             stop.cancel();
         }
     };
@@ -495,7 +495,7 @@ async fn agent_turn<'a>(
             (prompt, done)
         }
     };
-    *unit.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner) = done.leftover.take();
+    unit.agent_leftover.lock().await.left = done.leftover.take();
     if let Some(recording) = recording {
         let (at, task) = (unit.host.now(), unit.events.run.clone());
         recording.say(&recording::Line::Output { at, task, text: done.output.clone(), exit_code: done.exit_code });
@@ -519,14 +519,13 @@ async fn agent_turn<'a>(
     if let Some(meter) = meter.filter(|_| facts.hindered.is_none()) {
         unit.events.emit(EventKind::TokensCounted { tokens: Box::new(meter.into_estimate()) });
     }
-    match over {
-        Some(Over::Task(why)) if !limits.cancel.is_cancelled() => {
-            done.report.outcome = Outcome::Failed;
-            done.report.message.clone_from(&why);
-            facts.beyond = Some(why);
-        }
-        Some(Over::Run(why)) => world.exhaust(why),
-        _ => {}
+    if let Some(why) = over.task.filter(|_| !limits.cancel.is_cancelled()) {
+        done.report.outcome = Outcome::Failed;
+        done.report.message.clone_from(&why);
+        facts.beyond = Some(why);
+    }
+    if let Some(why) = over.run {
+        world.exhaust(why);
     }
     for notice in recorder.notices() {
         unit.events.emitter.notice(Some(&unit.events.run), &notice.server, &notice.text);

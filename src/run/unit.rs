@@ -54,8 +54,8 @@ pub(super) struct Unit<'a> {
     /// Fires at the second signal; the first one does not stop cleanup.
     pub force: &'a CancellationToken,
     pub leftovers: Mutex<Vec<Leftover>>,
-    /// What the agent left in the background. It stands still while a judge is asked: else it could answer in its place.
-    pub agent_leftover: Mutex<Option<Leftover>>,
+    /// What the agent left in the background.
+    pub agent_leftover: tokio::sync::Mutex<AgentLeftover>,
     /// Whether the task's cleanup is owed.
     pub owes: AtomicBool,
     pub cleanup_failed: AtomicBool,
@@ -63,6 +63,14 @@ pub(super) struct Unit<'a> {
     pub past: Option<&'a TaskPast>,
     /// Cleanup steps that ended; with the reason, where they are still owed.
     pub ended: Mutex<HashMap<String, Option<String>>>,
+}
+
+/// What an agent left in the background. It stands still while judges are asked: else it could answer in their place.
+#[derive(Default)]
+pub(super) struct AgentLeftover {
+    pub left: Option<Leftover>,
+    /// How many judges are being asked.
+    asked: usize,
 }
 
 /// How long, and on whose account.
@@ -270,7 +278,7 @@ impl<'a> Unit<'a> {
         };
         let run = run_of(&step.op.kind, self.plan.task.dialect);
         if step.op.signature.judges {
-            self.hold_agent(true).await;
+            self.hold_agent().await;
         }
         let mut done = tokio::select! {
             done = run(context) => done,
@@ -280,7 +288,7 @@ impl<'a> Unit<'a> {
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
         if step.op.signature.judges {
-            self.hold_agent(false).await;
+            self.let_agent_go().await;
         }
         self.keep(done.leftover.take());
         let mut report = ActionReport::new(done.outcome, done.message);
@@ -311,17 +319,27 @@ impl<'a> Unit<'a> {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
     }
 
-    async fn hold_agent(&self, still: bool) {
-        let leftover = self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut leftover) = leftover {
-            self.host.hold(&mut leftover, still).await;
-            *self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner) = Some(leftover);
+    /// A judge is to be asked. The lock is held until the agent stands still, so that no other one is asked before.
+    async fn hold_agent(&self) {
+        let mut agent = self.agent_leftover.lock().await;
+        agent.asked += 1;
+        if let (1, Some(left)) = (agent.asked, &mut agent.left) {
+            self.host.hold(left, true).await;
+        }
+    }
+
+    /// A judge has answered.
+    async fn let_agent_go(&self) {
+        let mut agent = self.agent_leftover.lock().await;
+        agent.asked -= 1;
+        if let (0, Some(left)) = (agent.asked, &mut agent.left) {
+            self.host.hold(left, false).await;
         }
     }
 
     /// All that runs on in the background; whoever takes it ends it, or lets it live.
-    pub fn leftovers(&self) -> Vec<Leftover> {
-        let agent = self.agent_leftover.lock().unwrap_or_else(PoisonError::into_inner).take();
+    pub async fn leftovers(&self) -> Vec<Leftover> {
+        let agent = self.agent_leftover.lock().await.left.take();
         let mut all = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(agent);
         all
@@ -329,7 +347,7 @@ impl<'a> Unit<'a> {
 
     /// Ends what the task's steps and its agent left in the background.
     pub async fn reap(&self) {
-        for leftover in self.leftovers() {
+        for leftover in self.leftovers().await {
             self.host.reap(leftover).await;
         }
     }

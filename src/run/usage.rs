@@ -79,7 +79,7 @@ impl Ledger {
     /// Puts one amount in the place of another; says what is over now.
     fn settle(&self, before: Used, now: Used) -> Option<String> {
         let mut used = self.used();
-        used.tokens = (used.tokens + now.tokens).saturating_sub(before.tokens);
+        used.tokens = used.tokens.saturating_sub(before.tokens).saturating_add(now.tokens);
         used.cost += now.cost - before.cost;
         used.tool_calls = (used.tool_calls + now.tool_calls).saturating_sub(before.tool_calls);
         over(*used, &self.bounds).map(|what| format!("the run went beyond its limit of {what}"))
@@ -101,13 +101,24 @@ pub(super) fn cost(price: Option<Price>, used: &TokenUsage) -> Option<f64> {
     Some(price?.cost(used.input_tokens, used.output_tokens, used.cached_read_tokens))
 }
 
-/// What a turn came to that went too far.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Over {
-    /// The agent's own limits.
-    Task(String),
+/// The limits that a turn went beyond.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Over {
+    /// The agent's own.
+    pub task: Option<String>,
     /// Those of the whole run.
-    Run(String),
+    pub run: Option<String>,
+}
+
+impl Over {
+    pub fn is_any(&self) -> bool {
+        self.task.is_some() || self.run.is_some()
+    }
+
+    /// Both; what was gone beyond first, of each kind.
+    pub fn and(self, later: Self) -> Self {
+        Self { task: self.task.or(later.task), run: self.run.or(later.run) }
+    }
 }
 
 impl<'a> Meter<'a> {
@@ -123,7 +134,7 @@ impl<'a> Meter<'a> {
     }
 
     /// A call that the agent has made.
-    pub fn call(&mut self, call: &CallReport) -> Option<Over> {
+    pub fn call(&mut self, call: &CallReport) -> Over {
         let of = |value: Option<&Value>| value.map_or(0, |value| count(&value.to_string()));
         let arguments = || of(call.params.get("arguments"));
         let result = of(call.result.as_ref());
@@ -147,7 +158,7 @@ impl<'a> Meter<'a> {
     }
 
     /// What the agent, or its model, says it has used so far.
-    pub fn reported(&mut self, spent: Spent) -> Option<Over> {
+    pub fn reported(&mut self, spent: Spent) -> Over {
         match spent {
             Spent::Reported(usage) => {
                 self.estimate.source = "actual".to_owned();
@@ -159,7 +170,7 @@ impl<'a> Meter<'a> {
     }
 
     /// The turn is over.
-    pub fn end(&mut self, message: &str, spent: Option<Spent>) -> Option<Over> {
+    pub fn end(&mut self, message: &str, spent: Option<Spent>) -> Over {
         self.estimate.message_tokens = count(message);
         match spent {
             Some(spent) => self.reported(spent),
@@ -167,7 +178,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    fn look(&mut self) -> Option<Over> {
+    fn look(&mut self) -> Over {
         let estimate = &mut self.estimate;
         let used = estimate.actual.unwrap_or_else(|| {
             let input_tokens = estimate.prompt_tokens
@@ -193,9 +204,9 @@ impl<'a> Meter<'a> {
         estimate.cost = cost(self.price, &used);
         let now =
             Used { tokens: used.total_tokens, cost: estimate.cost.unwrap_or_default(), tool_calls: self.tool_calls };
-        let of_run = self.budget.settle(std::mem::replace(&mut self.told, now), now);
-        let own = over(now, self.bounds).map(|what| Over::Task(format!("the agent went beyond its limit of {what}")));
-        own.or(of_run.map(Over::Run))
+        let run = self.budget.settle(std::mem::replace(&mut self.told, now), now);
+        let task = over(now, self.bounds).map(|what| format!("the agent went beyond its limit of {what}"));
+        Over { task, run }
     }
 
     /// What the turn came to.
@@ -212,7 +223,7 @@ pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&
 /// The price of a judge.
 pub(super) fn judge_price(prices: Option<&Arc<crate::prices::Prices>>, judge: Option<&Judge>) -> Option<Price> {
     let judge = judge?;
-    price(prices, judge.model().as_deref(), &judge.name)
+    price(prices, judge.model(), &judge.name)
 }
 
 #[cfg(test)]
@@ -242,22 +253,25 @@ mod tests {
     fn a_turn_is_counted_and_stopped() {
         let (own, ledger) = (bounds(Some(200), None), Ledger::new(bounds(None, Some(3)), Used::default()));
         let mut meter = Meter::new("Write it down.", 50, None, &own, &ledger);
-        assert_eq!(meter.call(&call("ok")), None);
-        assert_eq!(meter.call(&call(&"word ".repeat(300))).map(|over| matches!(over, Over::Task(_))), Some(true));
+        assert!(!meter.call(&call("ok")).is_any());
+        let over = meter.call(&call(&"word ".repeat(300)));
+        assert!(over.task.is_some() && over.run.is_none(), "{over:?}");
         // What was reported counts instead.
         let actual = Usage { input_tokens: 90, output_tokens: 10, total_tokens: 100, ..Usage::default() };
-        assert_eq!(meter.end("done", Some(Spent::Reported(actual))), None);
+        assert!(!meter.end("done", Some(Spent::Reported(actual))).is_any());
         let estimate = meter.into_estimate();
         assert_eq!((estimate.total_tokens, estimate.source.as_str()), (100, "actual"));
         assert!(estimate.tool_output_tokens > 300 && estimate.mcp_schema_tokens == 50);
         let used = *ledger.used();
         assert_eq!((used.tokens, used.tool_calls), (100, 2));
         // The next turn is over the run's limit of calls.
-        let none = Bounds::default();
-        let mut next = Meter::new("x", 0, None, &none, &ledger);
-        assert_eq!(next.call(&call("ok")), None);
-        let Some(Over::Run(why)) = next.call(&call("ok")) else { panic!() };
-        assert_eq!(why, "the run went beyond its limit of 3 tool calls: 4 were made");
+        let own = bounds(None, Some(1));
+        let mut next = Meter::new("x", 0, None, &own, &ledger);
+        assert!(!next.call(&call("ok")).is_any());
+        // One call may be too much for both.
+        let Over { task, run } = next.call(&call("ok"));
+        assert_eq!(run.unwrap(), "the run went beyond its limit of 3 tool calls: 4 were made");
+        assert_eq!(task.unwrap(), "the agent went beyond its limit of 1 tool calls: 2 were made");
     }
 
     #[test]
@@ -265,8 +279,8 @@ mod tests {
         let (none, ledger) = (Bounds::default(), Ledger::default());
         let counted = |least: u64| {
             let mut meter = Meter::new("Write it down.", 50, None, &none, &ledger);
-            assert_eq!(meter.reported(Spent::AtLeast(least)), None);
-            assert_eq!(meter.end("All is written.", Some(Spent::AtLeast(1))), None);
+            assert!(!meter.reported(Spent::AtLeast(least)).is_any());
+            assert!(!meter.end("All is written.", Some(Spent::AtLeast(1))).is_any());
             meter.into_estimate()
         };
         let (small, large) = (counted(10), counted(4000));

@@ -176,7 +176,7 @@ pub struct TaskResult {
     pub reason: String,
     pub duration_seconds: f64,
     pub cleanup_failed: bool,
-    /// What the agent used; only of agents that have a model, or a limit.
+    /// What the agent used, in attempts that were made again as well; only of agents that have a model, or a limit.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub token_estimate: Option<TokenEstimate>,
     /// Why the run was made again, once for each time.
