@@ -7,7 +7,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
+
+use regex::Regex;
 
 /// Modules at the root of the crate that are not layers.
 const ROOTS: [&str; 2] = ["lib", "main"];
@@ -205,15 +208,17 @@ fn heads(tokens: &[String]) -> Vec<String> {
 
 /// Names, `::` and single characters; neither comments nor literals, nor items under `#[cfg(test)]`.
 fn tokens(text: &str) -> Vec<String> {
-    let skipped = regex::Regex::new(
-        r##"(?xs)
+    static PIECES: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r##"(?xs)
         //[^\n]* | /\*.*?\*/ (?: [^*/\n]* \*/ )?
         | \b[bc]?r\#"(?:.*?)"\# | \b[bc]?r"[^"]*" | \b[bc]?"(?:\\.|[^"\\])*" | "(?:\\.|[^"\\])*"
         | \bb?'(?:\\[^u]|\\u\{[^}]*\}|[^'\\])' | '(?:\\[^u]|\\u\{[^}]*\}|[^'\\])'
         | (?<token> [A-Za-z_][A-Za-z0-9_]* | :: | \S )"##,
-    )
-    .unwrap();
-    let all = skipped.captures_iter(text).filter_map(|c| Some(c.name("token")?.as_str().to_string()));
+        )
+        .unwrap()
+    });
+    let all = PIECES.captures_iter(text).filter_map(|c| Some(c.name("token")?.as_str().to_string()));
     without_tests(&all.collect::<Vec<_>>())
 }
 
