@@ -2,8 +2,8 @@
 //!
 //! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
 //! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many
-//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions must be caught (40), `GEVALS_BIN` who proves: a release binary is
-//! sooner done.
+//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions must be caught (40), `GEVALS_BIN` who
+//! proves: a release binary is sooner done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
