@@ -351,9 +351,12 @@ impl<'a> Lifter<'a> {
                     // Another output may be empty too.
                     let open = expect.equals.as_deref().is_some_and(|e| e.starts_with("{steps."));
                     let empty = open || holds(&demand.kind, &expect, if lines { "0" } else { "" }, lines);
-                    let command = matches!(out.steps.last().map(|s| &s.kind), Some(step::Kind::Command { .. }));
-                    (command || !empty).then_some(())?;
-                    any |= command && (st.waiting || empty);
+                    let run = out.steps.last().and_then(|s| match &s.kind {
+                        step::Kind::Command { run, .. } => Some(run.as_str()),
+                        _ => None,
+                    });
+                    (run.is_some() || !empty).then_some(())?;
+                    any |= run.is_some_and(|run| st.waiting || empty || counts(run));
                 }
                 _ => {}
             }
@@ -837,4 +840,11 @@ pub(super) fn split(inner: &str) -> Option<Vec<Word>> {
         words.push(Word::read(inner.get(start..at.min(inner.len()))?, start));
     }
     Some(words)
+}
+
+/// Whether a command fails where the number that it prints is 0 (`grep -c`).
+fn counts(run: &str) -> bool {
+    let mut words = run.split_whitespace();
+    let flag = |word: &str| word == "--count" || !word.starts_with("--") && word.starts_with('-') && word.contains('c');
+    words.next() == Some("grep") && words.take_while(|word| word.starts_with('-')).any(flag)
 }
