@@ -422,14 +422,16 @@ async fn compared(job: &Job) -> Result<Certificate, String> {
                 called.push(call.clone());
             }
         }
-        // What is called for the first time fails in one more world, and says nothing in another.
+        // What is called for the first time fails in one more world, says nothing in another, and in a third one all that
+        // the scripts look for.
         if matches!(world.mood, Mood::Good) && !world.loud {
             for key in a.phases.values().flatten().map(Call::key) {
                 if seen.insert(key.clone()) {
-                    let (mut failing, mut mute) = (world.clone(), world.clone());
+                    let (mut failing, mut mute, mut full) = (world.clone(), world.clone(), world.clone());
                     failing.failing.insert(key.clone());
-                    mute.mute.insert(key);
-                    near.extend([failing, mute]);
+                    mute.mute.insert(key.clone());
+                    full.hints.insert(key, vec![words.join("\n")]);
+                    near.extend([failing, mute, full]);
                 }
             }
         }
