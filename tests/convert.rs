@@ -2,8 +2,8 @@
 //!
 //! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
 //! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many
-//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions must be caught (40), `GEVALS_BIN` who
-//! proves: a release binary is sooner done.
+//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions are tried (40), `GEVALS_BIN` who proves:
+//! a release binary is sooner done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
@@ -313,10 +313,16 @@ fn mistaken_conversions_are_caught() {
     assert!(unseen * 8 <= chosen.len(), "{unseen} of {} mutants change what no world comes to", chosen.len());
 }
 
-/// Whether a difference stands at a command: by its program and the word behind it.
+/// Whether a command is the one that a difference changes, or stands right above what it changes: by its program and the
+/// word behind it.
 fn concerns(fault: &str, command: &str) -> bool {
+    let hunk: Vec<_> = fault.lines().skip_while(|line| !line.starts_with("@@")).skip(1).collect();
+    let changed = hunk.iter().position(|line| line.starts_with(['+', '-'])).unwrap_or_default();
+    let changes = hunk.iter().skip(changed).take_while(|line| line.starts_with(['+', '-']));
+    let mut commands = changes.filter(|line| line.contains("run: ")).peekable();
+    let above = hunk[..changed].iter().rfind(|line| line.contains("run: ")).filter(|_| commands.peek().is_none());
     let words: Vec<_> = command.split(' ').take(2).collect();
-    fault.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    commands.chain(above).any(|line| words.iter().all(|word| line.contains(word)))
 }
 
 #[test]

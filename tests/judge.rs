@@ -600,12 +600,15 @@ fn a_judge_is_priced_by_the_model_of_its_file() {
     world.write("said/t", REFERENCE);
     world.write("tasks/t.yaml", &task("t", &format!("llm: {{contains: {REFERENCE}}}")));
     world.write("one.yaml", "models: {a: {input: 1, output: 1}}");
-    world.write("both.yaml", "models: {a: {input: 1, output: 1}, judge-1: {input: 1, output: 1}}");
+    world.write("both.yaml", "models: {a: {input: 0, output: 0}, judge-1: {input: 1000, output: 1000}}");
     let priced = |prices| world.run(&["run", "eval.yaml", "--max-cost", "1", "--prices", prices]);
     priced("one.yaml").expect(3, &["has no price for the judge `the-judge (openai:judge-1)`"]);
     assert!(model.asked().is_empty());
     priced("both.yaml").expect(0, &["1 of 1 task passed"]);
-    assert_eq!(world.results("e")["summary"]["judge"]["model"], "openai:judge-1");
+    let summary = world.results("e")["summary"].clone();
+    assert_eq!(summary["judge"]["model"], "openai:judge-1");
+    // Two answers of 13 tokens.
+    assert_eq!(summary["limits"]["cost"], 0.026, "{summary}");
 
     // What variables hold is told by their names.
     let eval = EVAL.replace(

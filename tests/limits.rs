@@ -426,32 +426,6 @@ fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
 }
 
 #[test]
-fn the_price_of_a_judge_is_that_of_the_model_in_its_file() {
-    let world = world(&[("t", "", LIST)]);
-    world.write(
-        "tasks/t.yaml",
-        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Write it down.\n  verify:\n    - command: {run: 'true'}\n    - llm: {contains: it is written down}\n",
-    );
-    world.write("judge.yaml", "kind: Agent\nmetadata: {name: j}\nbuiltin: {type: llm-agent, model: 'openai:m-9'}\n");
-    world.write(
-        "eval.yaml",
-        &EVAL.replace("  taskSets", "  llmJudge: {ref: {type: file, path: judge.yaml}}\n  taskSets"),
-    );
-    let go = |prices: &str| {
-        world.write("prices.yaml", prices);
-        let verdict = json!({ "passed": true, "reason": "it is", "failureCategory": "n/a" });
-        let model = Model::new([call("submit_judgement", verdict), text("done")]);
-        let mut command = world.command(&["run", "eval.yaml", "--max-cost", "9", "--prices", "prices.yaml"]);
-        command.env("OPENAI_BASE_URL", format!("{}/v1", model.url)).env("OPENAI_API_KEY", "sk-test-test");
-        world.start(command).end()
-    };
-    go("models: {builtin.script: {input: 0, output: 0}}").expect(3, &["has no price for the judge `j (openai:m-9)`"]);
-    go("models: {builtin.script: {input: 0, output: 0}, m-9: {input: 1000, output: 1000}}").expect(0, &["of 9 USD"]);
-    let cost = world.results("e")["summary"]["limits"]["cost"].as_f64().unwrap();
-    assert!(cost >= 0.013, "{cost}");
-}
-
-#[test]
 fn what_a_run_used_that_was_made_again_is_in_its_results() {
     // Two answers of 13 tokens, the second attempt; one before a refusal, the first.
     let denied = model::Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");

@@ -208,7 +208,13 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     if wire::eval_digest(plan) != header.plan_digest {
         say("  note: files of the eval have changed since; the cleanups are run as they are now");
     }
-    let prices = header.settings.prices.as_ref().and_then(|path| prices(path, &files));
+    let prices = header.settings.prices.as_ref().and_then(|path| {
+        let prices = prices(path, &files);
+        if prices.is_none() {
+            say(&format!("  warning: the prices in `{}` cannot be read: no costs are counted", shown(path)));
+        }
+        prices
+    });
     let options = RecoverOptions {
         prices: prices.clone(),
         executable: std::env::current_exe().ok(),

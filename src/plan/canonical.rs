@@ -9,8 +9,9 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 /// The canonical JSON of `value`, whose numbers are finite.
 pub(super) fn canonical(value: &impl Serialize) -> Vec<u8> {
     let mut form = Canonical::default();
-    // Writing into memory cannot fail, and neither can keys that are texts.
-    let _ = value.serialize(&mut Serializer::with_formatter(io::sink(), &mut form));
+    // There is no room behind the formatter: what went past it is a fault, and not lost.
+    let written = value.serialize(&mut Serializer::with_formatter(&mut [][..], &mut form));
+    debug_assert!(written.is_ok(), "{written:?}");
     form.text
 }
 
@@ -102,8 +103,9 @@ impl Formatter for &mut Canonical {
         let Canonical { text, objects, entries, written } = &mut **self;
         let Some((begun, first)) = objects.pop() else { return Ok(()) };
         let own = &mut entries[first..];
-        if !own.is_sorted_by(|a, b| order(&text[a.start..a.key], &text[b.start..b.key]).is_lt()) {
-            own.sort_by(|a, b| order(&text[a.start..a.key], &text[b.start..b.key]));
+        let by_key = |a: &Entry, b: &Entry| order(&text[a.start..a.key], &text[b.start..b.key]);
+        if !own.is_sorted_by(|a, b| by_key(a, b).is_lt()) {
+            own.sort_by(by_key);
             written.clear();
             written.extend_from_slice(&text[begun..]);
             text.truncate(begun);
@@ -188,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        /// What `serde_json_canonicalizer` writes, which takes ten times as long.
+        /// What `serde_json_canonicalizer` writes, which takes three times as long.
         #[test]
         fn the_form_is_that_of_the_library(value in values()) {
             let expected = serde_json_canonicalizer::to_string(&value).map_err(|e| TestCaseError::fail(e.to_string()))?;

@@ -506,8 +506,6 @@ async fn agent_turn<'a>(
         recorded(call);
     }
     if let Some(why) = done.unstarted.take() {
-        // It may be what the agent itself has said.
-        let why = world.emitter.vault.secrets().mask(&why).into_owned();
         world.agent_unstarted.get_or_init(|| why.clone());
         facts.hindered = Some(why);
     }
