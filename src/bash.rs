@@ -3,12 +3,16 @@
 pub mod ast;
 pub mod flow;
 pub mod gotext;
+mod plain;
 pub mod program;
 pub mod prompt;
 
 use std::{cell::RefCell, ops::Range};
 
 use tree_sitter::{Node, Parser, Tree, TreeCursor};
+
+pub use self::plain::read as plain;
+use self::program::Program;
 
 /// A parsed script; what the parser did not understand is in it as error nodes.
 #[derive(Debug)]
@@ -51,6 +55,11 @@ pub fn parse(text: &str) -> Option<Script> {
     Some(Script { text: text.to_owned(), tree })
 }
 
+/// A script as statements.
+pub fn program(text: &str) -> Option<Program> {
+    plain(text).or_else(|| Some(parse(text)?.program()))
+}
+
 impl Script {
     pub fn root(&self) -> Node<'_> {
         self.tree.root_node()
@@ -61,7 +70,7 @@ impl Script {
     }
 
     /// The script as statements.
-    pub fn program(&self) -> program::Program {
+    pub fn program(&self) -> Program {
         program::read(self)
     }
 
@@ -121,10 +130,9 @@ impl Script {
         const FILLED: [&str; 5] =
             ["expansion", "simple_expansion", "command_substitution", "process_substitution", "arithmetic_expansion"];
         let text = self.text(node);
-        let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
         // Most words have none of the characters that an expansion begins with.
         let literal = !text.contains(['$', '`', '(']) || nodes(node.walk()).all(|n| !FILLED.contains(&n.kind()));
-        Word { text: bare.unwrap_or(text).to_owned(), range: node.byte_range(), literal }
+        Word::new(text, node.byte_range(), literal)
     }
 }
 
@@ -152,4 +160,12 @@ pub struct Word {
     pub range: Range<usize>,
     /// Whether nothing in it is expanded: no variable, no substitution.
     pub literal: bool,
+}
+
+impl Word {
+    /// A word as it is written, whose quotes are taken off where it is quoted as a whole.
+    fn new(text: &str, range: Range<usize>, literal: bool) -> Self {
+        let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
+        Self { text: bare.unwrap_or(text).to_owned(), range, literal }
+    }
 }

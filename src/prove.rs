@@ -275,7 +275,7 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
         }
     }
     for text in texts {
-        let Some(program) = bash::parse(&text).map(|s| s.program()) else { continue };
+        let Some(program) = bash::program(&text) else { continue };
         for command in program.commands() {
             let mut words =
                 command.words().iter().skip_while(|w| matches!(w.text.as_str(), "command" | "which" | "-v" | "type"));

@@ -34,7 +34,7 @@ pub struct Signature {
     /// The parameter a body that is no mapping stands for (`sleep: 5s`, `anyOf: […]`).
     pub short: Option<&'static str>,
     /// What `expect` takes, where it may stand.
-    pub expect: Option<Shape>,
+    pub expect: Option<Arc<Shape>>,
     /// Values of the step itself, in scope in its own `outputs` and `expect`; offered as its outputs where it lists none.
     pub locals: Values,
     /// Whether `outputs` may be listed.

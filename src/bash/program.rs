@@ -7,14 +7,14 @@ use tree_sitter::{Node, TreeCursor};
 use super::{Script, Word};
 
 /// Statements in the order written.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     pub body: Vec<Statement>,
     /// Whether all of it was understood. Whoever concludes something from what is *not* there asks this first.
     pub sound: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Statement {
     pub range: Range<usize>,
     pub kind: Kind,
@@ -28,7 +28,7 @@ pub struct Statement {
     pub nested: Vec<Statement>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Command(Vec<Word>),
     /// `NAME=value`, `export`, `local`, `readonly`.
@@ -58,7 +58,7 @@ pub enum Kind {
     Unknown,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Branch {
     pub condition: Vec<Statement>,
     pub body: Vec<Statement>,
@@ -86,22 +86,23 @@ impl Statement {
     }
 
     /// The lists of statements inside, substitutions last.
-    pub fn lists(&self) -> Vec<&[Statement]> {
-        let mut lists: Vec<&[Statement]> = match &self.kind {
-            Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => Vec::new(),
-            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
-            Kind::Function { body, .. } => vec![body],
-            Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
-            Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
-            Kind::If { branches, otherwise } => {
-                let branches = branches.iter().flat_map(|b| [b.condition.as_slice(), b.body.as_slice()]);
-                branches.chain(otherwise.as_deref()).collect()
+    pub fn lists(&self) -> impl Iterator<Item = &[Self]> {
+        let (mut branches, mut arms, mut pair): (&[Branch], &[Vec<Self>], [&[Self]; 2]) = Default::default();
+        match &self.kind {
+            Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => {}
+            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => pair[0] = list,
+            Kind::Function { body, .. } => pair[0] = body,
+            Kind::And(both) | Kind::Or(both) => pair[0] = both.as_slice(),
+            Kind::Not(inner) => pair[0] = std::slice::from_ref(&**inner),
+            Kind::If { branches: all, otherwise } => {
+                branches = all;
+                pair[0] = otherwise.as_deref().unwrap_or_default();
             }
-            Kind::Loop { condition, body, .. } => vec![condition, body],
-            Kind::Case(arms) => arms.iter().map(Vec::as_slice).collect(),
-        };
-        lists.push(&self.nested);
-        lists
+            Kind::Loop { condition, body, .. } => pair = [condition, body],
+            Kind::Case(all) => arms = all,
+        }
+        let branches = branches.iter().flat_map(|b| [b.condition.as_slice(), b.body.as_slice()]);
+        branches.chain(pair).chain(arms.iter().map(Vec::as_slice)).chain([self.nested.as_slice()])
     }
 
     fn lists_mut(&mut self) -> Vec<&mut [Self]> {

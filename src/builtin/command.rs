@@ -92,7 +92,7 @@ impl JsonSchema for ExitCode {
 
 fn signature() -> Signature {
     Signature {
-        expect: Some(Shape::of::<Expect>()),
+        expect: Some(Shape::of::<Expect>().into()),
         locals: process_locals(),
         lists_outputs: true,
         timeout: Some(Duration::from_secs(60)),

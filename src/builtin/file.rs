@@ -58,7 +58,7 @@ fn yes() -> bool {
 
 fn signature() -> Signature {
     Signature {
-        expect: Some(Shape::of::<Expect>()),
+        expect: Some(Shape::of::<Expect>().into()),
         timeout: Some(Duration::from_secs(30)),
         exactly_one: &[&["content", "absent", "expect"]],
         ..Signature::leaf("file", "makes, removes or looks at a file", Shape::of::<File>())

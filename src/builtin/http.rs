@@ -170,7 +170,7 @@ fn signature() -> Signature {
     let response =
         Type::record([("status", Type::Number), ("body", Type::String), ("json", Type::Any), ("headers", Type::map())]);
     Signature {
-        expect: Some(Shape::of::<Expect>()),
+        expect: Some(Shape::of::<Expect>().into()),
         locals: values([("response", response)]),
         lists_outputs: true,
         timeout: Some(Duration::from_secs(30)),

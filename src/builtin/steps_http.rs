@@ -93,7 +93,7 @@ pub struct FieldExpect {
 
 fn signature() -> Signature {
     Signature {
-        expect: Some(Shape::of::<StepsExpect>()),
+        expect: Some(Shape::of::<StepsExpect>().into()),
         timeout: Some(Duration::from_secs(300)),
         continues: false,
         exactly_one: &[&["body.raw", "body.json"]],

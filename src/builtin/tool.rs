@@ -1,6 +1,9 @@
 //! `ALIAS.TOOL`: an MCP tool as a step. Not in the table of built-ins: its name is the author's and the server's.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,8 +75,8 @@ pub struct StepsContentExpect {
 }
 
 static PARAMS: LazyLock<Shape> = LazyLock::new(Shape::of::<Tool>);
-static EXPECT: LazyLock<Shape> = LazyLock::new(Shape::of::<Expect>);
-static STEPS_EXPECT: LazyLock<Shape> = LazyLock::new(Shape::of::<StepsExpect>);
+static EXPECT: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of::<Expect>().into());
+static STEPS_EXPECT: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of::<StepsExpect>().into());
 
 /// The signature of a tool, whose `inputSchema` is known where there is a lock.
 pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> Signature {
@@ -84,8 +87,8 @@ pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> 
         fields.insert("args".to_owned(), Field { shape, required, ..Field::default() });
     }
     let expect = match dialect {
-        Dialect::Portable => EXPECT.clone(),
-        _ => STEPS_EXPECT.clone(),
+        Dialect::Portable => &EXPECT,
+        _ => &STEPS_EXPECT,
     };
     let locals = match dialect {
         Dialect::Portable => {
@@ -94,7 +97,7 @@ pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> 
         _ => values([("content", Type::String)]),
     };
     Signature {
-        expect: Some(expect),
+        expect: Some(Arc::clone(expect)),
         locals,
         lists_outputs: dialect == Dialect::Portable,
         timeout: Some(Duration::from_secs(60)),

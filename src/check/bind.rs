@@ -302,7 +302,7 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
         phases,
         locals: values([("result", outputs.unwrap_or_else(Type::map))]),
         lists_outputs: dialect == Dialect::Portable,
-        expect: Some(Shape::Any),
+        expect: Some(Arc::default()),
         timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
         ..Signature::leaf(name, "calls an operation of an extension", params)

@@ -52,7 +52,7 @@ pub fn effective(text: &str) -> usize {
     if is_foreign(text) {
         return 1;
     }
-    match bash::parse(text).map(|s| s.program()) {
+    match bash::program(text) {
         Some(program) => count(&program.body, &called_once(&program)),
         None => 0,
     }
@@ -63,7 +63,7 @@ pub fn effective_in(text: &str, once: &HashSet<String>) -> usize {
     if is_foreign(text) {
         return 1;
     }
-    bash::parse(text).map_or(0, |s| count(&s.program().body, once))
+    bash::program(text).map_or(0, |program| count(&program.body, once))
 }
 
 /// A script of another language is one statement.
@@ -176,7 +176,7 @@ pub fn recount(scripts: &[String], result: &Task<template::Path>, file: &dyn Fn(
     for text in scripts {
         if is_foreign(text) {
             effective += 1;
-        } else if let Some(program) = bash::parse(text).map(|s| s.program()) {
+        } else if let Some(program) = bash::program(text) {
             let own = called_once(&program);
             effective += count(&program.body, &own);
             once.extend(own);

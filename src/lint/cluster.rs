@@ -59,7 +59,8 @@ impl<'s> Call<'s> {
     }
 
     fn has(&self, flags: &[&str]) -> bool {
-        self.words.iter().any(|w| flags.iter().any(|f| w.text == *f || w.text.starts_with(&format!("{f}="))))
+        let given = |word: &str, flag| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+        self.words.iter().any(|w| flags.iter().any(|flag| given(&w.text, flag)))
     }
 
     fn namespace(&self) -> Option<&'s Word> {

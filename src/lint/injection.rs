@@ -145,7 +145,7 @@ fn variable(hole: &Hole<Def>) -> Option<String> {
 
 /// How the variable is written where the hole stands.
 fn reference(content: &Content, range: &std::ops::Range<usize>, name: &str) -> Option<String> {
-    let script = content.script.as_ref().filter(|s| s.is_sound())?;
+    let script = content.script().filter(|s| s.is_sound())?;
     let node = script.root().descendant_for_byte_range(range.start, range.end)?;
     let within = |kind: &str| {
         let mut at = Some(node);

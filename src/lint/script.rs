@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use rayon::prelude::*;
@@ -65,7 +65,8 @@ pub enum Reader {
 pub struct Content {
     /// As the shell will read it, but for holes: each is [`HOLE`]s, of the same length.
     pub text: String,
-    pub script: Option<bash::Script>,
+    /// As the parser tells it, once somebody asks.
+    parsed: OnceLock<Option<bash::Script>>,
     /// Empty and not sound where it is no shell's.
     pub program: Program,
     place: Place,
@@ -141,11 +142,26 @@ impl ScriptFiles {
 
 impl Content {
     fn new(text: String, reader: Reader, place: Place, indent: Option<String>) -> Self {
-        let (holes, style) = (Vec::new(), None);
-        let script = if reader == Reader::Foreign { None } else { bash::parse(&text) };
-        let mut program = script.as_ref().map(bash::Script::program).unwrap_or_default();
-        program.mark_filled(HOLE);
-        Self { text, script, program, place, holes, style, indent }
+        let (holes, style, parsed) = (Vec::new(), None, OnceLock::new());
+        let mut program = match reader {
+            Reader::Foreign => {
+                parsed.get_or_init(|| None);
+                Program::default()
+            }
+            _ => bash::plain(&text).unwrap_or_else(|| {
+                let script = parsed.get_or_init(|| bash::parse(&text)).as_ref();
+                script.map(bash::Script::program).unwrap_or_default()
+            }),
+        };
+        if text.contains(HOLE) {
+            program.mark_filled(HOLE);
+        }
+        Self { text, parsed, program, place, holes, style, indent }
+    }
+
+    /// `None` where it is no shell's.
+    pub fn script(&self) -> Option<&bash::Script> {
+        self.parsed.get_or_init(|| bash::parse(&self.text)).as_ref()
     }
 
     /// Where these bytes of the text are written.

@@ -12,7 +12,7 @@ use regex::Regex;
 
 use super::{Action, ActionKind, AgentKind, EvalPlan, Plan, StepAction};
 use crate::{
-    bash,
+    bash::{self, Word},
     hir::{Arg, ArgKind, Def, Expand, ExpandPart, OperationKind, Part, Target, Template, Transport},
     secrets::{MASK, is_secret_name},
     source::{Files, resolve},
@@ -196,13 +196,11 @@ impl Search<'_> {
 
     fn shell(&mut self, text: &str) {
         self.reach.hosts.extend(hosts(text));
-        if let Some(commands) = plain(text) {
-            for words in commands {
-                self.command(&words);
-            }
+        if !self.seen.insert(text.to_owned()) {
             return;
         }
-        if !self.seen.insert(text.to_owned()) {
+        if let Some(program) = bash::plain(text) {
+            program.body.iter().for_each(|command| self.command(&texts(command.words())));
             return;
         }
         let Some(script) = bash::parse(text) else { return };
@@ -213,9 +211,9 @@ impl Search<'_> {
             .map(|name| script.text(name).to_owned())
             .collect();
         for node in script.of_kind("command") {
-            let words: Vec<String> = script.words(node).into_iter().map(|w| w.text).collect();
-            if words.first().is_some_and(|name| !own.contains(name)) {
-                self.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            let found = script.words(node);
+            if found.first().is_some_and(|name| !own.contains(&name.text)) {
+                self.command(&texts(&found));
             }
         }
         for redirect in script.of_kind("file_redirect") {
@@ -262,15 +260,8 @@ fn namespaces<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     made.into_iter().chain(flags).filter(|name| is_literal(name) && !name.starts_with('-'))
 }
 
-/// Commands of a text that needs no parser: no quotes, no expansions, no keywords.
-fn plain(text: &str) -> Option<Vec<Vec<&str>>> {
-    let text = text.trim();
-    if text.contains(['"', '\'', '`', '$', '\\', '(', ')', '<', '>', '#', '*', '?', '!', '\n', '=']) {
-        return None;
-    }
-    let commands: Vec<Vec<&str>> = text.split([';', '|', '&']).map(|c| c.split_whitespace().collect()).collect();
-    let keyword = |c: &Vec<&str>| c.first().is_some_and(|w| bash::KEYWORDS.contains(w));
-    (!commands.iter().any(keyword)).then_some(commands)
+fn texts(words: &[Word]) -> Vec<&str> {
+    words.iter().map(|w| w.text.as_str()).collect()
 }
 
 /// Neither empty nor what the shell would expand.

@@ -777,7 +777,7 @@ pub(super) fn own_document(action: &Action) -> ActionDocument {
                 },
                 id: step.id.clone(),
                 args: record(&step.args, step.op.signature.params.fields(), true),
-                expect: step.expect.as_ref().map(|e| argument(e, step.op.signature.expect.as_ref())),
+                expect: step.expect.as_ref().map(|e| argument(e, step.op.signature.expect.as_deref())),
                 outputs: step.outputs.as_ref().map(|outputs| record(outputs, None, false)),
                 var: step.var.clone(),
             });

@@ -56,7 +56,9 @@ fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> V
     let entries = files.entries(dir);
     let mut ignores = Ignores { here: Vec::new(), above: Some(above) };
     for name in [".gitignore", ".ignore"] {
-        if let (true, Ok(bytes)) = (entries.iter().any(|(n, _)| n == name), files.read(&dir.join(name))) {
+        if entries.iter().any(|(n, _)| n == name)
+            && let Ok(bytes) = files.read(&dir.join(name))
+        {
             let mut builder = GitignoreBuilder::new(dir);
             for line in String::from_utf8_lossy(&bytes).lines() {
                 let _ = builder.add_line(None, line);
@@ -98,13 +100,7 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
     })?;
     let matcher = glob.compile_matcher();
     let root = resolve(base, prefix);
-    let mut found = Vec::new();
-    walk(&root, files, 0, &mut |path| {
-        let relative = path.strip_prefix(&root).unwrap_or(&path);
-        if matcher.is_match(relative) {
-            found.push(path);
-        }
-    });
+    let found = walk(&root, files, 0, &|path| matcher.is_match(path.strip_prefix(&root).unwrap_or(path)));
     if found.is_empty() {
         let mut diagnostic = Diagnostic::new(&EMPTY_GLOB, pattern.span, format!("`{text}` matches no file"));
         if files.stat(&root).is_none() && !prefix.is_empty() {
@@ -128,16 +124,20 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
     Ok(found)
 }
 
-fn walk(dir: &Path, files: &dyn Files, depth: usize, visit: &mut dyn FnMut(PathBuf)) {
+/// The files below a folder that are wanted.
+fn walk(dir: &Path, files: &dyn Files, depth: usize, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Vec<PathBuf> {
     if depth > MAX_DEPTH {
-        return;
+        return Vec::new();
     }
-    for (name, is_dir) in files.entries(dir).iter() {
+    let entries = files.entries(dir);
+    let below = entries.par_iter().flat_map_iter(|(name, is_dir)| {
         let path = dir.join(name);
         match *is_dir {
-            true if SKIPPED.contains(&name.as_str()) => {}
-            true => walk(&path, files, depth + 1, visit),
-            false => visit(path),
+            true if SKIPPED.contains(&name.as_str()) => Vec::new(),
+            true => walk(&path, files, depth + 1, wanted),
+            false if wanted(&path) => vec![path],
+            false => Vec::new(),
         }
-    }
+    });
+    below.collect()
 }
