@@ -98,6 +98,7 @@ struct State {
     scope: Scope,
     errexit: bool,
     pipefail: bool,
+    nounset: bool,
     /// Where commands run, relative to the task's folder.
     workdir: Option<String>,
     /// Exported to commands.

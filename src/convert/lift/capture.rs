@@ -313,7 +313,8 @@ impl<'a> Lifter<'a> {
         let wanted = self.demands(wanted, true, &captures, &st)?;
         let (asked, said, ended) =
             self.guard(guard, &[], &captures, &State { tail: false, ..st.clone() }, End::Falls)?;
-        (ended.is_none() && format!("{wanted:?}") == format!("{asked:?}")).then_some(said)
+        let kinds = |demands: &[Demand]| format!("{:?}", demands.iter().map(|d| (&d.var, &d.kind)).collect::<Vec<_>>());
+        (ended.is_none() && kinds(&wanted) == kinds(&asked)).then_some(said)
     }
 
     /// The command with all that is demanded of it.
@@ -352,8 +353,9 @@ impl<'a> Lifter<'a> {
                 (Ask::Number { operator, limit, double }, false) => {
                     // A wait is left when the shell leaves it: with `007`, with `-1`, and with a word that `[[` takes for 0.
                     let odd = st.waiting && !counts;
-                    let nameless = odd && *double && compare(operator, 0, *limit);
-                    (!nameless).then_some(())?;
+                    // Under `set -u` such a word ends the script.
+                    let name_ends = odd && *double && (st.nounset || compare(operator, 0, *limit));
+                    (!name_ends).then_some(())?;
                     let how =
                         pattern::Numeral { padded: run.is_some_and(pads), odd: odd && !double, octal: odd && *double };
                     if !counts {
@@ -378,10 +380,18 @@ impl<'a> Lifter<'a> {
             // Where the command fails, the script compares this instead.
             match &fallback {
                 Some(Fallback::Else(text)) if holds(&demand.kind, &expect, text, lines) => return None,
-                // A digit behind digits is a number, too.
+                // What stands behind the output does not hide what is looked for in it: a digit makes another number.
                 Some(Fallback::Else(_)) => {
-                    let number = matches!(demand.kind, Ask::Number { operator: "-ge" | "-gt", .. });
-                    any |= st.waiting && number && run.is_some_and(|run| run.contains("jsonpath"));
+                    let found = match &demand.kind {
+                        Ask::Number { operator, .. } => {
+                            matches!(*operator, "-ge" | "-gt") && run.is_some_and(|run| run.contains("jsonpath"))
+                        }
+                        Ask::Text(expect) => {
+                            let open = |m: &String| m.starts_with("(?m)") || !m.ends_with('$');
+                            expect.contains.is_some() || expect.matches.as_ref().is_some_and(open)
+                        }
+                    };
+                    any |= st.waiting && run.is_some() && found;
                 }
                 Some(Fallback::Output) => {
                     // Another output may be empty too.
@@ -637,7 +647,7 @@ impl<'a> Lifter<'a> {
                         {
                             return None;
                         }
-                        one(var, kind, !positive && default.is_none())
+                        one(var, kind, !positive)
                     }
                 }
             }

@@ -379,12 +379,14 @@ impl<'a> Lifter<'a> {
                     match flag.as_str() {
                         "errexit" => st.errexit = true,
                         "pipefail" => st.pipefail = true,
-                        "nounset" | "xtrace" => {}
+                        "nounset" => st.nounset = true,
+                        "xtrace" => {}
                         _ if flag.len() > 1 && (on || flag.starts_with('+')) => {
                             for letter in flag[1..].chars() {
                                 match letter {
                                     'e' => st.errexit = on,
-                                    'u' | 'x' | 'o' | 'E' => {}
+                                    'u' => st.nounset = on,
+                                    'x' | 'o' | 'E' => {}
                                     _ => return None,
                                 }
                             }
