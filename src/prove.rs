@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     host::{Clock, ProofHost},
-    shim::{TASK, TRACE, WORLD},
+    shim::{PAUSE, TASK, TRACE, WORLD},
     world::{Call, Dice, Mood, Web, World, fits},
 };
 use crate::{
@@ -760,6 +760,8 @@ fn split(run: &str) -> Option<Vec<String>> {
 /// What a run came to.
 struct Ran {
     phases: BTreeMap<String, Vec<Call>>,
+    /// Of each call, whether time passed since the one before it.
+    late: BTreeMap<String, Vec<bool>>,
     passed: bool,
     agent: bool,
     cleanup_failed: bool,
@@ -841,11 +843,17 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
     host.listen();
     let end = summary.tasks.first().ok_or_else(|| summary.faults.join("; "))?;
     let mut phases: BTreeMap<String, Vec<Call>> = BTreeMap::new();
+    let mut late: BTreeMap<String, Vec<bool>> = BTreeMap::new();
     let mut phase = String::new();
+    let mut paused = false;
     for line in fs::read_to_string(TRACE).unwrap_or_default().lines() {
-        match line.strip_prefix("#phase ") {
-            Some(name) => phase = name.to_owned(),
-            None => phases.entry(phase.clone()).or_default().extend(serde_json::from_str::<Call>(line).ok()),
+        if let Some(name) = line.strip_prefix("#phase ") {
+            phase = name.to_owned();
+        } else if line == PAUSE.trim_end() {
+            paused = true;
+        } else if let Ok(call) = serde_json::from_str::<Call>(line) {
+            phases.entry(phase.clone()).or_default().push(call);
+            late.entry(phase.clone()).or_default().push(std::mem::take(&mut paused));
         }
     }
     let told = host.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -863,6 +871,7 @@ async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) ->
         made,
         left: written(),
         phases,
+        late,
         passed: end.verdict == Verdict::Passed,
         agent,
         cleanup_failed: end.cleanup_failed,
@@ -884,14 +893,14 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTree
     if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
         return Some("the original fails, the conversion goes on".to_owned());
     }
-    let empty = Vec::new();
     // What runs in the background is called whenever it is.
     let aside = |c: &Call| c.argv.iter().any(|a| a == "port-forward" || a == "proxy");
-    let of = |ran: &Ran, phase: &str| -> Vec<Call> {
-        ran.phases.get(phase).unwrap_or(&empty).iter().filter(|c| !aside(c)).cloned().collect()
+    let of = |ran: &Ran, phase: &str| -> (Vec<Call>, Vec<bool>) {
+        let late = ran.late.get(phase).into_iter().flatten().copied();
+        ran.phases.get(phase).into_iter().flatten().cloned().zip(late).filter(|(c, _)| !aside(c)).unzip()
     };
     for phase in ["setup", "verify", "cleanup"] {
-        let (x, y) = (of(a, phase), of(b, phase));
+        let ((x, late_x), (y, late_y)) = (of(a, phase), of(b, phase));
         let common = x.iter().zip(&y).take_while(|(x, y)| x == y).count();
         // What an author prints for people when something has failed.
         let diagnoses = |calls: &[Call]| {
@@ -911,9 +920,11 @@ fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTree
             // More is cleaned up, not less.
             _ => allow.cleanup && common == x.len() && b.cleanup_failed,
         };
-        // To look further is one thing, to wait longer another.
-        let again = |calls: &[Call]| common > 0 && calls.get(common).is_some_and(|c| *c == calls[common - 1]);
-        let free = free && !again(&x) && !again(&y);
+        // To look further is one thing, to wait longer another: that asks the same again when some time has passed.
+        let again = |calls: &[Call], late: &[bool]| {
+            common > 0 && late.get(common) == Some(&true) && calls[common] == calls[common - 1]
+        };
+        let free = free && !again(&x, &late_x) && !again(&y, &late_y);
         let fits = common == x.len() && common == y.len()
             || free && phase == "cleanup"
             || free

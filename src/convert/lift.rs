@@ -98,6 +98,7 @@ struct State {
     scope: Scope,
     errexit: bool,
     pipefail: bool,
+    nounset: bool,
     /// Where commands run, relative to the task's folder.
     workdir: Option<String>,
     /// Exported to commands.
@@ -273,6 +274,15 @@ pub fn looks(run: &str) -> bool {
         ["awk" | "sed", ..] => !run.contains(['>', '|']) && !run.contains(" -i"),
         _ => false,
     }
+}
+
+/// Whether a command reads what is there already, and may fail when it has printed what is looked for.
+fn filters(run: &str) -> bool {
+    const NAMES: [&str; 18] = [
+        "awk", "base64", "cut", "du", "egrep", "fgrep", "find", "grep", "head", "jq", "ls", "sed", "sort", "stat",
+        "tail", "uniq", "wc", "yq",
+    ];
+    run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
 }
 
 /// The lifter of one script.

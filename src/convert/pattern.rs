@@ -148,24 +148,63 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
     Some((out, literal))
 }
 
-/// Whole numbers, as decimals without a sign, by a comparison with one.
-pub fn number(operator: &str, limit: u64) -> Option<String> {
-    Some(match operator {
-        "-eq" => format!("^{limit}$"),
-        "-ge" => format!("^{}$", at_least(limit)),
-        "-gt" => format!("^{}$", at_least(limit.checked_add(1)?)),
-        "-le" => format!("^{}$", at_most(limit)),
-        "-lt" => format!("^{}$", at_most(limit.checked_sub(1)?)),
-        "-ne" if limit == 0 => "^[1-9][0-9]*$".to_owned(),
+/// How a number may be written, other than as a decimal without a sign.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Numeral {
+    /// With blanks around it.
+    pub padded: bool,
+    /// With zeros before it, or negative.
+    pub odd: bool,
+    /// With zeros before it, and octal then.
+    pub octal: bool,
+}
+
+/// Whole numbers by a comparison with one.
+pub fn number(operator: &str, limit: u64, how: Numeral) -> Option<String> {
+    let (number, negative) = match operator {
+        "-eq" => (limit.to_string(), false),
+        "-ge" => (at_least(limit), false),
+        "-gt" => (at_least(limit.checked_add(1)?), false),
+        "-le" => (at_most(limit), true),
+        "-lt" => (at_most(limit.checked_sub(1)?), true),
+        "-ne" if limit == 0 => (at_least(1), true),
         _ => return None,
-    })
+    };
+    let number = match (operator, limit) {
+        // Octal digits are the same numbers up to there.
+        ("-eq" | "-ge", ..8) | ("-gt", ..7) if how.octal => {
+            format!("({}|0+{})", number.trim_matches(['(', ')']), octal(operator, limit))
+        }
+        _ if how.octal => return None,
+        _ if how.odd && negative => format!("(-0*[1-9][0-9]*|0*{number})"),
+        _ if how.odd => format!("0*{number}"),
+        _ => number,
+    };
+    let blank = if how.padded { r"\s*" } else { "" };
+    Some(format!("^{blank}{number}{blank}$"))
+}
+
+/// Octal digits, at least one of which is not 0.
+fn octal(operator: &str, limit: u64) -> String {
+    let least = if operator == "-gt" { limit + 1 } else { limit };
+    match (operator, least) {
+        ("-eq", n) => n.to_string(),
+        (_, 1) => "[1-7][0-7]*".to_owned(),
+        (_, 8) => "[1-7][0-7]+".to_owned(),
+        (_, n) => format!("({}|[1-7][0-7]+)", class(n as u32, 7)),
+    }
 }
 
 fn at_least(n: u64) -> String {
+    let text = n.to_string();
     if n == 0 {
         return "(0|[1-9][0-9]*)".to_owned();
     }
-    let digits: Vec<u32> = n.to_string().bytes().map(|b| u32::from(b - b'0')).collect();
+    let (head, zeros) = text.split_at(1);
+    if head == "1" && zeros.bytes().all(|b| b == b'0') {
+        return format!("[1-9]{}", many(zeros.len()));
+    }
+    let digits: Vec<u32> = text.bytes().map(|b| u32::from(b - b'0')).collect();
     let mut choices = Vec::new();
     let prefix = |at: usize| -> String { digits[..at].iter().map(u32::to_string).collect() };
     for at in 0..digits.len() {
@@ -175,7 +214,7 @@ fn at_least(n: u64) -> String {
             choices.push(format!("{}{}{}", prefix(at), class(from, 9), any(rest)));
         }
     }
-    choices.push(format!("[1-9][0-9]{{{},}}", digits.len()));
+    choices.push(format!("[1-9]{}", many(digits.len())));
     format!("({})", choices.join("|"))
 }
 
@@ -194,7 +233,19 @@ fn at_most(n: u64) -> String {
             choices.push(format!("{}{}{}", prefix(at), class(lowest, to), any(rest)));
         }
     }
-    format!("({})", choices.join("|"))
+    match choices.as_slice() {
+        [one] => one.clone(),
+        _ => format!("({})", choices.join("|")),
+    }
+}
+
+/// So many digits, or more.
+fn many(n: usize) -> String {
+    match n {
+        0 => "[0-9]*".to_owned(),
+        1 => "[0-9]+".to_owned(),
+        n => format!("[0-9]{{{n},}}"),
+    }
 }
 
 fn class(from: u32, to: u32) -> String {
@@ -223,10 +274,29 @@ mod tests {
                 ("-le", |a, b| a <= b),
                 ("-lt", |a, b| a < b),
             ] {
-                let Some(pattern) = number(operator, limit) else { continue };
-                let pattern = regex::Regex::new(&pattern).unwrap();
+                let compiled = |how| Some(regex::Regex::new(&number(operator, limit, how)?).unwrap());
+                let Some(pattern) = compiled(Numeral::default()) else { continue };
                 for n in 0..1200 {
                     assert_eq!(pattern.is_match(&n.to_string()), holds(n, limit), "{n} {operator} {limit}: {pattern}");
+                }
+                let odd = compiled(Numeral { odd: true, ..Numeral::default() }).unwrap();
+                for n in 0..1200 {
+                    assert_eq!(odd.is_match(&format!("00{n}")), holds(n, limit), "00{n} {operator} {limit}: {odd}");
+                }
+                assert_eq!(odd.is_match("-7"), matches!(operator, "-le" | "-lt"), "{operator} {limit}: {odd}");
+                assert!(["", "-", "x1", "1 2"].iter().all(|text| !odd.is_match(text)), "{odd}");
+                let padded = compiled(Numeral { padded: true, ..Numeral::default() }).unwrap();
+                assert_eq!(padded.is_match("   42 "), holds(42, limit));
+                let Some(octal) = compiled(Numeral { octal: true, ..Numeral::default() }).filter(|_| limit > 0) else {
+                    continue;
+                };
+                for n in 1..1200 {
+                    assert_eq!(octal.is_match(&n.to_string()), holds(n, limit), "{n} {operator} {limit}: {octal}");
+                    assert_eq!(
+                        octal.is_match(&format!("0{n:o}")),
+                        holds(n, limit),
+                        "0{n:o} {operator} {limit}: {octal}"
+                    );
                 }
             }
         }

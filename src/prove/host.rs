@@ -185,7 +185,11 @@ impl Host for ProofHost {
         times.next += 1;
         let key = (times.now.saturating_add(duration), id);
         drop(times);
-        Box::pin(Sleep { clock: Arc::clone(&self.clock), key })
+        let sleep = Sleep { clock: Arc::clone(&self.clock), key };
+        Box::pin(async {
+            sleep.await;
+            super::append_trace(shim::PAUSE);
+        })
     }
 
     fn random_id(&self) -> String {

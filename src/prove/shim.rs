@@ -13,6 +13,8 @@ use crate::source::normalize;
 /// Where the jail keeps the world, the trace, and the time that was slept.
 pub const WORLD: &str = "/world/world.json";
 pub const TRACE: &str = "/world/trace";
+/// A line of the trace: time has passed.
+pub const PAUSE: &str = "#pause\n";
 const SLEPT: &str = "/world/slept";
 /// Seconds a script may take.
 const PATIENCE: f64 = 300.0;
@@ -52,6 +54,7 @@ fn sleep(args: &[String]) -> u8 {
     let seconds = args.first().and_then(|a| a.trim_end_matches('s').parse::<f64>().ok()).unwrap_or(1.0);
     let before: f64 = fs::read_to_string(SLEPT).ok().and_then(|t| t.parse().ok()).unwrap_or(0.0);
     let _ = fs::write(SLEPT, (before + seconds).to_string());
+    super::append_trace(PAUSE);
     if before + seconds >= PATIENCE {
         let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
     }

@@ -49,7 +49,12 @@ struct Demand {
 #[derive(Clone, Debug)]
 enum Ask {
     Text(Expect),
-    Number { operator: &'static str, limit: u64 },
+    /// `double`: in `[[ ]]`, which reads it as an expression.
+    Number {
+        operator: &'static str,
+        limit: u64,
+        double: bool,
+    },
 }
 
 impl<'a> Lifter<'a> {
@@ -188,12 +193,18 @@ impl<'a> Lifter<'a> {
                 "true" | ":" => Fallback::Output,
                 "echo" if other.words.len() <= 2 && other.redirects.is_empty() => {
                     let word = other.words.get(1);
-                    Fallback::Else(word.map_or(Some(String::new()), |w| st.scope.word(w)?.constant())?)
+                    match word.map_or(Some(String::new()), |w| st.scope.word(w)?.constant())? {
+                        // The end of a line adds nothing to what is captured.
+                        text if text.is_empty() => Fallback::Output,
+                        text => Fallback::Else(text),
+                    }
                 }
                 _ => return None,
             });
             inner = &pair[0];
         }
+        // Where nobody looks at its status, no command of a pipeline must succeed.
+        let strict = st.pipefail && !matches!(fallback, Some(Fallback::Output));
         let capture = |out, fallback, lines| {
             Some(Capture { var: assign.name.clone(), out, fallback, lines, demands: Vec::new(), comments: Vec::new() })
         };
@@ -204,7 +215,7 @@ impl<'a> Lifter<'a> {
                     return None;
                 }
                 let out = match here_string(simple) {
-                    Some(list) => self.filtered(&list, st, st.pipefail, true)?,
+                    Some(list) => self.filtered(&list, st, strict, true)?,
                     None => self.command(simple, st, true)?,
                 };
                 capture(out, fallback, false)
@@ -214,15 +225,15 @@ impl<'a> Lifter<'a> {
                 match counts {
                     Some(at) if at > 0 => {
                         // `wc` succeeds, whatever it counts.
-                        match (&fallback, st.pipefail) {
+                        match (&fallback, strict) {
                             (Some(Fallback::Else(_)), true) => return None,
                             (_, false) => fallback = Some(Fallback::Output),
                             _ => {}
                         }
-                        let (out, by_line) = self.counted(&list[..at], st)?;
+                        let (out, by_line) = self.counted(&list[..at], st, strict)?;
                         if by_line { capture(out, fallback, true) } else { capture(out, fallback, false) }
                     }
-                    _ => capture(self.filtered(list, st, st.pipefail, true)?, fallback, false),
+                    _ => capture(self.filtered(list, st, strict, true)?, fallback, false),
                 }
             }
             _ => None,
@@ -230,7 +241,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// What `wc -l` counts: lines that a command prints, or with `false` the number itself.
-    fn counted(&self, list: &[Stmt], st: &State) -> Option<(Out, bool)> {
+    fn counted(&self, list: &[Stmt], st: &State, strict: bool) -> Option<(Out, bool)> {
         let Kind::Simple(last) = &list.last()?.kind else { return None };
         let words: Vec<&str> = last.words.iter().map(|w| w.source.as_str()).collect();
         match (list.len(), self.name(last)?) {
@@ -241,11 +252,11 @@ impl<'a> Lifter<'a> {
                 if let Some(Stmt { kind: Kind::Simple(grep), .. }) = list.last_mut() {
                     grep.words.insert(1, Word::read("-c", 0));
                 }
-                let mut out = self.filtered(&list, st, st.pipefail, true)?;
+                let mut out = self.filtered(&list, st, strict, true)?;
                 out.last()?.any_status();
-                (!st.pipefail).then_some((out, false))
+                (!strict).then_some((out, false))
             }
-            (_, "jq") => Some((self.filtered(list, st, st.pipefail, true)?, true)),
+            (_, "jq") => Some((self.filtered(list, st, strict, true)?, true)),
             _ => None,
         }
     }
@@ -302,7 +313,8 @@ impl<'a> Lifter<'a> {
         let wanted = self.demands(wanted, true, &captures, &st)?;
         let (asked, said, ended) =
             self.guard(guard, &[], &captures, &State { tail: false, ..st.clone() }, End::Falls)?;
-        (ended.is_none() && format!("{wanted:?}") == format!("{asked:?}")).then_some(said)
+        let kinds = |demands: &[Demand]| format!("{:?}", demands.iter().map(|d| (&d.var, &d.kind)).collect::<Vec<_>>());
+        (ended.is_none() && kinds(&wanted) == kinds(&asked)).then_some(said)
     }
 
     /// The command with all that is demanded of it.
@@ -319,46 +331,76 @@ impl<'a> Lifter<'a> {
             }
             return Some(if fallback.is_some() { self.ignored(out) } else { out });
         }
+        let run = out.steps.last().and_then(|s| match &s.kind {
+            step::Kind::Command { run, .. } => Some(run.as_str()),
+            _ => None,
+        });
+        let filter = run.is_some_and(|run| out.steps.len() > 1 || super::filters(run));
         // What is compared is what was printed, whatever the status.
         let mut any = false;
         let mut wanted = Expect::default();
         let mut label = Label::Exact;
         let mut why = "";
         for demand in &demands {
+            let counts = lines || run.is_some_and(counts);
             let expect = match (&demand.kind, lines) {
                 (Ask::Text(expect), false) => expect.clone(),
                 (Ask::Text(expect), true) => match expect.equals.as_deref()?.parse::<u64>() {
                     Ok(n) => line_count("-eq", n)?,
                     Err(_) => return None,
                 },
-                (Ask::Number { operator, limit }, true) => line_count(operator, *limit)?,
-                (Ask::Number { operator: "-eq", limit }, false) => {
-                    (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
-                    Expect { equals: Some(limit.to_string()), ..Expect::default() }
-                }
-                (Ask::Number { operator, limit }, false) => {
-                    (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
-                    Expect { matches: Some(template::escape(&pattern::number(operator, *limit)?)), ..Expect::default() }
+                (Ask::Number { operator, limit, .. }, true) => line_count(operator, *limit)?,
+                (Ask::Number { operator, limit, double }, false) => {
+                    // A wait is left when the shell leaves it: with `007`, with `-1`, and with a word that `[[` takes for 0.
+                    let odd = st.waiting && !counts;
+                    // Under `set -u` such a word ends the script.
+                    let name_ends = odd && *double && (st.nounset || compare(operator, 0, *limit));
+                    (!name_ends).then_some(())?;
+                    let how =
+                        pattern::Numeral { padded: run.is_some_and(pads), odd: odd && !double, octal: odd && *double };
+                    if !counts {
+                        (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
+                    }
+                    match *operator {
+                        "-eq" if how == pattern::Numeral::default() => {
+                            Expect { equals: Some(limit.to_string()), ..Expect::default() }
+                        }
+                        _ => {
+                            let number = pattern::number(operator, *limit, how)?;
+                            Expect { matches: Some(template::escape(&number)), ..Expect::default() }
+                        }
+                    }
                 }
             };
-            if demand.lenient {
+            if demand.lenient && !counts {
+                // What is no number would end the wait.
+                (!st.waiting).then_some(())?;
                 (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
             }
             // Where the command fails, the script compares this instead.
             match &fallback {
                 Some(Fallback::Else(text)) if holds(&demand.kind, &expect, text, lines) => return None,
+                // What stands behind the output does not hide what is looked for in it: a digit makes another number.
+                Some(Fallback::Else(_)) => {
+                    let found = match &demand.kind {
+                        Ask::Number { operator, .. } => {
+                            matches!(*operator, "-ge" | "-gt") && run.is_some_and(|run| run.contains("jsonpath"))
+                        }
+                        Ask::Text(expect) => {
+                            let open = |m: &String| m.starts_with("(?m)") || !m.ends_with('$');
+                            expect.contains.is_some() || expect.matches.as_ref().is_some_and(open)
+                        }
+                    };
+                    any |= st.waiting && run.is_some() && found;
+                }
                 Some(Fallback::Output) => {
                     // Another output may be empty too.
                     let open = expect.equals.as_deref().is_some_and(|e| e.starts_with("{steps."));
                     let empty = open || holds(&demand.kind, &expect, if lines { "0" } else { "" }, lines);
-                    let run = out.steps.last().and_then(|s| match &s.kind {
-                        step::Kind::Command { run, .. } => Some(run.as_str()),
-                        _ => None,
-                    });
                     (run.is_some() || !empty).then_some(())?;
-                    any |= run.is_some_and(|run| st.waiting || empty || counts(run));
+                    any |= run.is_some() && (st.waiting || empty || filter);
                 }
-                _ => {}
+                None => {}
             }
             wanted = wanted.and(expect)?;
         }
@@ -599,13 +641,13 @@ impl<'a> Lifter<'a> {
                         let limit = st.scope.word(other)?.constant()?.parse::<u64>().ok()?;
                         let mirrored = if swapped { mirror(operator)? } else { operator };
                         let operator = if positive { same(mirrored)? } else { inverse(mirrored)? };
-                        let kind = Ask::Number { operator, limit };
+                        let kind = Ask::Number { operator, limit, double };
                         if let Some(default) = &default
                             && compare(operator, default.parse().ok()?, limit)
                         {
                             return None;
                         }
-                        one(var, kind, !positive && default.is_none())
+                        one(var, kind, !positive)
                     }
                 }
             }
@@ -707,7 +749,7 @@ fn globbed(source: &str) -> Option<Expect> {
 /// Whether a text is as demanded.
 fn holds(ask: &Ask, expect: &Expect, text: &str, lines: bool) -> bool {
     match ask {
-        Ask::Number { operator, limit } => text.parse().is_ok_and(|n| compare(operator, n, *limit)),
+        Ask::Number { operator, limit, .. } => text.parse().is_ok_and(|n| compare(operator, n, *limit)),
         Ask::Text(demand) if lines => demand.equals.as_deref() == Some(text),
         Ask::Text(_) => {
             expect.equals.as_deref().is_none_or(|e| e == text)
@@ -847,4 +889,9 @@ fn counts(run: &str) -> bool {
     let mut words = run.split_whitespace();
     let flag = |word: &str| word == "--count" || !word.starts_with("--") && word.starts_with('-') && word.contains('c');
     words.next() == Some("grep") && words.take_while(|word| word.starts_with('-')).any(flag)
+}
+
+/// Whether a command pads the numbers that it prints with blanks.
+fn pads(run: &str) -> bool {
+    matches!(run.split_whitespace().next(), Some("psql" | "wc"))
 }

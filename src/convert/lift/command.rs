@@ -1,6 +1,6 @@
 //! One command: its words, its input, what it is expected to answer.
 
-use super::{Lifter, Out, State, capture::by_line};
+use super::{Lifter, Out, State, capture::by_line, filters};
 use crate::{
     bash::{
         self,
@@ -369,8 +369,8 @@ impl<'a> Lifter<'a> {
             let wanted = self.wanted(last, st)?;
             let out = self.command(first, st, true)?;
             let mut out = self.expecting(out, &expect_of(wanted))?;
-            // A loop that waits goes on by what it reads, whatever the status.
-            if st.waiting && !st.pipefail {
+            // A loop that waits goes on by what it reads, whatever the status; and what filters may fail behind it.
+            if (st.waiting || self.name(first).is_some_and(filters)) && !st.pipefail {
                 out.last()?.any_status();
                 return Some(out);
             }

@@ -379,12 +379,14 @@ impl<'a> Lifter<'a> {
                     match flag.as_str() {
                         "errexit" => st.errexit = true,
                         "pipefail" => st.pipefail = true,
-                        "nounset" | "xtrace" => {}
+                        "nounset" => st.nounset = true,
+                        "xtrace" => {}
                         _ if flag.len() > 1 && (on || flag.starts_with('+')) => {
                             for letter in flag[1..].chars() {
                                 match letter {
                                     'e' => st.errexit = on,
-                                    'u' | 'x' | 'o' | 'E' => {}
+                                    'u' => st.nounset = on,
+                                    'x' | 'o' | 'E' => {}
                                     _ => return None,
                                 }
                             }
@@ -602,6 +604,12 @@ impl<'a> Lifter<'a> {
             Kind::Test(inner, double) => self.test(inner, *double, st, false),
             Kind::Pipeline(list) => self.denied_pipeline(list, st),
             Kind::Simple(simple) if here_string(simple).is_some() => self.denied_pipeline(&here_string(simple)?, st),
+            // A wait ends with any other status, too.
+            Kind::Simple(_) if st.waiting => {
+                let out = self.check(stmt, st)?;
+                (out.steps.len() == 1).then_some(())?;
+                self.fails_somehow(out)
+            }
             Kind::Simple(_) => {
                 let out = denied(self.check(stmt, st)?)?;
                 Some(out.but(Label::Stronger, ONE_STATUS))
@@ -622,8 +630,15 @@ impl<'a> Lifter<'a> {
         if run.starts_with("grep ") {
             return denied(out);
         }
-        let id = self.shared.id(run.split_whitespace().next()?);
+        self.fails_somehow(out)
+    }
+
+    /// Steps that pass if and only if the last of them fails, with whatever status.
+    fn fails_somehow(&self, mut out: Out) -> Option<Out> {
         let step = out.last()?;
+        let step::Kind::Command { run, expect, .. } = &step.kind else { return None };
+        (*expect == step::Expect::default()).then_some(())?;
+        let id = self.shared.id(run.split_whitespace().next()?);
         step.id = Some(id.clone());
         step.any_status();
         Some(out.then(Out::step(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -ne 0")))))
@@ -851,10 +866,10 @@ impl<'a> Lifter<'a> {
                     "!=" => ("!=", "="),
                     "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt" => {
                         let out = command(&[a, op, b], None)?;
-                        return if positive {
-                            Some(out)
-                        } else {
-                            Some(denied(out)?.but(Label::Stronger, PLAIN_NUMBER))
+                        return match positive {
+                            true => Some(out),
+                            false if st.waiting => self.fails_somehow(out),
+                            false => Some(denied(out)?.but(Label::Stronger, PLAIN_NUMBER)),
                         };
                     }
                     _ => return None,

@@ -14,6 +14,7 @@ use crate::{
     bash::{
         self,
         ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
+        flow,
     },
     convert::{
         Piece, classify,
@@ -53,6 +54,12 @@ struct Chunk {
     from: usize,
     to: usize,
     kind: ChunkKind,
+}
+
+impl Chunk {
+    fn is_lifted(&self) -> bool {
+        matches!(self.kind, ChunkKind::Lifted(_))
+    }
 }
 
 enum ChunkKind {
@@ -298,6 +305,7 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
     State {
         scope,
         errexit: false,
+        nounset: false,
         pipefail: false,
         workdir: source.workdir.clone(),
         exported: Vec::new(),
@@ -406,7 +414,35 @@ fn chunks(
             |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)));
         more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
     }
+    if more.is_empty() && source.phase == PhaseKind::Verify {
+        // By itself a script that can only succeed is a mistake; with the check behind it, it is what its author wrote.
+        let parts: Vec<_> = chunks.chunk_by(|a, b| a.is_lifted() == b.is_lifted()).collect();
+        let mut before = parts.iter().take(parts.len().saturating_sub(1)).filter(|part| !part[0].is_lifted());
+        if let Some(part) = before.find(|part| only_succeeds(list, part, source)) {
+            let lifted = chunks.iter().filter(|c| c.from >= part[0].from && c.is_lifted());
+            more.extend(lifted.flat_map(|c| c.from..c.to));
+        }
+    }
     if more.is_empty() { Ok(chunks) } else { Err(more) }
+}
+
+/// Whether nothing that happens in the statements that stay would end their script with a failure, though they try
+/// something, or wait for it.
+fn only_succeeds(list: &[Stmt], part: &[Chunk], source: &Source) -> bool {
+    let stays = part.iter().filter(|c| matches!(c.kind, ChunkKind::Residual(..))).flat_map(|c| &list[c.from..c.to]);
+    let sets = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| w.source == "set"));
+    let before = list[..part[0].from].iter().filter(sets);
+    let texts: Vec<&str> = before.chain(stays).filter_map(|s| source.text.get(s.range.clone())).collect();
+    let Some(script) = bash::parse(&(texts.join("\n") + "\ntrue\n")) else { return false };
+    let program = script.program();
+    let certain = flow::Status { zero: true, other: false };
+    let vain = |s: &bash::program::Statement| {
+        matches!(s.kind, bash::program::Kind::Loop { .. })
+            && flow::outcome_after(&program, &s.range) == Some(certain)
+            && program.commands().iter().any(|c| c.name() == "sleep")
+    };
+    let tries = program.commands().iter().any(|c| flow::status(&program, c).other);
+    tries && flow::outcome(&program) == certain || program.body.iter().any(vain)
 }
 
 /// What was set inside of a statement is not known behind it.
