@@ -59,7 +59,8 @@ impl<'s> Call<'s> {
     }
 
     fn has(&self, flags: &[&str]) -> bool {
-        let given = |word: &str, flag| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+        let given =
+            |word: &str, flag| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
         self.words.iter().any(|w| flags.iter().any(|flag| given(&w.text, flag)))
     }
 
