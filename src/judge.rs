@@ -20,6 +20,7 @@ use crate::{
     event::{FailureCategory, TokenUsage},
     hir::CallKind,
     host::Host,
+    lock::hex,
     plan::AgentKind,
     tokens::count,
     ty::duration,
@@ -254,5 +255,5 @@ pub fn token_usage(usage: Usage) -> TokenUsage {
 fn unguessable() -> io::Result<String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }

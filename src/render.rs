@@ -51,10 +51,10 @@ pub struct Done {
 }
 
 /// How an action of a task, by their names, went in a run; with an empty name of an action, how the task went.
-pub type Outcomes<'a> = &'a dyn Fn(&str, &str) -> Option<Done>;
+pub type Outcomes<'a> = &'a (dyn Fn(&str, &str) -> Option<Done> + Sync);
 
 /// What a report of a run says of an action of a task.
-pub type Reasons<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+pub type Reasons<'a> = &'a (dyn Fn(&str, &str) -> Option<String> + Sync);
 
 /// What is shown, and how.
 #[derive(Clone, Copy)]

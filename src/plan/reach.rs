@@ -196,11 +196,11 @@ impl Search<'_> {
 
     fn shell(&mut self, text: &str) {
         self.reach.hosts.extend(hosts(text));
-        if !self.seen.insert(text.to_owned()) {
-            return;
-        }
         if let Some(program) = bash::plain(text) {
             program.body.iter().for_each(|command| self.command(&texts(command.words())));
+            return;
+        }
+        if !self.seen.insert(text.to_owned()) {
             return;
         }
         let Some(script) = bash::parse(text) else { return };
@@ -232,7 +232,7 @@ impl Search<'_> {
             let inner = rest.iter().position(|w| !w.starts_with('-') && !w.contains('=')).map(|at| &rest[at..]);
             self.command(inner.unwrap_or_default());
         }
-        if is_literal(name) && !bash::is_own(name) && !name.starts_with('-') {
+        if !self.reach.commands.contains(name) && is_literal(name) && !bash::is_own(name) && !name.starts_with('-') {
             self.reach.commands.insert(name.to_owned());
         }
         for &word in rest {

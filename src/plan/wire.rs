@@ -24,6 +24,7 @@ use crate::{
         CallStatus, Def, Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server,
         ShellAgent, SkillMatcher, Target, Template, Transport,
     },
+    lock::hex,
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
     source::{Span, normalize},
@@ -539,7 +540,7 @@ fn body_digest<'a>(
     // Keys are sorted, and what stands before the edges is one of our own words.
     let hole = |key: &str| facts.windows(key.len()).position(|w| w == key.as_bytes()).map(|at| at + key.len() - 1);
     let (Some(first), Some(second)) = (hole("\"actions\":[]"), hole("\"edges\":[]")) else {
-        return hex(&Sha256::digest(&facts));
+        return named(Sha256::digest(&facts));
     };
     let mut hash = Sha256::new();
     hash.update(&facts[..first]);
@@ -553,7 +554,7 @@ fn body_digest<'a>(
         hash.update(canonical(edge));
     }
     hash.update(&facts[second..]);
-    hex(&hash.finalize())
+    named(hash.finalize())
 }
 
 /// An eval's plan digest: its agent, servers and judge, and the digests of its tasks.
@@ -568,11 +569,11 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
 }
 
 fn sha256(value: &impl Serialize) -> String {
-    hex(&Sha256::digest(canonical(value)))
+    named(Sha256::digest(canonical(value)))
 }
 
-fn hex(hash: &[u8]) -> String {
-    hash.iter().fold(String::from("sha256:"), |hex, byte| format!("{hex}{byte:02x}"))
+fn named(hash: impl AsRef<[u8]>) -> String {
+    format!("sha256:{}", hex(hash.as_ref()))
 }
 
 pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {

@@ -129,7 +129,16 @@ impl Tree<'_> {
         }
     }
 
+    /// What all of a task touches is gathered while its steps are written: there may be many of them.
     fn task(&mut self, plan: &Plan) {
+        let view = self.view;
+        let (facts, ()) = rayon::join(|| facts(plan, view), || self.steps(plan));
+        for (name, values) in facts {
+            self.fact(name, &values.join(self.dot()));
+        }
+    }
+
+    fn steps(&mut self, plan: &Plan) {
         let task = &plan.task;
         let mut facts = vec![task.dialect.name().to_owned()];
         facts.extend(task.difficulty.clone());
@@ -162,7 +171,6 @@ impl Tree<'_> {
         self.phase(plan, PlanPhase::Verify, &plan.verify);
         self.phase(plan, PlanPhase::Assert, &plan.assertions);
         self.phase(plan, PlanPhase::Cleanup, &plan.cleanup);
-        self.footer(plan);
     }
 
     fn phase(&mut self, plan: &Plan, phase: PlanPhase, actions: &[ActionIx]) {
@@ -243,12 +251,6 @@ impl Tree<'_> {
         match notes.is_empty() {
             true => String::new(),
             false => self.dim(&format!("{}{}", self.dot(), line(&notes.join(self.dot()), self.view.unicode))),
-        }
-    }
-
-    fn footer(&mut self, plan: &Plan) {
-        for (name, values) in facts(plan, self.view) {
-            self.fact(name, &values.join(self.dot()));
         }
     }
 

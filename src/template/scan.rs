@@ -17,6 +17,9 @@ pub fn scan(text: &str) -> Scan {
 
 /// Writes a text so that [`scan`] gives back exactly it, as one literal.
 pub fn escape(text: &str) -> String {
+    if !text.contains('{') {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     for brace in read(text).1 {
