@@ -15,7 +15,7 @@ use crate::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
-    lock::{Lock, hex},
+    lock::Lock,
     plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
@@ -383,7 +383,7 @@ fn hashes(checked: &Checked, files: &dyn Files) -> IndexMap<PathBuf, String> {
         .iter()
         .filter_map(|path| {
             let hash = Sha256::digest(files.read(path).ok()?);
-            Some((path.clone(), hex(&hash)))
+            Some((path.clone(), hex::encode(hash)))
         })
         .collect();
     hashes.sort_keys();

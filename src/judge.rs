@@ -20,7 +20,6 @@ use crate::{
     event::{FailureCategory, TokenUsage},
     hir::CallKind,
     host::Host,
-    lock::hex,
     plan::AgentKind,
     tokens::count,
     ty::duration,
@@ -255,5 +254,5 @@ pub fn token_usage(usage: Usage) -> TokenUsage {
 fn unguessable() -> io::Result<String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(hex(&bytes))
+    Ok(hex::encode(bytes))
 }

@@ -102,12 +102,6 @@ struct ManifestArgument {
     default: Option<Value>,
 }
 
-/// Bytes as hexadecimal digits, in small letters.
-pub fn hex(bytes: &[u8]) -> String {
-    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
 impl LockedExtension {
     /// Reads a manifest.
     ///
@@ -116,7 +110,7 @@ impl LockedExtension {
     pub fn from_manifest(text: &str) -> Result<Self, String> {
         let manifest: Manifest = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
         let version = manifest.version.as_str().map_or_else(|| manifest.version.to_string(), str::to_owned);
-        let sha256 = hex(&Sha256::digest(text));
+        let sha256 = hex::encode(Sha256::digest(text));
         let version = if manifest.version.is_null() { String::new() } else { version };
         let mut locked = Self { version, sha256, operations: IndexMap::new() };
         let actions = manifest.actions.into_iter().map(|o| (o, true));

@@ -142,21 +142,18 @@ impl ScriptFiles {
 
 impl Content {
     fn new(text: String, reader: Reader, place: Place, indent: Option<String>) -> Self {
-        let (holes, style, parsed) = (Vec::new(), None, OnceLock::new());
-        let mut program = match reader {
-            Reader::Foreign => {
-                parsed.get_or_init(|| None);
-                Program::default()
-            }
-            _ => bash::plain(&text).unwrap_or_else(|| {
-                let script = parsed.get_or_init(|| bash::parse(&text)).as_ref();
-                script.map(bash::Script::program).unwrap_or_default()
-            }),
+        let (holes, style) = (Vec::new(), None);
+        let (parsed, plain) = match reader {
+            Reader::Foreign => (OnceLock::from(None), None),
+            _ => (OnceLock::new(), bash::plain(&text)),
         };
-        if text.contains(HOLE) {
-            program.mark_filled(HOLE);
+        let mut content = Self { text, parsed, program: Program::default(), place, holes, style, indent };
+        let program = plain.or_else(|| Some(content.script()?.program()));
+        content.program = program.unwrap_or_default();
+        if content.text.contains(HOLE) {
+            content.program.mark_filled(HOLE);
         }
-        Self { text, parsed, program, place, holes, style, indent }
+        content
     }
 
     /// `None` where it is no shell's.

@@ -24,7 +24,6 @@ use crate::{
         CallStatus, Def, Expand, ExpandPart, Hole, ModelAgent, Name, OperationKind, OracleCall, Part, Provider, Server,
         ShellAgent, SkillMatcher, Target, Template, Transport,
     },
-    lock::hex,
     secrets::{MASK, is_secret_name},
     signature::{Field, Shape},
     source::{Span, normalize},
@@ -573,7 +572,7 @@ fn sha256(value: &impl Serialize) -> String {
 }
 
 fn named(hash: impl AsRef<[u8]>) -> String {
-    format!("sha256:{}", hex(hash.as_ref()))
+    format!("sha256:{}", hex::encode(hash))
 }
 
 pub(super) fn eval_body(eval: &EvalPlan) -> EvalBody {

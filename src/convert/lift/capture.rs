@@ -46,7 +46,7 @@ struct Demand {
     lenient: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 enum Ask {
     Text(Expect),
     /// `double`: in `[[ ]]`, which reads it as an expression.
@@ -313,8 +313,8 @@ impl<'a> Lifter<'a> {
         let wanted = self.demands(wanted, true, &captures, &st)?;
         let (asked, said, ended) =
             self.guard(guard, &[], &captures, &State { tail: false, ..st.clone() }, End::Falls)?;
-        let kinds = |demands: &[Demand]| format!("{:?}", demands.iter().map(|d| (&d.var, &d.kind)).collect::<Vec<_>>());
-        (ended.is_none() && kinds(&wanted) == kinds(&asked)).then_some(said)
+        let same = wanted.iter().map(|d| (&d.var, &d.kind)).eq(asked.iter().map(|d| (&d.var, &d.kind)));
+        (ended.is_none() && same).then_some(said)
     }
 
     /// The command with all that is demanded of it.

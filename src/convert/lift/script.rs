@@ -410,8 +410,7 @@ fn chunks(
     }
     let mut more = Vec::new();
     for (owner, to) in owed {
-        let lifted =
-            |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && matches!(c.kind, ChunkKind::Lifted(_)));
+        let lifted = |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && c.is_lifted());
         more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
     }
     if more.is_empty() && source.phase == PhaseKind::Verify {
@@ -433,8 +432,7 @@ fn only_succeeds(list: &[Stmt], part: &[Chunk], source: &Source) -> bool {
     let sets = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| w.source == "set"));
     let before = list[..part[0].from].iter().filter(sets);
     let texts: Vec<&str> = before.chain(stays).filter_map(|s| source.text.get(s.range.clone())).collect();
-    let Some(script) = bash::parse(&(texts.join("\n") + "\ntrue\n")) else { return false };
-    let program = script.program();
+    let Some(program) = bash::program(&(texts.join("\n") + "\ntrue\n")) else { return false };
     let certain = flow::Status { zero: true, other: false };
     let vain = |s: &bash::program::Statement| {
         matches!(s.kind, bash::program::Kind::Loop { .. })
