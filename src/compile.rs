@@ -120,10 +120,10 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
     }
 
-    let views = |index: usize, unit: &'_ EvalUnit| {
+    let views = |index: usize, unit: &EvalUnit| {
         let mut found = Diagnostics::default();
         if let Some(eval) = &unit.eval {
-            lint::in_eval(&EvalView { unit: &project.evals[index], eval, tasks: &units[index], sources }, &mut found);
+            lint::in_eval(&EvalView { unit, eval, tasks: &units[index], sources, files }, &mut found);
         }
         found
     };
@@ -242,7 +242,7 @@ impl Shared<'_> {
         let assertions: Vec<&Assertions> =
             selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
         let asserted = assertions.iter().any(|a| !a.items.is_empty());
-        let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources };
+        let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources, files: self.files };
         lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, self.options.soft, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;
         if !self.options.plans {

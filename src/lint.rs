@@ -10,7 +10,9 @@ mod assertions;
 mod background;
 mod bashism;
 mod cluster;
+mod collisions;
 mod config;
+mod downloads;
 mod duplicate_name;
 mod env;
 mod error_branch;
@@ -18,6 +20,7 @@ mod executable;
 mod exit_status;
 mod expectations;
 mod flow;
+mod foreign;
 mod injection;
 mod judge;
 mod kubectl;
@@ -99,6 +102,7 @@ pub struct EvalView<'a> {
     /// The tasks it selects.
     pub tasks: &'a [&'a TaskUnit],
     pub sources: &'a Sources,
+    pub files: &'a dyn Files,
 }
 
 /// All that was read.
@@ -246,9 +250,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
-    Lint { rule: &place::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(place::collisions) },
+    Lint { rule: &collisions::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(collisions::check) },
+    Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the world
     Lint { rule: &cluster::RESOURCE_NOT_RELEASED, found: Found::InTask(cluster::released) },
+    Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },

@@ -25,14 +25,14 @@ rule! {
 }
 
 /// `kubectl create namespace NAME`, `kubectl create KIND NAME`: the verb, what is made, and its name.
-struct Call<'s> {
-    words: &'s [Word],
+pub(super) struct Call<'s> {
+    pub(super) words: &'s [Word],
     /// Where the verb stands.
     verb: usize,
 }
 
 impl<'s> Call<'s> {
-    fn of(command: &'s Statement, verb: &str) -> Option<Self> {
+    pub(super) fn of(command: &'s Statement, verb: &str) -> Option<Self> {
         if !matches!(command.name(), "kubectl" | "oc") {
             return None;
         }
@@ -43,7 +43,7 @@ impl<'s> Call<'s> {
     }
 
     /// The words behind the verb that are no flags.
-    fn named(&self) -> Vec<&'s Word> {
+    pub(super) fn named(&self) -> Vec<&'s Word> {
         let mut named = Vec::new();
         let mut skip = false;
         for word in &self.words[self.verb + 1..] {
@@ -53,18 +53,21 @@ impl<'s> Call<'s> {
             }
             skip = flag
                 && !word.text.contains('=')
-                && matches!(word.text.as_str(), "-n" | "--namespace" | "-f" | "-l" | "-o" | "--context");
+                && matches!(
+                    word.text.as_str(),
+                    "-n" | "--namespace" | "-f" | "-l" | "-o" | "--context" | "--timeout" | "--grace-period"
+                );
         }
         named
     }
 
-    fn has(&self, flags: &[&str]) -> bool {
+    pub(super) fn has(&self, flags: &[&str]) -> bool {
         let given =
             |word: &str, flag| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
         self.words.iter().any(|w| flags.iter().any(|flag| given(&w.text, flag)))
     }
 
-    fn namespace(&self) -> Option<&'s Word> {
+    pub(super) fn namespace(&self) -> Option<&'s Word> {
         self.words.windows(2).find(|w| matches!(w[0].text.as_str(), "-n" | "--namespace")).map(|w| &w[1])
     }
 }
@@ -163,7 +166,7 @@ pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// Whether `name` stands in `text` with neither letters nor hyphens beside it.
-fn whole(text: &str, name: &str) -> bool {
+pub(super) fn whole(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(name).any(|(at, _)| {
         !text[..at].chars().next_back().is_some_and(part) && !text[at + name.len()..].chars().next().is_some_and(part)

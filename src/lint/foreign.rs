@@ -1,0 +1,343 @@
+//! Deletions of what the task did not make: a cluster or a machine that others use, too, is worse off after the run.
+
+use std::path::Path;
+
+use super::{
+    TaskView,
+    cluster::{Call, whole},
+    script::{HOLE, Reader, ScriptView},
+    texts,
+};
+use crate::{
+    bash::{
+        Word,
+        program::{Kind, Statement},
+    },
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::{Def, OperationKind, PhaseKind, Step},
+    rule,
+    source::{Span, resolve},
+};
+
+rule! {
+    pub static DELETES_FOREIGN_RESOURCE = "deletes-foreign-resource", Warning;
+}
+
+/// What a deletion is about.
+enum Target {
+    /// A thing of this name. Of some kinds others are made by controllers, whose names begin with that of their owner.
+    Named { name: String, derived: bool },
+    /// Whatever there is.
+    Everything(String),
+}
+
+struct Deletion {
+    target: Target,
+    /// The namespace it is in, where that is written.
+    within: Option<String>,
+    span: Span,
+}
+
+/// A setup or a cleanup deletes what nothing in the task makes or names.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found = Vec::new();
+    for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Verify) {
+        script.content.program.walk(&mut |s| in_command(s, script, &mut found));
+    }
+    view.task.walk(&mut |phase, step| {
+        if phase != PhaseKind::Verify {
+            found.extend(in_step(step));
+        }
+    });
+    if found.is_empty() {
+        return;
+    }
+    let made = Made::of(view);
+    for Deletion { target, within, span } in found {
+        let (message, near) = match &target {
+            Target::Everything(what) => (format!("this deletes {what}"), None),
+            Target::Named { name, derived } => {
+                // What lives in a namespace of the task's own is the task's own.
+                let own = within.as_deref().is_some_and(|ns| !is_shared(ns) && made.knows(ns, false));
+                if own || made.knows(name, *derived) {
+                    continue;
+                }
+                (format!("nothing in the task makes or names `{name}`"), nearest(name, made.words()))
+            }
+        };
+        let help = match &target {
+            Target::Everything(_) => {
+                "name what the task made, or delete by a label that only the task's own things have"
+            }
+            Target::Named { .. } => {
+                "delete what setup makes, or what the prompt asks for, and leave the rest to others"
+            }
+        };
+        let mut diagnostic = Diagnostic::new(&DELETES_FOREIGN_RESOURCE, span, message).help(help);
+        if let Some(near) = near {
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+        }
+        out.push(diagnostic);
+    }
+}
+
+/// A namespace that every cluster has.
+fn is_shared(namespace: &str) -> bool {
+    namespace == "default" || namespace.starts_with("kube-") || namespace.starts_with("openshift-")
+}
+
+/// What a command deletes, as far as its words tell.
+fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Deletion>) {
+    let words = command.words();
+    let mut push = |target: Option<Target>, within: Option<&Word>, word: &Word| {
+        let span = script.content.span(word.range.clone());
+        found.extend(target.map(|target| Deletion { target, within: within.map(|w| w.text.clone()), span }));
+    };
+    let named = |word: &Word, derived| {
+        let name = word.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let whole = word.literal && !name.is_empty() && !name.contains(['*', '?', '[', '{']);
+        whole.then(|| Target::Named { name: name.to_owned(), derived })
+    };
+    let every = |what: String| Some(Target::Everything(what));
+    let words_of = |from: usize| words.get(from..).unwrap_or_default();
+    match (command.name(), words.get(1).map_or("", |w| w.text.as_str())) {
+        ("kubectl" | "oc", _) => {
+            let Some(call) = Call::of(command, "delete") else { return };
+            if call.has(&["-f", "--filename", "-k", "--kustomize", "-l", "--selector", "--field-selector"]) {
+                return;
+            }
+            let named_words = call.named();
+            let Some((kind, names)) = named_words.split_first() else { return };
+            let namespace = call.namespace();
+            if let Some(all) = words.iter().find(|w| w.text == "--all") {
+                let (target, word) = match namespace {
+                    _ if call.has(&["-A", "--all-namespaces"]) || is_global(&kind.text) => {
+                        (every(format!("all `{}` of the cluster", kind.text)), all)
+                    }
+                    None => (every(format!("all `{}` of the current namespace, whichever that is", kind.text)), all),
+                    Some(namespace) if is_shared(&namespace.text) => {
+                        (every(format!("all `{}` of `{}`", kind.text, namespace.text)), all)
+                    }
+                    Some(namespace) => (named(namespace, false), namespace),
+                };
+                push(target, None, word);
+                return;
+            }
+            // Where the namespace is filled in, nobody knows whose it is.
+            if namespace.is_some_and(|n| !n.literal) {
+                return;
+            }
+            // `pod/web`, or `pod web`
+            let slash = |w: &Word| w.text.contains('/');
+            let each = if slash(kind) { named_words.as_slice() } else { names };
+            for word in each {
+                let kind = word.text.split_once('/').map_or(kind.text.as_str(), |(kind, _)| kind);
+                push(named(word, is_derived(kind)), namespace, word);
+            }
+        }
+        ("helm", "uninstall" | "delete") => {
+            operands(words_of(2)).for_each(|w| push(named(w, false), None, w));
+        }
+        ("docker" | "podman", "rm") => {
+            operands(words_of(2)).for_each(|w| push(named(w, true), None, w));
+        }
+        ("docker" | "podman", "system" | "container" | "volume" | "network" | "image") => {
+            let Some(verb) = words.get(2) else { return };
+            match verb.text.as_str() {
+                "prune" => push(every("whatever is not in use at the moment".to_owned()), None, verb),
+                "rm" => operands(words_of(3)).for_each(|w| push(named(w, true), None, w)),
+                _ => {}
+            }
+        }
+        ("rm", _) if words.iter().any(|w| is_recursive(&w.text)) => {
+            for word in operands(words_of(1)) {
+                let target = match shared_folder(&word.text) {
+                    Some(folder) => every(format!("everything in `{folder}`")),
+                    None if word.text.starts_with(['/', '~']) => named(word, false),
+                    None => None,
+                };
+                push(target, None, word);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn operands(words: &[Word]) -> impl Iterator<Item = &Word> {
+    let of_flag = |flag: &str| matches!(flag, "-n" | "--namespace" | "--kube-context" | "--timeout" | "-t" | "--time");
+    let mut before = "";
+    words.iter().filter(move |word| {
+        let taken = word.text.starts_with('-') || of_flag(before);
+        before = &word.text;
+        !taken
+    })
+}
+
+fn is_recursive(flag: &str) -> bool {
+    flag == "--recursive" || flag.strip_prefix('-').is_some_and(|f| !f.starts_with('-') && f.contains(['r', 'R']))
+}
+
+/// The folder that everybody's things are in, where a path is one, or all that is in one.
+fn shared_folder(path: &str) -> Option<&'static str> {
+    let path = path.replace('"', "");
+    let folder = path.trim_end_matches('*');
+    let folder = folder.strip_suffix('/').filter(|f| !f.is_empty()).unwrap_or(folder);
+    let shared = ["/", "~", "$HOME", "${HOME}", "/root", "/home", "/tmp", "/var", "/var/tmp", "/etc", "/usr", "/opt"];
+    shared.into_iter().find(|s| *s == folder)
+}
+
+/// Kinds of which there is one list for the whole cluster.
+fn is_global(kind: &str) -> bool {
+    matches!(
+        kind,
+        "namespace"
+            | "namespaces"
+            | "ns"
+            | "node"
+            | "nodes"
+            | "no"
+            | "pv"
+            | "persistentvolume"
+            | "persistentvolumes"
+            | "crd"
+            | "crds"
+            | "customresourcedefinition"
+            | "customresourcedefinitions"
+            | "clusterrole"
+            | "clusterroles"
+            | "clusterrolebinding"
+            | "clusterrolebindings"
+            | "storageclass"
+            | "storageclasses"
+            | "sc"
+    )
+}
+
+/// Kinds that controllers make, too.
+fn is_derived(kind: &str) -> bool {
+    !is_global(kind)
+        && !matches!(kind.split('.').next(), Some("deployment" | "deployments" | "deploy" | "project" | "projects"))
+}
+
+/// What a step of an extension, or a tool, deletes.
+fn in_step(step: &Step<Def>) -> Option<Deletion> {
+    let operation = match &step.op.kind {
+        OperationKind::Extension { operation, .. } => operation.as_str(),
+        OperationKind::Tool { .. } => step.op.name.rsplit('.').next()?,
+        _ => return None,
+    };
+    let deletes = ["delete", "remove", "uninstall"].iter().any(|verb| operation.to_lowercase().contains(verb));
+    let arg = |key: &str| step.arg(key).or_else(|| step.arg("args")?.get(key));
+    let name = arg("name").or_else(|| arg("metadata")?.get("name")).filter(|_| deletes)?;
+    let target = Target::Named { name: name.as_literal()?.to_owned(), derived: false };
+    Some(Deletion { target, within: None, span: name.span })
+}
+
+/// All that a task says about the things it has: its cleanup, and what it deletes, aside.
+struct Made {
+    texts: Vec<String>,
+    /// Whether something may be made that no text shows.
+    opaque: bool,
+}
+
+impl Made {
+    fn of(view: &TaskView<'_>) -> Self {
+        let task = view.task;
+        let mut made = Self { texts: Vec::new(), opaque: false };
+        let templates = task.env.iter().map(|(_, t)| t).chain(task.prompt.iter().map(|p| &p.text));
+        made.texts.extend(templates.map(texts::written));
+        task.walk(&mut |phase, step| {
+            if phase != PhaseKind::Cleanup && texts::script(step).is_none() && in_step(step).is_none() {
+                step.templates(&mut |t| made.texts.push(texts::written(t)));
+                if phase == PhaseKind::Setup {
+                    step.templates(&mut |t| {
+                        made.read(view, &task.dir, t.as_literal());
+                    });
+                }
+            }
+        });
+        for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup) {
+            made.script(view, script);
+        }
+        made
+    }
+
+    /// The text of a file that is named, where there is one.
+    fn read(&mut self, view: &TaskView<'_>, dir: &Path, name: Option<&str>) -> bool {
+        let path = name.filter(|n| n.contains(['.', '/'])).map(|name| resolve(dir, name));
+        let text = path.and_then(|path| String::from_utf8(view.files.read(&path).ok()?).ok());
+        let is_there = text.is_some();
+        self.texts.extend(text);
+        is_there
+    }
+
+    fn script(&mut self, view: &TaskView<'_>, script: &ScriptView<'_>) {
+        let mut text = script.content.text.clone();
+        let makes = script.phase == PhaseKind::Setup;
+        let program = &script.content.program;
+        self.opaque |= makes && (script.reader == Reader::Foreign || !program.sound);
+        let mut functions = Vec::new();
+        program.walk(&mut |s| {
+            if let Kind::Function { name, .. } = &s.kind {
+                functions.push(name.as_str());
+            }
+        });
+        for command in program.commands() {
+            let mut deleted = Vec::new();
+            in_command(command, script, &mut deleted);
+            if !deleted.is_empty() {
+                text.replace_range(command.range.clone(), &" ".repeat(command.range.len()));
+            }
+            if !makes {
+                continue;
+            }
+            self.opaque |= !PLAIN.contains(&command.name()) && !functions.contains(&command.name());
+            let mut before = "";
+            for word in command.words() {
+                let name =
+                    word.text.split_once('=').filter(|_| word.text.starts_with('-')).map_or(&*word.text, |w| w.1);
+                let read = match &script.dir {
+                    Some(dir) if word.literal => self.read(view, dir, Some(name)),
+                    _ => false,
+                };
+                let manifest = matches!(before, "-f" | "--filename" | "-k" | "--kustomize");
+                self.opaque |= !read && manifest && word.text != "-";
+                before = &word.text;
+            }
+        }
+        self.texts.push(text);
+    }
+
+    fn knows(&self, name: &str, derived: bool) -> bool {
+        let parts = || name.split('-').filter(|p| p.len() > 2);
+        self.opaque
+            || self.texts.iter().any(|text| {
+                whole(text, name) || assembles(text, name) || derived && parts().any(|part| texts::has_word(text, part))
+            })
+    }
+
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let split = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+        self.texts.iter().flat_map(move |text| text.split(split)).filter(|w| w.len() > 2)
+    }
+}
+
+/// Whether a text makes a name of this beginning, or of this end: `web-$i`.
+fn assembles(text: &str, name: &str) -> bool {
+    let filled = |c: char| matches!(c, '$' | '{' | '%' | HOLE);
+    (2..name.len()).filter(|at| name.is_char_boundary(*at)).any(|at| {
+        let (head, tail) = name.split_at(at);
+        let begins = text.match_indices(head).any(|(i, _)| text[i + head.len()..].starts_with(filled));
+        let ends = || text.match_indices(tail).any(|(i, _)| text[..i].ends_with(['}', HOLE]));
+        begins || tail.len() > 1 && ends()
+    })
+}
+
+/// Commands that make nothing but what their words, and the files they name, tell.
+const PLAIN: &[&str] = &[
+    "kubectl", "oc", "docker", "podman", "git", "curl", "wget", "jq", "yq", "echo", "printf", "cat", "tee", "sleep",
+    "set", "cd", "mkdir", "touch", "cp", "mv", "ln", "rm", "chmod", "trap", "exit", "return", "true", "false", ":",
+    "test", "[", "grep", "sed", "awk", "tr", "cut", "sort", "head", "tail", "wc", "seq", "date", "read", "wait",
+    "kill", "export", "local", "shift", "base64", "openssl", "timeout", "until", "break", "continue", "command",
+    "type", "which",
+];
