@@ -35,6 +35,7 @@ pub enum Kind {
     Assignment,
     /// `[ … ]`, `[[ … ]]`, `(( … ))`.
     Test,
+    /// Never empty.
     Pipeline(Vec<Statement>),
     And(Box<[Statement; 2]>),
     Or(Box<[Statement; 2]>),
@@ -232,9 +233,14 @@ impl<'s> Reader<'s> {
             }
             "test_command" => return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Test) },
             "pipeline" => {
-                let mut parts = self.list(node, depth);
+                // With redirections, the grammar may put the end of a pipe into a pipe of its own.
+                let parts = self.list(node, depth).into_iter().flat_map(|part| match part.kind {
+                    Kind::Pipeline(inner) => inner,
+                    _ => vec![part],
+                });
+                let mut parts: Vec<_> = parts.collect();
                 parts.iter_mut().skip(1).for_each(|p| p.fed = true);
-                Kind::Pipeline(parts)
+                if parts.is_empty() { self.unknown() } else { Kind::Pipeline(parts) }
             }
             "list" => {
                 let and = self.has_token(node, "&&");
@@ -293,44 +299,47 @@ impl<'s> Reader<'s> {
             // Only redirections: `> file`.
             None => plain(node, Kind::Assignment),
         };
-        inner.range = node.byte_range();
-        if let (Some(lost), Kind::Command(words)) = (self.script.lost_words(node), &mut inner.kind) {
+        let lost = self.script.lost_words(node);
+        let target = last(&mut inner, node.end_byte());
+        if let (Some(lost), Kind::Command(words)) = (lost, &mut target.kind) {
             words.extend(lost.into_iter().map(|range| Word { text: "-".to_owned(), range, literal: true }));
         }
+        let mut next = None;
         for redirect in self.children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
-            inner.fed |= feeds(redirect, self.script);
-            inner.written |= redirect.kind() == "file_redirect" && self.script.text(redirect).contains('>');
+            target.fed |= feeds(redirect, self.script);
+            target.written |= redirect.kind() == "file_redirect" && self.script.text(redirect).contains('>');
             if redirect.kind() != "heredoc_redirect" {
-                inner.nested.extend(self.substitutions(redirect, depth));
+                target.nested.extend(self.substitutions(redirect, depth));
                 continue;
             }
             // What follows `<<EOF` on its line stands inside the here-document to the grammar.
             let operator = redirect.child_by_field_name("operator").map(|o| self.script.text(o).to_owned());
             let right = redirect.child_by_field_name("right");
             let piped = self.children(redirect).into_iter().find(|c| c.kind() == "pipeline");
-            if let Some(piped) = piped {
-                let mut parts = self.list(piped, depth);
-                parts.iter_mut().for_each(|p| p.fed = true);
-                // `cat <<EOF | kubectl apply && echo`: the rest of the line hangs below the pipe.
-                let range = inner.range.clone();
-                let first = std::mem::replace(&mut inner, plain(node, Kind::Unknown));
-                inner = Statement { range, ..joined(first, parts) };
-            }
             if let (Some(operator), Some(right)) = (operator, right) {
-                let right = self.statement(right, depth);
-                let first = std::mem::replace(&mut inner, plain(node, Kind::Unknown));
-                let pair = Box::new([first, right]);
-                inner.kind = if operator == "&&" { Kind::And(pair) } else { Kind::Or(pair) };
+                next = Some((operator, self.statement(right, depth)));
             }
             if let Some(arguments) =
                 Some(redirect.children_by_field_name("argument", &mut self.cursor).collect::<Vec<_>>())
-                && let Kind::Command(words) = &mut inner.kind
+                && let Kind::Command(words) = &mut target.kind
             {
                 words.extend(arguments.into_iter().map(|a| self.script.word(a)));
             }
             for body in self.children(redirect).into_iter().filter(|c| c.kind() == "heredoc_body") {
-                inner.nested.extend(self.substitutions(body, depth));
+                target.nested.extend(self.substitutions(body, depth));
             }
+            if let Some(piped) = piped {
+                let mut parts = self.list(piped, depth);
+                parts.iter_mut().for_each(|p| p.fed = true);
+                // `cat <<EOF | kubectl apply && echo`: the rest of the line hangs below the pipe.
+                let first = std::mem::replace(target, plain(node, Kind::Unknown));
+                *target = joined(first, parts);
+            }
+        }
+        if let Some((operator, right)) = next {
+            let first = std::mem::replace(&mut inner, plain(node, Kind::Unknown));
+            let pair = Box::new([first, right]);
+            inner.kind = if operator == "&&" { Kind::And(pair) } else { Kind::Or(pair) };
         }
         inner
     }
@@ -385,6 +394,20 @@ impl<'s> Reader<'s> {
         }
         found.sort_by_key(|s: &Statement| s.range.start);
         found
+    }
+}
+
+/// The command that redirections behind a statement belong to: the last one in it. The grammar has them behind the whole of
+/// a list or a pipeline.
+fn last(statement: &mut Statement, end: usize) -> &mut Statement {
+    statement.range.end = end;
+    match statement.kind {
+        Kind::Pipeline(ref mut parts) => {
+            let at = parts.len() - 1;
+            last(&mut parts[at], end)
+        }
+        Kind::And(ref mut pair) | Kind::Or(ref mut pair) => last(&mut pair[1], end),
+        _ => statement,
     }
 }
 
