@@ -98,6 +98,7 @@ steps:
 SETUP = """#!/usr/bin/env bash
 set -euo pipefail
 kubectl create namespace bench-{i}
+kubectl create clusterrole bench-{i}-reader --verb=get --resource=pods
 kubectl -n bench-{i} create deployment app-{i} --image=nginx:1.27 --replicas=2
 """
 VERIFY = """#!/usr/bin/env bash

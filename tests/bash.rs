@@ -1,6 +1,8 @@
 //! Scripts as statements, the statuses they can end with, and what rules say of scripts that authors write.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::{path::Path, sync::Arc};
+
 use gevals::{
     bash::{
         self,
@@ -8,7 +10,9 @@ use gevals::{
         program::Program,
     },
     compile,
+    diagnostic::Diagnostics,
     source::{MemoryFiles, Sources},
+    yaml::{self, Node},
 };
 use proptest::prelude::*;
 
@@ -25,6 +29,52 @@ fn outcome(text: &str) -> &'static str {
         Status { zero: false, other: true } => "failure",
         Status { zero: false, other: false } => "never",
     }
+}
+
+/// Every text of every YAML file in a folder, and every script.
+fn texts(dir: &Path, found: &mut Vec<String>) {
+    fn scalars(node: Node<'_>, found: &mut Vec<String>) {
+        found.extend(node.text().map(str::to_owned));
+        node.items().for_each(|item| scalars(item, found));
+        node.entries().for_each(|entry| scalars(entry.value, found));
+    }
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        match extension.as_str() {
+            _ if path.is_dir() => texts(&path, found),
+            "sh" => found.extend(std::fs::read_to_string(&path).ok()),
+            "yaml" | "md" => {
+                let Ok(text) = std::fs::read_to_string(&path) else { continue };
+                // Of a page, the blocks.
+                let blocks = text.split("```").enumerate().filter(|(i, _)| i % 2 == 1).map(|(_, block)| block);
+                let blocks = blocks.map(|block| block.split_once('\n').map_or("", |(_, yaml)| yaml)).collect();
+                for yaml in if extension == "md" { blocks } else { vec![text.as_str()] } {
+                    let (sources, mut out) = (Sources::default(), Diagnostics::default());
+                    let file = sources.add(&path, yaml);
+                    if let Ok(tree) = yaml::parse(file, Arc::from(yaml), &mut out) {
+                        scalars(tree.root(), found);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Most scripts are read without the parser: as it reads them.
+#[test]
+fn scripts_are_read_as_the_parser_reads_them() {
+    let mut all = Vec::new();
+    for dir in ["tests/convert", "tests/scenarios", "tests/flow", "tests/suite", "tests/fixtures", "examples", "lints"]
+    {
+        texts(Path::new(dir), &mut all);
+    }
+    let read: Vec<_> = all.iter().filter_map(|text| Some((text, bash::plain(text)?))).collect();
+    for (text, plain) in &read {
+        assert_eq!(*plain, program(text), "{text}");
+    }
+    assert!(read.len() > 1000, "{} of {} texts are read", read.len(), all.len());
 }
 
 /// The grammar leaves out the `-` before a redirection; both readers of scripts put it back.

@@ -232,16 +232,10 @@ impl<'s> Reader<'s> {
                 return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Assignment) };
             }
             "test_command" => return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Test) },
-            "pipeline" => {
-                // With redirections, the grammar may put the end of a pipe into a pipe of its own.
-                let parts = self.list(node, depth).into_iter().flat_map(|part| match part.kind {
-                    Kind::Pipeline(inner) => inner,
-                    _ => vec![part],
-                });
-                let mut parts: Vec<_> = parts.collect();
-                parts.iter_mut().skip(1).for_each(|p| p.fed = true);
-                if parts.is_empty() { self.unknown() } else { Kind::Pipeline(parts) }
-            }
+            "pipeline" => match self.list(node, depth).into_iter().reduce(piped) {
+                Some(pipeline) => return pipeline,
+                None => self.unknown(),
+            },
             "list" => {
                 let and = self.has_token(node, "&&");
                 match <[Statement; 2]>::try_from(self.list(node, depth)) {
@@ -313,9 +307,13 @@ impl<'s> Reader<'s> {
                 continue;
             }
             // What follows `<<EOF` on its line stands inside the here-document to the grammar.
+            for file in self.children(redirect).into_iter().filter(|c| c.kind() == "file_redirect") {
+                target.written |= self.script.text(file).contains('>');
+                target.nested.extend(self.substitutions(file, depth));
+            }
             let operator = redirect.child_by_field_name("operator").map(|o| self.script.text(o).to_owned());
             let right = redirect.child_by_field_name("right");
-            let piped = self.children(redirect).into_iter().find(|c| c.kind() == "pipeline");
+            let more = self.children(redirect).into_iter().find(|c| c.kind() == "pipeline");
             if let (Some(operator), Some(right)) = (operator, right) {
                 next = Some((operator, self.statement(right, depth)));
             }
@@ -328,12 +326,12 @@ impl<'s> Reader<'s> {
             for body in self.children(redirect).into_iter().filter(|c| c.kind() == "heredoc_body") {
                 target.nested.extend(self.substitutions(body, depth));
             }
-            if let Some(piped) = piped {
-                let mut parts = self.list(piped, depth);
-                parts.iter_mut().for_each(|p| p.fed = true);
+            if let Some(more) = more {
                 // `cat <<EOF | kubectl apply && echo`: the rest of the line hangs below the pipe.
                 let first = std::mem::replace(target, plain(node, Kind::Unknown));
-                *target = joined(first, parts);
+                let Range { start, end } = first.range;
+                *target = self.list(more, depth).into_iter().fold(first, piped);
+                target.range = start..end.max(target.range.end);
             }
         }
         if let Some((operator, right)) = next {
@@ -411,16 +409,38 @@ fn last(statement: &mut Statement, end: usize) -> &mut Statement {
     }
 }
 
-/// One pipeline of a first part and the others.
-fn joined(first: Statement, mut rest: Vec<Statement>) -> Statement {
-    let range = first.range.clone();
-    let mut parts = vec![first];
-    // The end of the line may be a list whose first part takes the pipe.
-    if let [Statement { kind: Kind::And(pair) | Kind::Or(pair), .. }] = rest.as_mut_slice() {
-        pair[0].fed = true;
-    }
-    parts.append(&mut rest);
-    Statement { range, kind: Kind::Pipeline(parts), background: false, fed: false, written: false, nested: Vec::new() }
+/// What one statement writes is read by the next. Where the grammar has a list or a pipeline on one side of the pipe, only
+/// the command next to the pipe takes part in it.
+fn piped(left: Statement, right: Statement) -> Statement {
+    let range = left.range.start..right.range.end;
+    let kind = match (left.kind, right.kind) {
+        (Kind::And(pair), kind) => Kind::And(Box::new(behind(*pair, Statement { kind, ..right }))),
+        (Kind::Or(pair), kind) => Kind::Or(Box::new(behind(*pair, Statement { kind, ..right }))),
+        (kind, Kind::And(pair)) => Kind::And(Box::new(before(Statement { kind, ..left }, *pair))),
+        (kind, Kind::Or(pair)) => Kind::Or(Box::new(before(Statement { kind, ..left }, *pair))),
+        (kind, more) => {
+            let mut parts = match kind {
+                Kind::Pipeline(parts) => parts,
+                kind => vec![Statement { kind, ..left }],
+            };
+            let first = parts.len();
+            match more {
+                Kind::Pipeline(more) => parts.extend(more),
+                kind => parts.push(Statement { kind, ..right }),
+            }
+            parts[first..].iter_mut().take(1).for_each(|p| p.fed = true);
+            Kind::Pipeline(parts)
+        }
+    };
+    Statement { range, kind, background: false, fed: false, written: false, nested: Vec::new() }
+}
+
+fn behind([first, second]: [Statement; 2], right: Statement) -> [Statement; 2] {
+    [first, piped(second, right)]
+}
+
+fn before(left: Statement, [first, second]: [Statement; 2]) -> [Statement; 2] {
+    [piped(left, first), second]
 }
 
 fn plain(node: Node<'_>, kind: Kind) -> Statement {

@@ -5,7 +5,7 @@ use crate::source::{Files, ReadError, Stat};
 use std::{
     ffi::OsString,
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,7 +16,7 @@ pub struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        fs::read(path).map_err(|e| match e.kind() {
+        read(path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Missing,
             io::ErrorKind::IsADirectory => ReadError::IsDir,
             _ if path.is_dir() => ReadError::IsDir,
@@ -59,6 +59,34 @@ impl Files for Disk {
         entries.sort();
         entries.into()
     }
+}
+
+/// All of a file. Most are read at once: of a file that has a length, less than was asked for is the end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    const FIRST: u64 = 1 << 20;
+    let mut file = File::open(path)?;
+    let meta = file.metadata()?;
+    let ends = meta.is_file() && meta.len() > 0;
+    let mut bytes = vec![0; meta.len().min(FIRST) as usize + 1];
+    let mut length = 0;
+    loop {
+        let asked = bytes.len() - length;
+        match file.read(&mut bytes[length..]) {
+            Ok(read) => {
+                length += read;
+                if read == 0 || ends && read < asked {
+                    break;
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+        if length == bytes.len() {
+            bytes.resize(length.saturating_mul(2).max(4096), 0);
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 /// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.

@@ -29,7 +29,7 @@ enum Use {
 
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Vec::new();
-    for script in view.scripts {
+    for script in view.scripts.iter().filter(|s| s.content.text.contains("://")) {
         let program = &script.content.program;
         program.walk(&mut |s| look(s, &script.content.text, &mut |word, used| found.push((script, word, used))));
     }

@@ -10,7 +10,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::Dialect,
     rule,
-    source::{Span, Stat},
+    source::Span,
 };
 
 rule! {
@@ -22,9 +22,8 @@ rule! {
 /// A file that may not, or cannot, be executed (`tests/coverage.md` B14).
 pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
-        let Form::File { path } = &script.form else { continue };
+        let Form::File { path, executable } = &script.form else { continue };
         let name = script.value.as_literal().unwrap_or_default();
-        let executable = matches!(view.files.stat(path), Some(Stat::File { executable: true }));
         if script.reader == Reader::Nothing {
             let head = script.content.span(0..0);
             let mut diagnostic = Diagnostic::new(

@@ -41,13 +41,21 @@ struct Deletion {
 /// A setup or a cleanup deletes what nothing in the task makes or names.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Vec::new();
-    for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Verify) {
+    for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Verify && may_delete(&s.content.text)) {
         script.content.program.walk(&mut |s| in_command(s, script, &mut found));
     }
     view.task.walk(&mut |phase, step| {
         if phase != PhaseKind::Verify {
             found.extend(in_step(step));
         }
+    });
+    // Most names stand in the prompt, or where nothing is deleted: then no more has to be known.
+    let prompt = view.task.prompt.as_ref().map(|p| texts::written(&p.text)).unwrap_or_default();
+    let makers = view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && !may_delete(&s.content.text));
+    let said: Vec<&str> = makers.map(|s| s.content.text.as_str()).chain([prompt.as_str()]).collect();
+    found.retain(|deletion| match &deletion.target {
+        Target::Named { name, .. } => !said.iter().any(|text| whole(text, name)),
+        Target::Everything(_) => true,
     });
     if found.is_empty() {
         return;
@@ -79,6 +87,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         out.push(diagnostic);
     }
+}
+
+/// Whether a text has a word of those that [`in_command`] knows.
+fn may_delete(text: &str) -> bool {
+    ["delete", "uninstall", "rm", "prune"].iter().any(|word| text.contains(word))
 }
 
 /// A namespace that every cluster has.
@@ -309,11 +322,12 @@ impl Made {
     }
 
     fn knows(&self, name: &str, derived: bool) -> bool {
-        let parts = || name.split('-').filter(|p| p.len() > 2);
+        let any = |told: &dyn Fn(&str) -> bool| self.texts.iter().any(|text| told(text));
+        let of_part = |part: &str| part.len() > 2 && any(&|text| texts::has_word(text, part));
         self.opaque
-            || self.texts.iter().any(|text| {
-                whole(text, name) || assembles(text, name) || derived && parts().any(|part| texts::has_word(text, part))
-            })
+            || any(&|text| whole(text, name))
+            || derived && name.split('-').any(of_part)
+            || any(&|text| assembles(text, name))
     }
 
     fn words(&self) -> impl Iterator<Item = &str> {

@@ -43,6 +43,7 @@ pub enum Form {
     Inline,
     File {
         path: PathBuf,
+        executable: bool,
     },
 }
 
@@ -257,7 +258,13 @@ fn view<'a>(
         let path = path_of(task, step)?;
         let file = scripts.get(&path, sources, files)?;
         let dir = if task.dialect == Dialect::Portable { dir } else { path.parent().map(Path::to_owned) };
-        return Some(view(Form::File { path }, dir, file.reader, false, Arc::clone(&file.content)));
+        return Some(view(
+            Form::File { path, executable: file.executable },
+            dir,
+            file.reader,
+            false,
+            Arc::clone(&file.content),
+        ));
     }
     let node = unit.tree.node_at(value.span)?;
     let holes: Vec<_> = match task.dialect {
