@@ -27,7 +27,7 @@ struct Reader<'t> {
     depth: usize,
 }
 
-/// A word, and the statements of its substitutions.
+/// Where a word stands, and whether nothing in it is expanded.
 struct Piece {
     range: Range<usize>,
     literal: bool,
@@ -118,6 +118,7 @@ impl<'t> Reader<'t> {
         self.list().filter(|list| !list.is_empty())
     }
 
+    /// Pipelines with `&&` and `||` between them, which bind alike.
     fn and_or(&mut self) -> Option<Statement> {
         let mut left = self.pipeline()?;
         loop {
@@ -136,6 +137,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Commands with pipes between them, or one.
     fn pipeline(&mut self) -> Option<Statement> {
         let mut parts = vec![self.part()?];
         loop {
@@ -170,6 +172,7 @@ impl<'t> Reader<'t> {
         Some(inner)
     }
 
+    /// One command: simple, or made of others.
     fn command(&mut self) -> Option<Statement> {
         let start = self.at;
         let kind = match self.keyword() {
@@ -305,8 +308,7 @@ impl<'t> Reader<'t> {
         loop {
             self.blanks();
             match self.peek() {
-                None | Some(b';' | b'&' | b'|' | b'\n' | b')' | b'<' | b'>') => break,
-                Some(b'#') => break,
+                None | Some(b';' | b'&' | b'|' | b'\n' | b')' | b'<' | b'>' | b'#') => break,
                 _ => {}
             }
             if words.is_empty() || declares {
@@ -350,12 +352,14 @@ impl<'t> Reader<'t> {
         Some(Statement { nested, ..statement(start..end, kind) })
     }
 
+    /// The name of a variable.
     fn name(&mut self) -> Option<()> {
         let rest = &self.text.as_bytes()[self.at..];
         let length = rest.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(rest.len());
         (length > 0 && !rest[0].is_ascii_digit()).then(|| self.at += length)
     }
 
+    /// The redirections behind a command.
     fn redirections(&mut self, inner: &mut Statement) -> Option<()> {
         loop {
             let before = self.at;

@@ -83,27 +83,33 @@ impl Statement {
 
     /// The name of a simple command, without its folder; empty for anything else.
     pub fn name(&self) -> &str {
-        self.words().first().map_or("", |w| w.text.rsplit('/').next().unwrap_or_default())
+        // Asked for by every rule of every command: names are short.
+        let text = self.words().first().map_or("", |w| w.text.as_str());
+        &text[text.bytes().rposition(|b| b == b'/').map_or(0, |at| at + 1)..]
     }
 
     /// The lists of statements inside, substitutions last.
-    pub fn lists(&self) -> impl Iterator<Item = &[Self]> {
-        let (mut branches, mut arms, mut pair): (&[Branch], &[Vec<Self>], [&[Self]; 2]) = Default::default();
+    pub fn lists<'s>(&'s self, visit: &mut dyn FnMut(&'s [Self])) {
         match &self.kind {
             Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => {}
-            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => pair[0] = list,
-            Kind::Function { body, .. } => pair[0] = body,
-            Kind::And(both) | Kind::Or(both) => pair[0] = both.as_slice(),
-            Kind::Not(inner) => pair[0] = std::slice::from_ref(&**inner),
-            Kind::If { branches: all, otherwise } => {
-                branches = all;
-                pair[0] = otherwise.as_deref().unwrap_or_default();
+            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => visit(list),
+            Kind::Function { body, .. } => visit(body),
+            Kind::And(pair) | Kind::Or(pair) => visit(pair.as_slice()),
+            Kind::Not(inner) => visit(std::slice::from_ref(&**inner)),
+            Kind::If { branches, otherwise } => {
+                for branch in branches {
+                    visit(&branch.condition);
+                    visit(&branch.body);
+                }
+                visit(otherwise.as_deref().unwrap_or_default());
             }
-            Kind::Loop { condition, body, .. } => pair = [condition, body],
-            Kind::Case(all) => arms = all,
+            Kind::Loop { condition, body, .. } => {
+                visit(condition);
+                visit(body);
+            }
+            Kind::Case(arms) => arms.iter().for_each(|arm| visit(arm)),
         }
-        let branches = branches.iter().flat_map(|b| [b.condition.as_slice(), b.body.as_slice()]);
-        branches.chain(pair).chain(arms.iter().map(Vec::as_slice)).chain([self.nested.as_slice()])
+        visit(&self.nested);
     }
 
     fn lists_mut(&mut self) -> Vec<&mut [Self]> {
@@ -127,9 +133,7 @@ impl Statement {
     /// This statement and every one below it, in the order written.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
         visit(self);
-        for list in self.lists() {
-            list.iter().for_each(|s| s.walk(visit));
-        }
+        self.lists(&mut |list| list.iter().for_each(|s| s.walk(visit)));
     }
 }
 

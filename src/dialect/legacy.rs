@@ -94,7 +94,9 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
         (!name.value.is_empty())
             .then_some((Spanned::new(key.to_owned(), e.key.span()), Arg::text(name.value, name.span)))
     };
-    let args: Vec<_> = [text(reader, inline, "inline"), text(reader, file, "file")].into_iter().flatten().collect();
+    let args = [text(reader, inline, "inline"), text(reader, file, "file")].into_iter().flatten();
+    let mut args: Vec<_> = args.collect();
+    args.shrink_to_fit();
     if let [(first, _), (second, _)] = args.as_slice() {
         reader.error(
             Diagnostic::new(
@@ -124,7 +126,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
                 .help("a legacy task verifies by a script or by the judge; the steps dialect can do both"),
         );
     }
-    phase.steps.push(step("script", entry, args));
+    phase.steps = vec![step("script", entry, args)];
     phase
 }
 
@@ -149,7 +151,7 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
             fields.take(reader, "inline");
             fields.take(reader, "file");
             fields.finish(reader);
-            phase.steps.push(step("llmJudge", entry, args));
+            phase.steps = vec![step("llmJudge", entry, args)];
             phase
         }
         (_, judge) => {

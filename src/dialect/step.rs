@@ -34,7 +34,10 @@ pub fn phase(reader: &mut Reader<'_>, entry: Option<Entry<'_>>, style: Style<'_>
 
 fn list(reader: &mut Reader<'_>, node: Node<'_>, what: &str, style: Style<'_>) -> Vec<Step<Path>> {
     let items = reader.items(node, &format!("`{what}`"));
-    items.into_iter().filter_map(|item| step(reader, item, style)).collect()
+    let mut steps: Vec<_> = items.into_iter().filter_map(|item| step(reader, item, style)).collect();
+    // A suite has thousands of lists of one step.
+    steps.shrink_to_fit();
+    steps
 }
 
 fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Step<Path>> {
@@ -169,7 +172,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
             }
             Some(short) => {
                 let scan = (style.scan)(operation.name, short);
-                step.args.push((Spanned::new(short.to_owned(), node.span()), arg(node, scan)));
+                step.args = vec![(Spanned::new(short.to_owned(), node.span()), arg(node, scan))];
                 return Some(step);
             }
             // Unknown operations are reported by name, where `check` binds them.
@@ -180,6 +183,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
             }
         },
     };
+    step.args.reserve_exact(entries.len());
     for entry in entries {
         let value = entry.value;
         match entry.name {
@@ -261,7 +265,10 @@ fn blocks(
             let branches = steps.into_iter().map(|s| Block { role, span: s.span, steps: vec![s] });
             step.blocks.extend(branches);
         }
-        _ => step.blocks.push(Block { role, span: node.span(), steps }),
+        _ => {
+            step.blocks.reserve_exact(1);
+            step.blocks.push(Block { role, span: node.span(), steps });
+        }
     }
 }
 

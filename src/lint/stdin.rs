@@ -52,7 +52,7 @@ fn visit<'p>(list: &'p [Statement], found: &mut Vec<&'p Statement>) {
             found.push(statement);
         }
         if !matches!(statement.kind, Kind::Function { .. }) {
-            statement.lists().for_each(|l| visit(l, found));
+            statement.lists(&mut |l| visit(l, found));
         }
     }
 }

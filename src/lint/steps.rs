@@ -217,6 +217,6 @@ fn once<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
             continue;
         }
         visit(statement);
-        statement.lists().for_each(|l| once(l, visit));
+        statement.lists(&mut |l| once(l, visit));
     }
 }

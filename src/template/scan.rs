@@ -96,6 +96,7 @@ fn read(text: &str) -> (Scan, Vec<usize>) {
 
 fn flush(literal: &mut String, pieces: &mut Vec<Piece>) {
     if !literal.is_empty() {
+        literal.shrink_to_fit();
         pieces.push(Piece::Text(std::mem::take(literal)));
     }
 }
