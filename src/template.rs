@@ -103,8 +103,8 @@ pub enum SuspectKind {
     DoubleBrace(Path),
     /// `${{ … }}`, as in GitHub Actions: passes through untouched.
     DollarBrace,
-    /// `${NAME}`, `${env.X}`: the shell's, not ours.
-    ShellVariable,
+    /// `${NAME}`: the shell's, not ours. `${env.X}`: nobody's.
+    ShellVariable(Path),
 }
 
 impl Scan {

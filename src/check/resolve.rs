@@ -433,6 +433,15 @@ impl Checker<'_> {
                 )
                 .help(format!("write `{{{path}}}` if it is to be filled")),
             ),
+            SuspectKind::ShellVariable(path) if in_scope && !path.segments.is_empty() => self.out.push(
+                Diagnostic::new(
+                    &DOLLAR_BRACE,
+                    suspect.span,
+                    format!("`${{{path}}}` is neither a hole nor a variable of a shell: it stays as it is"),
+                )
+                .help(format!("write `{{{path}}}` if it is to be filled"))
+                .fix("take the `$` away", Span { end: suspect.span.start + 1, ..suspect.span }, ""),
+            ),
             SuspectKind::DollarBrace => self.out.push(
                 Diagnostic::new(&DOLLAR_BRACE, suspect.span, "`${{ }}` belongs to GitHub Actions: it stays as it is")
                     .help("write `{root.name}` if it is to be filled"),

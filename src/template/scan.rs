@@ -66,7 +66,8 @@ fn read(text: &str) -> (Scan, Vec<usize>) {
         match (open == 1).then(|| hole(text, at)) {
             Some(Ok(hole)) if dollars > 0 => {
                 let range = at - 1..hole.range.end;
-                out.suspects.push(Suspect::new(SuspectKind::ShellVariable, hole.path.root.text, range));
+                let root = hole.path.root.text.clone();
+                out.suspects.push(Suspect::new(SuspectKind::ShellVariable(hole.path), root, range));
                 at += 1;
                 literal.push_str(&text[start..at]);
             }
