@@ -144,6 +144,8 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
         "Eval"
     } else if below("commands", &["runPrompt"]) {
         "Agent"
+    } else if has("prompt") && (has("verify") || has("cleanup") || has("setup") && has("name")) {
+        return Err(out.error(flat(root)));
     } else {
         return Ok(None);
     };
@@ -153,6 +155,23 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
             .help(format!("begin the file with `kind: {kind}`; without it other tools pass it over, without a word"))
             .fix(format!("add `kind: {kind}`"), place.head(), format!("kind: {kind}\n")),
     ))
+}
+
+/// A task whose parts stand side by side, as no dialect has them: where each belongs.
+fn flat(root: Node<'_>) -> Diagnostic {
+    let in_metadata =
+        ["name", "description", "difficulty", "category", "labels", "tags", "timeout", "parallel", "runs"];
+    let in_spec = ["prompt", "setup", "verify", "cleanup", "env", "requires", "imports"];
+    let of = |known: &[&str]| -> Vec<String> {
+        let keys = root.entries().map(|e| e.name).filter(|name| known.contains(name));
+        keys.map(|name| format!("`{name}`")).collect()
+    };
+    let below = [(of(&in_metadata), "metadata"), (of(&in_spec), "spec")];
+    let moves = below.iter().filter(|(keys, _)| !keys.is_empty());
+    let moves: Vec<_> = moves.map(|(keys, key)| format!("put {} under `{key}`", keys.join(", "))).collect();
+    let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
+    Diagnostic::new(&UNKNOWN_KIND, place, "this looks like a task, but has no `kind`: other tools pass it over")
+        .help(format!("begin the file with `kind: Task` and `apiVersion: mcp-eval/v1`; {}", moves.join("; ")))
 }
 
 /// Eval, Agent and Oracle files look alike in every version.

@@ -196,11 +196,12 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
         Err(_) => return Parsed::Stranger,
     };
     // Files that cannot be ours are not worth a complaint: templates that are no YAML, another program's kinds.
-    if !named && !mentions_kind(&text) {
+    if !named && !begins_line(&text, &KEYS) && !begins_line(&text, &["prompt:"]) {
         return Parsed::Stranger;
     }
     let tree = yaml::parse(file, Arc::clone(&text), &mut out);
-    if !named && out.has_hard() && (is_foreign(&text) || text.contains("{{") && !ours(&text)) {
+    let strange = || is_foreign(&text) || !begins_line(&text, &KEYS) || text.contains("{{") && !ours(&text);
+    if !named && out.has_hard() && strange() {
         return Parsed::Stranger;
     }
     let Ok(tree) = tree else { return Parsed::Broken(out) };
@@ -236,11 +237,14 @@ fn is_mcp_config(root: Node<'_>) -> bool {
     root.entries().any(|e| crate::diagnostic::nearest(e.name, ["mcpServers"]).is_some())
 }
 
+/// What files of ours begin a line with.
+const KEYS: [&str; 7] = ["kind", "Kind", "KIND", "spec", "steps", "config", "commands"];
+
 /// A cheap look before the parser: does this file say, or nearly, that it is one of ours?
-fn mentions_kind(text: &str) -> bool {
+fn begins_line(text: &str, keys: &[&str]) -> bool {
     let begins = |line: &str| {
         let line = line.trim_start_matches(['{', '"', '\'', ' ', '\u{feff}']);
-        ["kind", "Kind", "KIND", "spec", "steps", "config", "commands"].iter().any(|k| line.starts_with(k))
+        keys.iter().any(|k| line.starts_with(k))
     };
     text.lines().any(begins) || text.trim_start().starts_with('{')
 }
