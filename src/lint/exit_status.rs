@@ -130,9 +130,15 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The scripts of verify that try something and cannot fail, each with its last statement. `unfalsifiable-verify` says
-/// nothing where there is one.
-pub(super) fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v ScriptView<'v>, &'v Statement)> {
+/// Whether a rule of this file finds a script of verify that tries something to no avail: other rules then leave it at
+/// that.
+pub(super) fn in_vain(view: &TaskView<'_>) -> bool {
+    let mut scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
+    never_failing(view).next().is_some() || scripts.any(|s| ignored(&s.content).is_some())
+}
+
+/// The scripts of verify that try something and cannot fail, each with its last statement.
+fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v ScriptView<'v>, &'v Statement)> {
     let scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
     scripts.filter_map(|script| {
         let program = &script.content.program;

@@ -7,8 +7,9 @@ use crate::{
         program::{Kind, Program, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics},
-    hir::PhaseKind,
+    hir::{BlockRole, Def, PhaseKind, Step},
     rule,
+    signature::Control,
 };
 
 rule! {
@@ -18,17 +19,12 @@ rule! {
 /// Every step of verify either cannot fail or only lists, and no assertion decides.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let steps = &view.task.verify.steps;
-    if view.asserted || steps.is_empty() || exit_status::never_failing(view).next().is_some() {
+    if view.asserted || steps.is_empty() || exit_status::in_vain(view) {
         return;
     }
     let mut first = None;
-    for step in steps {
-        let script = view.scripts.iter().find(|s| s.phase == PhaseKind::Verify && std::ptr::eq(s.step, step));
-        match script.and_then(|s| Some((s, only_lists(s)?))) {
-            Some(found) => first = first.or(Some(found)),
-            None if verify::cannot_fail(step, view) => {}
-            None => return,
-        }
+    if !steps.iter().all(|s| rests_on_lists(view, s, &mut first)) {
+        return;
     }
     if let Some((script, listing)) = first {
         let content = &script.content;
@@ -46,6 +42,23 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             .help(help),
         );
     }
+}
+
+/// Whether a step passes whatever the agent did; `first` becomes the first listing.
+fn rests_on_lists<'v>(
+    view: &'v TaskView<'_>,
+    step: &Step<Def>,
+    first: &mut Option<(&'v ScriptView<'v>, &'v Statement)>,
+) -> bool {
+    let script = view.scripts.iter().find(|s| s.phase == PhaseKind::Verify && std::ptr::eq(s.step, step));
+    if let Some(found) = script.and_then(|s| Some((s, only_lists(s)?))) {
+        first.get_or_insert(found);
+        return true;
+    }
+    let holds = matches!(step.op.signature.control, Control::Scope | Control::Eventually | Control::Consistently);
+    let inner = || step.blocks.iter().filter(|b| b.role == BlockRole::Steps).flat_map(|b| &b.steps);
+    verify::cannot_fail(step, view)
+        || holds && inner().next().is_some() && inner().all(|s| rests_on_lists(view, s, first))
 }
 
 /// The first listing of a script that does nothing else.
