@@ -110,44 +110,9 @@ fn is_listing(name: &str, words: &[Word]) -> bool {
 /// `get KIND` without a name: nothing found is a success. Of kinds that every cluster knows, for another one may be what
 /// was to be installed; a template may fail where there is nothing.
 fn lists_objects(words: &[&str]) -> bool {
-    const KINDS: [&str; 36] = [
-        "all",
-        "cm",
-        "configmap",
-        "configmaps",
-        "cronjob",
-        "cronjobs",
-        "daemonset",
-        "daemonsets",
-        "deploy",
-        "deployment",
-        "deployments",
-        "endpoints",
-        "events",
-        "ing",
-        "ingress",
-        "ingresses",
-        "job",
-        "jobs",
-        "namespaces",
-        "networkpolicies",
-        "no",
-        "nodes",
-        "ns",
-        "persistentvolumeclaims",
-        "po",
-        "pod",
-        "pods",
-        "pvc",
-        "replicasets",
-        "rolebindings",
-        "roles",
-        "secret",
-        "secrets",
-        "service",
-        "services",
-        "svc",
-    ];
+    const KINDS: &str = "all cm configmap configmaps cronjob cronjobs daemonset daemonsets deploy deployment deployments \
+        endpoints events ing ingress ingresses job jobs namespaces networkpolicies no nodes ns persistentvolumeclaims po pod \
+        pods pvc replicasets rolebindings roles secret secrets service services svc";
     const WITH_VALUE: [&str; 10] =
         ["-n", "--namespace", "-l", "--selector", "-o", "--output", "--field-selector", "--context", "--sort-by", "-L"];
     let mut names = Vec::new();
@@ -165,13 +130,13 @@ fn lists_objects(words: &[&str]) -> bool {
             names.push(*word);
         }
     }
-    matches!(names.as_slice(), ["get", kinds] if kinds.split(',').all(|k| KINDS.contains(&k)))
+    matches!(names.as_slice(), ["get", kinds] if kinds.split(',').all(|k| KINDS.split(' ').any(|known| known == k)))
 }
 
 /// Without `--fail` any answer is a success. A server that the agent was to start may answer or not, so only what has a
 /// name of its own in the world counts.
 fn asks_other_machine(words: &[&str]) -> bool {
-    let fails = |w: &&str| w.starts_with("--fail") || w.starts_with('-') && !w.starts_with("--") && w.contains('f');
+    let fails = |w: &str| w.starts_with("--fail") || w.starts_with('-') && !w.starts_with("--") && w.contains('f');
     let host = words.iter().find_map(|w| w.split_once("://")?.1.split(['/', ':', '?']).next());
     let named = |h: &str| {
         let end = h.rsplit('.').next().unwrap_or_default();
@@ -180,5 +145,5 @@ fn asks_other_machine(words: &[&str]) -> bool {
             && end.starts_with(|c: char| c.is_ascii_alphabetic())
             && !matches!(end, "local" | "localhost" | "svc" | "internal" | "test")
     };
-    host.is_some_and(named) && !words.iter().any(|w| fails(&w))
+    host.is_some_and(named) && !words.iter().any(|w| fails(w))
 }

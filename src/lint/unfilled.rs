@@ -19,6 +19,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let text = &script.content.text;
+        // A text of Python that begins lines before.
+        if text.contains("f\"\"\"") || text.contains("f'''") {
+            continue;
+        }
         for (range, root) in looks_like_holes(text) {
             let (hole, name) = (&text[range.clone()], &text[range.start + root.len() + 2..range.end - 1]);
             let start = script.content.line_start(range.start);

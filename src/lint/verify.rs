@@ -147,10 +147,10 @@ static GREP: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]+)"|'([^']+)'|([\w./-]+))"#).unwrap()
 });
 
-/// `[[ "$ANSWER" == *word* ]]`.
+/// `[[ "$ANSWER" == *word* ]]` as a check of its own: behind an `if`, it may be what must not be there.
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     #[expect(clippy::unwrap_used, reason = "a constant")]
-    Regex::new(r#"\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]"#).unwrap()
+    Regex::new(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#).unwrap()
 });
 
 fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Span) -> Diagnostic {
