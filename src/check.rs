@@ -32,7 +32,7 @@ use scope::{Binding, Place, Scope};
 pub use bind::{DUPLICATE_ALIAS, UNKNOWN_OPERATION, UNKNOWN_TOOL, UNUSED_REQUIREMENT, WRONG_PHASE, unknown_tool};
 pub use resolve::{
     DOLLAR_BRACE, DOUBLE_BRACE, EMPTY_DEFAULT, MALFORMED_HOLE, MAYBE_UNASSIGNED, OUT_OF_SCOPE, UNEXPANDED_HOLE,
-    UNKNOWN_FILTER, UNKNOWN_NAME, UNKNOWN_OUTPUT, UNKNOWN_STEP, WRONG_HOLE_TYPE,
+    UNFILLED_LEGACY, UNKNOWN_FILTER, UNKNOWN_NAME, UNKNOWN_OUTPUT, UNKNOWN_STEP, WRONG_HOLE_TYPE,
 };
 pub use shape::{EXACTLY_ONE, INVALID_VALUE, MISSING_FILE};
 
@@ -257,7 +257,9 @@ impl<'a> Checker<'a> {
         if let Some(file) = &prompt.file {
             self.files.insert(file.value.clone());
         }
-        if prompt.text.as_literal().is_some_and(|t| t.trim().is_empty()) {
+        // What could not be read stands in the file of the task still, and has been reported.
+        let was_read = prompt.file.as_ref().is_none_or(|f| f.span != prompt.text.span);
+        if was_read && prompt.text.as_literal().is_some_and(|t| t.trim().is_empty()) {
             self.error(
                 Diagnostic::new(&EMPTY_PROMPT, prompt.text.span, "the prompt is empty")
                     .help("say what the agent is to do"),

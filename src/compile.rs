@@ -10,7 +10,7 @@ use crate::{
     builtin,
     check::{self, Checked},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{AgentRef, Assertions, JudgeRef, Limits, Name},
+    hir::{AgentRef, Assertion, AssertionKind, Assertions, JudgeRef, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
@@ -241,7 +241,8 @@ impl Shared<'_> {
         let limits = self.options.overrides.limits;
         let assertions: Vec<&Assertions> =
             selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
-        let asserted = assertions.iter().any(|a| !a.items.is_empty());
+        let decides = |i: &Assertion| !matches!(i.kind, AssertionKind::NoDuplicateCalls(false));
+        let asserted = assertions.iter().flat_map(|a| &a.items).any(decides);
         let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources, files: self.files };
         lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, self.options.soft, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;

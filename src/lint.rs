@@ -24,6 +24,7 @@ mod foreign;
 mod injection;
 mod judge;
 mod kubectl;
+mod listing;
 mod models;
 mod no_verdict;
 mod oracle;
@@ -39,6 +40,7 @@ mod skills;
 mod stdin;
 mod steps;
 mod texts;
+mod unfilled;
 mod unlocked;
 mod unpinned_server;
 mod unreferenced_script;
@@ -190,7 +192,7 @@ pub static RULES: &[Lint] = &[
     way(&check::MALFORMED_HOLE),
     way(&check::UNKNOWN_FILTER),
     way(&check::EMPTY_DEFAULT),
-    way(&check::UNEXPANDED_HOLE),
+    Lint { rule: &check::UNEXPANDED_HOLE, found: Found::InTask(unfilled::check) },
     way(&check::DOUBLE_BRACE),
     way(&check::DOLLAR_BRACE),
     way(&policy::UNUSED_ALLOW),
@@ -225,6 +227,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &prompt_in_shell::PROMPT_NOT_PASSED, found: Found::InEval(prompt_in_shell::passed) },
     Lint { rule: &expectations::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
     Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
+    Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
@@ -232,7 +235,8 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &steps::LOOSE_EQUALS, found: Found::InTask(steps::loose) },
     Lint { rule: &steps::DOTTED_INDEX, found: Found::InTask(steps::dotted) },
     Lint { rule: &steps::CONTINUE_ON_ERROR_IN_VERIFY, found: Found::InTask(steps::continues) },
-    Lint { rule: &assertion_sense::ALWAYS_TRUE_ASSERTION, found: Found::InEval(assertion_sense::always) },
+    Lint { rule: &steps::CONTINUE_ON_ERROR_IN_CLEANUP, found: Found::InTask(steps::continues_in_cleanup) },
+    Lint { rule: &dialect::eval::ALWAYS_TRUE_ASSERTION, found: Found::InEval(assertion_sense::always) },
     Lint { rule: &assertion_sense::CONTRADICTORY_ASSERTIONS, found: Found::InEval(assertion_sense::contradictory) },
     Lint { rule: &assertion_sense::UNANCHORED_TOOL_PATTERN, found: Found::InEval(assertion_sense::unanchored) },
     Lint { rule: &assertion_sense::REDUNDANT_NAME_AND_PATTERN, found: Found::InEval(assertion_sense::both) },

@@ -348,7 +348,7 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
     prompt.text = match dialect {
         Dialect::Portable => crate::decode::scan_text(&text, span, &place),
         Dialect::Steps => dialect::steps::prompt_text(&text, span, &place),
-        Dialect::Legacy => hir::Template::literal(&*text, span),
+        Dialect::Legacy => dialect::steps::unexpanded_text(&text, span, &place),
     };
     Ok(())
 }

@@ -252,7 +252,7 @@ proptest! {
         program.walk(&mut |s| ranges.push(s.range.clone()));
         for range in ranges {
             prop_assert!(text.get(range.clone()).is_some());
-            flow::outcome_after(&program, &range);
+            flow::outcome_after(&program, &range, false);
         }
     }
 }

@@ -256,7 +256,7 @@ fn kind(kind: &SuspectKind) -> &'static str {
         SuspectKind::Malformed => "malformed",
         SuspectKind::DoubleBrace(_) => "double-brace",
         SuspectKind::DollarBrace => "dollar-brace",
-        SuspectKind::ShellVariable => "shell-variable",
+        SuspectKind::ShellVariable(_) => "shell-variable",
     }
 }
 

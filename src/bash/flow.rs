@@ -32,10 +32,10 @@ pub fn outcome(program: &Program) -> Status {
     Evaluator::new(program, None).run()
 }
 
-/// The statuses a script can end with once the loop at `range` has run its rounds to no avail; `None` where the loop is
-/// never reached.
-pub fn outcome_after(program: &Program, range: &Range<usize>) -> Option<Status> {
-    let evaluator = Evaluator::new(program, Some(range.clone()));
+/// The statuses a script can end with once the loop at `range` has run its rounds to no avail, which a `break` in it
+/// ends if `by_break`; `None` where the loop is never reached.
+pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) -> Option<Status> {
+    let evaluator = Evaluator { by_break, ..Evaluator::new(program, Some(range.clone())) };
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
 }
 
@@ -90,6 +90,8 @@ struct Evaluator<'p> {
     errexit: bool,
     pipefail: bool,
     focus: Option<Range<usize>>,
+    /// The loop in focus is left by `break`.
+    by_break: bool,
 }
 
 impl<'p> Evaluator<'p> {
@@ -100,7 +102,8 @@ impl<'p> Evaluator<'p> {
                 functions.push((name.as_str(), body.as_slice()));
             }
         });
-        Self { program, functions, errexit: program.stops_at_errors(), pipefail: program.sets('\0', "pipefail"), focus }
+        let pipefail = program.sets('\0', "pipefail");
+        Self { program, functions, errexit: program.stops_at_errors(), pipefail, focus, by_break: false }
     }
 
     fn run(&self) -> Status {
@@ -225,6 +228,9 @@ impl<'p> Evaluator<'p> {
         let asked = self.list(condition, Status::ZERO, true, depth);
         let round = self.list(body, Status::ZERO, tested, depth);
         if self.focus.as_ref() == Some(&s.range) {
+            if self.by_break {
+                return Flow::ends(Status::ZERO);
+            }
             return Flow::ends(round.end.or(if repeat == Repeat::For { Status::NEVER } else { Status::ZERO }));
         }
         let ends_by_itself = match repeat {

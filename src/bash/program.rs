@@ -88,6 +88,14 @@ impl Statement {
         &text[text.bytes().rposition(|b| b == b'/').map_or(0, |at| at + 1)..]
     }
 
+    /// The name of a function that is defined here.
+    pub fn function(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Function { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     /// The lists of statements inside, substitutions last.
     pub fn lists<'s>(&'s self, visit: &mut dyn FnMut(&'s [Self])) {
         match &self.kind {

@@ -28,6 +28,10 @@ rule! {
     pub static DOLLAR_BRACE = "dollar-brace", Warning;
 }
 
+/// What to do about a hole in a legacy task.
+pub const UNFILLED_LEGACY: &str =
+    "a legacy task has no holes: write the text itself; the portable dialect fills them everywhere (`gevals convert`)";
+
 /// What a path means: the thing, how many of its segments named it, and the type of the value found there.
 struct Found {
     target: Target,
@@ -404,7 +408,7 @@ impl Checker<'_> {
         for suspect in &template.suspects {
             match scope.dialect {
                 Dialect::Portable => self.suspect(suspect, scope),
-                _ => self.suspect_steps(suspect),
+                dialect => self.suspect_steps(suspect, dialect),
             }
         }
     }
@@ -450,7 +454,7 @@ impl Checker<'_> {
         }
     }
 
-    fn suspect_steps(&mut self, suspect: &Suspect) {
+    fn suspect_steps(&mut self, suspect: &Suspect, dialect: Dialect) {
         if suspect.root.is_empty() {
             self.error(
                 Diagnostic::new(&MALFORMED_HOLE, suspect.span, format!("this text does not parse: {}", suspect.detail))
@@ -461,7 +465,7 @@ impl Checker<'_> {
         self.error(
             Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, format!("`{}` {}", self.cx.sources.get(suspect.span.file).slice(suspect.span), suspect.detail))
                 .here("sent as it stands")
-                .help("in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere"),
+                .help(if dialect == Dialect::Legacy { UNFILLED_LEGACY } else { "in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere" }),
         );
     }
 

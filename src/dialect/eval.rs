@@ -17,6 +17,7 @@ use crate::{
 rule! {
     pub static TASK_SET_SHAPE = "task-set-shape", Hard;
     pub static INVALID_EVAL_NAME = "invalid-eval-name", Hard;
+    pub static ALWAYS_TRUE_ASSERTION = "always-true-assertion", Verdict;
     pub static INVALID_ASSERTION = "invalid-assertion", Hard;
     pub static NO_AGENT = "no-agent", Hard;
 }
@@ -472,7 +473,7 @@ fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
     {
         if !on.value {
             reader.out.push(
-                Diagnostic::new(&decode::UNKNOWN_FIELD, on.span, "`noDuplicateCalls: false` asserts nothing")
+                Diagnostic::new(&ALWAYS_TRUE_ASSERTION, on.span, "`noDuplicateCalls: false` asserts nothing")
                     .strength(crate::diagnostic::Strength::Warning)
                     .help("remove it, or write `true`"),
             );
@@ -504,7 +505,7 @@ fn push_list<T>(
     if matches!(entry.value.data(), Data::Seq) && entry.value.items().next().is_none() {
         reader.out.push(
             Diagnostic::new(
-                &decode::UNKNOWN_FIELD,
+                &ALWAYS_TRUE_ASSERTION,
                 entry.key.span(),
                 format!("`{}` is empty: it asserts nothing", entry.name),
             )

@@ -2,7 +2,7 @@
 
 use super::{DialectInfo, TaskFile, envelope, metadata, prompt};
 use crate::{
-    decode::{self, Leniency, Reader, literal},
+    decode::{self, Leniency, Reader},
     diagnostic::Diagnostic,
     hir::{Arg, Dialect, Name, Phase, Step, Task},
     rule,
@@ -53,7 +53,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
         cleanup: Phase::default(),
     };
     if let Some(node) = fields.require(reader, "prompt", steps.key.span()) {
-        task.prompt = prompt(reader, node, file, literal, false);
+        task.prompt = prompt(reader, node, file, super::steps::unexpanded, false);
     }
     for (key, phase) in [("setup", &mut task.setup), ("cleanup", &mut task.cleanup)] {
         if let Some(entry) = fields.take_entry(reader, key) {
@@ -104,8 +104,10 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
                 second.span,
                 format!("`{}` is either `inline` or a `file`, not both", entry.name),
             )
-            .label(first.span, "the other"),
+            .label(first.span, "the other")
+            .help("keep one of them"),
         );
+        args.truncate(1);
     }
     if args.is_empty() {
         if inline.is_some() || file.is_some() {

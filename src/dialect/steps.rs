@@ -101,17 +101,19 @@ pub fn holes(node: Node<'_>) -> Template<Path> {
 
 /// Text in which upstream leaves holes as they are; each is a suspect.
 pub fn unexpanded(node: Node<'_>) -> Template<Path> {
-    let text = node.text().unwrap_or_default();
-    let mut template = literal(node);
-    template.suspects = looks_like_holes(text)
-        .map(|(range, root)| Suspect {
-            kind: SuspectKind::Malformed,
-            root,
-            span: node.cooked(range),
-            detail: "is not filled here".to_owned(),
-        })
-        .collect();
-    template
+    let suspects = suspects(node.text().unwrap_or_default(), &|range| node.cooked(range), "is not filled here");
+    Template { suspects, ..literal(node) }
+}
+
+/// The same for the text of a prompt file.
+pub fn unexpanded_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span) -> Template<Path> {
+    Template { suspects: suspects(text, place, "is not filled here"), ..Template::literal(text, span) }
+}
+
+fn suspects(text: &str, place: &dyn Fn(Range<usize>) -> Span, why: &str) -> Vec<Suspect> {
+    looks_like_holes(text)
+        .map(|(range, root)| Suspect { kind: SuspectKind::Malformed, root, span: place(range), detail: why.to_owned() })
+        .collect()
 }
 
 /// The prompt: expanded only where it has a `{steps.`, and then whole or not at all (§0.5, "Prompt special case").
@@ -122,18 +124,8 @@ pub fn prompt_holes(node: Node<'_>) -> Template<Path> {
 
 /// The same for the text of a prompt file.
 pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span) -> Template<Path> {
-    let suspects = |why: &str| {
-        looks_like_holes(text)
-            .map(|(range, root)| Suspect {
-                kind: SuspectKind::Malformed,
-                root,
-                span: place(range),
-                detail: why.to_owned(),
-            })
-            .collect::<Vec<_>>()
-    };
     if !text.contains("{steps.") {
-        let suspects = suspects("is not filled in a prompt without `{steps.…}`");
+        let suspects = suspects(text, place, "is not filled in a prompt without `{steps.…}`");
         return Template { suspects, ..Template::literal(text, span) };
     }
     let broken = |range: Range<usize>, detail: &str| Suspect {
@@ -243,12 +235,16 @@ fn dotted_path(inner: &str, start: usize) -> Option<Path> {
     Some(Path { root: Ident { text: root.to_owned(), range: start..start + root.len() }, segments })
 }
 
-/// Places that an author would take for a hole: `{` and one of upstream's sources.
+/// Places that an author would take for a hole: `{` and one of upstream's sources. `{{env.X}}` and `${env.X}` are other
+/// tools'.
 pub fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
     const SOURCES: [&str; 4] = ["env", "random", "steps", "agent"];
     text.match_indices('{').filter_map(move |(at, _)| {
         let close = at + text[at..].find('}')?;
         let inner = &text[at + 1..close];
+        if text[..at].ends_with(['{', '$']) {
+            return None;
+        }
         let root =
             SOURCES.iter().find(|s| inner.strip_prefix(**s).is_some_and(|r| r.starts_with('.') && r.len() > 1))?;
         inner

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
+    dialect::eval::ALWAYS_TRUE_ASSERTION,
     hir::{Assertion, AssertionKind, Assertions, CallKind, CallMatcher, Name},
     rule,
     source::Span,
 };
 
 rule! {
-    pub static ALWAYS_TRUE_ASSERTION = "always-true-assertion", Verdict;
     pub static CONTRADICTORY_ASSERTIONS = "contradictory-assertions", Verdict;
     pub static UNANCHORED_TOOL_PATTERN = "unanchored-tool-pattern", Warning;
     pub static REDUNDANT_NAME_AND_PATTERN = "redundant-name-and-pattern", Warning;

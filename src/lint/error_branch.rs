@@ -1,5 +1,7 @@
 //! A branch that says that something is wrong, and goes on.
 
+use std::ops::Range;
+
 use super::TaskView;
 use crate::{
     bash::program::{Kind, Statement},
@@ -15,12 +17,24 @@ rule! {
 /// In verify, `if …; then echo "FAIL: …"; fi` (author mistake 8).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify) {
-        script.content.program.walk(&mut |statement| {
+        let program = &script.content.program;
+        let mut loops: Vec<Range<usize>> = Vec::new();
+        program.walk(&mut |statement| {
+            if matches!(statement.kind, Kind::Loop { .. }) {
+                loops.push(statement.range.clone());
+            }
             let Kind::If { branches, otherwise } = &statement.kind else { return };
+            // In a loop it may be so the next time, and at the end it decides.
+            let is_last = program.body.last().is_some_and(|l| l.range == statement.range);
+            let goes_on = !is_last && !loops.iter().any(|l| l.contains(&statement.range.start));
+            let denied = |body: &[Statement]| {
+                let asked = branches.iter().find(|b| std::ptr::eq(b.body.as_slice(), body)).map(|b| &b.condition);
+                goes_on && asked.is_some_and(|c| c.iter().all(|c| denies(&script.content.text, c)))
+            };
             for body in branches.iter().map(|b| b.body.as_slice()).chain(otherwise.as_deref()) {
                 if let Some(last) = body.last()
                     && body.iter().all(says)
-                    && body.iter().any(says_failure)
+                    && (body.iter().any(says_failure) || denied(body) && body.iter().all(says_lack))
                 {
                     out.push(
                         Diagnostic::new(
@@ -34,6 +48,26 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// `[ "$x" != y ]`, `! grep …`.
+fn denies(text: &str, condition: &Statement) -> bool {
+    let text = &text[condition.range.clone()];
+    match condition.kind {
+        Kind::Not(_) => true,
+        Kind::Test => ["!=", " -ne ", "[ ! ", "[ -z ", "[[ ! "].iter().any(|o| text.contains(o)),
+        _ => false,
+    }
+}
+
+/// That something is not as it should be, with nothing done about it.
+fn says_lack(statement: &Statement) -> bool {
+    let text: Vec<String> = statement.words().iter().skip(1).map(|w| w.text.to_lowercase()).collect();
+    let text = format!(" {} ", text.join(" "));
+    [" not ", "n't ", " missing ", " wrong ", " incorrect ", " mismatch "].iter().any(|w| text.contains(w))
+        && !["yet", "using", "skip", "wait", "retry", "as expected", "ok", "good", "(", ","]
+            .iter()
+            .any(|w| text.contains(w))
 }
 
 fn says(statement: &Statement) -> bool {

@@ -108,21 +108,9 @@ fn matters(statement: &Statement) -> bool {
 
 /// Whatever happens, the script says yes (author mistake 6).
 pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
+    for (script, last) in never_failing(view) {
         let program = &script.content.program;
-        if flow::outcome(program) != (Status { zero: true, other: false })
-            || ignored(&script.content).is_some()
-            || is_used(view.task, script)
-        {
-            continue;
-        }
-        // A line of text that only prints is no check gone wrong; `unfalsifiable-verify` looks at the whole of verify.
-        let tries = script.content.program.commands().iter().any(|c| flow::status(program, c).other);
-        if !tries && !matches!(script.form, Form::File { .. }) {
-            continue;
-        }
-        let Some(last) = program.body.last() else { continue };
-        if polls(&script.content).iter().any(|p| ends_in_success(program, p)) {
+        if polls(&script.content).iter().any(|p| p.ends_in_success(program)) {
             continue;
         }
         let content = &script.content;
@@ -142,6 +130,45 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Whether a rule of this file finds a script of verify that tries something to no avail: other rules then leave it at
+/// that.
+pub(super) fn in_vain(view: &TaskView<'_>) -> bool {
+    let mut scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
+    never_failing(view).next().is_some() || scripts.any(|s| ignored(&s.content).is_some())
+}
+
+/// The scripts of verify that try something and cannot fail, each with its last statement.
+fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v ScriptView<'v>, &'v Statement)> {
+    let scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
+    scripts.filter_map(|script| {
+        let program = &script.content.program;
+        let last = program.body.last()?;
+        if flow::outcome(program) != (Status { zero: true, other: false })
+            || ignored(&script.content).is_some()
+            || is_used(view.task, script)
+        {
+            return None;
+        }
+        // A line of text that only prints is no check gone wrong; `unfalsifiable-verify` looks at the whole of verify.
+        let tries = program.commands().iter().any(|c| flow::status(program, c).other);
+        (tries || matches!(script.form, Form::File { .. })).then_some((script, last))
+    })
+}
+
+/// Whether nothing in a text can make it fail: its commands cannot, nor its redirections, nor the variables it takes.
+pub(super) fn is_idle(content: &Content) -> bool {
+    let program = &content.program;
+    let mut text = content.text.clone();
+    for harmless in [">&2", "2>&1", "&>/dev/null", ">/dev/null", "> /dev/null"] {
+        text = text.replace(harmless, "");
+    }
+    let unset = text.contains(":?") || program.sets('u', "nounset") && text.contains('$');
+    program.sound
+        && !unset
+        && !text.contains(['<', '>'])
+        && flow::outcome(program) == (Status { zero: true, other: false })
+}
+
 /// Whether a later step uses what this one says.
 fn is_used(task: &Task<Def>, script: &ScriptView<'_>) -> bool {
     let Some(id) = &script.step.id else { return false };
@@ -159,25 +186,31 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         let program = &content.program;
         for poll in polls(&script.content) {
-            if !ends_in_success(program, poll) {
+            if !poll.ends_in_success(program) {
                 continue;
             }
-            let header = poll.range.start
-                ..poll.range.start + content.text[poll.range.clone()].find('\n').unwrap_or(poll.range.len());
+            let range = &poll.whole.range;
             let mut diagnostic = Diagnostic::new(
                 &POLL_ENDS_IN_SUCCESS,
-                content.span(header),
+                content.span(line(content, poll.whole)),
                 "when the time is up, this loop ends with success",
             )
-            .here("what it waits for may never have come")
-            .help("write `exit 1` behind the loop, and leave it with `exit 0` where the wait is over");
+            .here("what it waits for may never have come");
+            diagnostic = match poll.limit {
+                Some(limit) => diagnostic
+                    .label(content.span(line(content, limit)), "here the time is up")
+                    .help("write `exit 1` in place of this `break`"),
+                None => {
+                    diagnostic.help("write `exit 1` behind the loop, and leave it with `exit 0` where the wait is over")
+                }
+            };
             if script.phase != PhaseKind::Verify {
                 diagnostic = diagnostic.strength(Strength::Warning);
             }
-            let is_last = program.body.last().is_some_and(|l| l.range == poll.range);
+            let is_last = program.body.last().is_some_and(|l| l.range == *range);
             if is_last
-                && !leaves_by_break(poll)
-                && let Some((at, text)) = content.after_line(poll.range.start, poll.range.end, "exit 1")
+                && !leaves_by_break(poll.whole)
+                && let Some((at, text)) = content.after_line(range.start, range.end, "exit 1")
             {
                 diagnostic = diagnostic.fix("add `exit 1`", at, text);
             }
@@ -186,35 +219,99 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Loops that sleep, try a limited number of times and can be left in success.
-fn polls(content: &Content) -> Vec<&Statement> {
+/// A loop that sleeps, tries a limited number of times and can be left in success.
+struct Poll<'s> {
+    whole: &'s Statement,
+    /// What gives up in the midst of a round, by a `break`.
+    limit: Option<&'s Statement>,
+}
+
+fn polls(content: &Content) -> Vec<Poll<'_>> {
     let mut found = Vec::new();
     content.program.walk(&mut |s| {
         let Kind::Loop { repeat, condition, body } = &s.kind else { return };
-        let mut sleeps = false;
-        let mut leaves = false;
+        let (mut sleeps, mut leaves) = (false, 0);
         for statement in body {
             statement.walk(&mut |s| {
                 sleeps |= s.name() == "sleep";
-                leaves |= match s.name() {
+                leaves += usize::from(match s.name() {
                     "break" => true,
                     "exit" | "return" => s.words().get(1).is_none_or(|w| w.text == "0"),
                     _ => false,
-                };
+                });
             });
         }
-        let limited = *repeat == Repeat::For || condition.iter().any(|c| counts(content, c));
-        if sleeps && leaves && limited {
-            found.push(s);
+        if !sleeps || leaves == 0 {
+            return;
+        }
+        if *repeat == Repeat::For || condition.iter().any(|c| compares(content, c)) {
+            found.push(Poll { whole: s, limit: None });
+        } else if let Some(limit) = limit(content, s, body)
+            && (leaves > 1 || !condition.iter().all(|c| matches!(c.name(), "true" | ":")))
+        {
+            found.push(Poll { whole: s, limit: Some(limit) });
         }
     });
     found
 }
 
-/// Whether a condition is about the number of rounds.
-fn counts(content: &Content, condition: &Statement) -> bool {
+/// Whether a condition is about a number, which in a loop's own is that of its rounds.
+fn compares(content: &Content, condition: &Statement) -> bool {
     let text = &content.text[condition.range.clone()];
     matches!(condition.kind, Kind::Test) && ["-lt", "-le", "-gt", "-ge", "<", ">"].iter().any(|o| text.contains(o))
+}
+
+/// `if [ $n -ge 30 ]; then …; break; fi`, `[ $n -ge 30 ] && break`: the first statement of a round that ends the loop
+/// for the number of its rounds.
+fn limit<'s>(content: &Content, whole: &Statement, round: &'s [Statement]) -> Option<&'s Statement> {
+    let ends = |list: &[Statement]| match list {
+        [Statement { kind: Kind::Group(list), .. }] => list.iter().any(|s| s.name() == "break"),
+        _ => list.iter().any(|s| s.name() == "break"),
+    };
+    let is_limit = |condition: &[Statement], then: &[Statement]| match condition {
+        [condition] => {
+            ends(then)
+                && (compares(content, condition) || equals(content, condition))
+                && counts(content, whole, condition)
+        }
+        _ => false,
+    };
+    round.iter().find_map(|statement| match &statement.kind {
+        Kind::If { branches, .. } if branches.iter().any(|b| is_limit(&b.condition, &b.body)) => Some(statement),
+        Kind::If { branches, otherwise } => {
+            let lists = branches.iter().map(|b| b.body.as_slice()).chain(otherwise.as_deref());
+            lists.filter_map(|list| limit(content, whole, list)).next()
+        }
+        Kind::And(pair) if is_limit(&pair[..1], &pair[1..]) => Some(statement),
+        _ => None,
+    })
+}
+
+fn equals(content: &Content, condition: &Statement) -> bool {
+    matches!(condition.kind, Kind::Test) && content.text[condition.range.clone()].contains("-eq")
+}
+
+/// Whether every round of a loop changes what a condition compares: `n=$((n+1))`, `((n++))`, the clock.
+fn counts(content: &Content, whole: &Statement, condition: &Statement) -> bool {
+    let text = &content.text[whole.range.clone()];
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = content.text[condition.range.clone()].split(|c| !is_name(c));
+    names.filter(|n| n.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')).any(|name| {
+        name == "SECONDS"
+            || text.match_indices(name).any(|(at, _)| {
+                let (before, after) = (&text[..at], &text[at + name.len()..]);
+                if before.ends_with(is_name) {
+                    return false;
+                }
+                let value = after.strip_prefix('=').map(|v| v.split(['\n', ';']).next().unwrap_or_default());
+                let grows = |v: &str| {
+                    v.contains("date +%s") || (v.starts_with("$((") || v.starts_with("$(expr")) && v.contains(name)
+                };
+                before.ends_with("++")
+                    || ["++", "+=", "-=", "--"].iter().any(|o| after.trim_start().starts_with(o))
+                    || value.is_some_and(grows)
+            })
+    })
 }
 
 fn leaves_by_break(poll: &Statement) -> bool {
@@ -223,16 +320,19 @@ fn leaves_by_break(poll: &Statement) -> bool {
     found
 }
 
-fn ends_in_success(program: &Program, poll: &Statement) -> bool {
-    // A loop that can end the script in failure from within knows of its time-out.
-    let Kind::Loop { body, .. } = &poll.kind else { return false };
-    let mut fails = false;
-    for statement in body {
-        statement.walk(&mut |s| {
-            fails |= matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|w| w.text != "0");
-        });
+impl Poll<'_> {
+    fn ends_in_success(&self, program: &Program) -> bool {
+        // A loop that can end the script in failure from within knows of its time-out.
+        let Kind::Loop { body, .. } = &self.whole.kind else { return false };
+        let mut fails = false;
+        for statement in body {
+            statement.walk(&mut |s| {
+                fails |= matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|w| w.text != "0");
+            });
+        }
+        let after = flow::outcome_after(program, &self.whole.range, self.limit.is_some());
+        !fails && after == Some(Status { zero: true, other: false })
     }
-    !fails && flow::outcome_after(program, &poll.range) == Some(Status { zero: true, other: false })
 }
 
 /// The first line of a statement.

@@ -9,10 +9,7 @@ use super::{
     texts,
 };
 use crate::{
-    bash::{
-        Word,
-        program::{Kind, Statement},
-    },
+    bash::{Word, program::Statement},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{Def, OperationKind, PhaseKind, Step},
     rule,
@@ -290,11 +287,7 @@ impl Made {
         let program = &script.content.program;
         self.opaque |= makes && (script.reader == Reader::Foreign || !program.sound);
         let mut functions = Vec::new();
-        program.walk(&mut |s| {
-            if let Kind::Function { name, .. } = &s.kind {
-                functions.push(name.as_str());
-            }
-        });
+        program.walk(&mut |s| functions.extend(s.function()));
         for command in program.commands() {
             let mut deleted = Vec::new();
             in_command(command, script, &mut deleted);

@@ -2,17 +2,26 @@
 
 use std::time::Duration;
 
-use super::TaskView;
+use super::{
+    TaskView,
+    script::{Content, ScriptView},
+};
 use crate::{
-    bash::program::{Kind, Statement},
-    diagnostic::{Diagnostic, Diagnostics},
-    hir::{Arg, ArgKind, Def, Dialect, OperationKind, PhaseKind},
+    bash::{
+        Word,
+        program::{Kind, Statement},
+    },
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step},
     rule,
+    signature::Control,
+    source::Span,
     ty::duration,
 };
 
 rule! {
     pub static CONTINUE_ON_ERROR_IN_VERIFY = "continue-on-error-in-verify", Warning;
+    pub static CONTINUE_ON_ERROR_IN_CLEANUP = "continue-on-error-in-cleanup", Warning;
     pub static TIMEOUT_BEYOND_TASK = "timeout-beyond-task", Warning;
     pub static HTTP_WITHOUT_STATUS = "http-without-status", Warning;
     pub static LOOSE_EQUALS = "loose-equals", Warning;
@@ -21,50 +30,182 @@ rule! {
     pub static FIXED_SLEEP = "fixed-sleep", Warning;
 }
 
-/// A verify step that fails fails the task, whatever goes on behind it (`tests/coverage.md` B13).
+/// A verify step that fails fails the task, whatever goes on behind it (`tests/coverage.md` B13); so does one that fails
+/// what it stands in.
 pub fn continues(view: &TaskView<'_>, out: &mut Diagnostics) {
     for step in &view.task.verify.steps {
-        if let Some(flag) = step.continue_on_error.filter(|c| c.value) {
-            out.push(
-                Diagnostic::new(&CONTINUE_ON_ERROR_IN_VERIFY, flag.span, format!("`{}` still fails the task when it fails", step.op.name))
-                    .here("only lets verify go on")
-                    .help("a check cannot be made optional this way: remove the flag, or the check; `anyOf` passes if one of several does"),
-            );
+        continues_in(step, None, out);
+    }
+}
+
+fn continues_in(step: &Step<Def>, whole: Option<&Step<Def>>, out: &mut Diagnostics) {
+    if let Some(flag) = step.continue_on_error.filter(|c| c.value) {
+        let name = &step.op.name;
+        let (message, label) = match whole {
+            None => (format!("`{name}` still fails the task when it fails"), "only lets verify go on"),
+            Some(whole) if whole.op.signature.control == Control::Any => {
+                (format!("`{name}` still is a branch that did not pass"), "the next branch is tried anyway")
+            }
+            Some(whole) => (
+                format!("`{name}` still fails the `{}` around it when it fails", whole.op.name),
+                "only lets the steps behind it run",
+            ),
+        };
+        out.push(
+            Diagnostic::new(&CONTINUE_ON_ERROR_IN_VERIFY, flag.span, message)
+                .here(label)
+                .help("a check cannot be made optional this way: remove the flag, or the check; `anyOf` passes if one of several does"),
+        );
+    }
+    // In a setup and a cleanup of its own the flag means something.
+    for block in step.blocks.iter().filter(|b| !matches!(b.role, BlockRole::Setup | BlockRole::Cleanup)) {
+        block.steps.iter().for_each(|s| continues_in(s, Some(step), out));
+    }
+}
+
+/// Cleanup runs every step, whatever becomes of the one before.
+pub fn continues_in_cleanup(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.dialect != Dialect::Portable {
+        return;
+    }
+    for step in &view.task.cleanup.steps {
+        let Some(flag) = step.continue_on_error else { continue };
+        let diagnostic = match flag.value {
+            true => Diagnostic::new(
+                &CONTINUE_ON_ERROR_IN_CLEANUP,
+                flag.span,
+                "cleanup goes on behind every step: this says nothing",
+            )
+            .strength(Strength::Note),
+            false => Diagnostic::new(
+                &CONTINUE_ON_ERROR_IN_CLEANUP,
+                flag.span,
+                format!("cleanup goes on all the same when `{}` fails", step.op.name),
+            ),
+        };
+        out.push(diagnostic.help("remove it"));
+    }
+}
+
+/// What ends a step, whatever its own limit is.
+#[derive(Clone)]
+struct Limit {
+    time: Duration,
+    at: Option<Span>,
+    what: String,
+}
+
+/// The portable dialect bounds every task, said or not (`decisions.md` §4).
+const SILENT: Duration = Duration::from_secs(300);
+
+/// A step that may take longer than what it stands in never gets that time.
+pub fn timeouts(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let meta = &view.task.meta;
+    let default = view.eval.map(|e| &e.eval.default_limits);
+    let limit = |phase| {
+        let (own, given, what) = match phase {
+            PhaseKind::Cleanup => (meta.cleanup_timeout, default.and_then(|d| d.cleanup_timeout), "cleanup"),
+            _ => (meta.timeout, default.and_then(|d| d.timeout), "the task"),
+        };
+        let stated = own.or(given);
+        let silent = (view.task.dialect == Dialect::Portable).then_some(SILENT);
+        let time = stated.map(|s| s.value).or(silent)?;
+        Some(Limit { time, at: stated.map(|s| s.span), what: what.to_owned() })
+    };
+    let cleanup = limit(PhaseKind::Cleanup);
+    for phase in PhaseKind::ALL {
+        let limit = limit(phase);
+        view.task.phase(phase).steps.iter().for_each(|s| within(view, s, limit.as_ref(), cleanup.as_ref(), out));
+    }
+}
+
+fn within(
+    view: &TaskView<'_>,
+    step: &Step<Def>,
+    limit: Option<&Limit>,
+    cleanup: Option<&Limit>,
+    out: &mut Diagnostics,
+) {
+    let waits = match step.op.kind {
+        OperationKind::Builtin("sleep" | "consistently") => step.arg("duration"),
+        _ => None,
+    };
+    let waits = waits.and_then(|arg| Some((duration::parse(arg.as_literal()?).ok()?, arg.span)));
+    for (time, span) in waits.into_iter().chain(step.timeout.map(|t| (t.value, t.span))) {
+        if let Some(limit) = limit.filter(|l| time > l.time) {
+            out.push(never_gets(view, span, "this step", time, limit));
+        }
+    }
+    let own = match (step.timeout, limit) {
+        (Some(own), limit) if limit.is_none_or(|l| own.value <= l.time) => {
+            Some(Limit { time: own.value, at: Some(own.span), what: format!("`{}`", step.op.name) })
+        }
+        _ => limit.cloned(),
+    };
+    let Some(own) = own else { return };
+    for script in view.scripts.iter().filter(|s| std::ptr::eq(s.step, step)) {
+        commands_within(view, script, &own, out);
+    }
+    if step.op.signature.control == Control::Eventually
+        && let Some(interval) = step.arg("interval")
+        && let Some(Ok(time)) = interval.as_literal().map(duration::parse)
+        && step.timeout.is_some_and(|own| time > own.value)
+    {
+        out.push(
+            Diagnostic::new(
+                &TIMEOUT_BEYOND_TASK,
+                interval.span,
+                format!("there is never a second round: {} ends after {}", own.what, duration::format(own.time)),
+            )
+            .help("raise the timeout, or lower the interval"),
+        );
+    }
+    for block in &step.blocks {
+        let limit = if block.role == BlockRole::Cleanup { cleanup } else { Some(&own) };
+        block.steps.iter().for_each(|s| within(view, s, limit, cleanup, out));
+    }
+}
+
+fn never_gets(view: &TaskView<'_>, span: Span, what: &str, time: Duration, limit: &Limit) -> Diagnostic {
+    let (time, end) = (duration::format(time), duration::format(limit.time));
+    let diagnostic = Diagnostic::new(
+        &TIMEOUT_BEYOND_TASK,
+        span,
+        format!("{what} never gets {time}: {} ends after {end}", limit.what),
+    );
+    match limit.at {
+        Some(at) => diagnostic.label(at, "the limit").help("raise this limit, or lower the time"),
+        None => {
+            let diagnostic = diagnostic.help("say how long it may take: `timeout` in `metadata`, and `cleanupTimeout`");
+            // An eval may give its tasks more time.
+            if view.eval.is_some() { diagnostic } else { diagnostic.strength(Strength::Note) }
         }
     }
 }
 
-/// A step that may take longer than its whole task never gets that time.
-pub fn timeouts(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let meta = &view.task.meta;
-    let default = view.eval.map(|e| &e.eval.default_limits);
-    // The portable dialect bounds every task, said or not (`decisions.md` §4).
-    let silent = (view.task.dialect == Dialect::Portable && view.eval.is_some()).then_some(Duration::from_secs(300));
-    view.task.walk(&mut |phase, step| {
-        let (own, given) = match phase {
-            PhaseKind::Cleanup => (meta.cleanup_timeout, default.and_then(|d| d.cleanup_timeout)),
-            _ => (meta.timeout, default.and_then(|d| d.timeout)),
+/// `kubectl wait --timeout=300s` in a step that ends before.
+fn commands_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    if !script.content.text.contains("--timeout") {
+        return;
+    }
+    for command in script.content.program.commands() {
+        if !matches!(command.name(), "kubectl" | "oc" | "helm") {
+            continue;
+        }
+        let words = command.words();
+        let value = |(i, word): (usize, &Word)| match word.text.strip_prefix("--timeout")? {
+            "" => Some((words.get(i + 1)?, words.get(i + 1)?.text.clone())),
+            rest => Some((&words[i], rest.strip_prefix('=')?.to_owned())),
         };
-        let stated = own.or(given);
-        let (Some(limit), Some(timeout)) = (stated.map(|s| s.value).or(silent), step.timeout) else { return };
-        if timeout.value <= limit {
-            return;
+        let Some((word, text)) = words.iter().enumerate().find_map(value) else { continue };
+        if let Ok(time) = duration::parse(&text)
+            && word.literal
+            && time > limit.time
+        {
+            let what = format!("`{}`", command.name());
+            out.push(never_gets(view, script.content.span(word.range.clone()), &what, time, limit));
         }
-        let what = if phase == PhaseKind::Cleanup { "cleanup" } else { "the task" };
-        let mut diagnostic = Diagnostic::new(
-            &TIMEOUT_BEYOND_TASK,
-            timeout.span,
-            format!(
-                "this step never gets {}: {what} ends after {}",
-                duration::format(timeout.value),
-                duration::format(limit)
-            ),
-        );
-        if let Some(stated) = stated {
-            diagnostic = diagnostic.label(stated.span, "the limit");
-        }
-        out.push(diagnostic.help("raise the limit of the task, or lower that of the step"));
-    });
+    }
 }
 
 /// Without a status the steps dialect takes a 500 for a success (`tests/coverage.md` B34).
@@ -177,17 +318,20 @@ pub fn is_error(view: &TaskView<'_>, out: &mut Diagnostics) {
 const LONG: Duration = Duration::from_secs(10);
 
 pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for script in view.scripts {
-        once(&script.content.program.body, &mut |command| {
-            let [name, time] = command.words() else { return };
-            let seconds = time.text.strip_suffix('s').unwrap_or(&time.text).parse().unwrap_or(0);
-            if name.text == "sleep" && Duration::from_secs(seconds) >= LONG {
-                let written = duration::format(Duration::from_secs(seconds));
-                out.push(
-                    Diagnostic::new(&FIXED_SLEEP, script.content.span(command.range.clone()), format!("every run waits {written}, and a slow one not long enough"))
-                        .help("wait for what it is about: `kubectl wait`, a loop that ends as soon as it is there, or `eventually`"),
-                );
+    for script in view.scripts.iter().filter(|s| s.content.text.contains("sleep")) {
+        let content = &script.content;
+        once(&content.program.body, &mut |command| {
+            let [_, time] = command.words() else { return };
+            if command.name() != "sleep" {
+                return;
             }
+            let text = if time.literal { Some(time.text.as_str()) } else { constant(content, &time.text) };
+            let Some(length) = text.and_then(seconds).filter(|t| *t >= LONG) else { return };
+            let written = duration::format(length);
+            out.push(
+                Diagnostic::new(&FIXED_SLEEP, content.span(command.range.clone()), format!("every run waits {written}, and a slow one not long enough"))
+                    .help("wait for what it is about: `kubectl wait`, a loop that ends as soon as it is there, or `eventually`"),
+            );
         });
     }
     view.task.walk(&mut |_, step| {
@@ -208,6 +352,31 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     });
+}
+
+/// `30`, `30s`, `1m`, as `sleep` reads them.
+fn seconds(text: &str) -> Option<Duration> {
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => duration::parse(text).ok(),
+    }
+}
+
+/// The value of `$NAME`, where the script assigns it once, a number.
+fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
+    let name = word.strip_prefix("${").and_then(|w| w.strip_suffix('}')).or_else(|| word.strip_prefix('$'))?;
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return None;
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut named = content.text.match_indices(name).map(|(at, _)| at).filter(|at| {
+        let (before, after) = (&content.text[..*at], &content.text[at + name.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part) && !before.ends_with(['$', '{'])
+    });
+    let (Some(at), None) = (named.next(), named.next()) else { return None };
+    let line = content.text[content.line_start(at)..].lines().next()?.trim();
+    let value = line.strip_prefix(name)?.strip_prefix('=')?.split([';', ' ', '#']).next()?;
+    Some(value.trim_matches(['"', '\'']))
 }
 
 /// Every command that runs once: none in a loop, which waits for something.

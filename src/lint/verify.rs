@@ -4,7 +4,7 @@ use std::{cell::LazyCell, sync::LazyLock};
 
 use regex::Regex;
 
-use super::{TaskView, texts};
+use super::{TaskView, exit_status, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{ArgKind, BlockRole, Def, Dialect, OperationKind, Step, Task},
@@ -25,8 +25,8 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     let steps = &task.verify.steps;
     let (Some(first), false) = (steps.first(), view.asserted) else { return };
-    // Scripts have a rule of their own, `script-cannot-fail`.
-    if steps.iter().all(|s| texts::script(s).is_some()) || !steps.iter().all(|s| cannot_fail(s, task)) {
+    // A script that tries something to no avail has a rule of its own, `script-cannot-fail`.
+    if !steps.iter().all(|s| cannot_fail(s, view)) || exit_status::in_vain(view) {
         return;
     }
     let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
@@ -37,7 +37,10 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
         first.key,
         format!("{what}: `{}` passes whatever the agent does", task.name.value),
     )
-    .help("look at what the agent was to bring about, and say what it must be (`expect`)");
+    .help(match steps.iter().all(|s| view.scripts.iter().any(|v| std::ptr::eq(v.step, s))) {
+        true => "look at what the agent was to bring about, and end with a failure where it is not so",
+        false => "look at what the agent was to bring about, and say what it must be (`expect`)",
+    });
     out.push(if certain { finding } else { finding.strength(Strength::Warning) });
 }
 
@@ -53,18 +56,20 @@ fn is_certain(step: &Step<Def>) -> bool {
     }
 }
 
-fn cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
+/// Whether a step passes whatever the agent does, if nothing is broken.
+pub(super) fn cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     let inner = |role| step.blocks.iter().filter(move |b| b.role == role).flat_map(|b| &b.steps);
     match step.op.signature.control {
-        Control::Any => inner(BlockRole::Branch).any(|s| cannot_fail(s, task)),
+        Control::Any => inner(BlockRole::Branch).any(|s| cannot_fail(s, view)),
         Control::Each | Control::Scope | Control::Eventually | Control::Consistently => {
-            inner(BlockRole::Setup).chain(inner(BlockRole::Steps)).all(|s| cannot_fail(s, task))
+            inner(BlockRole::Setup).chain(inner(BlockRole::Steps)).all(|s| cannot_fail(s, view))
         }
-        Control::Leaf => leaf_cannot_fail(step, task),
+        Control::Leaf => leaf_cannot_fail(step, view),
     }
 }
 
-fn leaf_cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
+fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
+    let task = view.task;
     let expect = step.expect.as_ref().map(|(_, e)| e);
     match &step.op.kind {
         OperationKind::Builtin("sleep") => true,
@@ -73,8 +78,9 @@ fn leaf_cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
             let is = |value| expect.as_ref().is_some_and(|e| e.as_ref() == Some(&value));
             let usual = expect.is_none() || is(serde_json::json!({})) || is(serde_json::json!({"exitCode": 0}));
             let plain = step.arg("protocol").is_none();
+            let script = view.scripts.iter().find(|s| std::ptr::eq(s.step, step));
             is(serde_json::json!({"exitCode": "any"}))
-                || usual && plain && texts::script(step).is_some_and(|t| is_idle(&t))
+                || usual && plain && script.is_some_and(|s| exit_status::is_idle(&s.content))
         }
         OperationKind::Builtin("http") if task.dialect == Dialect::Portable => expect
             .is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any")),
@@ -84,22 +90,6 @@ fn leaf_cannot_fail(step: &Step<Def>, task: &Task<Def>) -> bool {
         }
         _ => false,
     }
-}
-
-/// A shell text of which no line can fail. One line that ends in `|| true` is one, too.
-fn is_idle(text: &str) -> bool {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
-    if let [one] = lines.as_slice()
-        && ["|| true", "|| :", "; true", "; exit 0"].iter().any(|end| one.ends_with(end))
-    {
-        return true;
-    }
-    let simple = |l: &str| !l.contains(['|', '&', ';', '<', '>', '`']) && !l.contains("$(");
-    let idle = |l: &&str| {
-        let word = l.split_whitespace().next().unwrap_or_default();
-        simple(l) && (*l == "exit 0" || matches!(word, "true" | ":" | "echo" | "printf" | "sleep" | "set"))
-    };
-    lines.iter().all(idle)
 }
 
 /// A look at a file that setup wrote, asking only whether it is there.
@@ -136,16 +126,14 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
             if texts::sees_answer(step)
                 && let Some(script) = texts::script(step)
             {
-                let words: Vec<&str> = GREP
-                    .captures_iter(&script)
-                    .filter_map(|c| (1..4).find_map(|i| c.get(i)))
-                    .map(|m| m.as_str())
-                    .collect();
+                let greps = GREP.captures_iter(&script).filter_map(|c| (1..4).find_map(|i| c.get(i)));
+                let patterns = PATTERN.captures_iter(&script).filter_map(|c| c.get(1));
+                let words: Vec<&str> = greps.chain(patterns).map(|m| m.as_str()).collect();
                 let given: Vec<_> = words.iter().filter(|w| w.len() > 2 && text.contains(&fold(w))).collect();
                 if let (Some(word), true) = (given.first(), given.len() == words.len() && !script.contains("grep -v")) {
                     out.push(answered(
                         step.key,
-                        &format!("`grep` looks in the answer for `{word}`, which the prompt contains"),
+                        &format!("the script looks in the answer for `{word}`, which the prompt contains"),
                         prompt.text.span,
                     ));
                 }
@@ -157,6 +145,12 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
 static GREP: LazyLock<Regex> = LazyLock::new(|| {
     #[expect(clippy::unwrap_used, reason = "a constant")]
     Regex::new(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]+)"|'([^']+)'|([\w./-]+))"#).unwrap()
+});
+
+/// `[[ "$ANSWER" == *word* ]]` as a check of its own: behind an `if`, it may be what must not be there.
+static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
+    #[expect(clippy::unwrap_used, reason = "a constant")]
+    Regex::new(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#).unwrap()
 });
 
 fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Span) -> Diagnostic {

@@ -196,8 +196,12 @@ impl Search<'_> {
 
     fn shell(&mut self, text: &str) {
         self.reach.hosts.extend(hosts(text));
-        if let Some(program) = bash::plain(text) {
-            program.body.iter().for_each(|command| self.command(&texts(command.words())));
+        // Where redirections go, only the parser tells.
+        if let Some(program) = (!text.contains(['<', '>'])).then(|| bash::plain(text)).flatten() {
+            let mut own = HashSet::new();
+            program.walk(&mut |s| own.extend(s.function()));
+            let commands = program.commands().into_iter().filter(|c| !own.contains(c.words()[0].text.as_str()));
+            commands.for_each(|command| self.command(&texts(command.words())));
             return;
         }
         if !self.seen.insert(text.to_owned()) {

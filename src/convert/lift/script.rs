@@ -436,7 +436,7 @@ fn only_succeeds(list: &[Stmt], part: &[Chunk], source: &Source) -> bool {
     let certain = flow::Status { zero: true, other: false };
     let vain = |s: &bash::program::Statement| {
         matches!(s.kind, bash::program::Kind::Loop { .. })
-            && flow::outcome_after(&program, &s.range) == Some(certain)
+            && flow::outcome_after(&program, &s.range, false) == Some(certain)
             && program.commands().iter().any(|c| c.name() == "sleep")
     };
     let tries = program.commands().iter().any(|c| flow::status(&program, c).other);

@@ -1,0 +1,149 @@
+//! Verify that rests on commands which succeed whatever they find.
+
+use super::{TaskView, exit_status, script::ScriptView, verify};
+use crate::{
+    bash::{
+        Word, flow,
+        program::{Kind, Program, Statement},
+    },
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{BlockRole, Def, PhaseKind, Step},
+    rule,
+    signature::Control,
+};
+
+rule! {
+    pub static VERIFY_ONLY_LISTS = "verify-only-lists", Warning;
+}
+
+/// Every step of verify either cannot fail or only lists, and no assertion decides.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let steps = &view.task.verify.steps;
+    if view.asserted || steps.is_empty() || exit_status::in_vain(view) {
+        return;
+    }
+    let mut first = None;
+    if !steps.iter().all(|s| rests_on_lists(view, s, &mut first)) {
+        return;
+    }
+    if let Some((script, listing)) = first {
+        let content = &script.content;
+        let words: Vec<&str> = listing.words().iter().take(3).map(|w| w.text.as_str()).collect();
+        let (verb, help) = match listing.name() {
+            "curl" => ("answers", "add `--fail`, and look at what is answered: `| jq -e …`, `| grep -q …`"),
+            _ => ("lists", "name what must be there (`kubectl get pod NAME`), or search the list: `| grep -q NAME`"),
+        };
+        out.push(
+            Diagnostic::new(
+                &VERIFY_ONLY_LISTS,
+                content.span(listing.range.clone()),
+                format!("`{}` succeeds whatever it {verb}, and nothing else decides", words.join(" ")),
+            )
+            .help(help),
+        );
+    }
+}
+
+/// Whether a step passes whatever the agent did; `first` becomes the first listing.
+fn rests_on_lists<'v>(
+    view: &'v TaskView<'_>,
+    step: &Step<Def>,
+    first: &mut Option<(&'v ScriptView<'v>, &'v Statement)>,
+) -> bool {
+    let script = view.scripts.iter().find(|s| s.phase == PhaseKind::Verify && std::ptr::eq(s.step, step));
+    if let Some(found) = script.and_then(|s| Some((s, only_lists(s)?))) {
+        first.get_or_insert(found);
+        return true;
+    }
+    let holds = matches!(step.op.signature.control, Control::Scope | Control::Eventually | Control::Consistently);
+    let inner = || step.blocks.iter().filter(|b| b.role == BlockRole::Steps).flat_map(|b| &b.steps);
+    verify::cannot_fail(step, view)
+        || holds && inner().next().is_some() && inner().all(|s| rests_on_lists(view, s, first))
+}
+
+/// The first listing of a script that does nothing else.
+fn only_lists<'s>(script: &'s ScriptView<'_>) -> Option<&'s Statement> {
+    let program = &script.content.program;
+    if !program.sound || !script.decides_by_status() {
+        return None;
+    }
+    let mut first = None;
+    program.body.iter().all(|s| says_nothing(program, s, &mut first)).then_some(first)?
+}
+
+/// Whether the status of a statement says nothing of the world; `first` becomes the first listing.
+fn says_nothing<'s>(program: &Program, statement: &'s Statement, first: &mut Option<&'s Statement>) -> bool {
+    match &statement.kind {
+        Kind::Command(words) if is_listing(statement.name(), words) => {
+            first.get_or_insert(statement);
+            true
+        }
+        Kind::Command(_) => statement.name() == "exit" || !flow::status(program, statement).other,
+        Kind::Assignment => statement.nested.is_empty(),
+        Kind::Pipeline(parts) => {
+            let strict = program.sets('\0', "pipefail");
+            let Some((last, rest)) = parts.split_last() else { return false };
+            let blind = |s: &Statement| matches!(s.name(), "wc" | "cat" | "head" | "tail" | "sort" | "tee" | "uniq");
+            rest.first().is_some_and(|s| says_nothing(program, s, first))
+                && blind(last)
+                && (!strict || rest[1..].iter().all(blind))
+        }
+        Kind::And(pair) | Kind::Or(pair) => pair.iter().all(|s| says_nothing(program, s, first)),
+        _ => false,
+    }
+}
+
+fn is_listing(name: &str, words: &[Word]) -> bool {
+    let literal: Vec<&str> = words[1..].iter().map(|w| w.text.as_str()).collect();
+    match name {
+        "kubectl" | "oc" => lists_objects(&literal),
+        "docker" | "podman" => matches!(
+            literal.as_slice(),
+            ["ps" | "images", ..] | ["container" | "image" | "volume" | "network", "ls" | "list", ..]
+        ),
+        "helm" => matches!(literal.as_slice(), ["list" | "ls", ..]),
+        "curl" => asks_other_machine(&literal),
+        _ => false,
+    }
+}
+
+/// `get KIND` without a name: nothing found is a success. Of kinds that every cluster knows, for another one may be what
+/// was to be installed; a template may fail where there is nothing.
+fn lists_objects(words: &[&str]) -> bool {
+    const KINDS: &str = "all cm configmap configmaps cronjob cronjobs daemonset daemonsets deploy deployment deployments \
+        endpoints events ing ingress ingresses job jobs namespaces networkpolicies no nodes ns persistentvolumeclaims po pod \
+        pods pvc replicasets rolebindings roles secret secrets service services svc";
+    const WITH_VALUE: [&str; 10] =
+        ["-n", "--namespace", "-l", "--selector", "-o", "--output", "--field-selector", "--context", "--sort-by", "-L"];
+    let mut names = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let templated = |w: &str| ["jsonpath", "template", "custom"].iter().any(|t| w.contains(t));
+        if *word == "-f" || word.starts_with("--filename") || *word == "-k" || *word == "--raw" || templated(word) {
+            return false;
+        }
+        if WITH_VALUE.contains(word) {
+            if words.next().is_none_or(|value| templated(value)) {
+                return false;
+            }
+        } else if !word.starts_with('-') {
+            names.push(*word);
+        }
+    }
+    matches!(names.as_slice(), ["get", kinds] if kinds.split(',').all(|k| KINDS.split(' ').any(|known| known == k)))
+}
+
+/// Without `--fail` any answer is a success. A server that the agent was to start may answer or not, so only what has a
+/// name of its own in the world counts.
+fn asks_other_machine(words: &[&str]) -> bool {
+    let fails = |w: &str| w.starts_with("--fail") || w.starts_with('-') && !w.starts_with("--") && w.contains('f');
+    let host = words.iter().find_map(|w| w.split_once("://")?.1.split(['/', ':', '?']).next());
+    let named = |h: &str| {
+        let end = h.rsplit('.').next().unwrap_or_default();
+        h.contains('.')
+            && !h.contains(['$', super::script::HOLE])
+            && end.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !matches!(end, "local" | "localhost" | "svc" | "internal" | "test")
+    };
+    host.is_some_and(named) && !words.iter().any(|w| fails(w))
+}
