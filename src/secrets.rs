@@ -138,8 +138,7 @@ pub fn veil(line: &str) -> Cow<'_, str> {
     values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(2)).map(|m| m.range()));
     values.extend(FLAG.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
     values.extend(tokens(line));
-    // A line of a private key.
-    if line.len() >= 60 && line.trim().len() >= 60 && line.trim().bytes().all(is_base64) {
+    if is_of_key(line.trim()) {
         values.push(0..line.len());
     }
     if values.is_empty() {
@@ -166,6 +165,16 @@ static FLAG: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#)
         .unwrap()
 });
+
+/// Whether a line has the form of those of a private key: all of one length, and of every kind of character.
+fn is_of_key(line: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| line.bytes().any(|b| is(&b));
+    (60..=80).contains(&line.len())
+        && line.bytes().all(is_base64)
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+}
 
 fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
