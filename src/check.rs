@@ -238,10 +238,18 @@ impl<'a> Checker<'a> {
                             }
                             _ => format!("{} uses itself", names.concat()),
                         };
+                        let help = match names.as_slice() {
+                            // The author means the variable of the environment.
+                            [_] => format!(
+                                "give the variable another name, or leave it out and write `{{env.{} | default('…')}}` where it is used",
+                                env[to].0.value
+                            ),
+                            _ => "give one of them a value that needs none of the others".to_owned(),
+                        };
                         self.error(
                             Diagnostic::new(&ENV_CYCLE, span, message)
                                 .label(env[to].0.span, "this variable needs its own value")
-                                .help("give one of them a value that needs none of the others"),
+                                .help(help),
                         );
                     }
                     _ => {}

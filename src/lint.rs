@@ -33,8 +33,11 @@ mod pattern;
 mod place;
 mod prompt_in_shell;
 mod prompt_variable;
+mod requirement;
+mod released;
 mod same_script;
 pub mod script;
+mod secret;
 mod servers;
 mod skills;
 mod stdin;
@@ -78,6 +81,8 @@ pub enum Found {
     InTask(fn(&TaskView<'_>, &mut Diagnostics)),
     /// In an eval.
     InEval(fn(&EvalView<'_>, &mut Diagnostics)),
+    /// In a task, and in an eval.
+    InBoth(fn(&TaskView<'_>, &mut Diagnostics), fn(&EvalView<'_>, &mut Diagnostics)),
     /// Among all files.
     InProject(fn(&ProjectView<'_>, &mut Diagnostics)),
 }
@@ -174,7 +179,7 @@ pub static RULES: &[Lint] = &[
     way(&check::UNKNOWN_TOOL),
     way(&check::WRONG_PHASE),
     way(&check::DUPLICATE_ALIAS),
-    way(&check::UNUSED_REQUIREMENT),
+    Lint { rule: &check::UNUSED_REQUIREMENT, found: Found::InTask(requirement::check) },
     way(&check::DUPLICATE_ID),
     way(&check::ENV_CYCLE),
     way(&check::SHADOWED_NAME),
@@ -212,6 +217,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
     Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
+    Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
     Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
     Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
     Lint { rule: &same_script::SAME_SCRIPT_TWICE, found: Found::InTask(same_script::check) },
@@ -257,7 +263,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &collisions::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(collisions::check) },
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the world
-    Lint { rule: &cluster::RESOURCE_NOT_RELEASED, found: Found::InTask(cluster::released) },
+    Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
@@ -268,6 +274,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
+    Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &unlocked::NOT_LOCKED, found: Found::InEval(unlocked::check) },
     Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
@@ -279,7 +286,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
     Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },
     Lint { rule: &agent_file::EMPTY_COMMANDS, found: Found::InEval(agent_file::empty) },
-    Lint { rule: &config::SECRET_IN_CLEAR, found: Found::InEval(config::secrets) },
+    Lint { rule: &secret::SECRET_IN_CLEAR, found: Found::InBoth(secret::in_task, secret::in_eval) },
     Lint { rule: &config::RELATIVE_SERVER_COMMAND, found: Found::InEval(config::relative) },
     Lint { rule: &config::UNKNOWN_EXTENSION, found: Found::InTask(config::unknown_extension) },
     Lint { rule: &config::UNUSED_EXTENSION, found: Found::InEval(config::unused_extension) },
@@ -297,7 +304,7 @@ pub fn rule(name: &str) -> Option<&'static Rule> {
 /// `soft`: whether what means something, but nothing good, is looked for as well.
 pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
-        if let Found::InTask(check) = lint.found {
+        if let Found::InTask(check) | Found::InBoth(check, _) = lint.found {
             check(view, out);
         }
     }
@@ -305,7 +312,7 @@ pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
 
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
-        if let Found::InEval(check) = lint.found {
+        if let Found::InEval(check) | Found::InBoth(_, check) = lint.found {
             check(view, out);
         }
     }

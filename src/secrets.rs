@@ -40,25 +40,26 @@ pub fn is_secret_name(name: &str) -> bool {
     name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
 }
 
+const PLACEHOLDERS: [&str; 14] = [
+    "test",
+    "dummy",
+    "fake",
+    "example",
+    "changeme",
+    "change-me",
+    "placeholder",
+    "your",
+    "xxx",
+    "none",
+    "null",
+    "anonymous",
+    "not-needed",
+    "unused",
+];
+
 /// Whether what is written under a telling name can be a secret: long enough, and neither a placeholder, nor the path of a
 /// file, nor the name of a variable.
 pub fn looks_secret(value: &str) -> bool {
-    const PLACEHOLDERS: [&str; 14] = [
-        "test",
-        "dummy",
-        "fake",
-        "example",
-        "changeme",
-        "change-me",
-        "placeholder",
-        "your",
-        "xxx",
-        "none",
-        "null",
-        "anonymous",
-        "not-needed",
-        "unused",
-    ];
     let bare = value.trim();
     let bare = SCHEMES.iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
     let lower = bare.to_ascii_lowercase();
@@ -67,6 +68,54 @@ pub fn looks_secret(value: &str) -> bool {
     let variable = bare.contains('_') && bare.bytes().all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
     bare.len() >= 8 && !placeholder && !path && !variable && !bare.contains(' ')
 }
+
+/// Whether a value is drawn rather than thought of: long, of letters and digits. Passwords of databases that live as long as
+/// a task are words.
+pub fn looks_drawn(value: &str) -> bool {
+    let bare = SCHEMES.iter().find_map(|p| value.trim().strip_prefix(p)).unwrap_or(value).trim();
+    let count = |is: fn(&u8) -> bool| bare.bytes().filter(is).count();
+    bare.len() >= 20
+        && bare.bytes().all(|b| b.is_ascii_alphanumeric())
+        && count(u8::is_ascii_digit) >= 3
+        && count(u8::is_ascii_alphabetic) >= 3
+        && looks_secret(bare)
+}
+
+/// Where tokens stand in any text, by the formats that nothing else has. What stands for a token in an example is none.
+pub fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
+    TOKENS
+        .find_iter(text)
+        .filter(|m| {
+            let token = m.as_str();
+            let mut seen = [false; 128];
+            token.bytes().filter(u8::is_ascii).for_each(|b| seen[usize::from(b)] = true);
+            token.starts_with("--") || looks_secret(token) && seen.iter().filter(|s| **s).count() >= 10
+        })
+        .map(|m| m.range())
+}
+
+/// Where the password stands in a URL, unless everybody knows it or it is one of this machine's.
+pub fn password(url: &str) -> Option<Range<usize>> {
+    const KNOWN: [&str; 8] = ["pass", "postgres", "admin", "root", "guest", "secret", "user", "mysql"];
+    let found = url.contains('@').then(|| LOGIN.captures(url))??;
+    let (user, password, host) = (found.get(1)?.as_str(), found.get(2)?, &url[found.get(0)?.end()..]);
+    let lower = password.as_str().to_ascii_lowercase();
+    let known = KNOWN.iter().chain(&PLACEHOLDERS).any(|known| lower.contains(known));
+    let local = ["localhost", "127.", "[::1]", "0.0.0.0"].iter().any(|h| host.starts_with(h));
+    (password.len() >= SHORTEST && password.as_str() != user && !known && !local && !lower.starts_with('<'))
+        .then(|| password.range())
+}
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}",
+        r"|sk-(?:ant|proj)-[A-Za-z0-9_-]{20,}|xox[baprs]-[A-Za-z0-9-]{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
+        r"|AIza[A-Za-z0-9_-]{35}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,})",
+        r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40,}",
+    ))
+    .unwrap()
+});
 
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
 
@@ -86,7 +135,12 @@ pub fn veil(line: &str) -> Cow<'_, str> {
             from = value.start().max(name.end() + 1);
         }
     }
-    values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
+    values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(2)).map(|m| m.range()));
+    values.extend(FLAG.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
+    values.extend(tokens(line));
+    if is_of_key(line.trim()) {
+        values.push(0..line.len());
+    }
     if values.is_empty() {
         return Cow::Borrowed(line);
     }
@@ -103,7 +157,28 @@ static PAIR: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
-static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://[^/\s:@]+:([^@\s/$\{]+)@").unwrap());
+static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://([^/\s:@]+):([^@\s/$\{]+)@").unwrap());
+
+/// `--token VALUE`, in a shell's text and in a list.
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static FLAG: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#)
+        .unwrap()
+});
+
+/// Whether a line has the form of those of a private key: all of one length, and of every kind of character.
+fn is_of_key(line: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| line.bytes().any(|b| is(&b));
+    (60..=80).contains(&line.len())
+        && line.bytes().all(is_base64)
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+}
 
 /// A set of secret values, found in plain, JSON-escaped, base64 and URL-encoded form.
 #[derive(Debug, Default)]
@@ -285,6 +360,11 @@ mod tests {
             (r#"  "GITHUB_TOKEN": "ghp_abcdéf12","#, r#"  "GITHUB_TOKEN": "*************","#),
             ("args: [--password=hunter2hunter2, -v]", "args: [--password=**************, -v]"),
             ("run: curl -H 'X-Api-Key: 0123456789'", "run: curl -H 'X-Api-Key: **********'"),
+            (
+                "run: gh auth login ghp_0123456789abcdef0123456789abcdef0123",
+                "run: gh auth login ****************************************",
+            ),
+            (r#"args: ["--token", "8f14e45fceea167a"]"#, r#"args: ["--token", "****************"]"#),
             ("url: postgres://me:geheim@localhost/x", "url: postgres://me:******@localhost/x"),
         ] {
             assert_eq!(veil(line), shown);
@@ -298,6 +378,34 @@ mod tests {
             "prompt: Find the secret: it is in the file notes.txt",
         ] {
             assert_eq!(veil(line), line);
+        }
+    }
+
+    #[test]
+    fn tokens_are_known_by_their_format() {
+        for text in [
+            "a ghp_0123456789abcdef0123456789abcdef0123 b",
+            "AKIA2E0A8F3B244C9986",
+            "x=sk-ant-api03-8f14e45fceea167a5a36dedd4bea2543",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn0ygWyF8PbnGy0",
+        ] {
+            assert_eq!(tokens(text).count(), 1, "{text}");
+        }
+        for text in [
+            "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            "ghp_000000000000000000000000000000000000",
+            "AKIAIOSFODNN7EXAMPLE",
+            "-----BEGIN PRIVATE KEY-----\n...",
+            "sk-proj-<your key>",
+        ] {
+            assert_eq!(tokens(text).count(), 0, "{text}");
+        }
+        assert_eq!(password("https://user:hunter2x@x.example/").map(|r| r.len()), Some(8));
+        for url in
+            ["http://x/", "postgres://postgres:postgres@db/x", "https://me:hunter2x@localhost/", "https://a:$B@c/"]
+        {
+            assert_eq!(password(url), None, "{url}");
         }
     }
 

@@ -152,6 +152,9 @@ fn findings(phase: &str, script: &str) -> Vec<String> {
     );
     files.add("t/a.yaml", task, false);
     files.add("t/a.sh", format!("#!/usr/bin/env bash\n{script}"), true);
+    if script.contains("$0") {
+        files.add("t/x.sh", "verify_vm() { false; }\n", false);
+    }
     let sources = Sources::default();
     let compiled = compile(&["t/a.yaml".into()], &sources, &files);
     // A script on its own has no other phase, in which what it makes would be released, or what it deletes made.

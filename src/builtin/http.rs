@@ -28,6 +28,7 @@ pub struct Http {
     pub url: String,
     /// The method, sent as written.
     #[serde(default = "get")]
+    #[schemars(extend("format" = "method"))]
     pub method: String,
     #[serde(default)]
     pub headers: IndexMap<String, String>,

@@ -28,6 +28,7 @@ pub struct StepsHttp {
     pub url: String,
     /// The method, sent as written; GET by default.
     #[serde(default)]
+    #[schemars(extend("format" = "method"))]
     pub method: String,
     #[serde(default)]
     pub headers: IndexMap<String, String>,

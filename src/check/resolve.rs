@@ -389,15 +389,20 @@ impl Checker<'_> {
         } else if let Some(near) = nearest(root, roots.iter().map(String::as_str)) {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near)
         } else {
-            diagnostic.help(format!("write `\\{{{root}…}}` to keep it as text")).fix(
-                "keep it as text",
-                hole.span.head(),
-                escape,
-            )
+            // `%{http_code}`: a variable of what the text is given to.
+            let before = source.text().get(..hole.span.start as usize).is_some_and(|t| t.ends_with('%'));
+            let help = match before {
+                true => format!("a variable of curl's `-w` is written `%\\{}` here", hole.text),
+                false => format!("write `\\{}` to keep it as text", hole.text),
+            };
+            diagnostic.help(help).fix("keep it as text", hole.span.head(), escape)
         };
         let diagnostic = match diagnostic.help {
-            None => diagnostic
-                .help(format!("in scope here: {}; write `\\{{…}}` for text", list(roots.iter().map(String::as_str)))),
+            None => diagnostic.help(format!(
+                "in scope here: {}; write `\\{}` for text",
+                list(roots.iter().map(String::as_str)),
+                hole.text
+            )),
             Some(_) => diagnostic,
         };
         self.error(diagnostic);

@@ -321,6 +321,10 @@ impl Checker<'_> {
                     )
                 })
             }
+            Format::Method => {
+                self.method(text, span);
+                None
+            }
             Format::File => {
                 self.referenced_file(text, span);
                 None
@@ -334,6 +338,23 @@ impl Checker<'_> {
             && !(format == Format::FieldPath)
         {
             self.error(*fault);
+        }
+    }
+
+    /// Servers may know methods of their own, but none that is all but one of these.
+    fn method(&mut self, text: &str, span: Span) {
+        const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+        if text.is_empty() || KNOWN.contains(&text) {
+            return;
+        }
+        if let Some(near) = nearest(text, KNOWN) {
+            self.out.push(
+                Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no method that servers know"))
+                    .strength(Strength::Warning)
+                    .here(format!("did you mean `{near}`?"))
+                    .help("a method is sent as it is written, in capitals mostly")
+                    .fix(format!("write `{near}`"), span, near),
+            );
         }
     }
 

@@ -67,6 +67,7 @@ pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
             );
         }
         too_many(&items, out);
+        none_left(view, &items, out);
     }
 }
 
@@ -104,7 +105,33 @@ fn forbids(item: &Assertion, demand: &Demand<'_>) -> Option<Span> {
     let AssertionKind::NoneUsed(kind, list) = &item.kind else { return None };
     let whole = |m: &&CallMatcher| m.arguments.is_none() && m.status.is_none() && m.max_duration.is_none();
     let same = |m: &&CallMatcher| *kind == demand.kind && m.server.value == demand.server;
-    list.iter().filter(whole).filter(same).find(|m| covers(&pattern(m), &demand.pattern, Texts::Names)).map(|m| m.span)
+    let all: Vec<&CallMatcher> = list.iter().filter(whole).filter(same).collect();
+    let one = all.iter().find(|m| covers(&pattern(m), &demand.pattern, Texts::Names));
+    // What none forbids alone, all may forbid together.
+    let together = || {
+        let union: Vec<_> = all.iter().map(|m| format!("(?:{})", pattern(m))).collect();
+        let covered = all.len() > 1 && covers(&union.join("|"), &demand.pattern, Texts::Names);
+        all.first().filter(|_| covered)
+    };
+    one.or_else(together).map(|m| m.span)
+}
+
+/// Calls are demanded, and every tool of every server is forbidden.
+fn none_left(view: &EvalView<'_>, items: &[&Assertion], out: &mut Diagnostics) {
+    let least = items.iter().find(|i| matches!(i.kind, AssertionKind::MinToolCalls(1..)));
+    let (Some(least), Some(mcp)) = (least, &view.unit.mcp) else { return };
+    let forbidden = mcp.servers.iter().filter(|s| !s.disabled).map(|server| {
+        let any = Demand { kind: CallKind::Tool, server: &server.name.value, pattern: String::new(), span: least.span };
+        items.iter().find_map(|i| forbids(i, &any))
+    });
+    let Some(forbidden) = forbidden.collect::<Option<Vec<Span>>>() else { return };
+    let Some(first) = forbidden.first() else { return };
+    out.push(
+        Diagnostic::new(&CONTRADICTORY_ASSERTIONS, least.span, "no call is left that a run could make")
+            .here("demanded here")
+            .label(*first, "forbidden here")
+            .help("remove one of the two, or narrow what is forbidden"),
+    );
 }
 
 /// The names that are meant: either of name and pattern may match, and neither means any.
@@ -124,7 +151,8 @@ fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
         for item in items {
             let least = match &item.kind {
                 AssertionKind::CallOrder(calls) => calls.iter().filter(|c| c.kind == CallKind::Tool).count() as u64,
-                AssertionKind::AllUsed(CallKind::Tool, _) | AssertionKind::AnyUsed(CallKind::Tool, _) => 1,
+                AssertionKind::AllUsed(CallKind::Tool, list) => distinct(list).max(1),
+                AssertionKind::AnyUsed(CallKind::Tool, _) => 1,
                 _ => continue,
             };
             if least > most {
@@ -140,6 +168,13 @@ fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// How many different tools are named.
+fn distinct(list: &[CallMatcher]) -> u64 {
+    let exact = list.iter().filter(|m| m.pattern.is_none());
+    let names: IndexSet<_> = exact.filter_map(|m| Some((&m.server.value, &m.name.as_ref()?.value))).collect();
+    names.len() as u64
 }
 
 /// A pattern that matches tools besides those it was written for.

@@ -1,4 +1,4 @@
-//! What a task makes in a cluster and where it looks for it: namespaces nobody makes, things nobody deletes, races.
+//! What a task makes in a cluster and where it looks for it: namespaces nobody makes, deletions that fail, races.
 
 use super::{
     TaskView,
@@ -18,7 +18,6 @@ use crate::{
 };
 
 rule! {
-    pub static RESOURCE_NOT_RELEASED = "resource-not-released", Warning;
     pub static UNKNOWN_NAMESPACE = "unknown-namespace", Warning;
     pub static CLEANUP_NEEDS_IGNORE_NOT_FOUND = "cleanup-needs-ignore-not-found", Warning;
     pub static DELETE_THEN_CREATE = "delete-then-create", Warning;
@@ -72,50 +71,15 @@ impl<'s> Call<'s> {
     }
 }
 
-fn is_namespace(kind: &str) -> bool {
+pub(super) fn is_namespace(kind: &str) -> bool {
     matches!(kind, "namespace" | "namespaces" | "ns")
 }
 
-fn in_phase<'v>(view: &TaskView<'v>, phase: PhaseKind) -> impl Iterator<Item = &'v ScriptView<'v>> {
+pub(super) fn in_phase<'v>(view: &TaskView<'v>, phase: PhaseKind) -> impl Iterator<Item = &'v ScriptView<'v>> {
     view.scripts.iter().filter(move |s| s.phase == phase)
 }
 
-/// Namespaces that setup makes and cleanup does not name (author mistake 3).
-pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
-    // Anything may be deleted by a step that is no script, by a label, or by a name that is filled in.
-    let mut opaque = false;
-    view.task.cleanup.steps.iter().for_each(|s| s.walk(&mut |s| opaque |= !is_plain(s)));
-    opaque |= in_phase(view, PhaseKind::Cleanup).any(|s| {
-        let vague = |c: &&Statement| {
-            Call::of(c, "delete").is_some_and(|d| {
-                d.has(&["-l", "--selector", "--all", "-f", "--filename"]) || d.words.iter().any(|w| !w.literal)
-            })
-        };
-        s.reader == Reader::Foreign || !s.content.program.sound || s.content.program.commands().iter().any(vague)
-    });
-    if opaque {
-        return;
-    }
-    let mentioned = |name: &str| in_phase(view, PhaseKind::Cleanup).any(|s| texts::has_word(&s.content.text, name));
-    for script in in_phase(view, PhaseKind::Setup) {
-        for command in script.content.program.commands() {
-            let Some(call) = Call::of(command, "create") else { continue };
-            let [kind, name, ..] = call.named()[..] else { continue };
-            if is_namespace(&kind.text) && name.literal && !mentioned(&name.text) {
-                out.push(
-                    Diagnostic::new(
-                        &RESOURCE_NOT_RELEASED,
-                        script.content.span(command.range.clone()),
-                        format!("nothing deletes the namespace `{}`", name.text),
-                    )
-                    .help(format!("add to cleanup: `kubectl delete namespace {} --ignore-not-found`", name.text)),
-                );
-            }
-        }
-    }
-}
-
-fn is_plain(step: &Step<Def>) -> bool {
+pub(super) fn is_plain(step: &Step<Def>) -> bool {
     !matches!(
         step.op.kind,
         OperationKind::Extension { .. } | OperationKind::Tool { .. } | OperationKind::Builtin("extension" | "http")

@@ -1,6 +1,6 @@
 //! Things that two tasks touch at the same time.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use indexmap::IndexMap;
 use regex::Regex;
@@ -86,6 +86,15 @@ fn things(task: &Task<template::Path>, phase: PhaseKind, step: &Raw, files: &dyn
             let method = literal("method").unwrap_or("GET").to_uppercase();
             match literal("url") {
                 Some(url) if matches!(method.as_str(), "PUT" | "PATCH" | "DELETE") => owned(format!("the URL `{url}`")),
+                // What is made from one body twice has one name. A question may be asked twice.
+                Some(url) if method == "POST" && phase == PhaseKind::Setup => {
+                    match step.arg("body").and_then(Arg::as_value) {
+                        Some(body) => {
+                            owned(format!("the request `POST {url}` ({})", builtin::excerpt(&body.to_string())))
+                        }
+                        None => Vec::new(),
+                    }
+                }
                 _ => Vec::new(),
             }
         }
@@ -121,6 +130,11 @@ fn with_marks(text: &Template<template::Path>) -> String {
 }
 
 fn in_script(text: &str) -> Vec<Thing> {
+    // A line that ends in a backslash goes on.
+    let text = &*match text.contains("\\\n") {
+        true => Cow::Owned(text.replace("\\\n", " ")),
+        false => Cow::Borrowed(text),
+    };
     let found = |pattern: &'static Pattern| {
         let things = pattern.regex.captures_iter(text).map(move |c| (pattern, c[1].to_owned()));
         things.collect::<Vec<_>>()
@@ -144,7 +158,9 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let patterns = [
         ("namespace", true, r#"\b(?:create|delete)\s+(?:namespace|ns|project)\s+["']?([a-z0-9][a-z0-9-]*)"#),
         ("namespace", false, r#"\b(?:kubectl|oc|helm)\b[^\n;|&]*?\s(?:-n|--namespace)[ =]["']?([a-z0-9][a-z0-9-]*)"#),
-        ("folder", true, r#"\b(?:mkdir|rm)\s+(?:-[a-z]+\s+)?["']?(/[\w./-]+)"#),
+        ("folder", true, r#"\b(?:mkdir|rm\s+-[a-zA-Z]+|rm)\s+["']?(/[\w./-]+)"#),
+        // `-p` takes a folder that is there.
+        ("folder", false, r#"\bmkdir\s+-[a-z]*p[a-z]*\s+["']?(/[\w./-]+)"#),
         ("file", true, r#">\s*["']?(/(?:tmp|var)/[\w./-]+)"#),
         ("port", true, r#"\bport-forward\b[^\n;|&]*?\s(\d{2,5}):\d{2,5}"#),
         (
@@ -152,6 +168,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             true,
             r#"\b(?:docker|podman)\s+run\b[^\n;|&]*?\s(?:-p|--publish)[ =]["']?(?:[\d.]+:)?(\d{2,5}):\d{2,5}"#,
         ),
+        ("container", true, r#"\b(?:docker|podman)\s+(?:run|create)\b[^\n;|&]*?\s--name[ =]["']?(\w[\w.-]*)"#),
         ("port", true, r#"\bhttp\.server\s+(\d{2,5})"#),
         ("port", true, r#"\b(?:nc|ncat|netcat)\s+(?:-[a-z]+\s+)*-[a-z]*l[a-z]*\s+(?:-p\s+)?(\d{2,5})"#),
         (
@@ -171,7 +188,7 @@ mod tests {
 
     #[test]
     fn only_whole_names_count() {
-        assert_eq!(PATTERNS.len(), 9, "every pattern compiles");
+        assert_eq!(PATTERNS.len(), 11, "every pattern compiles");
         let found = |text: &str| in_script(text).into_iter().map(|t| t.what).collect::<Vec<_>>().join(", ");
         for (text, what) in [
             ("kubectl create ns demo", "the namespace `demo`"),
@@ -180,6 +197,7 @@ mod tests {
             ("echo > /tmp/a", "the file `/tmp/a`"),
             ("kubectl port-forward svc/web 8080:80 &", "the port `8080`"),
             ("docker run -d -p 127.0.0.1:8080:80 nginx", "the port `8080`"),
+            ("docker run -d \\\n  --name db \\\n  -p 5432:5432 postgres:16", "the port `5432`, the container `db`"),
             ("python3 -m http.server 8000", "the port `8000`"),
             ("nc -l -p 9000", "the port `9000`"),
             ("curl -s -X PUT https://x/a -d 1", "the URL `https://x/a`"),

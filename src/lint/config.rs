@@ -1,56 +1,18 @@
-//! What an eval and its MCP config say, and should not: secrets, programs beside whatever folder, things nobody uses.
+//! What an eval and its MCP config say, and should not: programs beside whatever folder, things nobody uses.
 
 use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{Expand, RequirementKind, Transport},
     rule,
-    secrets::{is_secret_name, looks_secret},
-    source::Span,
 };
 
 rule! {
-    pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
     pub static RELATIVE_SERVER_COMMAND = "relative-server-command", Warning;
     pub static UNKNOWN_EXTENSION = "unknown-extension", Hard;
     pub static UNUSED_EXTENSION = "unused-extension", Warning;
     pub static UNUSED_SOURCE = "unused-source", Warning;
     pub static MISSING_DIFFICULTY = "missing-difficulty", Note;
-}
-
-/// A token in a file is in the repository, and in whatever quotes the file. The value is never shown.
-pub fn secrets(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let mut report = |span: Span, name: &str, help: &str| {
-        out.push(
-            Diagnostic::new(
-                &SECRET_IN_CLEAR,
-                span,
-                format!("the value of `{name}` looks like a secret, written in clear"),
-            )
-            .help(help.to_owned()),
-        );
-    };
-    for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
-        let pairs = match &server.transport {
-            Transport::Stdio { env, .. } => env,
-            Transport::Http { headers, .. } => headers,
-        };
-        for (name, value) in pairs {
-            if is_secret_name(&name.value) && !value.has_variables() && looks_secret(&value.display()) {
-                let variable = name.value.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-                report(name.span, &name.value, &format!("take it from the environment: `${{{variable}}}`"));
-            }
-        }
-    }
-    for (name, value) in view.eval.extensions.iter().flat_map(|e| &e.env) {
-        if is_secret_name(&name.value) && !value.contains("${") && !value.contains("{env.") && looks_secret(value) {
-            report(name.span, &name.value, "take it from the environment");
-        }
-    }
-    let keys = view.unit.agent_files().filter_map(|a| a.builtin.as_ref()?.api_key.as_ref());
-    for key in keys.filter(|key| !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')) {
-        report(key.span.head(), "apiKey", "`apiKey` is the name of a variable that holds the key, not the key");
-    }
 }
 
 /// `./bin/server` is looked for where the program is started (`tests/coverage.md` D6).

@@ -5,6 +5,7 @@ use super::{
     script::{self, Content, ScriptView},
 };
 use crate::{
+    bash::Word,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{ArgKind, Def, Hole, OperationKind, Target, Task},
     rule,
@@ -20,6 +21,7 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for text in view.scripts {
         in_script(view, text, out);
+        by_variable(view, text, out);
     }
     view.task.walk(&mut |_, step| {
         let Some(url) = matches!(step.op.kind, OperationKind::Builtin("http")).then(|| step.arg("url")).flatten()
@@ -27,11 +29,17 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             return;
         };
         url.templates(&mut |template| {
-            for hole in template.holes().filter(|h| h.reference.target == Target::AgentOutput && is_text(h)) {
+            for hole in template.holes() {
+                // The words of a server that the author asks himself, ids mostly, are parts of addresses everywhere.
+                let Some(origin @ (Origin::Agent | Origin::Tool)) = origin(view.task, hole) else { continue };
+                let message = match origin {
+                    Origin::Agent => "the agent's words become a part of this address".to_owned(),
+                    _ => format!("{} becomes a part of this address", origin.words()),
+                };
                 out.push(
-                    Diagnostic::new(&SHELL_INJECTION, hole.span, "the agent's words become a part of this address")
+                    Diagnostic::new(&SHELL_INJECTION, hole.span, message)
                         .here("they may hold `/`, `?` or another host")
-                        .help("ask a fixed address, and compare what it answers with the agent's words"),
+                        .help("ask a fixed address, and compare what it answers with these words"),
                 );
             }
         });
@@ -44,7 +52,7 @@ fn in_script(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) 
     let foreign: Vec<_> = holes.filter_map(|(hole, range)| Some((hole, range, origin(view.task, hole)?))).collect();
     let [(first, _, origin), others @ ..] = foreign.as_slice() else { return };
     let mut diagnostic =
-        Diagnostic::new(&SHELL_INJECTION, first.span, format!("{origin} becomes a part of the shell's text"))
+        Diagnostic::new(&SHELL_INJECTION, first.span, format!("{} becomes a part of the shell's text", origin.words()))
             .here("a quote, a `$` or a line break in it changes the commands");
     for (hole, ..) in others {
         diagnostic = diagnostic.label(hole.span, "and here");
@@ -57,28 +65,110 @@ fn in_script(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) 
     out.push(diagnostic);
 }
 
+/// Whose words they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Agent,
+    Tool,
+    Server,
+}
+
+impl Origin {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Agent => "what the agent said",
+            Self::Tool => "what a tool answered",
+            Self::Server => "what a server answered",
+        }
+    }
+}
+
 /// Whose words a hole brings, where they are not the author's: what his own commands print is his.
-fn origin(task: &Task<Def>, hole: &Hole<Def>) -> Option<&'static str> {
+fn origin(task: &Task<Def>, hole: &Hole<Def>) -> Option<Origin> {
+    origin_of(task, hole, LOOPS)
+}
+
+/// Loops over the items of loops that are followed.
+const LOOPS: usize = 4;
+
+fn origin_of(task: &Task<Def>, hole: &Hole<Def>, loops: usize) -> Option<Origin> {
     if !is_text(hole) {
         return None;
     }
+    let mut found = None;
     match &hole.reference.target {
-        Target::AgentOutput => Some("what the agent said"),
-        Target::Output { step: id, .. } => {
-            let mut found = None;
-            task.walk(&mut |_, step| {
-                if step.id.as_ref().is_some_and(|i| i.value == *id) {
-                    found = match step.op.kind {
-                        OperationKind::Tool { .. } => Some("what a tool answered"),
-                        OperationKind::Builtin("http") => Some("what a server answered"),
-                        _ => None,
-                    };
-                }
-            });
-            found
-        }
-        _ => None,
+        Target::AgentOutput => found = Some(Origin::Agent),
+        Target::Output { step: id, .. } => task.walk(&mut |_, step| {
+            if step.id.as_ref().is_some_and(|i| i.value == *id) {
+                found = match step.op.kind {
+                    OperationKind::Tool { .. } => Some(Origin::Tool),
+                    OperationKind::Builtin("http") => Some(Origin::Server),
+                    _ => None,
+                };
+            }
+        }),
+        Target::Loop(name) if loops > 0 => task.walk(&mut |_, step| {
+            let list = step.arg("in").filter(|_| step.var.as_ref().is_some_and(|v| v.value == *name));
+            if let Some(list) = list {
+                list.templates(&mut |t| {
+                    found = found.or_else(|| t.holes().find_map(|h| origin_of(task, h, loops - 1)))
+                });
+            }
+        }),
+        _ => {}
     }
+    found
+}
+
+/// `eval "$A"` and `sh -c "… $A"`, where the variable is given such words: it is filled before they are read as code.
+fn by_variable(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
+    let Some(ArgKind::Record(env)) = text.step.arg("env").map(|e| &e.kind) else { return };
+    let foreign: Vec<_> = env
+        .iter()
+        .filter_map(|(name, value)| {
+            let mut found = None;
+            value.templates(&mut |t| found = found.or_else(|| t.holes().find_map(|h| origin(view.task, h))));
+            Some((name, found?))
+        })
+        .collect();
+    if foreign.is_empty() {
+        return;
+    }
+    for command in text.content.program.commands() {
+        let words = command.words();
+        let code = match command.name() {
+            "eval" => &words[1..],
+            "sh" | "bash" | "dash" | "zsh" => {
+                let is_c = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains('c');
+                let at = words.iter().skip(1).take_while(|w| w.text.starts_with('-')).position(is_c);
+                at.and_then(|at| words.get(at + 2..at + 3)).unwrap_or_default()
+            }
+            _ => continue,
+        };
+        let filled = code.iter().filter(|w| !w.literal).find_map(|word| {
+            foreign.iter().find(|(name, _)| expands(&word.text, &name.value)).map(|(name, origin)| (word, name, origin))
+        });
+        if let Some((word, name, origin)) = filled {
+            out.push(
+                Diagnostic::new(
+                    &SHELL_INJECTION,
+                    text.content.span(word.range.clone()),
+                    format!("{} becomes a part of the shell's text", origin.words()),
+                )
+                .here(format!("`${}` is filled before this is read as code", name.value))
+                .help(format!("hand it on as an argument: `sh -c '… \"$1\"' sh \"${}\"`", name.value)),
+            );
+        }
+    }
+}
+
+/// Whether `$NAME` or `${NAME}` stands in a word.
+fn expands(word: &str, name: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    word.match_indices('$').any(|(at, _)| {
+        let rest = &word[at + 1..];
+        rest.strip_prefix('{').unwrap_or(rest).strip_prefix(name).is_some_and(ends)
+    })
 }
 
 fn is_text(hole: &Hole<Def>) -> bool {

@@ -2,7 +2,8 @@
 
 use super::{EvalView, TaskView};
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics, nearest},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
+    dialect::eval::ALWAYS_TRUE_ASSERTION,
     hir::{AssertionKind, CallKind, CallMatcher, Name, RequirementKind},
     rule,
 };
@@ -10,6 +11,7 @@ use crate::{
 rule! {
     pub static UNKNOWN_SERVER = "unknown-server", Hard;
     pub static NO_TOOLS_PERMITTED = "no-tools-permitted", Warning;
+    pub static REDUNDANT_ALWAYS_ALLOW = "redundant-always-allow", Warning;
 }
 
 /// Servers that a task requires, under the eval that selects it.
@@ -55,6 +57,19 @@ pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
     }
 }
 
+/// `alwaysAllow` beside `enableAllTools: true`: a tool is permitted by either.
+pub fn redundant(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
+        let Some(all) = server.enable_all_tools.as_ref().filter(|all| all.value) else { continue };
+        let (Some(first), Some(last)) = (server.always_allow.first(), server.always_allow.last()) else { continue };
+        out.push(
+            Diagnostic::new(&REDUNDANT_ALWAYS_ALLOW, first.span.to(last.span), "this list permits nothing more")
+                .label(all.span, "every tool is permitted here")
+                .help("remove `enableAllTools` to permit these tools alone, or `alwaysAllow` to permit all"),
+        );
+    }
+}
+
 /// Servers whose every call would be rejected, and names in assertions that are no server's.
 pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
@@ -91,9 +106,38 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
                 if let Some(tool) = tool {
                     locked(view, &matcher.server, tool, out);
                 }
+                idle(view, &item.kind, matcher, out);
             }
         }
     }
+}
+
+/// A pattern that no tool of the server matches, as far as the lock knows: nothing can be used, and nothing is forbidden.
+fn idle(view: &EvalView<'_>, kind: &AssertionKind, matcher: &CallMatcher, out: &mut Diagnostics) {
+    let demanded = match kind {
+        AssertionKind::AllUsed(CallKind::Tool, _) | AssertionKind::AnyUsed(CallKind::Tool, _) => true,
+        AssertionKind::NoneUsed(CallKind::Tool, _) => false,
+        _ => return,
+    };
+    let (None, Some(pattern), Some(tools)) =
+        (&matcher.name, &matcher.pattern, view.unit.lock.tools(&matcher.server.value))
+    else {
+        return;
+    };
+    let matches = regex::Regex::new(&pattern.value).map(|p| tools.keys().any(|tool| p.is_match(tool)));
+    if !matches.is_ok_and(|any| !any) {
+        return;
+    }
+    let known: Vec<_> = tools.keys().take(12).map(|k| format!("`{k}`")).collect();
+    let help = format!("`gevals.lock` knows {}", known.join(", "));
+    let server = &matcher.server.value;
+    out.push(if demanded {
+        let message = format!("the server `{server}` has no tool that matches `{}`", pattern.value);
+        Diagnostic::new(&crate::check::UNKNOWN_TOOL, pattern.span, message).help(help)
+    } else {
+        let message = format!("no tool of the server `{server}` matches this: the assertion forbids nothing");
+        Diagnostic::new(&ALWAYS_TRUE_ASSERTION, pattern.span, message).strength(Strength::Warning).help(help)
+    });
 }
 
 /// Whether a server has a tool, as far as the lock knows.

@@ -1,76 +1,295 @@
-//! Scripts that read another script which is not there.
+//! Scripts that read another script which is not there, and commands that are given a file which is not there.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Component, Path, PathBuf},
+    sync::LazyLock,
+};
 
-use super::TaskView;
+use regex::Regex;
+
+use super::{
+    TaskView,
+    script::{Form, Reader, ScriptView},
+    texts,
+};
 use crate::{
-    bash::program::Statement,
-    diagnostic::{Diagnostic, Diagnostics, nearest},
+    bash::{
+        Word,
+        program::{Kind, Statement},
+    },
+    diagnostic::{Diagnostic, Diagnostics, Rule, nearest},
+    hir::{OperationKind, PhaseKind},
     rule,
-    source::{Files, Stat, resolve},
+    source::{Files, Span, Stat, resolve},
 };
 
 rule! {
     pub static UNRESOLVED_SOURCE = "unresolved-source", Verdict;
+    pub static NO_SUCH_FILE = "no-such-file", Warning;
 }
 
 /// `source x` without a file `x`, seen from where the script runs (author mistake 12).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let content = &script.content;
-        let Some(dir) = &script.dir else { continue };
         // Only what runs whatever happens: `[ -f x ] && . x` knows that there may be none.
         for statement in &content.program.body {
             if matches!(statement.name(), "cd" | "pushd") {
                 break;
             }
-            let Some(word) = sourced(statement) else { continue };
-            let path = resolve(dir, &word.text);
-            // A file of that name may be made by a step before.
-            let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-            let mentions = view.scripts.iter().map(|s| s.content.text.matches(file.as_str()).count()).sum::<usize>();
-            if view.files.stat(&path).is_some() || mentions > times_sourced(view, &file) {
-                continue;
+            if let (Some(word), Some(dir)) = (sourced(statement), &script.dir) {
+                let path = resolve(dir, &word.text);
+                let finding = missing(view, script, word, &path, &UNRESOLVED_SOURCE, sources);
+                out.extend(finding.map(|f| repaired(f, view, script, word, dir)));
+            } else if let Some((word, path)) = beside(statement, script) {
+                out.extend(missing(view, script, word, &path, &UNRESOLVED_SOURCE, |s, file| {
+                    matches!(s.name(), "source" | ".") && s.words().get(1).is_some_and(|w| w.text.ends_with(file))
+                }));
             }
-            let mut diagnostic = Diagnostic::new(
-                &UNRESOLVED_SOURCE,
-                content.span(word.range.clone()),
-                format!("there is no file `{}`", word.text),
-            )
-            .help(format!("the script runs in `{}`", shown(dir)));
-            if let Some(found) = upwards(dir, &word.text, view.files) {
-                diagnostic = diagnostic.here("it is there, seen from a folder above").fix(
-                    format!("write `{found}`"),
-                    content.span(word.range.clone()),
-                    found,
-                );
-            } else {
-                let siblings = path.parent().map(|p| view.files.list(p)).unwrap_or_default();
-                if let Some(near) = nearest(&file, siblings.iter().map(String::as_str)) {
-                    diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
-                }
-            }
-            out.push(diagnostic);
         }
     }
 }
 
-fn sourced(statement: &Statement) -> Option<&crate::bash::Word> {
+/// Nothing, where the file is there, or where a step may make one of that name: where it is named for anything but this.
+fn missing(
+    view: &TaskView<'_>,
+    script: &ScriptView<'_>,
+    word: &Word,
+    path: &Path,
+    rule: &'static Rule,
+    uses: impl Fn(&Statement, &str) -> bool,
+) -> Option<Diagnostic> {
+    if view.files.stat(path).is_some() {
+        return None;
+    }
+    let file = path.file_name()?.to_string_lossy();
+    let mentions = view.scripts.iter().map(|s| s.content.text.matches(&*file).count()).sum::<usize>();
+    let commands = view.scripts.iter().flat_map(|s| s.content.program.commands());
+    if mentions > commands.filter(|c| uses(c, &file)).count() {
+        return None;
+    }
+    let span = script.content.span(word.range.clone());
+    let mut diagnostic = Diagnostic::new(rule, span, format!("there is no file `{}`", word.text));
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if let Some(near) = nearest(&file, view.files.list(folder).iter().map(String::as_str)) {
+        diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+    }
+    Some(match word.literal {
+        true => diagnostic.help(format!("the {} runs in `{}`", script.what(), shown(script.dir.as_deref()))),
+        false => diagnostic.help(format!("it is looked for as `{}`", path.display())),
+    })
+}
+
+/// With the path that the author had in mind, where a folder above has the file.
+fn repaired(
+    diagnostic: Diagnostic,
+    view: &TaskView<'_>,
+    script: &ScriptView<'_>,
+    word: &Word,
+    dir: &Path,
+) -> Diagnostic {
+    match upwards(dir, &word.text, view.files) {
+        Some(found) => diagnostic.here("it is there, seen from a folder above").fix(
+            format!("write `{found}`"),
+            script.content.span(word.range.clone()),
+            found,
+        ),
+        None => diagnostic,
+    }
+}
+
+fn sourced(statement: &Statement) -> Option<&Word> {
     let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
     // Without a slash it is looked for on PATH; absolute paths are this machine's.
     let relative = word.text.contains('/') && !word.text.starts_with(['/', '~']);
     (word.literal && relative).then_some(word)
 }
 
-fn times_sourced(view: &TaskView<'_>, file: &str) -> usize {
-    let commands = view.scripts.iter().flat_map(|s| s.content.program.commands());
-    commands.filter(|c| sourced(c).is_some_and(|w| w.text.ends_with(file))).count()
+fn sources(statement: &Statement, file: &str) -> bool {
+    sourced(statement).is_some_and(|w| w.text.ends_with(file))
 }
 
-fn shown(dir: &Path) -> String {
-    let text = dir.display().to_string();
+fn shown(dir: Option<&Path>) -> String {
+    let text = dir.unwrap_or(Path::new("")).display().to_string();
     if text.is_empty() { ".".to_owned() } else { text }
 }
+
+/// `. "$(dirname "$0")/lib.sh"`, `source "$HERE/lib.sh"`: the path of a file beside the script's own file.
+fn beside<'s>(statement: &'s Statement, script: &ScriptView<'_>) -> Option<(&'s Word, PathBuf)> {
+    let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
+    let Form::File { path, .. } = &script.form else { return None };
+    if word.literal || !word.text.contains('/') {
+        return None;
+    }
+    let own = path.parent()?;
+    let text = word.text.replace('"', "");
+    let (head, rest) = match OWN_FOLDER.captures(&text) {
+        Some(found) => (found.get(1).map_or("", |m| m.as_str()).to_owned(), text[found.get(0)?.end()..].to_owned()),
+        None => {
+            let found = VARIABLE.captures(&text)?;
+            (assigned(&script.content.text, found.get(1)?.as_str())?, found.get(2)?.as_str().to_owned())
+        }
+    };
+    let plain = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+    (rest.starts_with('/') && plain(&rest)).then(|| (word, resolve(own, &format!(".{head}{rest}"))))
+}
+
+/// What a variable adds to the script's own folder, where it is given that folder, once.
+fn assigned(text: &str, name: &str) -> Option<String> {
+    let given = |line: &str| {
+        let line = line.trim_start();
+        let line =
+            ["export ", "readonly ", "local ", "declare -r "].iter().find_map(|k| line.strip_prefix(k)).unwrap_or(line);
+        Some(line.strip_prefix(name)?.strip_prefix('=')?.replace('"', ""))
+    };
+    let mut all = text.lines().filter_map(given);
+    let value = all.next().filter(|_| all.next().is_none())?;
+    let found = OWN_FOLDER.captures(&value)?;
+    let rest = &value[found.get(0)?.end()..];
+    let more = found.get(1).map_or("", |m| m.as_str());
+    (rest.is_empty() || rest.starts_with('/') && !rest.contains(['$', ' ', ';'])).then(|| format!("{more}{rest}"))
+}
+
+/// The folder that a script's file is in, without quotes; and what follows it inside.
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static OWN_FOLDER: LazyLock<Regex> = LazyLock::new(|| {
+    let own = r"(?:\$0|\$\{0\}|\$BASH_SOURCE|\$\{BASH_SOURCE(?:\[0\])?\})";
+    let dir = format!(r"(?:\$\(dirname (?:-- )?{own}\)|\$\{{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}})");
+    let cd =
+        format!(r"\$\(cd (?:-- |-P )?{dir}((?:/[\w.-]+)*) ?(?:&?>+ ?/dev/null(?: 2>&1)?)? ?(?:&&|;) ?pwd(?: -P)?\)");
+    Regex::new(&format!("^(?:{cd}|{dir})")).unwrap()
+});
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\$(?:\{)?(\w+)(?:\})?(/.+)$").unwrap());
+
+/// `./check.sh`, `bash scripts/verify.sh`, `kubectl apply -f pod.yaml` without such a file, where nothing before could make one.
+pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let candidate = |s: &ScriptView<'_>| s.content.program.body.iter().any(|s| given_file(first(s)).is_some());
+    if !view.scripts.iter().any(candidate) {
+        return;
+    }
+    let plain = first_steps(view);
+    let mut opaque = false;
+    let mut phase = PhaseKind::Setup;
+    for script in view.scripts {
+        // Between two phases is the agent.
+        if script.phase != phase {
+            phase = script.phase;
+            opaque |= agent_makes_files(view);
+        }
+        opaque |= !plain.contains(&script.step.key);
+        let program = &script.content.program;
+        if opaque || !program.sound || script.reader == Reader::Foreign {
+            return;
+        }
+        for statement in &program.body {
+            let first = first(statement);
+            if let (Some(dir), Some(word)) = (&script.dir, given_file(first)) {
+                let path = resolve(dir, &word.text);
+                let used = |s: &Statement, file: &str| given_file(s).is_some_and(|w| w.text.ends_with(file));
+                let finding = missing(view, script, word, &path, &NO_SUCH_FILE, used);
+                if let Some(finding) = finding.filter(|_| !told(view, &path)) {
+                    out.push(repaired(finding, view, script, word, dir));
+                }
+            }
+            let mut makes = false;
+            statement.walk(&mut |s| {
+                makes |= !s.words().is_empty() && !HARMLESS.contains(&s.name()) && given_file(s).is_none()
+            });
+            // A script that is there may make whatever it likes.
+            let runs = given_file(first).is_some_and(|_| !matches!(first.name(), "kubectl" | "oc"));
+            if makes || runs {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the prompt makes agents write files.
+fn agent_makes_files(view: &TaskView<'_>) -> bool {
+    const WORDS: [&str; 10] =
+        ["file", "script", "program", "code", "write", "implement", "save", "function", "fix", "project"];
+    view.task.prompt.as_ref().is_none_or(|prompt| {
+        let said = texts::written(&prompt.text).to_lowercase();
+        prompt.text.holes().next().is_some() || WORDS.iter().any(|w| said.contains(w))
+    })
+}
+
+/// Whether the prompt, a variable or another step names the file.
+fn told(view: &TaskView<'_>, path: &Path) -> bool {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut named = view.task.prompt.as_ref().is_some_and(|p| texts::written(&p.text).contains(&name));
+    view.task.env.iter().for_each(|(_, t)| named |= texts::written(t).contains(&name));
+    view.task.walk(&mut |_, step| {
+        let shell = step.arg("run").or_else(|| step.arg("inline")).map(|a| a.span);
+        step.args.iter().filter(|(_, a)| Some(a.span) != shell).for_each(|(_, a)| {
+            a.templates(&mut |t| named |= texts::written(t).contains(&name));
+        });
+    });
+    named
+}
+
+/// The steps before the first that is no shell's and may make files, and before the first whose text nobody can read.
+fn first_steps(view: &TaskView<'_>) -> HashSet<Span> {
+    let read: HashSet<Span> = view.scripts.iter().map(|s| s.step.key).collect();
+    let (mut first, mut others) = (HashSet::new(), false);
+    view.task.walk(&mut |_, step| {
+        others |= match &step.op.kind {
+            OperationKind::Builtin("command" | "script") => !read.contains(&step.key),
+            OperationKind::Builtin(_) => false,
+            _ => true,
+        };
+        if !others {
+            first.insert(step.key);
+        }
+    });
+    first
+}
+
+/// The command that a statement begins with, which runs whatever happens.
+fn first(statement: &Statement) -> &Statement {
+    match &statement.kind {
+        Kind::And(pair) => first(&pair[0]),
+        Kind::Pipeline(parts) => parts.first().map_or(statement, first),
+        _ => statement,
+    }
+}
+
+/// The file that a command needs, seen from where it runs.
+fn given_file(statement: &Statement) -> Option<&Word> {
+    let words = statement.words();
+    let runs = |word: &&Word| {
+        let kinds = [".sh", ".bash", ".py", ".js", ".mjs", ".ts", ".rb", ".pl"];
+        kinds.iter().any(|k| word.text.ends_with(k))
+    };
+    let word = match statement.name() {
+        "bash" | "sh" | "python3" | "python" | "node" | "ruby" | "perl" => {
+            let plain = |w: &&Word| !matches!(w.text.as_str(), "-e" | "-x" | "-u" | "-eu" | "-ex" | "-eux");
+            words[1..].iter().find(plain).filter(runs)?
+        }
+        "kubectl" | "oc" => {
+            let makes = words.iter().any(|w| matches!(w.text.as_str(), "apply" | "create" | "replace"));
+            let flag = |w: &Word| matches!(w.text.as_str(), "-f" | "--filename");
+            let at = words.iter().position(flag).filter(|_| makes)?;
+            words
+                .get(at + 1)
+                .filter(|w| w.text.ends_with(".yaml") || w.text.ends_with(".yml") || w.text.ends_with(".json"))?
+        }
+        _ => words.first().filter(|w| w.text.contains('/'))?,
+    };
+    let plain =
+        !word.text.starts_with(['/', '~', '-']) && !word.text.contains(['*', '?', '[', ':', ',', '$', '%', '\\']);
+    (word.literal && plain).then_some(word)
+}
+
+/// Commands that make no file but what the redirections around them name.
+const HARMLESS: &[&str] = &[
+    "kubectl", "oc", "echo", "printf", "cat", "sleep", "set", "test", "[", "grep", "jq", "true", "false", ":", "exit",
+    "head", "tail", "wc", "sort", "tr", "cut", "seq", "date", "wait", "kill", "export", "mkdir", "rm", "chmod",
+    "command", "type", "which",
+];
 
 /// The path from `dir` to a file that has this path from a folder above.
 fn upwards(dir: &Path, path: &str, files: &dyn Files) -> Option<String> {

@@ -265,7 +265,7 @@ fn text(format: Option<Format>, words: &[String]) -> Value {
         Some(Format::Url) => "^https?://",
         Some(Format::File | Format::Path | Format::Script) => return json!({ "type": "string", "minLength": 1 }),
         // RE2 is not the syntax that a validator of schemas knows.
-        Some(Format::Regex | Format::FieldPath) | None => return json!({ "type": "string" }),
+        Some(Format::Regex | Format::FieldPath | Format::Method) | None => return json!({ "type": "string" }),
     };
     json!({ "type": "string", "pattern": format!("{pattern}|{HOLE}") })
 }

@@ -62,13 +62,15 @@ pub enum Format {
     /// A path, relative to the task, that need not exist yet.
     Path,
     Url,
+    /// Of a request; any word is one.
+    Method,
     /// Text of a shell script.
     Script,
 }
 
 impl Format {
     /// The word in a schema's `format`.
-    const NAMES: [(&'static str, Self); 10] = [
+    const NAMES: [(&'static str, Self); 11] = [
         ("duration", Self::Duration),
         ("regex", Self::Regex),
         ("jsonpath", Self::JsonPath),
@@ -78,6 +80,7 @@ impl Format {
         ("file", Self::File),
         ("path", Self::Path),
         ("url", Self::Url),
+        ("method", Self::Method),
         ("script", Self::Script),
     ];
 

@@ -1,0 +1,209 @@
+//! Secrets that are written in clear: a token in a file is in the repository, and in whatever quotes the file.
+//!
+//! The value is never shown. Under a telling name whatever is no placeholder counts; in other texts, what has the format of a
+//! token and of nothing else.
+
+use super::{EvalView, TaskView, script::Form};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Arg, ArgKind, Def, Expand, Name, Part, Template, Transport},
+    rule,
+    secrets::{is_secret_name, looks_drawn, looks_secret, password, tokens},
+    source::Span,
+};
+
+rule! {
+    pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
+}
+
+const FROM_ENVIRONMENT: &str = "take it from the environment";
+
+/// What an MCP config, an eval and the files of its agents say.
+pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
+        let pairs = match &server.transport {
+            Transport::Stdio { args, env, .. } => {
+                arguments(args, out);
+                env
+            }
+            Transport::Http { url, headers } => {
+                address(url, out);
+                headers
+            }
+        };
+        pairs.iter().for_each(|(name, value)| configured(name, value, out));
+    }
+    for (name, value) in view.eval.extensions.iter().flat_map(|e| &e.env) {
+        let filled = value.contains("${") || value.contains("{env.");
+        if is_secret_name(&name.value) && !filled && looks_secret(value) {
+            out.push(named(name.span, &name.value).help(FROM_ENVIRONMENT));
+        }
+    }
+    for agent in view.unit.agent_files() {
+        let key = agent.builtin.as_ref().and_then(|b| b.api_key.as_ref());
+        if let Some(key) = key.filter(|key| !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')) {
+            out.push(
+                named(key.span.head(), "apiKey")
+                    .help("`apiKey` is the name of a variable that holds the key, not the key"),
+            );
+        }
+        let command = agent.commands.as_ref().and_then(|c| c.run_prompt.as_ref());
+        if let Some(command) = command.filter(|c| tokens(&c.value).next().is_some()) {
+            out.push(token(command.span.head()));
+        }
+    }
+}
+
+/// What a task gives to its steps, and what their texts say.
+pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
+    view.task.env.iter().for_each(|(name, value)| given(name, value, out));
+    view.task.walk(&mut |_, step| {
+        for (key, arg) in &step.args {
+            match &arg.kind {
+                ArgKind::Record(pairs) if matches!(key.value.as_str(), "env" | "headers") => {
+                    for (name, value) in pairs {
+                        if let ArgKind::Text(value) = &value.kind {
+                            given(name, value, out);
+                        }
+                    }
+                }
+                // The texts of shells are looked at below.
+                _ if matches!(key.value.as_str(), "run" | "inline") => {}
+                _ if has_token(arg) => out.push(token(key.span)),
+                _ => {}
+            }
+        }
+    });
+    for script in view.scripts {
+        for range in tokens(&script.content.text) {
+            let line = script.content.text[range.clone()].find('\n').map_or(range.end, |end| range.start + end);
+            let finding = token(script.content.span(range.start..line));
+            out.push(match script.form {
+                Form::File { .. } => finding,
+                _ => finding.help("take it from the environment: `$NAME`, and `{env.NAME}` under `env`"),
+            });
+        }
+    }
+}
+
+fn named(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::new(&SECRET_IN_CLEAR, span, format!("the value of `{name}` looks like a secret, written in clear"))
+}
+
+fn token(span: Span) -> Diagnostic {
+    Diagnostic::new(&SECRET_IN_CLEAR, span, "this has the format of a secret, and is written in clear")
+        .help(FROM_ENVIRONMENT)
+}
+
+fn variable(name: &str) -> String {
+    let upper = name.trim_start_matches('-').to_ascii_uppercase();
+    upper.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+}
+
+/// A variable or a header of a server.
+fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
+    let text = value.display();
+    if value.has_variables() {
+        return;
+    }
+    if is_secret_name(&name.value) && looks_secret(&text) || tokens(&text).next().is_some() {
+        let variable = format!("${{{}}}", variable(&name.value));
+        let mut finding = named(name.span, &name.value).help(format!("take it from the environment: `{variable}`"));
+        // Whatever stands before a header's value is its scheme.
+        let scheme = text.trim().rsplit_once(' ').map_or("", |(scheme, _)| scheme);
+        if !text.contains(['\n', '=']) && scheme.bytes().all(|b| b.is_ascii_alphabetic()) {
+            let written = [scheme, &variable].join(if scheme.is_empty() { "" } else { " " });
+            finding = finding.fix(format!("write `{variable}`"), value.span, format!("\"{written}\""));
+        }
+        out.push(finding);
+    } else if password(&text).is_some() {
+        out.push(named(name.span, &name.value).help("take the password from the environment: `${PASSWORD}`"));
+    }
+}
+
+/// `--token VALUE`, `--token=VALUE`, and whatever has the format of a token.
+fn arguments(args: &[Expand], out: &mut Diagnostics) {
+    let mut flag: Option<String> = None;
+    for arg in args {
+        let text = arg.display();
+        let before = flag.take();
+        if arg.has_variables() {
+            continue;
+        }
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) if name.starts_with('-') => (Some(name.to_owned()), value),
+            _ => (before, text.as_str()),
+        };
+        let telling = name.filter(|name| is_flag(name)).filter(|_| looks_given(value));
+        if let Some(name) = telling {
+            let help = format!("take it from the environment: `${{{}}}`", variable(&name));
+            out.push(named(arg.span, name.trim_start_matches('-')).help(help));
+        } else if tokens(&text).next().is_some() {
+            out.push(token(arg.span));
+        } else if password(&text).is_some() {
+            out.push(named(arg.span, "password").help("take the password from the environment: `${PASSWORD}`"));
+        }
+        if text.starts_with('-') && !text.contains('=') {
+            flag = Some(text);
+        }
+    }
+}
+
+/// Whether an option takes a secret: `--token-file` takes the name of a file.
+fn is_flag(name: &str) -> bool {
+    let last = name.trim_start_matches('-').rsplit(['-', '_', '.']).next().unwrap_or_default();
+    name.starts_with('-') && is_secret_name(last) && !matches!(last, "auth" | "key") || name.ends_with("api-key")
+}
+
+/// Whether a value was given to somebody, and is no word of a language.
+fn looks_given(value: &str) -> bool {
+    value.len() >= 12
+        && value.bytes().any(|b| b.is_ascii_digit())
+        && value.bytes().any(|b| b.is_ascii_alphabetic())
+        && !value.contains(['/', ':', ','])
+        && looks_secret(value)
+}
+
+/// A password, or a parameter of a telling name.
+fn address(url: &Expand, out: &mut Diagnostics) {
+    let text = url.display();
+    if password(&text).is_some() {
+        out.push(named(url.span, "url").help("take the password from the environment: `${PASSWORD}`"));
+        return;
+    }
+    let query = text.split_once('?').map_or("", |(_, query)| query);
+    let pairs = query.split(['&', '#']).filter_map(|pair| pair.split_once('='));
+    for (name, value) in pairs.filter(|(_, value)| !value.contains("${")) {
+        if is_secret_name(name) && looks_given(value) || tokens(value).next().is_some() {
+            let help = format!("take it from the environment: `${{{}}}`", variable(name));
+            out.push(named(url.span, name).help(help));
+            return;
+        }
+    }
+}
+
+/// A variable or a header that a task gives to a step.
+fn given(name: &Name, value: &Template<Def>, out: &mut Diagnostics) {
+    let Some(text) = value.as_literal() else {
+        if template_has_token(value) {
+            out.push(named(name.span, &name.value).help(FROM_ENVIRONMENT));
+        }
+        return;
+    };
+    // What a login at a server of the task's own is made of is no secret.
+    let drawn = is_secret_name(&name.value) && !text.starts_with("Basic ") && looks_drawn(text);
+    if drawn || tokens(text).next().is_some() || password(text).is_some() {
+        let help = format!("take it from the environment: `{{env.{}}}`", variable(&name.value));
+        out.push(named(name.span, &name.value).help(help));
+    }
+}
+
+fn has_token(arg: &Arg<Def>) -> bool {
+    let mut found = false;
+    arg.templates(&mut |t| found |= template_has_token(t));
+    found
+}
+
+fn template_has_token(template: &Template<Def>) -> bool {
+    template.parts.iter().any(|p| matches!(p, Part::Text(text) if tokens(text).next().is_some()))
+}
