@@ -124,8 +124,11 @@ const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
 pub fn veil(line: &str) -> Cow<'_, str> {
     // A short word under `key:` is a label more often than a secret.
     let telling = |name: &str| is_secret_name(name) && !matches!(name.to_ascii_lowercase().as_str(), "key" | "auth");
+    // Most lines tell of nothing, and patterns take longer to make than most findings to print.
+    let lower = line.to_ascii_lowercase();
+    let tells = HINTS.iter().any(|hint| lower.contains(hint));
     let mut values: Vec<Range<usize>> = Vec::new();
-    let mut from = 0;
+    let mut from = if tells { 0 } else { line.len() + 1 };
     while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
         let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), found.get(2)) else { break };
         if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) {
@@ -135,8 +138,12 @@ pub fn veil(line: &str) -> Cow<'_, str> {
             from = value.start().max(name.end() + 1);
         }
     }
-    values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(2)).map(|m| m.range()));
-    values.extend(FLAG.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
+    if line.contains("://") {
+        values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(2)).map(|m| m.range()));
+    }
+    if tells {
+        values.extend(FLAG.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
+    }
     values.extend(tokens(line));
     if is_of_key(line.trim()) {
         values.push(0..line.len());
@@ -148,6 +155,9 @@ pub fn veil(line: &str) -> Cow<'_, str> {
     let stars = |(at, c): (usize, char)| if hidden(at) { "*".repeat(c.len_utf8()) } else { c.to_string() };
     Cow::Owned(line.char_indices().map(stars).collect())
 }
+
+/// One of these stands in every line that [`PAIR`] or [`FLAG`] finds something in.
+const HINTS: [&str; 9] = ["token", "key", "secret", "pass", "pwd", "credential", "auth", "cookie", "dsn"];
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {

@@ -5,7 +5,7 @@ use super::{
     scope::{Place, Scope},
 };
 use crate::{
-    diagnostic::{Diagnostic, nearest},
+    diagnostic::{Diagnostic, Strength, nearest},
     hir::{CallKind, Def, Dialect, Hole, Part, PhaseKind, Suspect, Target, Template},
     rule,
     source::Span,
@@ -467,11 +467,15 @@ impl Checker<'_> {
             );
             return;
         }
-        self.error(
-            Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, format!("`{}` {}", self.cx.sources.get(suspect.span.file).slice(suspect.span), suspect.detail))
-                .here("sent as it stands")
-                .help(if dialect == Dialect::Legacy { UNFILLED_LEGACY } else { "in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere" }),
-        );
+        const FILLED: &str = "in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere";
+        let source = self.cx.sources.get(suspect.span.file);
+        let message = format!("`{}` {}", source.slice(suspect.span), suspect.detail);
+        let finding = Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, message).here("sent as it stands");
+        match dialect {
+            // Its author knows no holes, and may mean the braces.
+            Dialect::Legacy => self.out.push(finding.strength(Strength::Warning).help(UNFILLED_LEGACY)),
+            _ => self.error(finding.help(FILLED)),
+        }
     }
 
     /// The steps dialect (§0.5, §1.6): sources depend on the place, outputs are found by type.

@@ -24,12 +24,18 @@ static VARIABLE: LazyLock<Regex> =
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let span = prompt.text.span;
-    let (text, map) = match view.unit.tree.node_at(span) {
-        Some(node) if prompt.file.is_none() => (node.text().unwrap_or_default().to_owned(), Some(node.source_map())),
-        _ if prompt.file.is_some() => (view.sources.get(span.file).text().to_owned(), None),
-        _ => return,
+    let node = view.unit.tree.node_at(span).filter(|_| prompt.file.is_none());
+    let file = view.sources.get(span.file);
+    let text = match node {
+        Some(node) => node.text().unwrap_or_default(),
+        None if prompt.file.is_some() => file.text(),
+        None => return,
     };
-    for found in VARIABLE.captures_iter(&text) {
+    if !text.contains('$') {
+        return;
+    }
+    let map = node.map(crate::yaml::Node::source_map);
+    for found in VARIABLE.captures_iter(text) {
         let (Some(whole), Some(name)) = (found.get(0), found.get(1).or(found.get(2))) else { continue };
         let place = match &map {
             Some(map) => map.span(whole.range()),

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     check::{UNEXPANDED_HOLE, UNFILLED_LEGACY},
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
     dialect::steps::looks_like_holes,
     hir::Dialect,
 };
@@ -48,7 +48,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let message = format!("`{hole}` is not filled {what}");
             let span = script.content.span(range.clone());
             out.push(
-                Diagnostic::new(&UNEXPANDED_HOLE, span, message).here("the shell gets it as it stands").help(help),
+                Diagnostic::new(&UNEXPANDED_HOLE, span, message)
+                    .strength(Strength::Warning)
+                    .here("the shell gets it as it stands")
+                    .help(help),
             );
         }
     }
