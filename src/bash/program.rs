@@ -195,7 +195,28 @@ pub(super) fn read(script: &Script) -> Program {
     let root = script.root();
     let mut reader = Reader { script, cursor: root.walk(), sound: script.is_sound() };
     let body = reader.list(root, DEPTH);
-    Program { body, sound: reader.sound }
+    let sound = reader.sound && !body.iter().any(|s| crosses_lines(s, &script.text));
+    Program { body, sound }
+}
+
+/// Whether the grammar took the next line for more of this one: between `… | wc -l` and `helm list && echo` it may see no end,
+/// and behind `[ $A -ge 3 ]` look for another bracket.
+fn crosses_lines(statement: &Statement, text: &str) -> bool {
+    let mut crosses = false;
+    statement.walk(&mut |s| {
+        crosses |= match &s.kind {
+            Kind::Command(words) => words.windows(2).any(|pair| {
+                let between = text.get(pair[0].range.end..pair[1].range.start).unwrap_or_default();
+                between.replace("\\\n", "").contains('\n')
+            }),
+            Kind::Test => {
+                let mut lines = text[s.range.clone()].lines().rev().skip(1);
+                lines.any(|line| line.trim_end().ends_with(']'))
+            }
+            _ => false,
+        };
+    });
+    crosses
 }
 
 struct Reader<'s> {
