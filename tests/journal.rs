@@ -418,7 +418,7 @@ fn processes_end_with_their_world() {
 #[test]
 fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
     // Each time it is broken.
-    let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
+    let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"test -d /\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
     let world = tasks(&[("a", broken)]);
     for keep in ["on-failure", "always"] {
         let args = ["run", "eval.yaml", "--retry-broken", "2", "--keep", keep];
@@ -432,7 +432,7 @@ fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
     assert_eq!((made(&world), world.read("runs").as_str()), (0, ".\n.\n.\n"));
 
     // The first time it is broken, and so is its cleanup.
-    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"test -e WORLD/clean || { touch WORLD/clean; false; }\"}}]\n";
+    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"test -d /\"}}]\n  cleanup: [{command: {run: \"test -e WORLD/clean || { touch WORLD/clean; false; }\"}}]\n";
     let world = tasks(&[("a", flaky)]);
     world
         .run(&["run", "eval.yaml", "--retry-broken", "2"])
@@ -468,7 +468,7 @@ fn a_resumed_run_has_the_gate_it_was_started_with() {
 /// Limits, prices and what is demanded of a pass hold for what is left of a run, and stand in its results.
 #[test]
 fn a_resumed_run_has_the_limits_it_was_started_with() {
-    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"true\"}}]\n";
+    let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"test -d /\"}}]\n";
     let world = tasks(&[("b", SLOW), ("a", flaky)]);
     let eval = world.read("eval.yaml").replace("  taskSets", "  mcpConfigFile: mcp.yaml\n  taskSets");
     world.write("eval.yaml", &eval);

@@ -28,7 +28,7 @@ apiVersion: mcp-eval/v1
 metadata: {name: t}
 spec:
   prompt: Go.
-  verify: [{command: {run: 'true'}}]
+  verify: [{command: {run: 'test -d /'}}]
   cleanup: [{command: {run: touch WORLD/cleaned}}]
 ";
 const MCP: &str = "\

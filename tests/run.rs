@@ -598,7 +598,7 @@ async fn a_server_that_does_not_start_leaves_nothing_to_run() {
     let mut files = notes_eval(dir.path(), "").to_vec();
     files[1].1 = r#"{"mcpServers": {"notes": {"command": "no-such-program-here", "enableAllTools": true}}}"#.to_owned();
     files.push(("oracle.yaml", "kind: Oracle\ntasks: {t: {calls: []}}\n".to_owned()));
-    files.push(("tasks/t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: 'true'}}]\n".to_owned()));
+    files.push(("tasks/t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: 'test -d /'}}]\n".to_owned()));
     let (summary, text, _) = run_files(dir.path(), &files, RunOptions::default()).await;
     assert_eq!((summary.exit, summary.tasks[0].verdict), (3, Verdict::Broken));
     assert!(text.contains("no-such-program-here"), "{text}");
