@@ -93,7 +93,7 @@ pub fn affected(
     found
 }
 
-fn own_files((unit, refers): (&TaskUnit, &Vec<PathBuf>)) -> Vec<PathBuf> {
+fn own_files((unit, refers): (&Arc<TaskUnit>, &Vec<PathBuf>)) -> Vec<PathBuf> {
     std::iter::once(&unit.path).chain(refers).cloned().collect()
 }
 

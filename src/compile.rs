@@ -101,7 +101,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         }
     }
     let units: Vec<Vec<&TaskUnit>> =
-        project.evals.iter().map(|e| e.selected.iter().map(|s| &project.tasks[s.task]).collect()).collect();
+        project.evals.iter().map(|e| e.selected.iter().map(|s| &*project.tasks[s.task]).collect()).collect();
     let mut selecting: Vec<Vec<(usize, &Selected)>> = vec![Vec::new(); project.tasks.len()];
     for (index, eval) in project.evals.iter().enumerate() {
         eval.selected.iter().for_each(|s| selecting[s.task].push((index, s)));
@@ -109,10 +109,15 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     let scripts = ScriptFiles::default();
     let shared = Shared { options, project: &project, units: &units, scripts: &scripts, sources, files };
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
-    let mut results: Vec<TaskResult> = (0..project.tasks.len())
-        .into_par_iter()
-        .map(|task| shared.task(task, &locks[task], &selecting[task]))
-        .collect();
+    let tasks = || -> Vec<TaskResult> {
+        let tasks = (0..project.tasks.len()).into_par_iter();
+        tasks.map(|task| shared.task(task, &locks[task], &selecting[task])).collect()
+    };
+    let evals = || -> Vec<Diagnostics> {
+        let evals = project.evals.par_iter().zip(&units);
+        evals.map(|(unit, tasks)| in_eval(unit, tasks, sources, files)).collect()
+    };
+    let (mut results, linted) = rayon::join(tasks, evals);
     for result in &mut results {
         out.extend(std::mem::take(&mut result.found));
     }
@@ -120,14 +125,6 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
     }
 
-    let views = |index: usize, unit: &EvalUnit| {
-        let mut found = Diagnostics::default();
-        if let Some(eval) = &unit.eval {
-            lint::in_eval(&EvalView { unit, eval, tasks: &units[index], sources, files }, &mut found);
-        }
-        found
-    };
-    let linted: Vec<Diagnostics> = project.evals.par_iter().enumerate().map(|(i, unit)| views(i, unit)).collect();
     let mut evals = Vec::new();
     for (index, (unit, found)) in project.evals.iter().zip(linted).enumerate() {
         let under: Vec<Option<Under>> = unit
@@ -158,6 +155,15 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     };
     let out = policy.apply(out, &rules, sources);
     Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
+}
+
+/// What rules find in an eval as a whole.
+fn in_eval(unit: &EvalUnit, tasks: &[&TaskUnit], sources: &Sources, files: &dyn Files) -> Diagnostics {
+    let mut found = Diagnostics::default();
+    if let Some(eval) = &unit.eval {
+        lint::in_eval(&EvalView { unit, eval, tasks, sources, files }, &mut found);
+    }
+    found
 }
 
 /// What all tasks are compiled with.

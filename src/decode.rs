@@ -591,14 +591,14 @@ pub fn scan_text(text: &str, span: Span, place: &dyn Fn(std::ops::Range<usize>) 
         Piece::Hole(hole) => {
             let root = place(hole.path.root.range.clone());
             let segments = hole.path.segments.iter().map(|s| place(s.range.clone()));
-            Part::Hole(Hole {
+            Part::Hole(Box::new(Hole {
                 text: text[hole.range.clone()].to_owned(),
                 span: place(hole.range.clone()),
                 spans: std::iter::once(root).chain(segments).collect(),
                 filter_spans: hole.filters.iter().map(|f| place(f.range.clone())).collect(),
                 filters: hole.filters,
                 reference: hole.path,
-            })
+            }))
         }
     });
     let suspects = scan.suspects.into_iter().map(|s| Suspect {

@@ -237,7 +237,8 @@ pub struct Suspect {
 #[derive(Clone, Debug)]
 pub enum Part<H> {
     Text(String),
-    Hole(Hole<H>),
+    /// Boxed, since most parts are text.
+    Hole(Box<Hole<H>>),
 }
 
 /// A place that is filled when its step runs.
@@ -285,7 +286,7 @@ impl<H> Template<H> {
 
     pub fn holes(&self) -> impl Iterator<Item = &Hole<H>> {
         self.parts.iter().filter_map(|p| match p {
-            Part::Hole(hole) => Some(hole),
+            Part::Hole(hole) => Some(&**hole),
             Part::Text(_) => None,
         })
     }

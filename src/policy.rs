@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde::Deserialize;
 
 use crate::{
@@ -123,7 +124,8 @@ impl Policy {
 
     /// Weighs findings, and takes out those that are switched off or allowed where they stand.
     pub fn apply(&self, found: Diagnostics, known: &[&'static Rule], sources: &Sources) -> Diagnostics {
-        let mut allows: Vec<Allow> = sources.ids().flat_map(|file| allows(file, sources)).collect();
+        let all: Vec<FileId> = sources.ids().collect();
+        let mut allows: Vec<Allow> = all.into_par_iter().flat_map_iter(|file| allows(file, sources)).collect();
         let mut kept = Diagnostics::default();
         for mut diagnostic in found {
             let name = diagnostic.rule.name;

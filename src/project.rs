@@ -43,7 +43,8 @@ rule! {
 /// Everything that was read.
 #[derive(Debug, Default)]
 pub struct Project {
-    pub tasks: Vec<TaskUnit>,
+    /// Each where it was made: there may be thousands.
+    pub tasks: Vec<Arc<TaskUnit>>,
     pub evals: Vec<EvalUnit>,
     /// Other files of a known kind that were read.
     pub others: HashSet<PathBuf>,
@@ -70,8 +71,6 @@ pub struct TaskUnit {
     pub reported: Option<Reported>,
     /// The file itself, for rules that look into its scalars.
     pub tree: yaml::Tree,
-    /// The comments of the file: some silence rules.
-    pub comments: Vec<yaml::Comment>,
 }
 
 /// An eval file, with what it refers to.
@@ -157,7 +156,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             }
             Parsed::Task(unit, found) => {
                 out.extend(found);
-                loader.add_task(*unit);
+                loader.add_task(unit);
             }
             Parsed::Eval(tree, file, found) => {
                 out.extend(found);
@@ -181,7 +180,7 @@ enum Parsed {
     Unreadable,
     Stranger,
     Broken(Diagnostics),
-    Task(Box<TaskUnit>, Diagnostics),
+    Task(Arc<TaskUnit>, Diagnostics),
     Eval(Box<yaml::Tree>, FileId, Diagnostics),
     Other(Box<yaml::Tree>, FileId, FileKind, Diagnostics),
 }
@@ -208,7 +207,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     match dialect::identify(tree.root(), &mut out) {
         Ok(Some(FileKind::Task(dialect))) => {
             let unit = task_unit(path, file, tree, dialect, cx, &mut out);
-            Parsed::Task(Box::new(unit), out)
+            Parsed::Task(Arc::new(unit), out)
         }
         Ok(Some(FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
         Ok(Some(kind)) => Parsed::Other(Box::new(tree), file, kind, out),
@@ -302,15 +301,7 @@ fn task_unit(
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
     }
-    let mut unit = TaskUnit {
-        path: path.to_owned(),
-        file,
-        dialect,
-        task: value,
-        reported,
-        comments: tree.comments().to_vec(),
-        tree,
-    };
+    let mut unit = TaskUnit { path: path.to_owned(), file, dialect, task: value, reported, tree };
     if let Some(task) = &mut unit.task
         && let Err(reported) = prompt_file(task, cx, out)
     {
@@ -463,7 +454,7 @@ impl EvalUnit {
 }
 
 impl Loader<'_> {
-    fn add_task(&mut self, unit: TaskUnit) -> usize {
+    fn add_task(&mut self, unit: Arc<TaskUnit>) -> usize {
         let index = self.project.tasks.len();
         self.tasks.insert(unit.path.clone(), index);
         self.project.tasks.push(unit);
@@ -731,7 +722,7 @@ impl Loader<'_> {
                     (Some(&known), _) => Ok(Some(known)),
                     (None, Some((unit, found))) => {
                         out.extend(found);
-                        unit.map(|unit| unit.map(|unit| self.add_task(unit)))
+                        unit.map(|unit| unit.map(|unit| self.add_task(Arc::new(unit))))
                     }
                     (None, None) => continue,
                 };

@@ -10,7 +10,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -71,7 +71,7 @@ impl Suite {
         context(&self.sources, &Disk, &self.compiled, to, target)
     }
 
-    fn units(&self) -> &[TaskUnit] {
+    fn units(&self) -> &[Arc<TaskUnit>] {
         &self.compiled.project.tasks
     }
 

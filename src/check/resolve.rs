@@ -55,7 +55,7 @@ impl Checker<'_> {
         self.suspects(template, scope);
         let parts = template.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(Part::Text(text.clone())),
-            Part::Hole(hole) => self.hole(hole, template, scope).map(Part::Hole),
+            Part::Hole(hole) => self.hole(hole, template, scope).map(|hole| Part::Hole(Box::new(hole))),
         });
         Template { parts: parts.collect(), span: template.span, suspects: Vec::new() }
     }

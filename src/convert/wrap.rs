@@ -34,7 +34,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         cx,
         task,
         text: source.text(),
-        comments: Comments::new(source.text(), &unit.comments),
+        comments: Comments::new(source.text(), unit.tree.comments()),
         notes: Vec::new(),
         pieces: Vec::new(),
         tally: Tally::default(),

@@ -184,14 +184,14 @@ fn parse(text: &str, place: &dyn Fn(Range<usize>) -> Span) -> Result<Vec<Part<Pa
             }
             let root = place(path.root.range.clone());
             let spans = std::iter::once(root).chain(path.segments.iter().map(|s| place(s.range.clone()))).collect();
-            parts.push(Part::Hole(Hole {
+            parts.push(Part::Hole(Box::new(Hole {
                 text: text[at..=close].to_owned(),
                 span: place(at..close + 1),
                 spans,
                 filters: Vec::new(),
                 filter_spans: Vec::new(),
                 reference: path,
-            }));
+            })));
             at = close + 1;
         } else if bytes[at] == b'}' {
             return Err((at..at + 1, "a closing brace without an opening one, and there is no escape"));
