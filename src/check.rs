@@ -28,6 +28,7 @@ use crate::{
 };
 use bind::Aliases;
 use scope::{Binding, Place, Scope};
+use shape::What;
 
 pub use bind::{DUPLICATE_ALIAS, UNKNOWN_OPERATION, UNKNOWN_TOOL, UNUSED_REQUIREMENT, WRONG_PHASE, unknown_tool};
 pub use resolve::{
@@ -133,11 +134,14 @@ pub fn oracle_task(
         let shape = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
         let args = match shape {
             Some(shape) => {
-                checker.record(&call.args, &shape, &format!("the call of `{}`", call.name.display()), call.span, &scope)
+                let what = format!("the call of `{}`", call.name.display());
+                checker.record(&call.args, &shape, What::Words(&what), call.span, &scope)
             }
-            None => {
-                call.args.iter().map(|(k, a)| (k.clone(), checker.arg(a, &Shape::Any, "an argument", &scope))).collect()
-            }
+            None => call
+                .args
+                .iter()
+                .map(|(k, a)| (k.clone(), checker.arg(a, &Shape::Any, What::Words("an argument"), &scope)))
+                .collect(),
         };
         let name = checker.template(&call.name, &scope);
         calls.push(OracleCall { span: call.span, kind: call.kind, server: call.server.clone(), name, args });
@@ -306,13 +310,13 @@ impl<'a> Checker<'a> {
             return None;
         };
         let signature = op.signature.clone();
-        let what = format!("`{}`", op.name);
+        let name = op.name.clone();
         let mut checked = Step {
             id: step.id.clone(),
             op,
             key: step.key,
             span: step.span,
-            args: self.record(&args, &signature.params, &what, step.key, scope),
+            args: self.record(&args, &signature.params, What::Step(&name), step.key, scope),
             blocks: Vec::new(),
             timeout: step.timeout,
             continue_on_error: step.continue_on_error,
@@ -361,12 +365,14 @@ impl<'a> Checker<'a> {
         }
         scope.locals = Some((Arc::clone(&locals), false));
         if let (Some((at, expect)), Some(shape)) = (&step.expect, &signature.expect) {
-            checked.expect = Some((*at, self.arg(expect, shape, &format!("the `expect` of {what}"), scope)));
+            checked.expect = Some((*at, self.arg(expect, shape, What::Expect(&name), scope)));
         }
         let mut named: Option<IndexMap<String, Type>> = None;
         if let Some(outputs) = &step.outputs {
-            let list: Vec<_> =
-                outputs.iter().map(|(n, a)| (n.clone(), self.arg(a, &Shape::Any, "an output", scope))).collect();
+            let list: Vec<_> = outputs
+                .iter()
+                .map(|(n, a)| (n.clone(), self.arg(a, &Shape::Any, What::Words("an output"), scope)))
+                .collect();
             named = Some(list.iter().map(|(n, a)| (n.value.clone(), shape::type_of(a))).collect());
             checked.outputs = Some(list);
         }

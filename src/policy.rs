@@ -1,9 +1,13 @@
 //! How much findings weigh here: levels from `gevals.toml` and the command line, and places where the author allows a
 //! rule to be broken (`decisions.md` §10).
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use rayon::prelude::*;
+use regex::Regex;
 use serde::Deserialize;
 
 use crate::{
@@ -218,20 +222,19 @@ struct Allow {
     used: bool,
 }
 
+static ALLOW: LazyLock<Regex> = LazyLock::new(|| {
+    #[expect(clippy::unwrap_used, reason = "a constant")]
+    Regex::new(r"#[ \t]*gevals: allow\(([^)\n]*)[)\n]").unwrap()
+});
+
 fn allows(file: FileId, sources: &Sources) -> Vec<Allow> {
-    const MARK: &str = "gevals: allow(";
     let source = sources.get(file);
     let text = source.text();
     let mut found = Vec::new();
-    for (at, _) in text.match_indices(MARK) {
-        let line_start = text[..at].rfind('\n').map_or(0, |i| i + 1);
-        if !text[line_start..at].trim_end().ends_with('#') {
-            continue;
-        }
-        let from = at + MARK.len();
-        let Some(close) = text[from..].find([')', '\n']) else { continue };
-        let mut offset = from;
-        for word in text[from..from + close].split(',') {
+    for rules in ALLOW.captures_iter(text).filter_map(|allow| allow.get(1)) {
+        let line = source.position(rules.start() as u32).line;
+        let mut offset = rules.start();
+        for word in rules.as_str().split(',') {
             let lead = word.len() - word.trim_start().len();
             let rule = word.trim().to_owned();
             let start = offset + lead;
@@ -240,7 +243,7 @@ fn allows(file: FileId, sources: &Sources) -> Vec<Allow> {
                 continue;
             }
             let span = Span::new(file, start..start + rule.len());
-            found.push(Allow { rule, span, line: source.position(at as u32).line, used: false });
+            found.push(Allow { rule, span, line, used: false });
         }
     }
     found

@@ -83,8 +83,13 @@ pub fn looks_drawn(value: &str) -> bool {
 
 /// Where tokens stand in any text, by the formats that nothing else has. What stands for a token in an example is none.
 pub fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
-    TOKENS
-        .find_iter(text)
+    // Most texts have no word of that length, and the pattern takes longer to make than a task to check.
+    let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    let long = text.as_bytes().split(|b| !part(b)).any(|word| word.len() >= SHORTEST_TOKEN);
+    let found = (long || text.contains("-----BEGIN")).then(|| TOKENS.find_iter(text));
+    found
+        .into_iter()
+        .flatten()
         .filter(|m| {
             let token = m.as_str();
             let mut seen = [false; 128];
@@ -105,6 +110,9 @@ pub fn password(url: &str) -> Option<Range<usize>> {
     (password.len() >= SHORTEST && password.as_str() != user && !known && !local && !lower.starts_with('<'))
         .then(|| password.range())
 }
+
+/// In bytes: `AKIA` and sixteen more.
+const SHORTEST_TOKEN: usize = 20;
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static TOKENS: LazyLock<Regex> = LazyLock::new(|| {

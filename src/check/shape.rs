@@ -1,5 +1,7 @@
 //! Holding arguments against shapes.
 
+use std::fmt;
+
 use super::{
     Checker,
     resolve::{EMPTY_DEFAULT, WRONG_HOLE_TYPE, template_type},
@@ -22,13 +24,40 @@ rule! {
     pub static MISSING_FILE = "missing-file", Hard;
 }
 
+/// What a value is, as messages call it: most are never written.
+#[derive(Clone, Copy)]
+pub(super) enum What<'a> {
+    /// A step of this type.
+    Step(&'a str),
+    /// What stands under this key.
+    Key(&'a str),
+    /// What a step of this type expects.
+    Expect(&'a str),
+    Item(&'a Self),
+    Mapping(&'a Self),
+    Words(&'a str),
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Step(name) | What::Key(name) => write!(f, "`{name}`"),
+            What::Expect(step) => write!(f, "the `expect` of `{step}`"),
+            What::Item(list) => write!(f, "an item of {list}"),
+            What::Mapping(key @ What::Key(_)) => key.fmt(f),
+            What::Mapping(other) => write!(f, "the mapping of {other}"),
+            What::Words(words) => f.write_str(words),
+        }
+    }
+}
+
 impl Checker<'_> {
     /// Arguments against a record: unknown, missing and wrong ones are reported.
     pub(super) fn record(
         &mut self,
         args: &[(Name, Arg<Path>)],
         shape: &Shape,
-        what: &str,
+        what: What<'_>,
         parent: Span,
         scope: &Scope,
     ) -> Vec<(Name, Arg<Def>)> {
@@ -41,19 +70,17 @@ impl Checker<'_> {
         for (key, arg) in args {
             match (fields.get(&key.value), rest) {
                 (Some(Field { shape, .. }), _) => {
-                    checked.push((key.clone(), self.arg(arg, shape, &format!("`{}`", key.value), scope)));
+                    checked.push((key.clone(), self.arg(arg, shape, What::Key(&key.value), scope)));
                 }
-                (None, Some(rest)) => {
-                    checked.push((key.clone(), self.arg(arg, rest, &format!("`{}`", key.value), scope)))
-                }
+                (None, Some(rest)) => checked.push((key.clone(), self.arg(arg, rest, What::Key(&key.value), scope))),
                 (None, None) => {
                     let mut known: Vec<&str> = fields.keys().map(String::as_str).collect();
-                    if what.starts_with('`') {
+                    if matches!(what, What::Step(_)) {
                         known.extend(["id", "timeout", "continueOnError", "outputs", "expect"]);
                     }
-                    self.out.push(unknown_field(&key.value, key.span, what, known.iter().copied()));
+                    self.out.push(unknown_field(&key.value, key.span, &what.to_string(), known.iter().copied()));
                     // Nobody reads it, but a hole in it is still held to its scope.
-                    self.arg(arg, &Shape::Any, "an argument", scope);
+                    self.arg(arg, &Shape::Any, What::Words("an argument"), scope);
                 }
             }
         }
@@ -87,7 +114,7 @@ impl Checker<'_> {
     }
 
     /// One value against a shape.
-    pub(super) fn arg(&mut self, arg: &Arg<Path>, shape: &Shape, what: &str, scope: &Scope) -> Arg<Def> {
+    pub(super) fn arg(&mut self, arg: &Arg<Path>, shape: &Shape, what: What<'_>, scope: &Scope) -> Arg<Def> {
         let kind = match &arg.kind {
             ArgKind::Null => ArgKind::Null,
             ArgKind::Bool(b) => ArgKind::Bool(*b),
@@ -109,18 +136,17 @@ impl Checker<'_> {
                     }
                     _ => &Shape::Any,
                 };
-                ArgKind::List(items.iter().map(|i| self.arg(i, item, &format!("an item of {what}"), scope)).collect())
+                ArgKind::List(items.iter().map(|i| self.arg(i, item, What::Item(&what), scope)).collect())
             }
             ArgKind::Record(fields) => match select(shape, &arg.kind) {
-                Some(record @ Shape::Record { .. }) => ArgKind::Record(self.record(
-                    fields,
-                    record,
-                    &format!("{} of {what}", "the mapping").replace("the mapping of `", "`"),
-                    arg.span,
-                    scope,
-                )),
+                Some(record @ Shape::Record { .. }) => {
+                    ArgKind::Record(self.record(fields, record, What::Mapping(&what), arg.span, scope))
+                }
                 _ => ArgKind::Record(
-                    fields.iter().map(|(k, a)| (k.clone(), self.arg(a, &Shape::Any, "a value", scope))).collect(),
+                    fields
+                        .iter()
+                        .map(|(k, a)| (k.clone(), self.arg(a, &Shape::Any, What::Words("a value"), scope)))
+                        .collect(),
                 ),
             },
         };
@@ -131,7 +157,7 @@ impl Checker<'_> {
     }
 
     /// A value that is no text: its kind must fit.
-    fn literal(&mut self, arg: &Arg<Path>, shape: &Shape, what: &str) {
+    fn literal(&mut self, arg: &Arg<Path>, shape: &Shape, what: What<'_>) {
         let Some(inner) = select(shape, &arg.kind) else {
             let found = describe(&arg.kind);
             let mut diagnostic =
@@ -171,7 +197,7 @@ impl Checker<'_> {
         }
     }
 
-    fn text(&mut self, template: &Template<Path>, shape: &Shape, what: &str, scope: &Scope) -> Template<Def> {
+    fn text(&mut self, template: &Template<Path>, shape: &Shape, what: What<'_>, scope: &Scope) -> Template<Def> {
         if let Some(text) = template.as_literal() {
             self.literal_text(text, template.span, shape, what);
             return self.template(template, scope);
@@ -205,7 +231,7 @@ impl Checker<'_> {
     }
 
     /// `default('')` turns a missing value into `rm -rf /*` (`decisions.md` §5).
-    fn empty_defaults(&mut self, template: &Template<Path>, shape: &Shape, what: &str) {
+    fn empty_defaults(&mut self, template: &Template<Path>, shape: &Shape, what: What<'_>) {
         let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape
         else {
             return;
@@ -223,7 +249,7 @@ impl Checker<'_> {
         }
     }
 
-    fn literal_text(&mut self, text: &str, span: Span, shape: &Shape, what: &str) {
+    fn literal_text(&mut self, text: &str, span: Span, shape: &Shape, what: What<'_>) {
         match shape {
             Shape::OneOf(shapes) => {
                 let texts: Vec<_> = shapes.iter().filter(|s| matches!(s, Shape::String { .. } | Shape::Any)).collect();
@@ -266,7 +292,7 @@ impl Checker<'_> {
         }
     }
 
-    fn no_text(&mut self, text: &str, span: Span, shape: &Shape, what: &str) {
+    fn no_text(&mut self, text: &str, span: Span, shape: &Shape, what: What<'_>) {
         let mut diagnostic =
             Diagnostic::new(&WRONG_TYPE, span, format!("{what} must be {}, not a string", shape.describe()));
         let number = matches!(shape, Shape::Integer { .. } | Shape::Number) && text.parse::<f64>().is_ok();
@@ -279,9 +305,9 @@ impl Checker<'_> {
         self.error(diagnostic);
     }
 
-    fn format(&mut self, text: &str, span: Span, format: Format, what: &str) {
+    fn format(&mut self, text: &str, span: Span, format: Format, what: What<'_>) {
         let fault = match format {
-            Format::Duration => parse_duration(text, span, what).err(),
+            Format::Duration => parse_duration(text, span, &what.to_string()).err(),
             Format::Regex => check_pattern(text, span).err(),
             Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
                 let fault =
