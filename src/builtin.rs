@@ -58,15 +58,14 @@ pub const BUILTINS: &[Builtin] = &[
     steps_judge::BUILTIN,
 ];
 
-/// The operations of every dialect. To make their signatures takes longer than to check a task.
+/// The operations of every dialect.
 pub fn vocabularies() -> &'static Vocabularies {
     static MADE: LazyLock<Vocabularies> = LazyLock::new(|| {
         let of = |dialect| {
             let known = BUILTINS.iter().filter(|b| b.dialect == dialect);
-            Vocabulary::new(known.map(|b| (b.name, (b.signature)())))
+            Vocabulary::new(known.map(|b| (b.name, b.signature)))
         };
-        let steps = of(Dialect::Steps);
-        Vocabularies { legacy: steps.clone(), steps, portable: of(Dialect::Portable) }
+        Vocabularies { steps: of(Dialect::Steps), portable: of(Dialect::Portable) }
     });
     &MADE
 }

@@ -83,10 +83,11 @@ pub fn looks_drawn(value: &str) -> bool {
 
 /// Where tokens stand in any text, by the formats that nothing else has. What stands for a token in an example is none.
 pub fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
-    // Most texts have no word of that length, and the pattern takes longer to make than a task to check.
-    let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-    let long = text.as_bytes().split(|b| !part(b)).any(|word| word.len() >= SHORTEST_TOKEN);
-    let found = (long || text.contains("-----BEGIN")).then(|| TOKENS.find_iter(text));
+    // Most texts have nothing like it, and the pattern takes longer to make than a task to check.
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let mut words = text.split(|c| !part(c));
+    let like = |word: &str| word.len() >= SHORTEST_TOKEN && HEADS.iter().any(|head| word.contains(head));
+    let found = (words.any(like) || text.contains("-----BEGIN")).then(|| TOKENS.find_iter(text));
     found
         .into_iter()
         .flatten()
@@ -111,6 +112,8 @@ pub fn password(url: &str) -> Option<Range<usize>> {
         .then(|| password.range())
 }
 
+/// One of these stands in every token that [`TOKENS`] finds, but for keys in lines of their own.
+const HEADS: [&str; 8] = ["gh", "glpat-", "sk-", "xox", "AKIA", "ASIA", "AIza", "eyJ"];
 /// In bytes: `AKIA` and sixteen more.
 const SHORTEST_TOKEN: usize = 20;
 
@@ -404,6 +407,10 @@ mod tests {
         for text in [
             "a ghp_0123456789abcdef0123456789abcdef0123 b",
             "AKIA2E0A8F3B244C9986",
+            "github_pat_11AB4CDEF0gHiJkLmNoPqRsTuVwXyZ",
+            "glpat-a1b2c3d4e5f6g7h8i9j0",
+            "xoxb-1a2b3c4d5e-6f7g8h9i0j1k",
+            "AIzaSyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6q",
             "x=sk-ant-api03-8f14e45fceea167a5a36dedd4bea2543",
             "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
             "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn0ygWyF8PbnGy0",

@@ -7,7 +7,10 @@ mod shape;
 
 pub use shape::{Field, Format, Shape};
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use indexmap::IndexMap;
 
@@ -140,17 +143,26 @@ impl Signature {
     }
 }
 
-/// The operations a dialect has without any extension or server.
-#[derive(Clone, Debug, Default)]
-pub struct Vocabulary(IndexMap<&'static str, Arc<Signature>>);
+/// The operations a dialect has without any extension or server. A signature is made when it is asked for: that takes
+/// longer than to check a task.
+#[derive(Debug, Default)]
+pub struct Vocabulary(IndexMap<&'static str, Made>);
+
+#[derive(Debug)]
+struct Made {
+    make: fn() -> Signature,
+    signature: OnceLock<Arc<Signature>>,
+}
 
 impl Vocabulary {
-    pub fn new(operations: impl IntoIterator<Item = (&'static str, Signature)>) -> Self {
-        Self(operations.into_iter().map(|(n, s)| (n, Arc::new(s))).collect())
+    pub fn new(operations: impl IntoIterator<Item = (&'static str, fn() -> Signature)>) -> Self {
+        let operations = operations.into_iter();
+        Self(operations.map(|(name, make)| (name, Made { make, signature: OnceLock::new() })).collect())
     }
 
     pub fn get(&self, name: &str) -> Option<(&'static str, &Arc<Signature>)> {
-        self.0.get_key_value(name).map(|(n, s)| (*n, s))
+        let (name, made) = self.0.get_key_value(name)?;
+        Some((*name, made.signature.get_or_init(|| Arc::new((made.make)()))))
     }
 
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
@@ -158,10 +170,9 @@ impl Vocabulary {
     }
 }
 
-/// The vocabularies of all dialects.
-#[derive(Clone, Debug, Default)]
+/// The vocabularies of all dialects; the legacy dialect has that of the steps dialect.
+#[derive(Debug, Default)]
 pub struct Vocabularies {
-    pub legacy: Vocabulary,
     pub steps: Vocabulary,
     pub portable: Vocabulary,
 }
@@ -169,8 +180,7 @@ pub struct Vocabularies {
 impl Vocabularies {
     pub fn of(&self, dialect: Dialect) -> &Vocabulary {
         match dialect {
-            Dialect::Legacy => &self.legacy,
-            Dialect::Steps => &self.steps,
+            Dialect::Legacy | Dialect::Steps => &self.steps,
             Dialect::Portable => &self.portable,
         }
     }
