@@ -407,7 +407,7 @@ mod tests {
         for text in [
             "a ghp_0123456789abcdef0123456789abcdef0123 b",
             "AKIA2E0A8F3B244C9986",
-            "github_pat_11AB4CDEF0gHiJkLmNoPqRsTuVwXyZ",
+            "github_pat_11AB4CDEF0gHiJkLmNoPqRsTuVwXyZ0123456",
             "glpat-a1b2c3d4e5f6g7h8i9j0",
             "xoxb-1a2b3c4d5e-6f7g8h9i0j1k",
             "AIzaSyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6q",
