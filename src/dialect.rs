@@ -109,6 +109,7 @@ pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind
         };
     }
     let ours = version.and_then(Node::as_str).is_some_and(|v| DIALECTS.iter().any(|d| known(d, v)));
+    let meant = shape(root).filter(|_| version.is_none());
     match nearest(word, KINDS) {
         Some(near) => Err(out.error(
             Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
@@ -120,7 +121,15 @@ pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind
             Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
                 .help("known are `Task`, `Eval`, `Agent` and `Oracle`"),
         )),
-        None => Ok(None),
+        None => match meant {
+            Some(meant) => Err(out.error(
+                Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
+                    .here(format!("the rest looks like `{meant}`"))
+                    .help("a file of an unknown kind is passed over by other tools, without a word")
+                    .fix(format!("write `{meant}`"), entry.value.span(), meant),
+            )),
+            None => Ok(None),
+        },
     }
 }
 
@@ -133,21 +142,28 @@ fn foreign(version: &str) -> bool {
     version.split_once('/').is_some_and(|(group, _)| group.contains('.'))
 }
 
-/// A file without `kind` is ours if it has the shape of a task or of an eval.
-fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
+/// What a file is by its keys, whatever it says of itself.
+fn shape(root: Node<'_>) -> Option<&'static str> {
     let has = |key: &str| root.get(key).is_some();
     let below = |key: &str, inner: &[&str]| root.get(key).is_some_and(|n| inner.iter().any(|i| n.get(i).is_some()));
     let portable = below("spec", &["prompt"]) && (below("spec", &["verify", "setup"]) || has("metadata"));
-    let kind = if portable || (below("steps", &["prompt"]) && has("metadata")) {
-        "Task"
+    if portable || (below("steps", &["prompt"]) && has("metadata")) {
+        Some("Task")
     } else if below("config", &["taskSets", "mcpConfigFile"]) {
-        "Eval"
+        Some("Eval")
     } else if below("commands", &["runPrompt"]) {
-        "Agent"
-    } else if has("prompt") && (has("verify") || has("cleanup") || has("setup") && has("name")) {
-        return Err(out.error(flat(root)));
+        Some("Agent")
     } else {
-        return Ok(None);
+        None
+    }
+}
+
+/// A file without `kind` is ours if it has the shape of one.
+fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
+    let has = |key: &str| root.get(key).is_some();
+    let Some(kind) = shape(root) else {
+        let is_flat = has("prompt") && (has("verify") || has("cleanup") || has("setup") && has("name"));
+        return if is_flat { Err(out.error(flat(root))) } else { Ok(None) };
     };
     let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     Err(out.error(

@@ -113,7 +113,7 @@ pub fn password(url: &str) -> Option<Range<usize>> {
 }
 
 /// One of these stands in every token that [`TOKENS`] finds, but for keys in lines of their own.
-const HEADS: [&str; 8] = ["gh", "glpat-", "sk-", "xox", "AKIA", "ASIA", "AIza", "eyJ"];
+const HEADS: [&str; 9] = ["gh", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "ASIA", "AIza", "eyJ"];
 /// In bytes: `AKIA` and sixteen more.
 const SHORTEST_TOKEN: usize = 20;
 

@@ -139,6 +139,13 @@ fn a_script_ends_with_the_statuses_it_can_end_with() {
         ("source x; exit 0", "either"),
         ("trap 'exit 1' ERR; x; exit 0", "either"),
         ("((i < 3))", "either"),
+        ("x & wait", "success"),
+        ("x & wait $!", "either"),
+        ("x & wait $! || exit 1", "either"),
+        (": ${FOUND:?nothing}", "either"),
+        ("exec 3<f || exit 1", "either"),
+        ("> f || exit 1", "either"),
+        ("shopt -q extglob", "either"),
         ("", "success"),
     ];
     for (text, expected) in cases {

@@ -146,7 +146,7 @@ impl<'p> Evaluator<'p> {
         }
         let flow = match &s.kind {
             Kind::Command(_) => self.command(s, before, tested, depth),
-            Kind::Assignment if nested => Flow::ends(Status::ANY),
+            Kind::Assignment if nested || tested && (s.fed || s.written) => Flow::ends(Status::ANY),
             Kind::Assignment => Flow::ends(Status::ZERO),
             Kind::Test => Flow::ends(Status::ANY),
             Kind::Unknown => Flow { end: Status::ANY, exit: Status::ANY, ..Flow::default() },
@@ -266,6 +266,14 @@ impl<'p> Evaluator<'p> {
             "exit" => Flow { exit: given(before), ..Flow::default() },
             "return" => Flow { returned: given(before), ..Flow::default() },
             "break" => Flow { breaks: true, ..Flow::default() },
+            // `${x:?}` ends the script.
+            "true" | ":" | "echo" | "printf" if words.iter().any(|w| w.text.contains("${") && w.text.contains('?')) => {
+                Flow { exit: Status::OTHER, ..Flow::ends(Status::ZERO) }
+            }
+            // A file that cannot be opened; the status of a job; that of an option.
+            "true" | ":" | "echo" | "printf" if tested && (s.fed || s.written) => Flow::ends(Status::ANY),
+            "wait" if words.len() > 1 => Flow::ends(Status::ANY),
+            "shopt" if words.iter().any(|w| w.text == "-q") => Flow::ends(Status::ANY),
             "true" | ":" | "echo" | "printf" | "sleep" | "set" | "shopt" | "continue" | "wait" | "pwd" | "date"
             | "clear" => Flow::ends(Status::ZERO),
             "false" => Flow::ends(Status::OTHER),
@@ -274,7 +282,7 @@ impl<'p> Evaluator<'p> {
             }
             "trap" => Flow::ends(Status::ZERO),
             "exec" if words.len() > 1 => Flow { exit: Status::ANY, ..Flow::default() },
-            "exec" => Flow::ends(Status::ZERO),
+            "exec" => Flow::ends(if tested { Status::ANY } else { Status::ZERO }),
             "source" | "." | "eval" | "kill" => Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) },
             _ => Flow::ends(Status::ANY),
         }

@@ -191,7 +191,21 @@ impl Checker<'_> {
             Diagnostic::new(&UNKNOWN_OPERATION, span, format!("no requirement has the alias `{prefix}`"));
         let known: Vec<_> = self.aliases.0.keys().map(String::as_str).collect();
         if let Some(near) = nearest(prefix, known.iter().copied()) {
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+            let alias = &self.aliases.0[near];
+            let locked = |name| self.cx.lock.tools(name).is_some() || self.cx.lock.extensions.contains_key(name);
+            diagnostic = if !alias.given && locked(prefix) && !locked(near) {
+                diagnostic.label(alias.span, format!("did you mean `{prefix}`?")).fix(
+                    format!("write `{prefix}`"),
+                    alias.span,
+                    prefix,
+                )
+            } else {
+                diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "this is what there is").fix(
+                    format!("write `{near}`"),
+                    span,
+                    near,
+                )
+            };
         }
         let help = match self.task.dialect {
             Dialect::Portable => format!(

@@ -3,7 +3,7 @@
 use super::{DialectInfo, TaskFile, envelope, metadata, prompt};
 use crate::{
     decode::{self, Leniency, Reader},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Strength},
     hir::{Arg, Dialect, Name, Phase, Step, Task},
     rule,
     source::Spanned,
@@ -71,6 +71,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
 fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name, &str)>) -> Phase<Path> {
     let mut phase = Phase { key: Some(entry.key.span()), steps: Vec::new() };
     if matches!(entry.value.data(), Data::Null) {
+        reader.out.push(without_script(entry));
         return phase;
     }
     if matches!(entry.value.data(), Data::Seq) {
@@ -110,16 +111,15 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
         args.truncate(1);
     }
     if args.is_empty() {
-        if inline.is_some() || file.is_some() {
-            reader.out.push(
-                Diagnostic::new(
-                    &EMPTY_PHASE,
-                    entry.key.span(),
-                    format!("the script of `{}` is empty: nothing is run", entry.name),
-                )
-                .help("write the script, or remove the phase"),
-            );
-        }
+        reader.out.push(match inline.is_some() || file.is_some() {
+            true => Diagnostic::new(
+                &EMPTY_PHASE,
+                entry.key.span(),
+                format!("the script of `{}` is empty: nothing is run", entry.name),
+            )
+            .help("write the script, or remove the phase"),
+            false => without_script(entry),
+        });
         return phase;
     }
     if let Some((name, key)) = judge {
@@ -130,6 +130,14 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     }
     phase.steps = vec![step("script", entry, args)];
     phase
+}
+
+/// A key with nothing under it: what belongs there may stand one level too high.
+fn without_script(entry: Entry<'_>) -> Diagnostic {
+    let message = format!("`{}` has no script: nothing is run", entry.name);
+    Diagnostic::new(&EMPTY_PHASE, entry.key.span(), message)
+        .strength(Strength::Warning)
+        .help("write `inline: …` or `file: …` under it, or remove the key")
 }
 
 fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {

@@ -4,7 +4,7 @@ use super::EvalView;
 use crate::{
     decode::MISSING_FIELD,
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    hir::Name,
+    hir::{BuiltinAgent, Name},
     rule,
     source::Span,
 };
@@ -55,12 +55,15 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         let words: Vec<_> = TYPES.iter().map(|t| format!("`{t}`")).collect();
         out.push(diagnostic.help(format!("known are {}", words.join(", "))));
     }
-    builtin(view, out);
+    for (reference, file) in [(view.eval.agent.as_ref(), &view.unit.agent), (judge, &view.unit.judge)] {
+        if let Some(file) = file.as_ref().and_then(|file| file.builtin.as_ref()) {
+            builtin(file, reference.and_then(|r| r.model.as_ref()), out);
+        }
+    }
 }
 
-/// What an agent file says under `builtin`.
-fn builtin(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let Some(builtin) = view.unit.agent.as_ref().and_then(|a| a.builtin.as_ref()) else { return };
+/// What an agent file says under `builtin`, and the model that an eval gives with its name.
+fn builtin(builtin: &BuiltinAgent, model: Option<&Name>, out: &mut Diagnostics) {
     let known = TYPES.iter().filter_map(|t| t.strip_prefix("builtin.")).filter(|t| IN_FILES.contains(t));
     let words: Vec<_> = known.map(|t| format!("`{t}`")).collect();
     let help = format!("known are {}", words.join(", "));
@@ -78,8 +81,7 @@ fn builtin(view: &EvalView<'_>, out: &mut Diagnostics) {
         }
         out.push(diagnostic.help(help));
     } else if kind.value != "claude-code" {
-        let given = view.eval.agent.as_ref().and_then(|a| a.model.as_ref()).or(builtin.model.as_ref());
-        needs_model(&kind.value, given, builtin.span, out);
+        needs_model(&kind.value, model.or(builtin.model.as_ref()), builtin.span, out);
     }
 }
 

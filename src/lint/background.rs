@@ -1,6 +1,6 @@
 //! Processes that a script leaves behind.
 
-use super::TaskView;
+use super::{TaskView, script::ScriptView};
 use crate::{
     bash::program::{Kind, Statement},
     diagnostic::{Diagnostic, Diagnostics, Strength},
@@ -14,12 +14,20 @@ rule! {
 
 /// `&` without a `wait` (`tests/coverage.md` B17). From setup such a process may be meant to live until the task ends; gevals ends it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let ends = |script: &ScriptView<'_>| {
+        let ends = |c: &Statement| matches!(c.name(), "wait" | "kill" | "pkill" | "killall" | "trap");
+        script.content.program.commands().into_iter().any(ends)
+    };
+    let cleaned = || view.scripts.iter().any(|s| s.phase == PhaseKind::Cleanup && ends(s));
     for script in view.scripts {
         let program = &script.content.program;
-        if program.commands().iter().any(|c| matches!(c.name(), "wait" | "kill" | "trap")) {
+        if ends(script) {
             continue;
         }
         let Some(statement) = left(&program.body) else { continue };
+        if script.phase == PhaseKind::Setup && cleaned() {
+            continue;
+        }
         let text = &script.content.text[statement.range.clone()];
         let end = statement.range.start + text.find('\n').unwrap_or(text.len());
         let diagnostic = Diagnostic::new(

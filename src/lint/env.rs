@@ -2,8 +2,13 @@
 
 use indexmap::IndexSet;
 
-use super::{TaskView, texts};
+use super::{
+    TaskView,
+    script::{Form, ScriptView},
+    texts,
+};
 use crate::{
+    bash::program::Statement,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{ArgKind, Def, Dialect, OperationKind, Step, Target},
     rule,
@@ -102,8 +107,10 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut opaque = false;
     let mut scripts: Vec<String> = Vec::new();
     task.walk(&mut |_, step| {
-        opaque |= is_opaque(step);
+        let file = view.scripts.iter().find(|s| std::ptr::eq(s.step, step) && matches!(s.form, Form::File { .. }));
+        opaque |= is_opaque(step, file);
         scripts.extend(texts::script(step));
+        scripts.extend(file.map(|file| file.content.text.clone()));
         if let Some(ArgKind::Record(env)) = step.arg("env").map(|a| &a.kind) {
             scripts.extend(env.iter().filter_map(|(_, v)| Some(v.as_literal()?.to_owned())));
         }
@@ -139,10 +146,18 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Steps that run a text which is not in the task: it may read any variable.
-fn is_opaque(step: &Step<Def>) -> bool {
-    step.arg("file").is_some() && step.op.name == "script"
-        || matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Builtin("extension"))
+/// Steps that run what cannot be read, or what runs it: it may read any variable.
+fn is_opaque(step: &Step<Def>, file: Option<&ScriptView<'_>>) -> bool {
+    const RUNS_FILES: [&str; 9] = ["source", ".", "eval", "sh", "bash", "python", "python3", "node", "make"];
+    match step.op.kind {
+        OperationKind::Extension { .. } | OperationKind::Builtin("extension") => true,
+        _ if step.op.name != "script" || step.arg("file").is_none() => false,
+        _ => file.is_none_or(|file| {
+            let program = &file.content.program;
+            let runs = |c: &Statement| c.name().contains(['/', '$']) || RUNS_FILES.contains(&c.name());
+            !program.sound || program.body.is_empty() || program.commands().into_iter().any(runs)
+        }),
+    }
 }
 
 /// `{env.NAME}` that `spec.env` does not have is read from whatever environment gevals runs in.

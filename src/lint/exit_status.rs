@@ -25,7 +25,7 @@ pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && understood(s)) {
         let program = &script.content.program;
         let Some(ignored) = ignored(&script.content) else { continue };
-        let [.., last] = program.body.as_slice() else { continue };
+        let [.., last] = deciding(program) else { continue };
         let content = &script.content;
         let mut diagnostic = Diagnostic::new(
             &LAST_COMMAND_DECIDES,
@@ -48,6 +48,14 @@ fn understood(script: &ScriptView<'_>) -> bool {
     script.content.program.sound && !script.content.program.body.is_empty() && script.decides_by_status()
 }
 
+/// The statements up to the one whose status is the script's: a bare `exit` behind it changes nothing.
+fn deciding(program: &Program) -> &[Statement] {
+    match program.body.as_slice() {
+        [rest @ .., end] if end.name() == "exit" && end.words().len() == 1 => rest,
+        all => all,
+    }
+}
+
 /// The first command whose failure goes unseen, in a script that looks at no failure anywhere.
 fn ignored(content: &Content) -> Option<&Statement> {
     let program = &content.program;
@@ -59,10 +67,10 @@ fn ignored(content: &Content) -> Option<&Statement> {
         "source" | "." | "trap" | "eval" | "exec" => true,
         _ => false,
     });
-    if careful || deliberate(program.body.last()?) {
+    let [others @ .., last] = deciding(program) else { return None };
+    if careful || deliberate(last) {
         return None;
     }
-    let [others @ .., _] = program.body.as_slice() else { return None };
     others.iter().find(|s| matters(s) && flow::status(program, s).other)
 }
 
@@ -162,7 +170,8 @@ pub(super) fn is_idle(content: &Content) -> bool {
     for harmless in [">&2", "2>&1", "&>/dev/null", ">/dev/null", "> /dev/null"] {
         text = text.replace(harmless, "");
     }
-    let unset = text.contains(":?") || program.sets('u', "nounset") && text.contains('$');
+    let asks = |braced: &str| braced.split('}').next().is_some_and(|inner| inner.contains('?'));
+    let unset = text.split("${").skip(1).any(asks) || program.sets('u', "nounset") && text.contains('$');
     program.sound
         && !unset
         && !text.contains(['<', '>'])

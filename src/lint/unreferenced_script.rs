@@ -56,7 +56,12 @@ fn in_folder(dir: &Path, view: &ProjectView<'_>) -> Vec<Unreferenced> {
         beside.filter_map(|n| String::from_utf8(view.files.read(&dir.join(n)).ok()?).ok()).collect();
     let sources = view.sources.all();
     let mentions = |text: &str, name: &str| text.contains(name) || text.contains("*.sh");
-    silent.retain(|n| !sources.iter().any(|s| mentions(s.text(), n)));
+    silent.retain(|name| {
+        !sources.iter().any(|source| match source.path().starts_with(dir) {
+            true => mentions(source.text(), name),
+            false => reaches(source.text(), dir, name),
+        })
+    });
     while let Some(text) = texts.pop() {
         // What a mentioned script mentions is mentioned.
         silent.retain(|name| {
@@ -73,4 +78,15 @@ fn in_folder(dir: &Path, view: &ProjectView<'_>) -> Vec<Unreferenced> {
         Some(Unreferenced { name: name.clone(), path, text })
     });
     unreferenced.collect()
+}
+
+/// Whether a text from elsewhere speaks of this script rather than of one of its own: `../a/verify.sh`, `$dir/verify.sh`.
+fn reaches(text: &str, dir: &Path, name: &str) -> bool {
+    let folder = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    text.contains("*.sh")
+        || text.match_indices(name).any(|(at, _)| {
+            let before = text[..at].strip_suffix('/').unwrap_or_default();
+            let part = before.rsplit(|c: char| c == '/' || c.is_whitespace()).next().unwrap_or_default();
+            part.trim_matches(['"', '\'']) == folder || part.contains(['*', '$', '}', ')'])
+        })
 }
