@@ -47,7 +47,7 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Whether a step that seems not to fail fails only where something outside the task is broken.
 fn is_certain(step: &Step<Def>) -> bool {
     match &step.op.kind {
-        OperationKind::Builtin("http" | "file") => false,
+        OperationKind::Builtin("http" | "file") | OperationKind::Extension { .. } => false,
         // `notes_list` of a folder that the agent was to make fails without it.
         OperationKind::Tool { .. } => {
             step.arg("args").is_none_or(|a| matches!(&a.kind, ArgKind::Record(fields) if fields.is_empty()))
@@ -85,11 +85,20 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
         OperationKind::Builtin("http") if task.dialect == Dialect::Portable => expect
             .is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any")),
         OperationKind::Builtin("file") => made_by_setup(step, task),
-        OperationKind::Tool { tool, .. } => {
-            expect.is_none() && tool.split(['_', '-', '.']).any(|w| w.eq_ignore_ascii_case("list"))
+        OperationKind::Tool { tool: name, .. } | OperationKind::Extension { operation: name, .. } => {
+            expect.is_none() && lists(name)
         }
         _ => false,
     }
+}
+
+/// `pods_list`, `helmList`, `listPods`: an empty list is a success, too.
+fn lists(operation: &str) -> bool {
+    operation.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
+        word.eq_ignore_ascii_case("list")
+            || word.ends_with("List")
+            || word.strip_prefix("list").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    })
 }
 
 /// A look at a file that setup wrote, asking only whether it is there.
