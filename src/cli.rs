@@ -94,6 +94,8 @@ enum Colour {
 #[derive(Subcommand, Debug)]
 enum Command {
     Check(check::Args),
+    /// Check, and apply the safe fixes: `check --fix`.
+    Fix(check::Args),
     Convert(convert::Args),
     Explain(explain::Args),
     Plan(plan::Args),
@@ -129,6 +131,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
+        Command::Fix(args) => check::main(&args.fixing(), cli.global),
         Command::Convert(args) => convert::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),

@@ -94,10 +94,21 @@ pub struct Label {
     pub message: String,
 }
 
+/// Whether a fix may be applied unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Applicability {
+    /// It says what the author meant: `--fix` applies it.
+    Safe,
+    /// It may take meaning away, or change what runs: only `--unsafe-fixes` applies it.
+    Unsafe,
+}
+
 /// A mechanical cure: edits that do not overlap; they may span files.
 #[derive(Clone, Debug)]
 pub struct Fix {
     pub description: String,
+    pub applicability: Applicability,
     pub edits: Vec<Edit>,
 }
 
@@ -150,9 +161,22 @@ impl Diagnostic {
 
     /// Adds an edit to this finding's fix; the description stands once, the first given wins.
     pub fn fix(mut self, description: impl Into<String>, span: Span, text: impl Into<String>) -> Self {
-        let fix = self.fix.get_or_insert_with(|| Fix { description: description.into(), edits: Vec::new() });
+        let fix = self.fix.get_or_insert_with(|| Fix {
+            description: description.into(),
+            applicability: Applicability::Safe,
+            edits: Vec::new(),
+        });
         fix.edits.push(Edit { span, text: text.into() });
         self
+    }
+
+    /// As [`fix`](Self::fix), and the whole fix is applied only where unsafe fixes are asked for.
+    pub fn unsafe_fix(self, description: impl Into<String>, span: Span, text: impl Into<String>) -> Self {
+        let mut diagnostic = self.fix(description, span, text);
+        if let Some(fix) = &mut diagnostic.fix {
+            fix.applicability = Applicability::Unsafe;
+        }
+        diagnostic
     }
 }
 

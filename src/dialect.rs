@@ -165,6 +165,20 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
         let is_flat = has("prompt") && (has("verify") || has("cleanup") || has("setup") && has("name"));
         return if is_flat { Err(out.error(flat(root))) } else { Ok(None) };
     };
+    let misspelt = root.entries().find(|e| e.value.as_str() == Some(kind));
+    if let Some(entry) = misspelt {
+        let key = entry.name;
+        return Err(out.error(
+            Diagnostic::new(
+                &UNKNOWN_KIND,
+                entry.key.span(),
+                format!("this looks like a file of kind `{kind}`, but has no `kind`"),
+            )
+            .here(format!("did you mean `kind`, for `{key}`?"))
+            .help(format!("write `kind: {kind}`; without it other tools pass it over, without a word"))
+            .fix("write `kind`", entry.key.span(), "kind"),
+        ));
+    }
     let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     Err(out.error(
         Diagnostic::new(&UNKNOWN_KIND, place, format!("this looks like a file of kind `{kind}`, but has no `kind`"))

@@ -296,3 +296,37 @@ fn the_action_annotates_counts_and_sums_up() {
     let (code, out, ..) = act(&[("GEVALS", ""), ("PATH", bin.to_str().unwrap()), ("INPUT_PATHS", "q")]);
     assert!(code == Some(3) && out.contains("no cargo to build one"), "{out}");
 }
+
+#[test]
+fn unsafe_fixes_are_applied_only_where_they_are_asked_for() {
+    let world = suite();
+    let text = task("a").replace("Do it.", "Do it with {forbidden}.");
+    assert!(text.contains("{forbidden}"), "{text}");
+    world.write("evals/tasks/a/task.yaml", &text);
+    let shown = world.run(&["check", "evals/eval.yaml", "--fix"]).expect(1, &["unsafe fix: keep it as text"]);
+    assert!(!shown.out.contains("fixed "), "{}", shown.out);
+    assert_eq!(world.read("evals/tasks/a/task.yaml"), text);
+    world.run(&["fix", "evals/eval.yaml", "--unsafe-fixes"]).expect(0, &["fixed 1 file"]);
+    assert!(world.read("evals/tasks/a/task.yaml").contains("\\{forbidden}"));
+}
+
+#[test]
+fn a_misspelt_kind_is_renamed() {
+    let world = suite();
+    let text = task("a");
+    world.write("evals/tasks/a/task.yaml", &text.replace("kind:", "kidn:"));
+    world.run(&["check", "evals/eval.yaml", "--fix"]).expect(0, &["fixed 1 file"]);
+    assert_eq!(world.read("evals/tasks/a/task.yaml"), text);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_cannot_be_written_is_reported() {
+    let world = suite();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gevals"));
+    command.args(["check", "evals/eval.yaml"]).current_dir(world.path()).stdout(full);
+    let ran = command.output().unwrap();
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("cannot write to standard output"));
+}

@@ -177,7 +177,7 @@ fn the_report_has_its_published_shape() {
             "rule": "test-rule", "level": "error", "message": "m", "help": null,
             "path": "t.yaml", "line": 1, "column": 4, "endLine": 1, "endColumn": 9,
             "labels": [{"path": "t.yaml", "line": 2, "column": 1, "endLine": 2, "endColumn": 2, "message": "l"}],
-            "fix": {"description": "f", "edits": [{"path": "t.yaml", "start": 7, "end": 12, "text": "prompt"}]},
+            "fix": {"description": "f", "applicability": "safe", "edits": [{"path": "t.yaml", "start": 7, "end": 12, "text": "prompt"}]},
         }], "files": 3})
     );
     let schema = schemars::generate::SchemaSettings::draft2020_12()
@@ -304,4 +304,18 @@ proptest! {
             prop_assert_eq!(fix::apply(&text, &[edit.clone(), other]), Err(fix::Conflict::Overlap));
         }
     }
+}
+
+#[test]
+fn errors_come_first_and_no_limit_hides_one() {
+    let sources = Sources::default();
+    let file = sources.add("t.yaml", "a b c\n");
+    let warning = Diagnostic::new(&WARNING, span(&sources, file, "a"), "w");
+    let found = [warning.clone(), warning, Diagnostic::new(&RULE, span(&sources, file, "b"), "first")];
+    let found = [&found[..], &[Diagnostic::new(&RULE, span(&sources, file, "c"), "second")]].concat();
+    let mut out = String::new();
+    concise(&found, &sources, &Pretty { limit: Some(1), ..Pretty::default() }, &mut out).unwrap();
+    let lines: Vec<_> = out.lines().collect();
+    assert!(lines.len() == 3 && lines[0].ends_with("first") && lines[1].ends_with("second"), "{out}");
+    assert_eq!(lines[2], "and 2 more");
 }

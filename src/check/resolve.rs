@@ -395,7 +395,7 @@ impl Checker<'_> {
                 true => format!("a variable of curl's `-w` is written `%\\{}` here", hole.text),
                 false => format!("write `\\{}` to keep it as text", hole.text),
             };
-            diagnostic.help(help).fix("keep it as text", hole.span.head(), escape)
+            diagnostic.help(help).unsafe_fix("keep it as text", hole.span.head(), escape)
         };
         let diagnostic = match diagnostic.help {
             None => diagnostic.help(format!(

@@ -5,7 +5,7 @@ mod watch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::IsTerminal as _,
+    io::{ErrorKind, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,7 +17,7 @@ use super::{Global, complain, print, status, unreadable};
 use crate::{
     Options,
     builtin::count,
-    diagnostic::{self, Diagnostic, WRITERS, fix},
+    diagnostic::{self, Applicability, Diagnostic, Fix, WRITERS, fix},
     host::disk::{Disk, write_atomic},
     lint,
     policy::Level,
@@ -33,7 +33,8 @@ Examples:
   gevals check tasks/pod/verify.sh    every task and eval that refers to a script, prompt or config
   gevals check --changed-since main   what differs from a revision, and all that refers to it
   gevals check --watch                check again whenever a file changes
-  gevals check --fix tasks/           mend what can be mended
+  gevals check --fix tasks/           apply the safe fixes (also: gevals fix tasks/)
+  gevals check --unsafe-fixes tasks/  apply those, too, that may change what a file means
   gevals check --fix --dry-run        see what would be mended
   gevals check --format github        annotations in a pull request
   gevals check -D unused-requirement  one warning is an error here
@@ -62,16 +63,21 @@ pub struct Args {
     #[arg(long, value_name = "REV", conflicts_with_all = ["stdin", "workspace"])]
     changed_since: Option<String>,
     /// Check again whenever a file changes, until interrupted.
-    #[arg(long, conflicts_with_all = ["fix", "stdin", "write_baseline", "list_rules"])]
+    #[arg(long, conflicts_with_all = ["fix", "unsafe_fixes", "stdin", "write_baseline", "list_rules"])]
     watch: bool,
     /// How findings are written.
     #[arg(long, default_value = "pretty", value_parser = clap::builder::PossibleValuesParser::new(WRITERS.iter().map(|w| w.name)))]
     format: String,
-    /// Apply the fixes that findings carry, then check again.
+    /// Apply the safe fixes that findings carry, then check again.
+    ///
+    /// A fix that adds an error, or does not cure its finding, is rolled back.
     #[arg(long)]
     fix: bool,
-    /// With --fix: print what would change, and change nothing.
-    #[arg(long, requires = "fix")]
+    /// Apply the unsafe fixes, too: they may change what a file means.
+    #[arg(long)]
+    unsafe_fixes: bool,
+    /// With fixes: print what would change, and change nothing.
+    #[arg(long)]
     dry_run: bool,
     /// Exit with 0 whatever was found.
     #[arg(long)]
@@ -114,6 +120,17 @@ pub struct Args {
     verbose: bool,
 }
 
+impl Args {
+    /// The same with safe fixes: `gevals fix`.
+    pub fn fixing(self) -> Self {
+        Self { fix: true, ..self }
+    }
+
+    fn mends(&self) -> bool {
+        self.fix || self.unsafe_fixes
+    }
+}
+
 /// Fixes may uncover others; nobody needs more rounds than this.
 const ROUNDS: usize = 20;
 
@@ -153,29 +170,33 @@ type Fault = (u8, String);
 
 fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
-    let mut fixed = BTreeSet::new();
-    if args.fix && !args.dry_run {
-        for _ in 0..ROUNDS {
-            let changed = apply(args, &options, files)?;
-            if changed.is_empty() {
-                break;
-            }
-            fixed.extend(changed);
+    if args.dry_run && !args.mends() {
+        return Err((status::USAGE, "--dry-run needs --fix or --unsafe-fixes".to_owned()));
+    }
+    let mut mended = Mended::default();
+    if args.mends() {
+        mended = mend(args, &options, files)?;
+        for refused in &mended.refused {
+            complain(&format!("a fix was rolled back: {refused}"));
+        }
+        if args.dry_run {
+            return dry_run(&mended, files, args);
+        }
+        for (path, text) in &mended.texts {
+            write_atomic(path, text).map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
         }
     }
+    let fixed = mended.texts.len();
     let sources = Sources::default();
     let Looked { compiled, mut found, files, may_be_empty } = look(args, &options, files, &sources)?;
     let unreadable = unreadable(&compiled);
-    if args.fix && args.dry_run {
-        return Ok(dry_run(&found, &sources, args));
-    }
     if let Some(path) = &args.write_baseline {
         let text =
             serde_json::to_string_pretty(&Baseline::of(&found, &sources, &|p| place(p, path, &compiled.project)).0)
                 .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
-            .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
-        print(&format!("{} written to {}\n", count(found.len(), "finding", "findings"), path.display()));
+            .map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
+        put(&format!("{} written to {}\n", count(found.len(), "finding", "findings"), path.display()))?;
         return Ok(status::OK);
     }
     let mut known = (0, Vec::new());
@@ -205,8 +226,8 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         for path in compiled.project.strangers.iter().filter(|_| args.verbose) {
             text += &format!("left alone: {}\n", path.display());
         }
-        if !fixed.is_empty() {
-            text += &format!("fixed {} file{}\n", fixed.len(), if fixed.len() == 1 { "" } else { "s" });
+        if fixed > 0 {
+            text += &format!("fixed {}\n", count(fixed, "file", "files"));
         }
         if known.0 > 0 {
             text += &format!("{} known finding{} not shown\n", known.0, if known.0 == 1 { "" } else { "s" });
@@ -217,7 +238,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
-    print(&text);
+    put(&text)?;
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
@@ -247,34 +268,155 @@ fn options(args: &Args) -> Result<Options, Fault> {
     Ok(options)
 }
 
-/// One round of fixes: which files it changed.
-fn apply(args: &Args, options: &Options, files: &dyn Files) -> Result<Vec<PathBuf>, Fault> {
-    let sources = Sources::default();
-    let found = look(args, options, files, &sources)?.found;
-    let mut changed = Vec::new();
-    for (file, text) in fix::apply_all(&found, &sources) {
-        let path = sources.get(file).path().to_owned();
-        write_atomic(&path, text.as_bytes())
-            .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))?;
-        changed.push(path);
+/// Prints to standard output; a reader that went away is no error.
+fn put(text: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err((status::USAGE, format!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(()),
     }
-    Ok(changed)
 }
 
-/// What `--fix` would do first, as a diff.
-fn dry_run(found: &[Diagnostic], sources: &Sources, args: &Args) -> u8 {
-    let changes = fix::apply_all(found, sources);
-    for (file, text) in &changes {
-        let source = sources.get(*file);
-        let path = source.path().display().to_string();
-        let diff = similar::TextDiff::from_lines(source.text(), text);
-        let diff = diff.unified_diff().header(&path, &path).to_string();
-        print(&diff.split_inclusive('\n').map(veil).collect::<String>());
+/// What fixes came to.
+#[derive(Default)]
+struct Mended {
+    /// The new texts of the files that changed.
+    texts: BTreeMap<PathBuf, Vec<u8>>,
+    /// Which fixes were rolled back, and why.
+    refused: BTreeSet<String>,
+}
+
+/// Applies fixes in memory, and keeps those that cure their finding and add no error.
+fn mend(args: &Args, options: &Options, files: &dyn Files) -> Result<Mended, Fault> {
+    let mut mended = Mended::default();
+    let mut rejected = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let sources = Sources::default();
+        let found = look(args, options, &Edited { under: files, texts: &mended.texts }, &sources)?.found;
+        let wanted = |d: &&Diagnostic| {
+            d.fix.as_ref().is_some_and(|f| args.unsafe_fixes || f.applicability == Applicability::Safe)
+                && !rejected.contains(&identity(d, &sources))
+        };
+        let cures: Vec<_> = found.iter().filter(wanted).collect();
+        if cures.is_empty() {
+            break;
+        }
+        // All at once; where that does harm, one by one, to know which does.
+        let mut attempts = vec![cures.clone()];
+        if cures.len() > 1 {
+            attempts.extend(cures.iter().map(|d| vec![*d]));
+        }
+        let mut refused = Vec::new();
+        let mut taken = None;
+        for attempt in attempts {
+            let (texts, applied) = applied(&attempt, &mended.texts, &sources);
+            let again = Sources::default();
+            let after = look(args, options, &Edited { under: files, texts: &texts }, &again)?.found;
+            match harm(&applied, (&found, &sources), (&after, &again)) {
+                None if !applied.is_empty() => {
+                    taken = Some(texts);
+                    break;
+                }
+                Some(why) if attempt.len() == 1 => refused.push((attempt[0], why)),
+                _ => {}
+            }
+        }
+        for (d, why) in refused {
+            let at = sources.get(d.span.file).position(d.span.start);
+            mended.refused.insert(format!("{}:{}: {}: {why}", sources.path(d.span).display(), at.line, d.rule.name));
+            rejected.insert(identity(d, &sources));
+        }
+        match taken {
+            Some(texts) => mended.texts = texts,
+            None => break,
+        }
     }
-    match changes.is_empty() || args.exit_zero {
+    mended.texts.retain(|path, text| files.read(path).ok().as_ref() != Some(text));
+    Ok(mended)
+}
+
+/// What a finding is known by while texts move.
+type Identity = (&'static str, PathBuf, String);
+
+fn identity(d: &Diagnostic, sources: &Sources) -> Identity {
+    (d.rule.name, sources.path(d.span), d.message.clone())
+}
+
+/// The texts with the fixes of findings in them, and the findings whose fix found a place.
+fn applied<'a>(
+    cures: &[&'a Diagnostic],
+    texts: &BTreeMap<PathBuf, Vec<u8>>,
+    sources: &Sources,
+) -> (BTreeMap<PathBuf, Vec<u8>>, Vec<&'a Diagnostic>) {
+    let mut texts = texts.clone();
+    let (written, taken) = fix::apply_these(cures.iter().filter_map(|d| d.fix.as_ref()), sources);
+    for (file, text) in written {
+        texts.insert(normalize(sources.get(file).path()), text.into_bytes());
+    }
+    let is_taken = |fix: &Fix| taken.iter().any(|t| std::ptr::eq(*t, fix));
+    (texts, cures.iter().copied().filter(|d| d.fix.as_ref().is_some_and(is_taken)).collect())
+}
+
+/// Why fixes must be rolled back: an error more than there was, or a finding that they left.
+fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diagnostic], &Sources)) -> Option<String> {
+    let counts = |(found, sources): (&[Diagnostic], &Sources)| {
+        let mut counts = BTreeMap::<Identity, usize>::new();
+        for d in found {
+            *counts.entry(identity(d, sources)).or_default() += 1;
+        }
+        counts
+    };
+    let (old, new) = (counts(before), counts(after));
+    let count = |counts: &BTreeMap<Identity, usize>, id: &Identity| counts.get(id).copied().unwrap_or(0);
+    let (found, sources) = after;
+    let added = found.iter().filter(|d| d.strength.is_error()).map(|d| identity(d, sources));
+    if let Some((rule, _, message)) = added.into_iter().find(|id| count(&new, id) > count(&old, id)) {
+        return Some(format!("it would add the error `{rule}`: {message}"));
+    }
+    let left = cures.iter().map(|d| identity(d, before.1)).find(|id| count(&new, id) >= count(&old, id));
+    left.map(|_| "it does not cure what it is for".to_owned())
+}
+
+/// Files with other texts in the place of some.
+struct Edited<'a> {
+    under: &'a dyn Files,
+    texts: &'a BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Files for Edited<'_> {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        self.texts.get(&normalize(path)).map_or_else(|| self.under.read(path), |text| Ok(text.clone()))
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        self.under.stat(path)
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        self.under.list(dir)
+    }
+
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
+        self.under.entries(dir)
+    }
+}
+
+/// What the fixes would do, as a diff.
+fn dry_run(mended: &Mended, files: &dyn Files, args: &Args) -> Result<u8, Fault> {
+    for (path, text) in &mended.texts {
+        let old = files.read(path).unwrap_or_default();
+        let (old, text) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(text));
+        let path = path.display().to_string();
+        let diff = similar::TextDiff::from_lines(&*old, &*text);
+        let diff = diff.unified_diff().header(&path, &path).to_string();
+        put(&diff.split_inclusive('\n').map(veil).collect::<String>())?;
+    }
+    Ok(match mended.texts.is_empty() || args.exit_zero {
         true => status::OK,
         false => status::NO,
-    }
+    })
 }
 
 fn statistics(found: &[Diagnostic]) -> String {

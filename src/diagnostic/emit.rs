@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Diagnostic, Strength};
+use super::{Applicability, Diagnostic, Strength};
 use crate::source::{Position, Sources, Span};
 
 /// What `gevals check --format json` prints: every finding, never truncated, by path, line, column and rule.
@@ -64,11 +64,12 @@ pub struct LabelReport {
     pub message: String,
 }
 
-/// A cure that `gevals check --fix` applies whole or not at all.
+/// A cure that is applied whole or not at all: a safe one by `gevals check --fix`, an unsafe one by `--unsafe-fixes`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FixReport {
     pub description: String,
+    pub applicability: Applicability,
     /// Edits that do not overlap; they may stand in different files.
     pub edits: Vec<EditReport>,
 }
@@ -112,6 +113,7 @@ fn finding(diagnostic: &Diagnostic, sources: &Sources) -> Finding {
         labels: own.into_iter().chain(others).collect(),
         fix: diagnostic.fix.as_ref().map(|fix| FixReport {
             description: fix.description.clone(),
+            applicability: fix.applicability,
             edits: fix
                 .edits
                 .iter()

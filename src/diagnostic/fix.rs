@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Diagnostic, Edit};
+use super::{Diagnostic, Edit, Fix};
 use crate::source::{FileId, Source, Sources};
 
 /// Why edits cannot be applied.
@@ -49,17 +49,29 @@ pub fn apply(text: &str, edits: &[Edit]) -> Result<String, Conflict> {
 /// The new text of every file that the fixes of `diagnostics` change. A fix is taken whole or not at all, the first come
 /// first; one that overlaps another taken before it is left for the next round.
 pub fn apply_all(diagnostics: &[Diagnostic], sources: &Sources) -> Vec<(FileId, String)> {
+    apply_these(diagnostics.iter().filter_map(|d| d.fix.as_ref()), sources).0
+}
+
+/// As [`apply_all`], of these fixes; and which of them were taken.
+pub fn apply_these<'a>(
+    fixes: impl IntoIterator<Item = &'a Fix>,
+    sources: &Sources,
+) -> (Vec<(FileId, String)>, Vec<&'a Fix>) {
+    let mut whole = Vec::new();
     let mut chosen = BTreeMap::<FileId, Vec<&Edit>>::new();
-    for fix in diagnostics.iter().filter_map(|d| d.fix.as_ref()) {
+    for fix in fixes {
         let before: Vec<_> =
             fix.edits.iter().map(|e| (e.span.file, chosen.get(&e.span.file).map_or(0, Vec::len))).collect();
         let taken = fix.edits.iter().try_for_each(|edit| {
             let file = edit.span.file;
             admit(sources.get(file).text(), chosen.entry(file).or_default(), edit)
         });
-        if taken.is_err() {
-            for (file, len) in before {
-                chosen.entry(file).or_default().truncate(len);
+        match taken {
+            Ok(()) => whole.push(fix),
+            Err(_) => {
+                for (file, len) in before {
+                    chosen.entry(file).or_default().truncate(len);
+                }
             }
         }
     }
@@ -68,7 +80,7 @@ pub fn apply_all(diagnostics: &[Diagnostic], sources: &Sources) -> Vec<(FileId, 
         let text = write(source.text(), edits);
         (text != source.text()).then_some((file, text))
     };
-    chosen.into_iter().filter_map(rewrite).collect()
+    (chosen.into_iter().filter_map(rewrite).collect(), whole)
 }
 
 /// Adds `edit` to edits that do not overlap, unless it stands there already.

@@ -12,7 +12,7 @@ use miette::{
 };
 use owo_colors::{OwoColorize, Style};
 
-use super::{Diagnostic, Fix, Strength, fix};
+use super::{Applicability, Diagnostic, Fix, Strength, fix};
 use crate::{
     secrets::veil,
     source::{FileId, Position, Source, Sources, Span},
@@ -45,8 +45,8 @@ impl Pretty {
 
 /// Prints each finding with the lines it speaks of, its help and its fix.
 pub fn print(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty, out: &mut impl fmt::Write) -> fmt::Result {
-    let shown = style.limit.unwrap_or(usize::MAX).min(diagnostics.len());
-    for diagnostic in &diagnostics[..shown] {
+    let shown = shown(diagnostics, style);
+    for diagnostic in &shown {
         let excerpt = Excerpt::new(diagnostic, sources, style);
         let mut text = String::new();
         handler(&excerpt, style).render_report(&mut text, &excerpt)?;
@@ -57,7 +57,22 @@ pub fn print(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty, out:
         }
         writeln!(out)?;
     }
-    more(diagnostics.len() - shown, out)
+    more(diagnostics.len() - shown.len(), out)
+}
+
+/// The findings that are shown, errors first: a limit hides warnings and notes, and never an error.
+fn shown<'a>(diagnostics: &'a [Diagnostic], style: &Pretty) -> Vec<&'a Diagnostic> {
+    let errors = diagnostics.iter().filter(|d| d.strength.is_error()).count();
+    let mut shown = errors_first(diagnostics);
+    shown.truncate(style.limit.unwrap_or(usize::MAX).max(errors));
+    shown
+}
+
+/// Errors, then warnings, then notes; within each in the order they had.
+pub(super) fn errors_first(diagnostics: &[Diagnostic]) -> Vec<&Diagnostic> {
+    let mut sorted: Vec<_> = diagnostics.iter().collect();
+    sorted.sort_by_key(|d| d.strength.max(Strength::Verdict));
+    sorted
 }
 
 /// Prints one line for each finding: `path:line:column: error[rule] message`.
@@ -67,8 +82,8 @@ pub fn concise(
     style: &Pretty,
     out: &mut impl fmt::Write,
 ) -> fmt::Result {
-    let shown = style.limit.unwrap_or(usize::MAX).min(diagnostics.len());
-    for diagnostic in &diagnostics[..shown] {
+    let shown = shown(diagnostics, style);
+    for diagnostic in &shown {
         let source = sources.get(diagnostic.span.file);
         let Position { line, column } = source.position(diagnostic.span.start);
         let level = format!("{}[{}]", diagnostic.strength.level(), diagnostic.rule.name);
@@ -76,14 +91,15 @@ pub fn concise(
         let message = diagnostic.message.replace('\n', " ");
         writeln!(out, "{}:{line}:{column}: {level} {}", name(&source), visible(&message))?;
     }
-    more(diagnostics.len() - shown, out)
+    more(diagnostics.len() - shown.len(), out)
 }
 
 /// The last line: `found 3 errors (2 fixable), 1 warning in 12 files`.
 pub fn summary(diagnostics: &[Diagnostic], files: usize) -> String {
     let kinds = ["error", "warning", "note"].map(|level| {
         let of_level = || diagnostics.iter().filter(|d| d.strength.level() == level);
-        let fixable = of_level().filter(|d| d.fix.is_some()).count();
+        let fixable =
+            of_level().filter(|d| d.fix.as_ref().is_some_and(|f| f.applicability == Applicability::Safe)).count();
         match (of_level().count(), fixable) {
             (0, _) => None,
             (n, 0) => Some(count(n, level)),
@@ -385,8 +401,12 @@ impl SourceCode for Excerpt {
 fn print_fix(fix: &Fix, sources: &Sources, style: &Pretty, out: &mut impl fmt::Write) -> fmt::Result {
     let help = if style.colour { HELP } else { Style::new() };
     let width = style.width.max(40);
-    let text = wrap(&format!("{} (`gevals check --fix`)", fix.description), 0, width - 7);
-    writeln!(out, "  {} {}", "fix:".style(help), text.replace('\n', "\n       "))?;
+    let (title, option) = match fix.applicability {
+        Applicability::Safe => ("fix:", "--fix"),
+        Applicability::Unsafe => ("unsafe fix:", "--unsafe-fixes"),
+    };
+    let text = wrap(&format!("{} (`gevals check {option}`)", fix.description), 0, width - title.len() - 3);
+    writeln!(out, "  {} {}", title.style(help), text.replace('\n', "\n       "))?;
     let Some((old, new)) = change(fix, sources) else { return Ok(()) };
     let lines = || old.iter().chain(&new);
     let indent = lines().map(|l| l.len() - l.trim_start_matches([' ', '\t']).len()).min().unwrap_or(0);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use serde_json::{Value, json};
 
-use super::{Diagnostic, Pretty, Strength, concise, print, report};
+use super::{Diagnostic, Pretty, Strength, concise, pretty::errors_first, print, report};
 use crate::source::Sources;
 
 /// One way to write findings.
@@ -87,14 +87,19 @@ fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> Strin
                 .labels
                 .iter()
                 .map(|l| location(&l.path, l.line, l.column, l.end_line, l.end_column, Some(&l.message)));
-            json!({
+            let mut result = json!({
                 "ruleId": d.rule.name,
                 "ruleIndex": index[d.rule.name],
                 "level": level(d.strength),
                 "message": { "text": text },
                 "locations": [location(&f.path, f.line, f.column, f.end_line, f.end_column, None)],
                 "relatedLocations": related.collect::<Vec<_>>(),
-            })
+            });
+            if let Some(fix) = &f.fix {
+                result["properties"] =
+                    json!({ "fix": { "description": fix.description, "applicability": fix.applicability } });
+            }
+            result
         })
         .collect();
     let log = json!({
@@ -139,7 +144,9 @@ pub fn annotation(level: &str, path: &str, line: usize, title: &str, message: &s
 
 fn github(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> String {
     let mut out = String::new();
-    for (d, f) in found.iter().zip(report(found, sources, 0).diagnostics) {
+    // GitHub shows the first ten of each level: errors must not stand behind what fills its lists.
+    let found: Vec<_> = errors_first(found).into_iter().cloned().collect();
+    for (d, f) in found.iter().zip(report(&found, sources, 0).diagnostics) {
         let level = match d.strength {
             Strength::Hard | Strength::Verdict => "error",
             Strength::Warning => "warning",

@@ -38,7 +38,7 @@ pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
         if script.phase != PhaseKind::Verify {
             diagnostic = diagnostic.strength(Strength::Warning);
         } else if let Some((at, text)) = content.before_line(content.line_start(first.range.start), "set -e") {
-            diagnostic = diagnostic.fix("begin with `set -e`", at, text);
+            diagnostic = diagnostic.unsafe_fix("begin with `set -e`", at, text);
         }
         out.push(diagnostic);
     }
@@ -221,7 +221,7 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && !leaves_by_break(poll.whole)
                 && let Some((at, text)) = content.after_line(range.start, range.end, "exit 1")
             {
-                diagnostic = diagnostic.fix("add `exit 1`", at, text);
+                diagnostic = diagnostic.unsafe_fix("add `exit 1`", at, text);
             }
             out.push(diagnostic);
         }

@@ -113,7 +113,7 @@ fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
         let scheme = text.trim().rsplit_once(' ').map_or("", |(scheme, _)| scheme);
         if !text.contains(['\n', '=']) && scheme.bytes().all(|b| b.is_ascii_alphabetic()) {
             let written = [scheme, &variable].join(if scheme.is_empty() { "" } else { " " });
-            finding = finding.fix(format!("write `{variable}`"), value.span, format!("\"{written}\""));
+            finding = finding.unsafe_fix(format!("write `{variable}`"), value.span, format!("\"{written}\""));
         }
         out.push(finding);
     } else if password(&text).is_some() {
