@@ -140,7 +140,7 @@ fn tall_spans_and_crossing_labels_stay_small() {
 fn only_the_first_findings_are_printed() {
     let sources = Sources::default();
     let file = sources.add("t\u{1b}.yaml", "a: 1\n");
-    let findings = vec![Diagnostic::new(&RULE, Span::new(file, 3..4), "one\ntwo \u{7}"); 60];
+    let findings = vec![Diagnostic::new(&WARNING, Span::new(file, 3..4), "one\ntwo \u{7}"); 60];
     let mut lines = String::new();
     concise(&findings, &sources, &Pretty::default(), &mut lines).unwrap();
     assert_eq!(lines.lines().count(), 51);
