@@ -14,7 +14,10 @@ pub mod wire;
 pub use bound::worst_case;
 pub use lower::{Context, lower};
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use indexmap::IndexMap;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
@@ -82,6 +85,13 @@ pub struct PlannedTask {
     pub unchecked: bool,
 }
 
+impl PlannedTask {
+    /// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
+    pub fn folder(&self) -> &Path {
+        if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir }
+    }
+}
+
 /// One thing that may happen.
 #[derive(Clone, Debug)]
 pub struct Action {
@@ -96,6 +106,25 @@ pub struct Action {
     /// Nested actions, by block, in execution order.
     pub blocks: Vec<PlanBlock>,
     pub span: Span,
+}
+
+/// The id of the planned action behind an executed one: without `[round]` and `#attempt`.
+pub fn planned_id(executed: &str) -> String {
+    let mut out = String::new();
+    let mut skip = false;
+    for c in executed.chars() {
+        match c {
+            '[' | '#' => skip = true,
+            ']' => skip = false,
+            '/' => {
+                skip = false;
+                out.push(c);
+            }
+            _ if skip => {}
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -10,9 +10,8 @@ use super::ReportInput;
 use crate::{
     event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
     hir::{CallKind, CallStatus, Transport},
-    plan::{ActionKind, EvalPlan, PlanPhase},
+    plan::{ActionKind, EvalPlan, PlanPhase, planned_id},
     results,
-    run::planned_id,
 };
 
 /// A fold over events.

@@ -15,9 +15,9 @@ use crate::{
         ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
         Verdict,
     },
-    plan::{Action, PlanPhase},
+    plan::{Action, PlanPhase, planned_id},
     prices::money,
-    run::{Gate, planned_id},
+    run::Gate,
     source::Span,
     ty::duration,
 };

@@ -17,7 +17,7 @@ use super::{
     servers::{self, Servers},
     status,
     task::TaskEnd,
-    unit::{Inside, Unit, planned_id},
+    unit::{Inside, Unit},
     usage::{self, Ledger},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     hir::{BlockRole, Bounds},
     host::Host,
     journal::{Journal, Past, TaskPast},
-    plan::{EvalPlan, Plan, PlanPhase},
+    plan::{EvalPlan, Plan, PlanPhase, planned_id},
     prices::Prices,
     secrets::is_secret_name,
     step::TaskState,

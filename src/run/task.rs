@@ -1,7 +1,7 @@
 //! One run of one task, from its set-up to its verdict (`decisions.md` §5).
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -152,11 +152,6 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
         remarks.push(Remark { kind: RemarkKind::JudgedByItself, message });
     }
     remarks
-}
-
-/// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
-pub(super) fn folder(plan: &Plan) -> &Path {
-    if plan.task.dir.as_os_str().is_empty() { Path::new(".") } else { &plan.task.dir }
 }
 
 /// What must be there before anything runs.
@@ -361,7 +356,7 @@ impl World<'_> {
         let env = unit.env.iter().map(|(name, value)| (name.clone(), secrets.mask(value).into_owned()));
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(KeptWorld {
             task: unit.events.run.clone(),
-            dir: folder(plan).to_owned(),
+            dir: plan.task.folder().to_owned(),
             env: env.collect(),
             owed: plan.cleanup.len(),
         });
@@ -473,7 +468,7 @@ async fn agent_turn<'a>(
                 task: &unit.plan.task.name.value,
                 run: unit.events.run.run,
                 prompt: &prompt,
-                dir: folder(unit.plan),
+                dir: unit.plan.task.folder(),
                 servers,
                 recorder: &recorder,
                 scope,

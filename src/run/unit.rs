@@ -20,7 +20,6 @@ use super::{
     emit::TaskEvents,
     fill::{Fault, Scope, how},
     restore,
-    task::folder,
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome, TokenUsage},
@@ -112,25 +111,6 @@ fn gravity(outcome: Outcome) -> u8 {
         Outcome::Broken => 3,
         Outcome::Cancelled => 4,
     }
-}
-
-/// The id of the planned action behind an executed one: without `[round]` and `#attempt`.
-pub fn planned_id(executed: &str) -> String {
-    let mut out = String::new();
-    let mut skip = false;
-    for c in executed.chars() {
-        match c {
-            '[' | '#' => skip = true,
-            ']' => skip = false,
-            '/' => {
-                skip = false;
-                out.push(c);
-            }
-            _ if skip => {}
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 impl<'a> Unit<'a> {
@@ -265,7 +245,7 @@ impl<'a> Unit<'a> {
             host: self.host,
             step,
             dialect: self.plan.task.dialect,
-            dir: folder(self.plan),
+            dir: self.plan.task.folder(),
             env: &self.env,
             args,
             expect: &expect,
