@@ -77,6 +77,8 @@ pub struct PlannedTask {
     pub dialect: Dialect,
     pub difficulty: Option<String>,
     pub labels: IndexMap<String, String>,
+    /// What a command line selects by, besides labels; no part of the digest.
+    pub tags: Vec<String>,
     pub parallel: bool,
     pub runs: u32,
     /// How many of how many runs must pass, where not all.

@@ -51,7 +51,7 @@ pub struct Project {
     /// Other files of a known kind that were read.
     pub others: HashSet<PathBuf>,
     /// Files of other programs, left alone.
-    pub strangers: Vec<PathBuf>,
+    pub foreign: Vec<PathBuf>,
     /// Named paths that could not be read at all: a usage error.
     pub unreadable: Vec<PathBuf>,
 }

@@ -111,7 +111,7 @@ fn watching_checks_again_when_a_file_changes() {
     world.write("evals/tasks/a/verify.sh", "#!/usr/bin/env bash\ntest -d /nowhere\ntest -d /\n");
     wait("last-command-decides");
     // A new file is noticed too: its folder has changed.
-    world.write("evals/tasks/c/task.yaml", "kind: Taks\n");
+    world.write("evals/tasks/c/task.yaml", "kind: Taks\nsteps: {prompt: {inline: a}}\nmetadata: {name: c}\n");
     wait("unknown-kind");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -180,12 +180,12 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
 
 #[test]
 fn files_of_other_programs_are_left_alone() {
-    let strangers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/strangers");
+    let foreign = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/foreign");
     let world = World::new(&[(
         "t.yaml",
         "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n",
     )]);
-    let ran = world.run(&["check", strangers.to_str().unwrap(), "t.yaml", "-v"]).expect(0, &["no findings in 1 file"]);
+    let ran = world.run(&["check", foreign.to_str().unwrap(), "t.yaml", "-v"]).expect(0, &["no findings in 1 file"]);
     assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
 }
 
