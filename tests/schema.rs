@@ -72,7 +72,7 @@ fn validator_of(document: &Value) -> Option<(&'static str, &'static Validator)> 
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let text = document.to_string();
     let tree = yaml::parse(sources.add("x.yaml", text.as_str()), text, &mut out).ok()?;
-    let name = match dialect::identify(tree.root(), &mut out) {
+    let name = match dialect::identify(tree.root(), true, &mut out) {
         Ok(Some(FileKind::Task(_))) => "task",
         Ok(Some(FileKind::Eval)) => "eval",
         Ok(Some(FileKind::Agent)) => "agent",
