@@ -42,6 +42,7 @@ mod servers;
 mod skills;
 mod stdin;
 mod steps;
+mod syntax;
 mod texts;
 mod unfilled;
 mod unlocked;
@@ -213,6 +214,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
     way(&executable::SCRIPT_WITHOUT_SHEBANG),
     Lint { rule: &executable::SHEBANG_NOT_FIRST, found: Found::InTask(executable::blank_lines) },
+    Lint { rule: &syntax::SCRIPT_SYNTAX, found: Found::InTask(syntax::check) },
     Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
     Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
