@@ -19,7 +19,6 @@ pub mod verdict;
 pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use task::{KeptWorld, TaskEnd};
-pub use unit::planned_id;
 
 use std::{
     collections::HashMap,

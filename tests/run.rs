@@ -17,10 +17,10 @@ use gevals::{
     hir::Dialect,
     host::{FakeHost, Host, RealHost, fake::Answer},
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan},
+    plan::{self, AgentKind, EvalPlan, Plan, planned_id},
     report::{self, ReportInput, Results},
     results::{self, merge::merge},
-    run::{Interrupt, RunOptions, RunSummary, Selection, Shard, planned_id, run_eval},
+    run::{Interrupt, RunOptions, RunSummary, Selection, Shard, run_eval},
     source::{FileId, MemoryFiles, Sources},
     yaml,
 };

@@ -10,9 +10,8 @@ use super::ReportInput;
 use crate::{
     event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
     hir::{CallKind, CallStatus, Transport},
-    plan::{ActionKind, EvalPlan, PlanPhase},
+    plan::{ActionKind, EvalPlan, PlanPhase, planned_id},
     results,
-    run::planned_id,
 };
 
 /// A fold over events.
@@ -88,7 +87,11 @@ impl Results {
         match (&event.task, &event.kind) {
             (None, kind) => self.take_own(event, kind),
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
-                let running = self.tasks.shift_remove(task).unwrap_or_default();
+                let mut running = self.tasks.shift_remove(task).unwrap_or_default();
+                if let Some(plan) = self.plan.tasks.get(task.index) {
+                    plan.in_written_order(&mut running.actions);
+                    plan.in_written_order(&mut running.reports);
+                }
                 self.done.push(self.result(task, &running, *verdict, reason, *duration, *cleanup_failed));
             }
             (Some(task), kind) => {
