@@ -336,6 +336,9 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
         if let Some(node) = fields.take(reader, "timeout") {
             meta.timeout = reader.duration(node, "the timeout of a task");
         }
+        if let Some(node) = fields.take(reader, "parallelVerify") {
+            meta.parallel_verify = reader.bool(node, "`parallelVerify`").is_some_and(|b| b.value);
+        }
         if let Some(node) = fields.take(reader, "cleanupTimeout") {
             meta.cleanup_timeout = reader.duration(node, "the cleanupTimeout of a task");
         }

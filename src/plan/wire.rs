@@ -20,7 +20,7 @@ mod value;
 pub use action::{ActionDocument, BlockDocument, OperationDocument, StepDocument, own_document};
 pub use agent::{AgentDocument, AgentKindDocument, CallDocument, SkillsDocument};
 pub use assertion::{AssertionDocument, Demand, MatcherDocument, Matchers, OrderedCallDocument, SkillDocument};
-pub use edge::{EdgeDocument, EdgeKind};
+pub use edge::{EdgeDocument, EdgeKind, kind_of};
 pub use eval::{EvalAgent, EvalBody, EvalDocument, JudgeDocument, eval_body, eval_digest};
 pub use limits::LimitsDocument;
 pub use secret::{is_secret_header, literal_secrets};

@@ -90,7 +90,11 @@ impl Results {
         match (&event.task, &event.kind) {
             (None, kind) => self.take_own(event, kind),
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
-                let running = self.tasks.shift_remove(task).unwrap_or_default();
+                let mut running = self.tasks.shift_remove(task).unwrap_or_default();
+                if let Some(plan) = self.plan.tasks.get(task.index) {
+                    plan.in_written_order(&mut running.actions);
+                    plan.in_written_order(&mut running.reports);
+                }
                 self.done.push(self.result(task, &running, *verdict, reason, *duration, *cleanup_failed));
             }
             (Some(task), kind) => {

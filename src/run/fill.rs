@@ -174,6 +174,15 @@ impl<'a> Scope<'a> {
         self.outputs = inner.outputs;
     }
 
+    /// Takes over what became of steps that this scope knows nothing of.
+    pub fn adopt_new(&mut self, other: &Scope<'a>) {
+        for (id, entry) in &other.outputs {
+            if !self.outputs.contains_key(id) {
+                self.outputs.insert(id.clone(), entry.clone());
+            }
+        }
+    }
+
     /// Forgets all outputs of steps (steps dialect: verification sees none of the set-up's).
     pub fn forget_outputs(&mut self) {
         self.outputs.clear();

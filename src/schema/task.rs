@@ -43,6 +43,8 @@ pub struct PortableMetadata {
     pub timeout: Option<Time>,
     /// Bounds cleanup; 5m by default.
     pub cleanup_timeout: Option<Time>,
+    /// Whether verify steps of which none uses an output of another run at the same time; false by default.
+    pub parallel_verify: Option<bool>,
     /// Carried, never interpreted.
     pub annotations: Option<Value>,
     /// Carried, never interpreted.

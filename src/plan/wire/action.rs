@@ -71,11 +71,10 @@ pub enum OperationDocument {
 }
 
 pub(super) fn action_document(plan: &Plan, ix: ActionIx) -> ActionDocument {
-    let action = plan.action(ix);
-    let mut document = own_document(action);
-    let blocks = action.blocks.iter().map(|block| BlockDocument {
+    let mut document = own_document(plan.action(ix));
+    let blocks = plan.blocks(ix).map(|block| BlockDocument {
         role: block_role(block.role).to_owned(),
-        actions: block.actions.iter().map(|&ix| action_document(plan, ix)).collect(),
+        actions: plan.members(block.holder).map(|ix| action_document(plan, ix)).collect(),
     });
     document.blocks = blocks.collect();
     document

@@ -17,7 +17,7 @@ pub struct EdgeDocument {
     pub name: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum EdgeKind {
     /// `to` runs after `from`.
@@ -30,15 +30,21 @@ pub enum EdgeKind {
     Branch,
 }
 
+/// The kind of an edge between actions, and the value that flows. None of a phase, action or block that holds something:
+/// actions stand in it.
+pub fn kind_of(edge: &Edge) -> Option<(EdgeKind, Option<String>)> {
+    match edge {
+        Edge::Holds => None,
+        Edge::Order => Some((EdgeKind::Order, None)),
+        Edge::Data(name) => Some((EdgeKind::Data, Some(name.to_string()))),
+        Edge::Finally => Some((EdgeKind::Finally, None)),
+        Edge::Branch => Some((EdgeKind::Branch, None)),
+    }
+}
+
 pub(super) fn edges(plan: &Plan) -> Vec<EdgeDocument> {
-    let edges = plan.graph.edge_indices().filter_map(|edge| {
-        let (from, to) = plan.graph.edge_endpoints(edge)?;
-        let (kind, name) = match &plan.graph[edge] {
-            Edge::Order => (EdgeKind::Order, None),
-            Edge::Data(name) => (EdgeKind::Data, Some(name.clone())),
-            Edge::Finally => (EdgeKind::Finally, None),
-            Edge::Branch => (EdgeKind::Branch, None),
-        };
+    let edges = plan.links().filter_map(|(from, to, edge)| {
+        let (kind, name) = kind_of(edge)?;
         Some(EdgeDocument { from: plan.action(from).id.clone(), to: plan.action(to).id.clone(), kind, name })
     });
     let mut edges: Vec<_> = edges.collect();

@@ -13,7 +13,7 @@ use super::{
     value::{TemplateDocument, template_document},
 };
 use crate::{
-    plan::{ActionIx, ActionKind, Plan},
+    plan::{ActionIx, ActionKind, Plan, PlanPhase},
     secrets::is_secret_name,
     source::Span,
 };
@@ -109,7 +109,7 @@ pub struct Requires {
 
 /// A task's plan digest, which results quote.
 pub fn digest(plan: &Plan) -> String {
-    body_digest(&task_facts(plan), top(plan).map(|&ix| action_document(plan, ix)), edges(plan).iter())
+    body_digest(&task_facts(plan), top(plan).map(|ix| action_document(plan, ix)), edges(plan).iter())
 }
 
 pub(super) fn task_document(plan: &Plan) -> TaskDocument {
@@ -119,7 +119,7 @@ pub(super) fn task_document(plan: &Plan) -> TaskDocument {
         actions.insert(action.id.clone(), ActionSource { meaning: action.meaning.clone(), start, end });
     });
     let mut facts = task_facts(plan);
-    let top: Vec<_> = top(plan).map(|&ix| action_document(plan, ix)).collect();
+    let top: Vec<_> = top(plan).map(|ix| action_document(plan, ix)).collect();
     let edges = edges(plan);
     let digest = body_digest(&facts, top.iter(), edges.iter());
     (facts.actions, facts.edges) = (top, edges);
@@ -138,8 +138,8 @@ pub(super) fn task_document(plan: &Plan) -> TaskDocument {
     }
 }
 
-fn top(plan: &Plan) -> impl Iterator<Item = &ActionIx> {
-    plan.setup.iter().chain([&plan.agent]).chain(&plan.verify).chain(&plan.assertions).chain(&plan.cleanup)
+fn top(plan: &Plan) -> impl Iterator<Item = ActionIx> {
+    PlanPhase::ALL.into_iter().flat_map(|phase| plan.members(phase))
 }
 
 /// A task's body without its actions.
