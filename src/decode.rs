@@ -533,6 +533,9 @@ pub fn unknown_field<'a>(
             .help("nobody reads this key: what it says would have no effect")
             .fix(format!("write `{near}`"), span, near);
     }
+    if let Some((_, _, hint)) = HARMLESS.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
+        return diagnostic.strength(Strength::Warning).here("nobody reads this").help(*hint);
+    }
     if let Some((_, _, hint)) = ELSEWHERE.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
         return diagnostic.here("nobody reads this here").help(*hint);
     }
@@ -569,6 +572,12 @@ const SYNONYMS: &[(&str, &str, &str)] = &[
     ("model", "the environment of a judge", "modelNameKey"),
 ];
 
+/// Keys that only say something to people: without them nothing is judged otherwise.
+pub const HARMLESS: &[(&str, &str, &str)] = &[
+    ("reason", "llmJudge", "the judge gives its own reason; make this a comment"),
+    ("reasoning", "llmJudge", "the judge gives its own reason; make this a comment"),
+];
+
 /// Keys that real authors put in the wrong place: the key, a word of the place, and where it belongs.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
@@ -603,8 +612,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("setup", "a task", "`setup` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("verify", "a task", "`verify` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("cleanup", "a task", "`cleanup` belongs under `spec` (in the legacy dialect under `steps`)"),
-    ("reason", "llmJudge", "the judge gives its own reason; nobody reads this one"),
-    ("reasoning", "llmJudge", "the judge gives its own reason; nobody reads this one"),
     ("argTemplateMcpServer", "an agent", "it belongs under `commands`"),
     ("argTemplateAllowedTools", "an agent", "it belongs under `commands`"),
     ("allowedToolsJoinSeparator", "an agent", "it belongs under `commands`"),

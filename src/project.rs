@@ -88,6 +88,8 @@ pub struct EvalUnit {
     /// What `builtin.replay` plays.
     pub recording: Option<Recorded>,
     pub mcp: Option<McpConfig>,
+    /// Whether `MCP_*` variables may still describe a server where no MCP config is named.
+    pub may_be_served: bool,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
     pub selected: Vec<Selected>,

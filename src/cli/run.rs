@@ -353,6 +353,7 @@ fn overrides(args: &Args) -> Result<Overrides, String> {
         model: args.model.first().cloned(),
         mcp_config: args.mcp_config_file.clone(),
         server: EnvServer::read(&|name| std::env::var(name).ok())?,
+        asked: true,
         limits: LimitOverrides {
             timeout: args.task_timeout,
             cleanup_timeout: args.cleanup_timeout,
@@ -760,6 +761,7 @@ pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
         model: kept.model.clone(),
         mcp_config: kept.mcp_config.clone(),
         server: EnvServer::read(&variable).unwrap_or_default(),
+        asked: true,
         limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },
     }
 }

@@ -157,6 +157,7 @@ impl Loader<'_> {
             judge: None,
             recording: None,
             mcp: None,
+            may_be_served: !self.cx.overrides.asked,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
             reported,

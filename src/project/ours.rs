@@ -18,6 +18,9 @@ const KEYS: [&str; 8] = ["kind", "Kind", "KIND", "spec", "steps", "config", "com
 
 /// A cheap look before the parser: does this text say, or nearly, that it is one of ours?
 pub(super) fn may_be_ours(text: &str) -> bool {
+    if is_lines(text) {
+        return false;
+    }
     if is_flow(text) {
         let has = |word: &&str| text.contains(*word);
         let envelope = ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "tasks"];
@@ -56,6 +59,13 @@ fn is_kind(word: &str) -> bool {
 /// Whether a text is a mapping or a list in brackets, as JSON is.
 fn is_flow(text: &str) -> bool {
     text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])
+}
+
+/// Whether a text is JSON lines: records of a log, or of data, and not one document.
+fn is_lines(text: &str) -> bool {
+    let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut record = || lines.next().is_some_and(|line| line.starts_with('{') && line.ends_with('}'));
+    record() && record()
 }
 
 fn documents(text: &str) -> impl Iterator<Item = &str> {
