@@ -5,6 +5,7 @@
 //! if every branch has it, after `group`, `eventually` and `consistently`, and from inside a `foreach` not at all.
 
 mod bind;
+mod contract;
 mod resolve;
 mod scope;
 mod shape;
@@ -21,7 +22,7 @@ use crate::{
     },
     lock::Lock,
     rule,
-    signature::{Control, Shape, Values, Vocabularies},
+    signature::{Control, Schema, Shape, Values, Vocabularies},
     source::{Files, Sources, Span},
     template::Path,
     ty::{LOCALS, ROOTS, Type},
@@ -131,11 +132,14 @@ pub fn oracle_task(
             crate::hir::CallKind::Tool => call.name.as_literal().map(str::to_owned),
             _ => None,
         };
-        let shape = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
-        let args = match shape {
-            Some(shape) => {
+        let schema = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
+        let args = match schema {
+            Some(schema) => {
                 let what = format!("the call of `{}`", call.name.display());
-                checker.record(&call.args, &shape, What::Words(&what), call.span, &scope)
+                let shape = Shape::from_foreign(schema.json());
+                let args = checker.record(&call.args, &shape, What::Words(&what), call.span, &scope);
+                checker.conforms(&call.args, &schema, What::Words(&what), call.span);
+                args
             }
             None => call
                 .args
@@ -324,6 +328,9 @@ impl<'a> Checker<'a> {
             expect: None,
             var: step.var.clone(),
         };
+        if let Some(schema) = &signature.schema {
+            self.step_conforms(&checked.op, &args, schema, step.key);
+        }
         self.exactly_one(step, &args, &signature);
         let mark = scope.mark();
         let mut rounds = Type::map();
@@ -547,11 +554,11 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
 }
 
 impl Checker<'_> {
-    /// The locked shape of a tool's arguments; reports a tool that the locked server does not have.
-    fn locked_tool(&mut self, server: &Name, tool: &str, span: Span) -> Option<Shape> {
+    /// The locked schema of a tool's arguments; reports a tool that the locked server does not have.
+    fn locked_tool(&mut self, server: &Name, tool: &str, span: Span) -> Option<Schema> {
         let tools = self.cx.lock.tools(&server.value)?;
         match tools.get(tool) {
-            Some(info) => Some(Shape::from_schema(&info.input_schema)),
+            Some(info) => Some(info.input_schema.clone()),
             None => {
                 let diagnostic = bind::unknown_tool(&server.value, tool, span, tools.keys().map(String::as_str));
                 self.error(diagnostic);

@@ -300,7 +300,7 @@ fn missing_operation(
 /// Of an extension whose manifest is not locked everything is believed.
 fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
     let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
-    let params = locked.map_or(open, |operation| Shape::from_schema(&operation.input_schema));
+    let params = locked.map_or(open, |operation| Shape::from_schema(operation.input_schema.json()));
     let outputs = locked.and_then(|operation| operation.outputs.as_ref()).map(|outputs| Type::Record {
         fields: outputs.iter().map(|(name, schema)| (name.clone(), Shape::from_schema(schema).ty())).collect(),
         open: false,
@@ -314,6 +314,7 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
     );
     Signature {
         phases,
+        schema: locked.map(|operation| operation.input_schema.clone()),
         locals: values([("result", outputs.unwrap_or_else(Type::map))]),
         lists_outputs: dialect == Dialect::Portable,
         expect: Some(Arc::default()),
