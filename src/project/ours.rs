@@ -22,10 +22,9 @@ pub(super) fn may_be_ours(text: &str) -> bool {
         return false;
     }
     if is_flow(text) {
-        let has = |word: &&str| text.contains(*word);
+        let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
         let envelope = ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "tasks"];
-        return has(&"kind") && envelope.iter().any(|word| has(word))
-            || ["prompt", "taskSets", "mcpConfigFile", "runPrompt"].iter().any(|word| has(word));
+        return text.contains("kind") && any(&envelope) || any(&["prompt", "taskSets", "mcpConfigFile", "runPrompt"]);
     }
     documents(text).any(|document| {
         let top = Top::of(document);
