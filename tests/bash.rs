@@ -153,7 +153,7 @@ fn scripts_are_refused_that_a_shell_refuses() {
             agreed += usize::from(index < counted && found.is_some() == truth);
             if let Some(fault) = &found {
                 assert!(text.get(fault.at.clone()).is_some(), "{fault:?}");
-                if !truth && (shell == "bash" || !refused("bash", &[text.clone()])[0]) {
+                if !truth && (shell == "bash" || !refused("bash", std::slice::from_ref(text))[0]) {
                     wrong.push(format!("{shell} takes it:\n{text}\n{fault:?}"));
                 }
             } else if truth && std::env::var("GEVALS_MUTANTS").is_ok() {
