@@ -35,7 +35,9 @@ fn checked(path: &str, text: &str) -> (Checked, Sources) {
     let mut out = Diagnostics::default();
     let file = sources.add(path, text);
     let tree = yaml::parse(file, text, &mut out).unwrap();
-    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), &mut out) else { panic!("no task: {text}") };
+    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), true, &mut out) else {
+        panic!("no task: {text}")
+    };
     let dir = Path::new(path).parent().unwrap().to_owned();
     let task =
         dialect::task(tree.root(), dialect, &TaskFile { file, dir, vocabulary: vocabularies.of(dialect) }, &mut out);
@@ -655,6 +657,9 @@ fn checks_side_by_side_wait_only_for_what_they_use() {
     assert!(digests[0] != digests[1] && digests[0] == digests[2]);
     // 3 + 2 + 5 + 1 + 4, and cleanup; side by side 2 + 5 + 1.
     assert_eq!([worst_case(&one_by_one), worst_case(&beside)], [16, 9].map(Duration::from_secs));
+    let side = |plan| Side { evals: &[], plans: std::slice::from_ref(plan), files: None };
+    let changed = diff(side(&one_by_one), side(&beside));
+    assert_eq!(changed.tasks[0].facts[0].name, "parallelVerify", "{changed:?}");
     let mut agenda = beside.agenda(PlanPhase::Verify);
     let mut ready = || std::iter::from_fn(|| agenda.pop()).map(|ix| beside.action(ix).id.clone()).collect::<Vec<_>>();
     assert_eq!(ready(), ["verify/a", "verify/b", "verify/e"]);

@@ -197,7 +197,7 @@ fn task(old: &Plan, new: &Plan, old_reach: &Reach, new_reach: &Reach) -> Option<
     let diff = TaskDiff {
         name: new.task.name.value.clone(),
         change: Change::Changed,
-        facts: facts(&wire::task_facts(old), &wire::task_facts(new)),
+        facts: [facts(&wire::task_facts(old), &wire::task_facts(new)), parallel_verify(old, new)].concat(),
         flow: flow(old, new, &pairing.pairs),
         steps: pairing.changes,
         reach: reach_changes(old_reach, new_reach),
@@ -210,6 +210,13 @@ fn task(old: &Plan, new: &Plan, old_reach: &Reach, new_reach: &Reach) -> Option<
         && diff.reach.is_empty()
         && diff.worst_case.is_none();
     (!same).then_some(diff)
+}
+
+/// In the plan's JSON it is told by the edges alone.
+fn parallel_verify(old: &Plan, new: &Plan) -> Vec<FactChange> {
+    let [before, after] = [old, new].map(|plan| Some(plan.task.parallel_verify.into()));
+    let change = FactChange { name: "parallelVerify".to_owned(), before, after };
+    (change.before != change.after).then_some(change).into_iter().collect()
 }
 
 /// Which action of the old plan is which of the new one.
