@@ -170,14 +170,24 @@ struct Checker<'a> {
     /// Every step id of the task and where it stands, to tell a typo from a forward reference.
     ids: IndexMap<String, (Span, Place)>,
     files: IndexSet<PathBuf>,
+    /// Within the setup or cleanup of a `group`, where actions are at home in every phase.
+    in_section: bool,
 }
 
 impl<'a> Checker<'a> {
     fn new(task: &'a Task<Path>, cx: Context<'a>, out: &'a mut Diagnostics) -> Self {
         let mut ids = IndexMap::new();
         collect_ids(task, &mut ids);
-        let mut checker =
-            Self { task, cx, out, failed: None, aliases: Aliases::default(), ids, files: IndexSet::new() };
+        let mut checker = Self {
+            task,
+            cx,
+            out,
+            failed: None,
+            aliases: Aliases::default(),
+            ids,
+            files: IndexSet::new(),
+            in_section: false,
+        };
         checker.aliases = checker.read_aliases();
         checker
     }
@@ -431,7 +441,10 @@ impl<'a> Checker<'a> {
         for block in order {
             let cleanup = block.role == BlockRole::Cleanup;
             let mark = scope.mark();
+            let around = self.in_section;
+            self.in_section |= cleanup || block.role == BlockRole::Setup;
             let steps = self.sequence(kind, &block.steps, scope, cleanup);
+            self.in_section = around;
             if cleanup {
                 scope.truncate(mark);
             }

@@ -167,6 +167,7 @@ pub static RULES: &[Lint] = &[
     way(&dialect::INVALID_ID),
     way(&dialect::legacy::LEGACY_PHASE),
     way(&dialect::legacy::IGNORED_JUDGE),
+    way(&decode::EMPTY_VALUE),
     way(&dialect::legacy::EMPTY_PHASE),
     way(&dialect::eval::TASK_SET_SHAPE),
     way(&dialect::eval::INVALID_EVAL_NAME),

@@ -113,6 +113,8 @@ pub struct PlannedTask {
     pub dialect: Dialect,
     pub difficulty: Option<String>,
     pub labels: IndexMap<String, String>,
+    /// What a command line selects by, besides labels; no part of the digest.
+    pub tags: Vec<String>,
     pub parallel: bool,
     /// Whether verify steps of which none uses a value of another run side by side.
     pub parallel_verify: bool,

@@ -51,7 +51,7 @@ pub struct Project {
     /// Other files of a known kind that were read.
     pub others: HashSet<PathBuf>,
     /// Files of other programs, left alone.
-    pub strangers: Vec<PathBuf>,
+    pub foreign: Vec<PathBuf>,
     /// Named paths that could not be read at all: a usage error.
     pub unreadable: Vec<PathBuf>,
 }
@@ -88,6 +88,8 @@ pub struct EvalUnit {
     /// What `builtin.replay` plays.
     pub recording: Option<Recorded>,
     pub mcp: Option<McpConfig>,
+    /// Whether `MCP_*` variables may still describe a server where no MCP config is named.
+    pub may_be_served: bool,
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
     pub selected: Vec<Selected>,

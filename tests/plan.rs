@@ -35,7 +35,9 @@ fn checked(path: &str, text: &str) -> (Checked, Sources) {
     let mut out = Diagnostics::default();
     let file = sources.add(path, text);
     let tree = yaml::parse(file, text, &mut out).unwrap();
-    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), &mut out) else { panic!("no task: {text}") };
+    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), true, &mut out) else {
+        panic!("no task: {text}")
+    };
     let dir = Path::new(path).parent().unwrap().to_owned();
     let task =
         dialect::task(tree.root(), dialect, &TaskFile { file, dir, vocabulary: vocabularies.of(dialect) }, &mut out);

@@ -249,7 +249,9 @@ async fn more_output_than_is_kept_is_never_compared() {
 async fn scripts() {
     let temp = Temp::new();
     temp.file("ok.sh", "#!/bin/sh\necho \"$1 $FROM\"; pwd\n", 0o755);
-    temp.file("plain.sh", "#!/bin/sh\n", 0o644);
+    temp.file("plain.sh", "#!/bin/sh\necho \"$1\"\n", 0o644);
+    temp.file("split.sh", "#! /usr/bin/env -S sh -e \nfalse\necho no\n", 0o644);
+    temp.file("neither.sh", "echo hi\n", 0o644);
     temp.file("bare", "echo hi\n", 0o755);
     temp.file("odd", "#!/no/interpreter\n", 0o755);
     let step = Step::new(Dialect::Portable, &temp.0);
@@ -258,7 +260,7 @@ async fn scripts() {
     outcome(&done, Outcome::Passed, "");
     assert_eq!(done.locals["stdout"], "a b task\n/");
     for (file, message) in [
-        ("plain.sh", "chmod +x"),
+        ("neither.sh", "names no interpreter"),
         ("bare", "#!/bin/sh"),
         ("odd", "interpreter"),
         ("none", "no file `none`"),
@@ -266,13 +268,18 @@ async fn scripts() {
     ] {
         outcome(&step.run("script", json!({ "file": file })).await, Outcome::Broken, message);
     }
+    // One that may not be executed runs by its first line: the interpreter, one argument, the file.
+    let done = step.run("script", json!({ "file": "plain.sh", "args": ["a b"] })).await;
+    outcome(&done, Outcome::Passed, "");
+    assert_eq!(done.locals["stdout"], "a b");
+    outcome(&step.run("script", json!({ "file": "split.sh" })).await, Outcome::Failed, "status 1");
     outcome(&step.run("script", json!({ "inline": "echo x; exit 4" })).await, Outcome::Failed, "status 4");
     let done = step.run("script", json!({ "inline": "echo $0-$1", "args": ["it's"] })).await;
     assert!(done.stdout.ends_with("/script-it's"), "{done:?}");
     let done = step.run("script", json!({ "inline": "#!/bin/cat\nnot shell: `(" })).await;
     assert_eq!(done.stdout, "#!/bin/cat\nnot shell: `(");
     let left: Vec<_> = std::fs::read_dir(&temp.0).unwrap().collect();
-    assert_eq!(left.len(), 4, "scripts leave nothing");
+    assert_eq!(left.len(), 6, "scripts leave nothing");
 }
 
 #[tokio::test]

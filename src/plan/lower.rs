@@ -99,6 +99,7 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             dialect: task.dialect,
             difficulty: task.meta.difficulty.as_ref().map(|d| d.value.clone()),
             labels: task.meta.labels.iter().map(|(k, v)| (k.clone(), v.value.clone())).collect(),
+            tags: task.meta.tags.iter().map(|tag| tag.value.clone()).collect(),
             parallel: task.meta.parallel,
             parallel_verify: task.meta.parallel_verify,
             runs: task.meta.gate.map(|g| g.value.1).or(task.meta.runs.map(|r| r.value)).unwrap_or(1),

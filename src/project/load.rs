@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{
     AgentChoice, Context, EvalUnit, INVALID_LOCK, Project, Recorded, TaskUnit, UNREADABLE_FILE, WRONG_KIND, glob, ours,
     overrides,
-    read::{self, dir_of, task_unit},
+    read::{self, Judged, dir_of, task_unit},
     select::{Tasks, select},
 };
 use crate::{
@@ -46,7 +46,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     for ((path, _), parsed) in wanted.iter().zip(parsed) {
         match parsed {
             Parsed::Unreadable => loader.project.unreadable.push(path.clone()),
-            Parsed::Stranger => loader.project.strangers.push(path.clone()),
+            Parsed::Foreign => loader.project.foreign.push(path.clone()),
             Parsed::Broken(found) => {
                 loader.project.others.insert(path.clone());
                 out.extend(found);
@@ -71,52 +71,42 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
         loader.project.evals.push(unit);
     }
     loader.project.tasks = loader.tasks.units;
+    loader.project.foreign.extend(loader.tasks.foreign);
     loader.project
 }
 
 enum Parsed {
     Unreadable,
-    Stranger,
+    Foreign,
     Broken(Diagnostics),
     Task(Arc<TaskUnit>, Diagnostics),
     Eval(Box<yaml::Tree>, FileId, Diagnostics),
     Other(Box<yaml::Tree>, FileId, FileKind, Diagnostics),
 }
 
-/// Reads and parses one file. One that was named must be ours; one found in a folder may be a stranger's.
+/// Reads and parses one file. One that was named must be ours; one found in a folder may be another program's.
 fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     let mut out = Diagnostics::default();
     let Ok(bytes) = cx.files.read(path) else { return Parsed::Unreadable };
     let (file, text) = match read::text(bytes, path, cx, &mut out) {
         Ok(read) => read,
         Err(_) if named => return Parsed::Broken(out),
-        Err(_) => return Parsed::Stranger,
+        Err(_) => return Parsed::Foreign,
     };
-    // Files that cannot be ours are not worth a complaint: templates that are no YAML, another program's kinds.
-    if !named && !ours::begins_line(&text, &ours::KEYS) && !ours::begins_line(&text, &["prompt:"]) {
-        return Parsed::Stranger;
-    }
-    let tree = yaml::parse(file, Arc::clone(&text), &mut out);
-    let strange = || {
-        ours::is_foreign(&text) || !ours::begins_line(&text, &ours::KEYS) || text.contains("{{") && !ours::ours(&text)
-    };
-    if !named && out.has_hard() && strange() {
-        return Parsed::Stranger;
-    }
-    let Ok(tree) = tree else { return Parsed::Broken(out) };
-    match dialect::identify(tree.root(), &mut out) {
-        Ok(Some(FileKind::Task(dialect))) => {
+    match read::judge(file, &text, named, &mut out) {
+        Err(_) => Parsed::Broken(out),
+        Ok(Judged::Ours(tree, FileKind::Task(dialect))) => {
             let unit = task_unit(path, file, tree, dialect, cx, &mut out);
             Parsed::Task(Arc::new(unit), out)
         }
-        Ok(Some(FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
-        Ok(Some(kind)) => Parsed::Other(Box::new(tree), file, kind, out),
-        Ok(None) if named && ours::is_mcp_config(tree.root()) => {
+        Ok(Judged::Ours(tree, FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
+        Ok(Judged::Ours(tree, kind)) => Parsed::Other(Box::new(tree), file, kind, out),
+        Ok(Judged::Foreign(Some(tree))) if named && ours::is_mcp_config(tree.root()) => {
             let dir = dir_of(path);
             dialect::mcp_config::decode(tree.root(), file, &dir, &mut out);
             Parsed::Broken(out)
         }
-        Ok(None) if named && !out.has_hard() => {
+        Ok(Judged::Foreign(Some(tree))) if named && !out.has_hard() => {
             let message = match tree.root().is_implicit_null() {
                 true => "this file is empty",
                 false => "this file is not of a kind that gevals knows",
@@ -127,8 +117,8 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
             );
             Parsed::Broken(out)
         }
-        Ok(None) => Parsed::Stranger,
-        Err(_) => Parsed::Broken(out),
+        Ok(Judged::Foreign(_)) if out.is_empty() => Parsed::Foreign,
+        Ok(Judged::Foreign(_)) => Parsed::Broken(out),
     }
 }
 
@@ -167,6 +157,7 @@ impl Loader<'_> {
             judge: None,
             recording: None,
             mcp: None,
+            may_be_served: !self.cx.overrides.asked,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
             reported,
@@ -246,7 +237,7 @@ impl Loader<'_> {
         };
         let mut ignored = Diagnostics::default();
         let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), text, &mut ignored);
-        tree.is_ok_and(|t| matches!(dialect::identify(t.root(), &mut ignored), Ok(Some(FileKind::Oracle))))
+        tree.is_ok_and(|t| matches!(dialect::identify(t.root(), true, &mut ignored), Ok(Some(FileKind::Oracle))))
     }
 
     /// The lock beside the eval, or in a folder above it.
@@ -290,7 +281,7 @@ impl Loader<'_> {
         let name = path_of(agent, &format!("a file of kind `{wanted}`"), out)?;
         let path = resolve(dir, &name.value);
         let (file, tree) = read::document(&path, name, what, self.cx, out)?;
-        let kind = dialect::identify(tree.root(), out)?;
+        let kind = dialect::identify(tree.root(), true, out)?;
         let dir = dir_of(&path);
         self.project.others.insert(path);
         match (kind, wanted) {

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Context, TaskUnit, UNREADABLE_FILE, WRONG_KIND};
+use super::{Context, TaskUnit, UNREADABLE_FILE, WRONG_KIND, ours};
 use crate::{
     decode::{self, Partial},
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
@@ -35,7 +35,7 @@ pub(super) fn text(
 }
 
 /// Reads a file that another refers to; `written` is what stands there for the path.
-fn read(
+pub(super) fn read(
     path: &Path,
     written: &str,
     span: Span,
@@ -64,6 +64,47 @@ fn read(
             }
             Err(out.error(diagnostic))
         }
+    }
+}
+
+/// What a file turned out to be.
+pub(super) enum Judged {
+    Ours(yaml::Tree, FileKind),
+    /// Another program's; its tree, where there was a reason to read it.
+    Foreign(Option<yaml::Tree>),
+}
+
+/// Looks at a file before it is judged. One that is `held` to be ours was named; one that was found in a folder or by a
+/// glob is ours only by what it says, and where it is not, nothing is said of it.
+///
+/// # Errors
+/// It is ours, and cannot be read.
+pub(super) fn judge(file: FileId, text: &Arc<str>, held: bool, out: &mut Diagnostics) -> Result<Judged, Reported> {
+    if !held && !ours::may_be_ours(text) {
+        return Ok(Judged::Foreign(None));
+    }
+    let mut found = Diagnostics::default();
+    let tree = match yaml::parse(file, Arc::clone(text), &mut found) {
+        Err(_) if !held && !ours::says_so(text) => return Ok(Judged::Foreign(None)),
+        Err(reported) => {
+            out.extend(found);
+            return Err(reported);
+        }
+        Ok(tree) => tree,
+    };
+    let mut said = Diagnostics::default();
+    let kind = dialect::identify(tree.root(), held, &mut said);
+    // What is ours in a later document would be read by nobody.
+    let second = found.iter().any(|d| d.rule.name == yaml::SECOND_DOCUMENT.name);
+    let foreign = matches!(kind, Ok(None)) && !held && !(second && ours::says_so(text));
+    if !foreign {
+        out.extend(found);
+    }
+    out.extend(said);
+    match kind? {
+        Some(kind) => Ok(Judged::Ours(tree, kind)),
+        None if !foreign && out.has_hard() => Err(Reported::of(out)),
+        None => Ok(Judged::Foreign(Some(tree))),
     }
 }
 

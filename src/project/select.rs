@@ -9,7 +9,10 @@ use std::{
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
-use super::{Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, UNSUPPORTED_SOURCE, glob, read};
+use super::{
+    Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, UNSUPPORTED_SOURCE, glob,
+    read::{self, Judged},
+};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
     dialect::{self, FileKind},
@@ -22,6 +25,8 @@ use crate::{
 pub(super) struct Tasks {
     pub units: Vec<Arc<TaskUnit>>,
     by_path: HashMap<PathBuf, usize>,
+    /// Files of other programs that a glob matched.
+    pub foreign: IndexSet<PathBuf>,
 }
 
 impl Tasks {
@@ -83,7 +88,10 @@ pub(super) fn select(
             };
             let task = match unit {
                 Ok(Some(task)) => task,
-                Ok(None) => continue,
+                Ok(None) => {
+                    tasks.foreign.insert(path);
+                    continue;
+                }
                 Err(reported) => {
                     failed = Some(reported);
                     matched = true;
@@ -160,10 +168,24 @@ fn task(
     cx: Context<'_>,
     out: &mut Diagnostics,
 ) -> Result<Option<TaskUnit>, Reported> {
-    let (file, tree) = read::document(path, place, "task", cx, out)?;
-    match dialect::identify(tree.root(), out)? {
-        Some(FileKind::Task(dialect)) => Ok(Some(read::task_unit(path, file, tree, dialect, cx, out))),
-        found if named => Err(read::wrong_kind(place, "Task", found, out)),
-        _ => Ok(None),
+    let (file, text) = read::read(path, &place.value, place.span, "task", cx, out)?;
+    let mut found = Diagnostics::default();
+    match read::judge(file, &text, named, &mut found) {
+        Ok(Judged::Ours(tree, FileKind::Task(dialect))) => {
+            out.extend(found);
+            Ok(Some(read::task_unit(path, file, tree, dialect, cx, out)))
+        }
+        Ok(Judged::Ours(_, kind)) if named => Err(read::wrong_kind(place, "Task", Some(kind), out)),
+        Ok(Judged::Foreign(_)) if named => Err(read::wrong_kind(place, "Task", None, out)),
+        // It is checked for itself, if at all.
+        Ok(Judged::Ours(..)) => Ok(None),
+        Ok(Judged::Foreign(_)) => {
+            out.extend(found);
+            Ok(None)
+        }
+        Err(reported) => {
+            out.extend(found);
+            Err(reported)
+        }
     }
 }
