@@ -6,6 +6,7 @@
 mod agent;
 pub mod assert;
 mod emit;
+mod expectation;
 pub mod fill;
 pub mod recover;
 mod restore;

@@ -134,16 +134,26 @@ fn scripts_are_refused_that_a_shell_refuses() {
     let mut random = fastrand::Rng::with_seed(number as u64);
     let mutants: Vec<_> = (0..number).map(|_| mutant(&all[random.usize(..all.len())], &mut random)).collect();
     all.extend(mutants);
+    let counted = all.len();
+    // What shells parse in their own way: alone, in twos – some are of several lines – and in fives.
+    let corners: Vec<&str> = include_str!("support/corners.txt").lines().collect();
+    for size in [1, 2, 5] {
+        all.extend(corners.windows(size).map(|lines| lines.join("\n") + "\n"));
+    }
     for (shell, grammar) in [("bash", Grammar::Bash), ("dash", Grammar::Posix)] {
         let (mut agreed, mut refusals, mut wrong) = (0, 0, Vec::new());
         let truth = refused(shell, &all);
-        for (text, truth) in all.iter().zip(truth) {
+        for (index, (text, truth)) in all.iter().zip(truth).enumerate() {
+            // There bash stops in silence, and ends with 0.
+            if text.contains("[[ ]]") {
+                continue;
+            }
             let found = syntax::check(text, grammar).fault;
             refusals += usize::from(truth);
-            agreed += usize::from(found.is_some() == truth);
+            agreed += usize::from(index < counted && found.is_some() == truth);
             if let Some(fault) = &found {
                 assert!(text.get(fault.at.clone()).is_some(), "{fault:?}");
-                if !truth && (shell == "bash" || !refused("bash", &[text.clone()])[0]) {
+                if !truth && (shell == "bash" || !refused("bash", std::slice::from_ref(text))[0]) {
                     wrong.push(format!("{shell} takes it:\n{text}\n{fault:?}"));
                 }
             } else if truth && std::env::var("GEVALS_MUTANTS").is_ok() {
@@ -151,8 +161,8 @@ fn scripts_are_refused_that_a_shell_refuses() {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n====\n"));
-        let share = agreed as f64 / all.len() as f64;
-        eprintln!("{shell}: {agreed} of {} agree ({share:.4}), {refusals} are refused", all.len());
+        let share = agreed as f64 / counted as f64;
+        eprintln!("{shell}: {agreed} of {counted} agree ({share:.4}); of all, {refusals} are refused");
         assert!(shell != "bash" || share >= 0.995, "{shell}: {share}");
     }
 }

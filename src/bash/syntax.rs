@@ -546,8 +546,8 @@ impl<'t> Parser<'t> {
                 let operator = self.peek(false)?;
                 match (operator.kind, self.slice(operator)) {
                     (Kind::Operator, "&&" | "||" | ")") => Ok(()),
+                    (Kind::Word, "]]") if unary => Err(self.unexpected(operator)),
                     (Kind::Word, "]]") => Ok(()),
-                    (Kind::Newline, _) => Err(Stop::Unsure),
                     (Kind::Word, "==" | "=" | "!=" | "=~") => {
                         self.take(false)?;
                         self.pattern()
@@ -688,6 +688,7 @@ impl<'t> Parser<'t> {
         let found = self.slice(token);
         let message = match (token.kind, open) {
             (Kind::Newline, _) => "the line ends too early".to_owned(),
+            (_, Some((_, _, "]]"))) if found == "]]" => "an operand is missing before `]]`".to_owned(),
             (_, Some((_, _, end))) if *end == found => format!("a command is missing before `{found}`"),
             (_, None) if CLOSERS.contains(&found) || found == ")" => format!("`{found}` ends nothing"),
             _ => format!("`{found}` cannot stand here"),

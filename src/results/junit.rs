@@ -163,7 +163,7 @@ mod tests {
                 "late Error Timeout task exceeded timeout of 1s",
                 "setup Error ExecutionError failed to setup task: x",
                 "left (run 2/3) skipped",
-                "the results are complete Error Incomplete `left` has no run 1, 3 of 3 `left (run 2/3)` was cancelled",
+                "the results are complete Error Incomplete `left` has no run 1, 3 of 3; `left (run 2/3)` was cancelled",
             ]
         );
         assert!(!text.contains('\u{1}') && text.starts_with("<?xml"));

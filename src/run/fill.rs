@@ -269,7 +269,7 @@ impl Filler<'_> {
     }
 
     /// One hole alone keeps its value's type; all else is text.
-    fn template(&self, template: &Template<Def>) -> Result<Value, Fault> {
+    pub(super) fn template(&self, template: &Template<Def>) -> Result<Value, Fault> {
         if let Some(hole) = template.single_hole() {
             return self.hole(hole);
         }
@@ -283,7 +283,7 @@ impl Filler<'_> {
         Ok(Value::String(out))
     }
 
-    fn hole(&self, hole: &Hole<Def>) -> Result<Value, Fault> {
+    pub(super) fn hole(&self, hole: &Hole<Def>) -> Result<Value, Fault> {
         let base = match self.base(&hole.reference.target) {
             Ok(base) => base.and_then(|base| walk(&hole.reference, &base)),
             Err(fault) if hole.has_default() => match fault {

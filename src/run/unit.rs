@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     emit::TaskEvents,
+    expectation,
     fill::{Fault, Scope, how},
     restore,
 };
@@ -233,7 +234,10 @@ impl<'a> Unit<'a> {
         };
         self.events.learn_secrets(&args);
         let expect = |locals: &Map<String, Value>| match &step.expect {
-            Some(arg) => scope.with_locals(locals).fill(arg).map(Some).map_err(|f| f.message()),
+            Some(arg) => {
+                let filled = expectation::fill(&scope.with_locals(locals), arg, self.plan.task.dialect);
+                filled.map(Some).map_err(|fault| fault.message())
+            }
             None => Ok(None),
         };
         let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);

