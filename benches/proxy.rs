@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::response::IntoResponse;
 use gevals::{
     event::{Event, EventKind, TaskRun, recording::Line},
     journal::{self, Header, Journal, Settings, Snapshot, Writer},
@@ -22,9 +23,10 @@ use gevals::{
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, Command},
 };
+use tokio_util::sync::CancellationToken;
 
 const ROUNDS: usize = 15;
 const CALLS: usize = 400;
@@ -37,6 +39,7 @@ fn main() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("load {}", load.trim());
     runtime.block_on(calls());
+    runtime.block_on(http_calls());
     runtime.block_on(throughput());
     runtime.block_on(journalling());
 }
@@ -45,17 +48,22 @@ fn main() {
 fn echo() {
     let (stdin, mut stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
     for line in stdin.lines() {
-        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let result = match message["method"].as_str().unwrap_or_default() {
-            "initialize" => {
-                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "echo", "version": "1"}})
-            }
-            "tools/call" => json!({"content": [{"type": "text", "text": message["params"]["arguments"]["message"]}]}),
-            _ => continue,
-        };
-        writeln!(stdout, "{}", json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).unwrap();
-        stdout.flush().unwrap();
+        if let Some(answer) = reply(&serde_json::from_str(&line.unwrap()).unwrap()) {
+            writeln!(stdout, "{answer}").unwrap();
+            stdout.flush().unwrap();
+        }
     }
+}
+
+fn reply(message: &Value) -> Option<Value> {
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => {
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "echo", "version": "1"}})
+        }
+        "tools/call" => json!({"content": [{"type": "text", "text": message["params"]["arguments"]["message"]}]}),
+        _ => return None,
+    };
+    Some(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 }
 
 fn server() -> (String, Vec<String>) {
@@ -189,6 +197,165 @@ async fn calls() {
     );
     println!("gevals / minimal relay: {:.2}", through / relay);
     hub.close().await;
+}
+
+/// The path that agents are given: a client over HTTP with a kept connection, through a `HttpFront`.
+async fn http_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = recording(&dir.path().join("recording"));
+    let (url, over) = web_server().await;
+    let spec = ServerSpec {
+        name: "web".to_owned(),
+        transport: Transport::Http { url: url.clone(), headers: IndexMap::new() },
+    };
+    let web = Hub::start(spec, HubOptions { on_message: Some(written.tap()), ..HubOptions::default() }).await.unwrap();
+    let process = hub(&written).await;
+    let fronts = [web.serve_http(agent()).await.unwrap(), process.serve_http(agent()).await.unwrap()];
+    let (mut stdio, _child) = direct().await;
+    let mut direct = Raw::start(&url).await;
+    let mut through = [Raw::start(&fronts[0].url).await, Raw::start(&fronts[1].url).await];
+    let mut times: [Vec<f64>; 4] = Default::default();
+    for round in 0..=ROUNDS {
+        for _ in 0..CALLS {
+            let sample =
+                [direct.call().await, through[0].call().await, stdio_call(&mut stdio).await, through[1].call().await];
+            // The first round warms up.
+            if round > 0 {
+                times.iter_mut().zip(sample).for_each(|(times, sample)| times.push(sample));
+            }
+        }
+    }
+    let [(web_50, web_99), (http_50, http_99), (pipe_50, pipe_99), (front_50, front_99)] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        (times[times.len() / 2], times[times.len() * 99 / 100])
+    });
+    println!(
+        "over HTTP to an HTTP server, p50 / p99: direct {web_50:.0} / {web_99:.0} µs, through the front {http_50:.0} / {http_99:.0} µs: +{:.0} µs",
+        http_50 - web_50
+    );
+    println!(
+        "over HTTP to a process, p50 / p99: directly by its pipes {pipe_50:.0} / {pipe_99:.0} µs, through the front {front_50:.0} / {front_99:.0} µs: +{:.0} µs",
+        front_50 - pipe_50
+    );
+
+    const SESSIONS: usize = 100;
+    const EACH: usize = 200;
+    let mut clients = Vec::new();
+    for _ in 0..SESSIONS {
+        clients.push(Raw::start(&fronts[1].url).await);
+    }
+    let started = Instant::now();
+    let work = clients.into_iter().map(|mut client| {
+        tokio::spawn(async move {
+            for _ in 0..EACH {
+                client.call().await;
+            }
+        })
+    });
+    for done in futures_util::future::join_all(work).await {
+        done.unwrap();
+    }
+    let rate = (SESSIONS * EACH) as f64 / started.elapsed().as_secs_f64();
+    println!("{SESSIONS} sessions over HTTP to a process: {rate:.0} calls a second");
+    over.cancel();
+    web.close().await;
+    process.close().await;
+}
+
+async fn stdio_call(client: &mut Client) -> f64 {
+    let started = Instant::now();
+    let answer = client.call_tool("echo", json!({"message": "m"})).await.unwrap();
+    let took = started.elapsed().as_secs_f64() * 1e6;
+    assert_eq!(answer.text(), "m");
+    took
+}
+
+/// The echo server over HTTP: one JSON document for each request.
+async fn web_server() -> (String, CancellationToken) {
+    use axum::serve::ListenerExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let listener = listener.tap_io(|socket| socket.set_nodelay(true).unwrap());
+    let answer = |body: String| async move {
+        let message: Value = serde_json::from_str(&body).unwrap();
+        match reply(&message) {
+            Some(result) => (axum::http::StatusCode::OK, axum::Json(result)).into_response(),
+            None => axum::http::StatusCode::ACCEPTED.into_response(),
+        }
+    };
+    let router = axum::Router::new().route("/mcp", axum::routing::post(answer));
+    let over = CancellationToken::new();
+    let ended = over.clone();
+    tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await });
+    (url, over)
+}
+
+/// A client that does no more than write a request and read its answer, on one connection.
+struct Raw {
+    stream: BufReader<tokio::net::TcpStream>,
+    session: String,
+    id: u64,
+}
+
+impl Raw {
+    async fn start(url: &str) -> Self {
+        let address = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut raw = Self { stream: BufReader::new(stream), session: String::new(), id: 0 };
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}});
+        raw.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
+        raw.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        raw
+    }
+
+    async fn call(&mut self) -> f64 {
+        self.id += 1;
+        let params = json!({"name": "echo", "arguments": {"message": "m"}});
+        let message = json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params});
+        let started = Instant::now();
+        let body = self.post(&message).await;
+        let took = started.elapsed().as_secs_f64() * 1e6;
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(self.id), &json!("m")));
+        took
+    }
+
+    async fn post(&mut self, message: &Value) -> Vec<u8> {
+        let body = message.to_string();
+        let session = match self.session.as_str() {
+            "" => String::new(),
+            id => format!("mcp-session-id: {id}\r\n"),
+        };
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
+            self.stream.get_ref().peer_addr().unwrap().port(),
+            body.len(),
+        );
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        let (mut length, mut line) = (0, String::new());
+        loop {
+            line.clear();
+            assert!(self.stream.read_line(&mut line).await.unwrap() > 0, "the connection was closed");
+            let header = line.trim_end();
+            if header.is_empty() {
+                break;
+            }
+            if let Some((name, value)) = header.split_once(": ") {
+                match name.to_ascii_lowercase().as_str() {
+                    "content-length" => length = value.parse().unwrap(),
+                    "mcp-session-id" => self.session = value.to_owned(),
+                    // A stream has neither length nor JSON.
+                    "content-type" => assert_eq!(value, "application/json"),
+                    _ => {}
+                }
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).await.unwrap();
+        body
+    }
 }
 
 async fn throughput() {

@@ -5,6 +5,7 @@
 //! if every branch has it, after `group`, `eventually` and `consistently`, and from inside a `foreach` not at all.
 
 mod bind;
+mod contract;
 mod resolve;
 mod scope;
 mod shape;
@@ -21,7 +22,7 @@ use crate::{
     },
     lock::Lock,
     rule,
-    signature::{Control, Shape, Values, Vocabularies},
+    signature::{Control, Schema, Shape, Values, Vocabularies},
     source::{Files, Sources, Span},
     template::Path,
     ty::{LOCALS, ROOTS, Type},
@@ -131,11 +132,14 @@ pub fn oracle_task(
             crate::hir::CallKind::Tool => call.name.as_literal().map(str::to_owned),
             _ => None,
         };
-        let shape = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
-        let args = match shape {
-            Some(shape) => {
+        let schema = tool.and_then(|tool| checker.locked_tool(server, &tool, call.name.span));
+        let args = match schema {
+            Some(schema) => {
                 let what = format!("the call of `{}`", call.name.display());
-                checker.record(&call.args, &shape, What::Words(&what), call.span, &scope)
+                let shape = Shape::from_foreign(schema.json());
+                let args = checker.record(&call.args, &shape, What::Words(&what), call.span, &scope);
+                checker.conforms(&call.args, &schema, What::Words(&what), call.span);
+                args
             }
             None => call
                 .args
@@ -166,14 +170,24 @@ struct Checker<'a> {
     /// Every step id of the task and where it stands, to tell a typo from a forward reference.
     ids: IndexMap<String, (Span, Place)>,
     files: IndexSet<PathBuf>,
+    /// Within the setup or cleanup of a `group`, where actions are at home in every phase.
+    in_section: bool,
 }
 
 impl<'a> Checker<'a> {
     fn new(task: &'a Task<Path>, cx: Context<'a>, out: &'a mut Diagnostics) -> Self {
         let mut ids = IndexMap::new();
         collect_ids(task, &mut ids);
-        let mut checker =
-            Self { task, cx, out, failed: None, aliases: Aliases::default(), ids, files: IndexSet::new() };
+        let mut checker = Self {
+            task,
+            cx,
+            out,
+            failed: None,
+            aliases: Aliases::default(),
+            ids,
+            files: IndexSet::new(),
+            in_section: false,
+        };
         checker.aliases = checker.read_aliases();
         checker
     }
@@ -324,6 +338,9 @@ impl<'a> Checker<'a> {
             expect: None,
             var: step.var.clone(),
         };
+        if let Some(schema) = &signature.schema {
+            self.step_conforms(&checked.op, &args, schema, step.key);
+        }
         self.exactly_one(step, &args, &signature);
         let mark = scope.mark();
         let mut rounds = Type::map();
@@ -424,7 +441,10 @@ impl<'a> Checker<'a> {
         for block in order {
             let cleanup = block.role == BlockRole::Cleanup;
             let mark = scope.mark();
+            let around = self.in_section;
+            self.in_section |= cleanup || block.role == BlockRole::Setup;
             let steps = self.sequence(kind, &block.steps, scope, cleanup);
+            self.in_section = around;
             if cleanup {
                 scope.truncate(mark);
             }
@@ -547,11 +567,11 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
 }
 
 impl Checker<'_> {
-    /// The locked shape of a tool's arguments; reports a tool that the locked server does not have.
-    fn locked_tool(&mut self, server: &Name, tool: &str, span: Span) -> Option<Shape> {
+    /// The locked schema of a tool's arguments; reports a tool that the locked server does not have.
+    fn locked_tool(&mut self, server: &Name, tool: &str, span: Span) -> Option<Schema> {
         let tools = self.cx.lock.tools(&server.value)?;
         match tools.get(tool) {
-            Some(info) => Some(Shape::from_schema(&info.input_schema)),
+            Some(info) => Some(info.input_schema.clone()),
             None => {
                 let diagnostic = bind::unknown_tool(&server.value, tool, span, tools.keys().map(String::as_str));
                 self.error(diagnostic);

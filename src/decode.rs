@@ -23,6 +23,7 @@ rule! {
     pub static COERCED_SCALAR = "coerced-scalar", Warning;
     pub static INVALID_PATTERN = "invalid-pattern", Hard;
     pub static EMPTY_NAME = "empty-name", Hard;
+    pub static EMPTY_VALUE = "empty-value", Warning;
 }
 
 /// How much a reader forgives. What upstream reads, we read as upstream does, and say so (`decisions.md` §2).
@@ -78,7 +79,9 @@ impl<'d> Reader<'d> {
                 entries: node.entries().collect(),
                 asked: Vec::new(),
                 missing: Vec::new(),
+                blanks: Vec::new(),
                 what,
+                node,
                 span: node.span(),
             }),
             _ => {
@@ -218,15 +221,21 @@ impl<'d> Reader<'d> {
         }
     }
 
+    /// The entries of a mapping whose keys are free; one with nothing behind it is reported, and absent.
+    pub fn present<'t>(&mut self, node: Node<'t>) -> Vec<Entry<'t>> {
+        let (blank, present): (Vec<_>, Vec<_>) = node.entries().partition(|e| is_blank(e.value));
+        blank.into_iter().for_each(|entry| self.out.push(empty_value(node, entry)));
+        present
+    }
+
     /// A mapping of strings.
     pub fn strings(&mut self, node: Node<'_>, what: &str) -> IndexMap<String, Name> {
         if !matches!(node.data(), Data::Map) {
             self.wrong_type(node, "a mapping", what);
             return IndexMap::new();
         }
-        let entries =
-            node.entries().filter_map(|e| Some((e.name.to_owned(), self.string(e.value, &format!("`{}`", e.name))?)));
-        entries.collect()
+        let entries = self.present(node).into_iter();
+        entries.filter_map(|e| Some((e.name.to_owned(), self.string(e.value, &format!("`{}`", e.name))?))).collect()
     }
 
     /// A list of strings.
@@ -371,7 +380,10 @@ pub struct Fields<'t> {
     asked: Vec<&'static str>,
     /// Keys that must be there and are not, and where that was reported.
     missing: Vec<(&'static str, Option<Span>)>,
+    /// Keys that were asked for and have nothing behind them.
+    blanks: Vec<Entry<'t>>,
     what: &'static str,
+    node: Node<'t>,
     pub span: Span,
 }
 
@@ -381,8 +393,29 @@ impl<'t> Fields<'t> {
         self.take_entry(reader, key).map(|e| e.value)
     }
 
-    /// The same with the key. In files that upstream reads, a key in the wrong case is taken, and reported.
+    /// The same with the key. One with nothing behind it is an absent key, which [`finish`](Self::finish) reports.
     pub fn take_entry(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Entry<'t>> {
+        let entry = self.take_any(reader, key)?;
+        if is_blank(entry.value) {
+            self.blanks.push(entry);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// The key of those asked for that has nothing behind it. Its lack is from now on what the caller reports.
+    pub fn take_blank(&mut self, keys: &[&str]) -> Option<Entry<'t>> {
+        let at = self.blanks.iter().position(|e| keys.iter().any(|key| e.name.eq_ignore_ascii_case(key)))?;
+        Some(self.blanks.remove(at))
+    }
+
+    /// Whether a key that was asked for has nothing behind it.
+    pub fn has_blanks(&self) -> bool {
+        !self.blanks.is_empty()
+    }
+
+    /// A key, whatever stands behind it. In files that upstream reads, one in the wrong case is taken, and reported.
+    fn take_any(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Entry<'t>> {
         self.asked.push(key);
         if let Some(at) = self.entries.iter().position(|e| e.name == key) {
             return Some(self.entries.remove(at));
@@ -415,8 +448,11 @@ impl<'t> Fields<'t> {
     ) -> Option<Entry<'t>> {
         let found = self.take_entry(reader, key);
         if found.is_none() {
+            let blank = self.take_blank(&[key]);
+            let parent = blank.map_or(parent, |e| e.key.span());
             self.missing.push((key, Some(parent)));
             let diagnostic = Diagnostic::new(&MISSING_FIELD, parent, self.has_no(key));
+            let diagnostic = if blank.is_some() { diagnostic.here("nothing stands behind it") } else { diagnostic };
             reader.error(match help {
                 Some(help) => diagnostic.help(help),
                 None => diagnostic,
@@ -449,6 +485,7 @@ impl<'t> Fields<'t> {
     /// Reports every key that nobody asked for, with the nearest name and the place where it would belong. One that is a
     /// missing key misspelt is one fault, not two.
     pub fn finish(self, reader: &mut Reader<'_>) {
+        self.blanks.iter().for_each(|entry| reader.out.push(empty_value(self.node, *entry)));
         for entry in &self.entries {
             let unknown = unknown_field(entry.name, entry.key.span(), self.what, self.asked.iter().copied());
             let near = meant(entry.name, self.what, self.asked.iter().copied());
@@ -466,6 +503,22 @@ impl<'t> Fields<'t> {
     }
 }
 
+/// Whether nothing stands behind a key: nothing at all, or a null.
+pub fn is_blank(value: Node<'_>) -> bool {
+    matches!(value.data(), Data::Null)
+}
+
+/// A key of `mapping` with nothing behind it: it is read as if it were not there (`decisions.md` §13).
+pub fn empty_value(mapping: Node<'_>, entry: Entry<'_>) -> Diagnostic {
+    let message = format!("`{}` has nothing behind it, and is read as if it were not there", entry.name);
+    let diagnostic =
+        Diagnostic::new(&EMPTY_VALUE, entry.key.span(), message).help("write its value, or remove the key");
+    match mapping.without(entry) {
+        Some(place) => diagnostic.fix(format!("remove `{}`", entry.name), place, ""),
+        None => diagnostic,
+    }
+}
+
 /// An unknown key: what it probably should be, or where it belongs.
 pub fn unknown_field<'a>(
     key: &str,
@@ -479,6 +532,9 @@ pub fn unknown_field<'a>(
             .here(format!("did you mean `{near}`?"))
             .help("nobody reads this key: what it says would have no effect")
             .fix(format!("write `{near}`"), span, near);
+    }
+    if let Some((_, _, hint)) = HARMLESS.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
+        return diagnostic.strength(Strength::Warning).here("nobody reads this").help(*hint);
     }
     if let Some((_, _, hint)) = ELSEWHERE.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
         return diagnostic.here("nobody reads this here").help(*hint);
@@ -516,6 +572,12 @@ const SYNONYMS: &[(&str, &str, &str)] = &[
     ("model", "the environment of a judge", "modelNameKey"),
 ];
 
+/// Keys that only say something to people: without them nothing is judged otherwise.
+pub const HARMLESS: &[(&str, &str, &str)] = &[
+    ("reason", "llmJudge", "the judge gives its own reason; make this a comment"),
+    ("reasoning", "llmJudge", "the judge gives its own reason; make this a comment"),
+];
+
 /// Keys that real authors put in the wrong place: the key, a word of the place, and where it belongs.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
@@ -550,8 +612,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("setup", "a task", "`setup` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("verify", "a task", "`verify` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("cleanup", "a task", "`cleanup` belongs under `spec` (in the legacy dialect under `steps`)"),
-    ("reason", "llmJudge", "the judge gives its own reason; nobody reads this one"),
-    ("reasoning", "llmJudge", "the judge gives its own reason; nobody reads this one"),
     ("argTemplateMcpServer", "an agent", "it belongs under `commands`"),
     ("argTemplateAllowedTools", "an agent", "it belongs under `commands`"),
     ("allowedToolsJoinSeparator", "an agent", "it belongs under `commands`"),

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, quote},
-    diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
+    diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
     hir::{Bounds, Dialect, Meta, Name, Task},
     rule,
     signature::Vocabulary,
@@ -30,7 +30,7 @@ rule! {
     pub static UNKNOWN_KIND = "unknown-kind", Hard;
     pub static UNKNOWN_VERSION = "unknown-version", Hard;
     pub static OLD_VERSION = "old-version", Warning;
-    pub static DIFFICULTY = "unknown-difficulty", Verdict;
+    pub static DIFFICULTY = "unknown-difficulty", Warning;
     pub static NO_VERIFY = "no-verify", Hard;
     pub static PROMPT_SHAPE = "prompt-shape", Hard;
     pub static NON_POSITIVE_RUNS = "non-positive-runs", Verdict;
@@ -79,13 +79,14 @@ impl FileKind {
     }
 }
 
-const KINDS: [&str; 4] = ["Task", "Eval", "Agent", "Oracle"];
+pub const KINDS: [&str; 4] = ["Task", "Eval", "Agent", "Oracle"];
 
-/// Tells a file by its `kind` and `apiVersion`. `None`: another program's file.
+/// Tells a file by its `kind` and `apiVersion`. `None`: another program's file. One that was `held` to be ours was named, by
+/// a path; any other was found, and must have the shape of what it says it is.
 ///
 /// # Errors
 /// When it is ours, or nearly, and says so wrongly.
-pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
+pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
     let kind = root.entries().find(|e| e.name.eq_ignore_ascii_case("kind"));
     let version = root.entries().find(|e| e.name.eq_ignore_ascii_case("apiVersion")).map(|e| e.value);
     if let Some(text) = version.and_then(Node::as_str)
@@ -93,9 +94,20 @@ pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind
     {
         return Ok(None);
     }
-    let Some(entry) = kind else { return shapeless(root, out) };
+    let version_is_ours = version.is_none_or(|v| v.as_str().is_none_or(nearly_ours));
+    let Some(entry) = kind else { return if held || version_is_ours { shapeless(root, out) } else { Ok(None) } };
     let Some(word) = entry.value.as_str() else { return Ok(None) };
     if let Some(&kind) = KINDS.iter().find(|k| **k == word) {
+        let shaped = match version {
+            Some(_) => version_is_ours || shape(root).is_some(),
+            None => {
+                let keys = ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "skills", "tasks"];
+                root.entries().any(|e| e.name != "kind" && nearest(e.name, keys).is_some())
+            }
+        };
+        if !held && !shaped {
+            return Ok(None);
+        }
         return match kind {
             "Eval" | "Agent" | "Oracle" => {
                 plain_version(root, version, kind, out)?;
@@ -110,17 +122,23 @@ pub fn identify(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind
     }
     let ours = version.and_then(Node::as_str).is_some_and(|v| DIALECTS.iter().any(|d| known(d, v)));
     let meant = shape(root).filter(|_| version.is_none());
-    match nearest(word, KINDS) {
+    match nearest(word, KINDS).filter(|_| held || ours || version_is_ours && shape(root).is_some()) {
         Some(near) => Err(out.error(
             Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
                 .here(format!("did you mean `{near}`?"))
                 .help("a file of an unknown kind is passed over by other tools, without a word")
                 .fix(format!("write `{near}`"), entry.value.span(), near),
         )),
-        None if ours => Err(out.error(
-            Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
-                .help("known are `Task`, `Eval`, `Agent` and `Oracle`"),
-        )),
+        None if ours => {
+            let unknown = Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
+                .help("known are `Task`, `Eval`, `Agent` and `Oracle`");
+            if held {
+                return Err(out.error(unknown));
+            }
+            // It keeps nobody else from running.
+            out.push(unknown.strength(Strength::Warning));
+            Ok(None)
+        }
         None => match meant {
             Some(meant) => Err(out.error(
                 Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
@@ -137,8 +155,17 @@ fn known(info: &DialectInfo, version: &str) -> bool {
     info.versions.contains(&version) || info.aliases.contains(&version)
 }
 
+/// Whether a version is one of ours, or probably means one.
+pub fn nearly_ours(version: &str) -> bool {
+    let group = version.split('/').next();
+    DIALECTS
+        .iter()
+        .flat_map(|d| d.versions.iter().chain(d.aliases))
+        .any(|ours| ours.split('/').next() == group || strsim::osa_distance(version, ours) < 4)
+}
+
 /// Versions whose group is a domain that is not ours belong to other programs.
-fn foreign(version: &str) -> bool {
+pub fn foreign(version: &str) -> bool {
     version.split_once('/').is_some_and(|(group, _)| group.contains('.'))
 }
 
@@ -350,6 +377,9 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
         if let Some(node) = fields.take(reader, "timeout") {
             meta.timeout = reader.duration(node, "the timeout of a task");
         }
+        if let Some(node) = fields.take(reader, "parallelVerify") {
+            meta.parallel_verify = reader.bool(node, "`parallelVerify`").is_some_and(|b| b.value);
+        }
         if let Some(node) = fields.take(reader, "cleanupTimeout") {
             meta.cleanup_timeout = reader.duration(node, "the cleanupTimeout of a task");
         }
@@ -454,6 +484,7 @@ fn prompt(
             let mut fields = reader.fields(node, "a prompt")?;
             let inline = fields.take(reader, "inline");
             let path = fields.take(reader, "file");
+            let blank = if inline.or(path).is_none() { fields.take_blank(&["inline", "file"]) } else { None };
             fields.finish(reader);
             match (inline, path) {
                 (Some(text), None) => {
@@ -478,8 +509,12 @@ fn prompt(
                 }
                 (None, None) => {
                     reader.error(
-                        Diagnostic::new(&PROMPT_SHAPE, node.span(), "the prompt is empty")
-                            .help("write `inline` with the text, or `file` with the path of one"),
+                        Diagnostic::new(
+                            &PROMPT_SHAPE,
+                            blank.map_or(node.span(), |e| e.key.span()),
+                            "the prompt is empty",
+                        )
+                        .help("write `inline` with the text, or `file` with the path of one"),
                     );
                     None
                 }

@@ -84,6 +84,8 @@ pub struct Meta {
     pub labels: IndexMap<String, Name>,
     pub tags: Vec<Name>,
     pub parallel: bool,
+    /// Whether verify steps that use nothing of one another run side by side.
+    pub parallel_verify: bool,
     pub runs: Option<Spanned<u32>>,
     /// Bounds setup, agent and verify.
     pub timeout: Option<Spanned<Duration>>,

@@ -11,6 +11,8 @@ pub mod fake;
 #[cfg(feature = "run")]
 pub mod http;
 #[cfg(feature = "run")]
+pub mod listen;
+#[cfg(feature = "run")]
 mod real;
 #[cfg(feature = "run")]
 mod tree;

@@ -42,6 +42,7 @@ mod servers;
 mod skills;
 mod stdin;
 mod steps;
+mod syntax;
 mod texts;
 mod unfilled;
 mod unlocked;
@@ -166,6 +167,7 @@ pub static RULES: &[Lint] = &[
     way(&dialect::INVALID_ID),
     way(&dialect::legacy::LEGACY_PHASE),
     way(&dialect::legacy::IGNORED_JUDGE),
+    way(&decode::EMPTY_VALUE),
     way(&dialect::legacy::EMPTY_PHASE),
     way(&dialect::eval::TASK_SET_SHAPE),
     way(&dialect::eval::INVALID_EVAL_NAME),
@@ -213,6 +215,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &executable::SCRIPT_NOT_EXECUTABLE, found: Found::InTask(executable::file) },
     way(&executable::SCRIPT_WITHOUT_SHEBANG),
     Lint { rule: &executable::SHEBANG_NOT_FIRST, found: Found::InTask(executable::blank_lines) },
+    Lint { rule: &syntax::SCRIPT_SYNTAX, found: Found::InTask(syntax::check) },
     Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
     Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
@@ -276,6 +279,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &unlocked::NOT_LOCKED, found: Found::InEval(unlocked::check) },
+    Lint { rule: &unlocked::UNREAD_SCHEMA, found: Found::InEval(unlocked::unread) },
     Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },
     Lint { rule: &assertions::IMPOSSIBLE_COUNT, found: Found::InEval(assertions::check) },
     Lint { rule: &duplicate_name::DUPLICATE_TASK_NAME, found: Found::InEval(duplicate_name::check) },

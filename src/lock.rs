@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::signature::Schema;
+
 /// The file's name; it stands beside the eval, or above it.
 pub const FILE_NAME: &str = "gevals.lock";
 
@@ -36,7 +38,7 @@ pub struct LockedServer {
 pub struct LockedTool {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    pub input_schema: Value,
+    pub input_schema: Schema,
 }
 
 /// What an extension's manifest said when it was locked.
@@ -62,7 +64,7 @@ pub struct LockedOperation {
     /// Whether it may stand in verify.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check: bool,
-    pub input_schema: Value,
+    pub input_schema: Schema,
     /// None where the manifest does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<IndexMap<String, Value>>,
@@ -115,7 +117,7 @@ impl LockedExtension {
         let mut locked = Self { version, sha256, operations: IndexMap::new() };
         let actions = manifest.actions.into_iter().map(|o| (o, true));
         for (operation, action) in actions.chain(manifest.checks.into_iter().map(|o| (o, false))) {
-            let input_schema = operation.schema()?;
+            let input_schema = Schema::new(operation.schema()?);
             let entry = locked.operations.entry(operation.name.clone()).or_insert_with(|| LockedOperation {
                 description: operation.description,
                 input_schema: input_schema.clone(),
@@ -187,7 +189,7 @@ mod tests {
         let locked = LockedExtension::from_manifest(text).unwrap();
         let wait = &locked.operations["wait"];
         assert!(wait.action && wait.check && !locked.operations["ready"].action);
-        assert_eq!(wait.input_schema["properties"]["for"]["format"], "duration");
+        assert_eq!(wait.input_schema.json()["properties"]["for"]["format"], "duration");
         assert!(LockedExtension::from_manifest(&text.replacen("duration", "string", 1)).is_err());
         assert!(LockedExtension::from_manifest("actions: [{name: a, args: {b: {type: time}}}]").is_err());
     }

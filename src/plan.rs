@@ -1,5 +1,8 @@
-//! What a run would do: an inert, directed acyclic graph of actions, made from a checked task by a lowering that cannot
-//! fail, executed by `run` and by nothing else.
+//! What a run would do: an inert, directed acyclic graph, made from a checked task by a lowering that cannot fail, executed
+//! by `run` and by nothing else.
+//!
+//! The graph is all there is: phases, actions and blocks are its nodes; what holds what, what runs after what, and which
+//! values flow are its edges. Whatever else is said of a plan is a question to it.
 //!
 //! Property: *the set of executed actions is a subset of the planned ones.* A plan serialises to a documented, versioned
 //! form ([`wire`]), has a digest, renders and diffs.
@@ -8,40 +11,76 @@ mod bound;
 mod canonical;
 pub mod diff;
 mod lower;
+mod order;
 pub mod reach;
+pub mod why;
 pub mod wire;
 
 pub use bound::worst_case;
 pub use lower::{Context, lower};
+pub use order::Agenda;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use indexmap::IndexMap;
-use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::{
+    Direction,
+    graph::{DiGraph, NodeIndex},
+    visit::EdgeRef,
+};
 
 use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, Def, Dialect, JudgeEnv,
         ModelAgent, Name, Operation, OracleCall, Provider, Server, ShellAgent, Template,
     },
+    signature::Control,
     source::Span,
     ty::endpoint,
 };
 
+/// The node of an action.
 pub type ActionIx = NodeIndex<u32>;
-pub type Graph = StableDiGraph<Action, Edge>;
+pub type Graph = DiGraph<Node, Edge>;
+
+/// What a plan is made of.
+#[derive(Clone, Debug)]
+pub enum Node {
+    Phase(PlanPhase),
+    Action(Box<Action>),
+    /// Nested actions that run as one sequence.
+    Block(BlockRole),
+}
+
+/// The node of a phase or of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Holder(NodeIndex<u32>);
+
+impl From<PlanPhase> for Holder {
+    /// The phases are the first nodes of every plan, in this order.
+    fn from(phase: PlanPhase) -> Self {
+        Self(NodeIndex::new(phase as usize))
+    }
+}
+
+/// Nested actions of one action that run as one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub role: BlockRole,
+    pub holder: Holder,
+}
 
 /// The plan of one task under one eval (or under none).
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub task: PlannedTask,
     pub graph: Graph,
-    /// Top-level actions in execution order; cleanup's order is the dialect's.
-    pub setup: Vec<ActionIx>,
+    /// The one action of the agent's phase.
     pub agent: ActionIx,
-    pub verify: Vec<ActionIx>,
-    pub assertions: Vec<ActionIx>,
-    pub cleanup: Vec<ActionIx>,
     /// `spec.env` in dependency order.
     pub env: Vec<(String, Template<Def>)>,
     /// Variables of gevals' own environment that holes read: a missing one fails before the run starts, unless every
@@ -74,12 +113,23 @@ pub struct PlannedTask {
     pub dialect: Dialect,
     pub difficulty: Option<String>,
     pub labels: IndexMap<String, String>,
+    /// What a command line selects by, besides labels; no part of the digest.
+    pub tags: Vec<String>,
     pub parallel: bool,
+    /// Whether verify steps of which none uses a value of another run side by side.
+    pub parallel_verify: bool,
     pub runs: u32,
     /// How many of how many runs must pass, where not all.
     pub gate: Option<(u32, u32)>,
     /// Neither a verify step nor an assertion: it cannot pass (`decisions.md` §5).
     pub unchecked: bool,
+}
+
+impl PlannedTask {
+    /// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
+    pub fn folder(&self) -> &Path {
+        if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir }
+    }
 }
 
 /// One thing that may happen.
@@ -93,9 +143,26 @@ pub struct Action {
     pub meaning: String,
     pub timeout: Option<Duration>,
     pub continue_on_error: bool,
-    /// Nested actions, by block, in execution order.
-    pub blocks: Vec<PlanBlock>,
     pub span: Span,
+}
+
+/// The id of the planned action behind an executed one: without `[round]` and `#attempt`.
+pub fn planned_id(executed: &str) -> String {
+    let mut out = String::new();
+    let mut skip = false;
+    for c in executed.chars() {
+        match c {
+            '[' | '#' => skip = true,
+            ']' => skip = false,
+            '/' => {
+                skip = false;
+                out.push(c);
+            }
+            _ if skip => {}
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -108,6 +175,9 @@ pub enum PlanPhase {
 }
 
 impl PlanPhase {
+    /// In execution order.
+    pub const ALL: [Self; 5] = [Self::Setup, Self::Agent, Self::Verify, Self::Assert, Self::Cleanup];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -119,10 +189,11 @@ impl PlanPhase {
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct PlanBlock {
-    pub role: BlockRole,
-    pub actions: Vec<ActionIx>,
+impl Action {
+    /// Whether it can hold other actions.
+    pub fn is_leaf(&self) -> bool {
+        !matches!(&self.kind, ActionKind::Step(step) if step.op.signature.control != Control::Leaf)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -325,13 +396,15 @@ impl Judge {
     }
 }
 
-/// How one action depends on another.
+/// How one node hangs on another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Edge {
+    /// Is in this phase or block, or is a block of this action. All others lead from action to action.
+    Holds,
     /// Runs after it.
     Order,
     /// Uses its output of this name.
-    Data(String),
+    Data(Box<str>),
     /// Is owed once it has started.
     Finally,
     /// Is a branch of it.
@@ -368,52 +441,123 @@ pub const DEFAULT_CLEANUP_TIMEOUT: Duration = Duration::from_secs(300);
 pub const UNSET_TIMEOUT: Duration = Duration::from_secs(3600);
 
 impl Plan {
+    /// The action of a node that is one.
     pub fn action(&self, ix: ActionIx) -> &Action {
-        &self.graph[ix]
+        match &self.graph[ix] {
+            Node::Action(action) => action,
+            Node::Phase(_) | Node::Block(_) => unreachable!("an `ActionIx` is the node of an action"),
+        }
+    }
+
+    pub fn action_mut(&mut self, ix: ActionIx) -> &mut Action {
+        match &mut self.graph[ix] {
+            Node::Action(action) => action,
+            Node::Phase(_) | Node::Block(_) => unreachable!("an `ActionIx` is the node of an action"),
+        }
+    }
+
+    /// Those of a phase or block, in execution order. Cleanup's order is the dialect's.
+    pub fn members(&self, holder: impl Into<Holder>) -> impl Iterator<Item = ActionIx> + Clone {
+        self.held(holder.into().0)
+    }
+
+    /// What is nested in an action, in execution order.
+    pub fn blocks(&self, ix: ActionIx) -> impl Iterator<Item = Block> + Clone {
+        self.held(ix).filter_map(|held| match self.graph[held] {
+            Node::Block(role) => Some(Block { role, holder: Holder(held) }),
+            Node::Phase(_) | Node::Action(_) => None,
+        })
+    }
+
+    /// The actions of all blocks of an action.
+    pub fn nested(&self, ix: ActionIx) -> impl Iterator<Item = ActionIx> + Clone {
+        self.blocks(ix).flat_map(|block| self.members(block.holder))
+    }
+
+    /// Lowering adds the last one first, and petgraph gives the last edge first.
+    fn held(&self, of: NodeIndex<u32>) -> impl Iterator<Item = NodeIndex<u32>> + Clone {
+        self.graph.edges(of).filter(|edge| *edge.weight() == Edge::Holds).map(|edge| edge.target())
+    }
+
+    /// Every action, in the order of their nodes.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.graph.node_weights().filter_map(|node| match node {
+            Node::Action(action) => Some(&**action),
+            Node::Phase(_) | Node::Block(_) => None,
+        })
+    }
+
+    /// What leads from action to action.
+    pub fn links(&self) -> impl Iterator<Item = (ActionIx, ActionIx, &Edge)> {
+        let links = self.graph.raw_edges().iter().filter(|edge| edge.weight != Edge::Holds);
+        links.map(|edge| (edge.source(), edge.target(), &edge.weight))
+    }
+
+    /// The links from an action, or to it.
+    pub fn links_of(&self, ix: ActionIx, direction: Direction) -> impl Iterator<Item = (ActionIx, &Edge)> {
+        let edges = self.graph.edges_directed(ix, direction).filter(|edge| *edge.weight() != Edge::Holds);
+        edges.map(move |edge| match direction {
+            Direction::Incoming => (edge.source(), edge.weight()),
+            Direction::Outgoing => (edge.target(), edge.weight()),
+        })
+    }
+
+    /// Puts what is reported of actions, by their executed ids, into the order in which verify is written: steps that run side
+    /// by side end in any.
+    pub fn in_written_order<T>(&self, reports: &mut [(String, T)]) {
+        if !self.task.parallel_verify {
+            return;
+        }
+        let verify = self.members(PlanPhase::Verify).map(|ix| self.action(ix).id.as_str());
+        let places: HashMap<&str, usize> = verify.enumerate().map(|(place, id)| (id, place)).collect();
+        reports.sort_by_cached_key(|(id, _)| {
+            let planned = planned_id(id);
+            let phase = planned.split('/').next().unwrap_or_default();
+            let top = planned.match_indices('/').nth(1).map_or(&*planned, |(end, _)| &planned[..end]);
+            (PlanPhase::ALL.iter().position(|p| p.name() == phase), places.get(top).copied())
+        });
     }
 
     /// How many of its steps ask the judge.
     pub fn judgements(&self) -> usize {
         let judges = |action: &&Action| matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
-        self.graph.node_weights().filter(judges).count()
+        self.actions().filter(judges).count()
     }
 
     /// Whether a judge decides it, and nothing else.
     pub fn rests_on_judge(&self) -> bool {
-        let mut leaves: Vec<ActionIx> = self.verify.clone();
+        let mut leaves: Vec<ActionIx> = self.members(PlanPhase::Verify).collect();
         let mut judged = false;
         while let Some(ix) = leaves.pop() {
-            let action = self.action(ix);
-            match &action.kind {
-                _ if !action.blocks.is_empty() => leaves.extend(action.blocks.iter().flat_map(|b| &b.actions)),
+            let before = leaves.len();
+            leaves.extend(self.nested(ix));
+            match &self.action(ix).kind {
+                _ if leaves.len() > before => {}
                 ActionKind::Step(step) if step.op.signature.judges => judged = true,
                 _ => return false,
             }
         }
-        judged && self.assertions.is_empty()
+        judged && self.members(PlanPhase::Assert).next().is_none()
     }
 
     /// Whether an assertion demands that the agent calls nothing.
     pub fn forbids_calls(&self) -> bool {
-        let none = |ix: &ActionIx| match &self.action(*ix).kind {
+        self.members(PlanPhase::Assert).any(|ix| match &self.action(ix).kind {
             ActionKind::Assertion(assertion) => matches!(assertion.kind, AssertionKind::MaxToolCalls(0)),
             _ => false,
-        };
-        self.assertions.iter().any(none)
+        })
     }
 
     /// Every action, in execution order, nested ones behind the action that holds them.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(usize, ActionIx, &'a Action)) {
-        let agent = std::slice::from_ref(&self.agent);
-        for &ix in self.setup.iter().chain(agent).chain(&self.verify).chain(&self.assertions).chain(&self.cleanup) {
+        for ix in PlanPhase::ALL.into_iter().flat_map(|phase| self.members(phase)) {
             self.walk_from(0, ix, visit);
         }
     }
 
     fn walk_from<'a>(&'a self, depth: usize, ix: ActionIx, visit: &mut dyn FnMut(usize, ActionIx, &'a Action)) {
-        let action = &self.graph[ix];
-        visit(depth, ix, action);
-        for &inner in action.blocks.iter().flat_map(|b| &b.actions) {
+        visit(depth, ix, self.action(ix));
+        for inner in self.nested(ix) {
             self.walk_from(depth + 1, inner, visit);
         }
     }

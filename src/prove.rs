@@ -539,7 +539,7 @@ fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> {
         format!("`{}` has no plan: {first}", task.display())
     })?;
     let agent = plan.agent;
-    if let ActionKind::Agent(AgentAction { kind, .. }) = &mut plan.graph[agent].kind {
+    if let ActionKind::Agent(AgentAction { kind, .. }) = &mut plan.action_mut(agent).kind {
         *kind = AgentKind::Noop;
     }
     let mut words = BTreeSet::new();

@@ -10,17 +10,20 @@ pub mod picture;
 pub mod results;
 mod svg;
 mod tree;
+pub mod why;
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, time::Duration};
 
-use petgraph::{Direction, visit::EdgeRef};
+use petgraph::Direction;
 
 use crate::{
     builtin::{count, excerpt},
     diagnostic::visible,
     event::Outcome,
     hir::{Arg, ArgKind, BlockRole, Def, Dialect},
-    plan::{Action, ActionIx, ActionKind, Edge, EvalPlan, Plan, ProcessVariable, UNSET_TIMEOUT, reach, wire},
+    plan::{
+        Action, ActionIx, ActionKind, Edge, EvalPlan, Plan, PlanPhase, ProcessVariable, UNSET_TIMEOUT, reach, wire,
+    },
     signature::Control,
     source::{Files, Sources},
     template,
@@ -130,16 +133,13 @@ fn together<'a>(views: &[View<'a>], plans: &'a mut Vec<Plan>) -> View<'a> {
 
 /// The values of other actions that an action uses: `create.name`, `agent.output`; in the order written.
 fn uses(plan: &Plan, ix: ActionIx) -> Vec<String> {
-    let mut uses: Vec<_> = plan
-        .graph
-        .edges_directed(ix, Direction::Incoming)
-        .filter_map(|edge| match edge.weight() {
-            Edge::Data(name) => Some((edge.id(), value_name(plan.action(edge.source()), name))),
-            _ => None,
-        })
-        .collect();
-    uses.sort();
-    let mut names: Vec<_> = uses.into_iter().map(|(_, name)| name).collect();
+    let uses = plan.links_of(ix, Direction::Incoming).filter_map(|(from, edge)| match edge {
+        Edge::Data(name) => Some(value_name(plan.action(from), name)),
+        _ => None,
+    });
+    let mut names: Vec<_> = uses.collect();
+    // What was added last comes first.
+    names.reverse();
     names.dedup();
     names
 }
@@ -170,7 +170,7 @@ fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
         true => " (a bound of gevals' own where a task has none)",
         false => "",
     };
-    let cleanup = match plan.cleanup.is_empty() {
+    let cleanup = match plan.members(PlanPhase::Cleanup).next().is_none() {
         true => String::new(),
         false => format!(", then {} for cleanup", duration::format(plan.cleanup_timeout)),
     };

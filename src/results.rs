@@ -9,10 +9,15 @@ pub mod summary;
 mod timeline;
 pub mod view;
 
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 /// The version of the file's shape that this gevals writes, and the newest it reads.
 pub const VERSION: u64 = 1;
+/// Missing runs beyond this are not listed one by one.
+const MOST_RUNS: u64 = 10_000;
 
 /// A results file.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -80,6 +85,74 @@ impl ResultsFile {
         self.results.iter().filter(|r| r.name().to_lowercase().contains(&wanted)).collect()
     }
 
+    /// Why it does not hold a verdict of every run of every task that was selected; empty where it does, as far as it
+    /// says what was selected.
+    pub fn gaps(&self) -> Vec<String> {
+        let mut gaps = Vec::new();
+        let cut_short = self.summary.contains_key("cancelled");
+        match (self.summary.get("cancelled"), self.summary.get("complete")) {
+            (Some(reason), _) => {
+                gaps.push(format!("the run was cut short: {}", harmless(reason.as_str().unwrap_or_default())));
+            }
+            (_, Some(complete)) if *complete != Value::Bool(true) => {
+                gaps.push("the file says that it is not complete".to_owned());
+            }
+            _ => {}
+        }
+        let mut runs: IndexMap<&str, Vec<&RunResult>> = IndexMap::new();
+        // A shard names the tasks of all shards.
+        if self.summary.get("shard").is_none() {
+            runs.extend(self.names().into_iter().map(|name| (name, Vec::new())));
+        }
+        for result in &self.results {
+            runs.entry(result.name()).or_default().push(result);
+        }
+        // A shard may have nothing to do.
+        if runs.is_empty()
+            && !(self.summary.contains_key("shard") && self.summary.get("complete") == Some(&Value::Bool(true)))
+        {
+            gaps.push("it has no results".to_owned());
+        }
+        for (name, results) in runs {
+            let name = harmless(name);
+            let Some(all) = results.iter().map(|result| result.run().1).max() else {
+                gaps.push(format!("`{name}` has no result"));
+                continue;
+            };
+            let seen: BTreeSet<u64> = results.iter().map(|result| result.run().0).collect();
+            let missing: Vec<_> =
+                (1..=all.min(MOST_RUNS)).filter(|run| !seen.contains(run)).map(|run| run.to_string()).collect();
+            if !missing.is_empty() {
+                gaps.push(format!("`{name}` has no run {} of {all}", missing.join(", ")));
+            }
+            gaps.extend(
+                results
+                    .iter()
+                    .filter(|result| !cut_short && result.outcome() == Some("cancelled"))
+                    .map(|result| format!("`{}` was cancelled", harmless(&result.title()))),
+            );
+        }
+        gaps
+    }
+
+    /// The tasks too few of whose runs passed: all, unless the run or the task has a gate.
+    pub fn missed(&self) -> Vec<&str> {
+        let mut tasks: IndexMap<&str, (u64, u64)> = IndexMap::new();
+        for result in &self.results {
+            let gate = [result.0.get("gate"), self.summary.get("gate")].into_iter().flatten().next();
+            let needed = gate.and_then(|gate| gate.get("passes")?.as_u64()).unwrap_or(result.run().1).max(1);
+            let task = tasks.entry(result.name()).or_default();
+            *task = (task.0 + u64::from(result.passed()), task.1.max(needed));
+        }
+        tasks.into_iter().filter(|(_, (passed, needed))| passed < needed).map(|(name, _)| name).collect()
+    }
+
+    /// The names of the tasks that were selected, where the file has them.
+    fn names(&self) -> Vec<&str> {
+        let names = self.summary.get("evals").and_then(|evals| evals.get("names")?.as_array());
+        names.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
     /// The name of the eval; the older forms do not know it.
     pub fn eval(&self) -> &str {
         self.summary.get("eval").and_then(Value::as_str).unwrap_or_default()
@@ -133,8 +206,16 @@ impl RunResult {
         self.flag("allAssertionsPassed")
     }
 
+    /// Whether the run of the task passed: its `outcome`, which the two older keys must not contradict. Files of other tools
+    /// have only these.
     pub fn passed(&self) -> bool {
-        self.task_passed() && self.assertions_passed()
+        let outcome = self.0.get("outcome").is_none_or(|outcome| *outcome == "passed");
+        outcome && self.task_passed() && self.assertions_passed()
+    }
+
+    /// Whether it counts as passed in the share of tasks. Other tools count what verification said, assertions aside.
+    fn counts_as_passed(&self) -> bool {
+        if self.0.contains_key("outcome") { self.passed() } else { self.task_passed() }
     }
 
     pub fn timed_out(&self) -> bool {
@@ -207,6 +288,8 @@ impl RunResult {
             (false, _) if self.text("taskError").is_empty() => "the task failed".to_owned(),
             (false, _) => first(self.text("taskError")),
             (true, _) => match self.failed_assertions().as_slice() {
+                [] if !self.text("reason").is_empty() => first(self.text("reason")),
+                [] if self.assertions_passed() => format!("its outcome is `{}`", self.outcome().unwrap_or_default()),
                 [] => "assertions failed".to_owned(),
                 failed => first(&failed.join("; ")),
             },
@@ -299,7 +382,7 @@ impl Tokens {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Statistics {
     pub tasks: usize,
-    /// Verification passed, assertions aside.
+    /// By their outcome; of a file without outcomes, by their verification, assertions aside.
     pub tasks_passed: usize,
     pub assertions: usize,
     pub assertions_passed: usize,
@@ -315,7 +398,7 @@ impl Statistics {
         for result in results {
             let (passed, all) = result.assertion_counts();
             out.tasks += 1;
-            out.tasks_passed += usize::from(result.task_passed());
+            out.tasks_passed += usize::from(result.counts_as_passed());
             out.assertions += all;
             out.assertions_passed += passed;
             out.passed += usize::from(result.passed());
@@ -449,7 +532,8 @@ mod tests {
                 summary::text(&file, None);
                 summary::json(&file, "x", None);
                 summary::github(&file, "x", None);
-                summary::verify(&file, 0.5, 0.5);
+                summary::verify(&file, Some(0.5), Some(0.5));
+                summary::verify(&file, None, None);
                 let diff = diff::diff(&file, &file);
                 prop_assert!(diff.regressions.is_empty() && diff.improvements.is_empty());
                 diff.text();

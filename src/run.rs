@@ -6,6 +6,7 @@
 mod agent;
 pub mod assert;
 mod emit;
+mod expectation;
 pub mod fill;
 pub mod recover;
 mod restore;
@@ -19,7 +20,6 @@ pub mod verdict;
 pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use task::{KeptWorld, TaskEnd};
-pub use unit::planned_id;
 
 use std::{
     collections::HashMap,

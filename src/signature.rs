@@ -1,10 +1,13 @@
 //! What the compiler knows of an operation: its name, what it takes, what it gives, where it may stand.
 //!
 //! A built-in step, an extension's operation and an MCP tool are the same thing to the front end. [`Shape`]s come from
-//! JSON Schema, whoever wrote it: built-ins derive theirs from Rust structs, the others send theirs.
+//! JSON Schema: built-ins derive theirs from Rust structs, the others send theirs. What a shape does not say of a foreign
+//! schema, the [`Schema`] itself does.
 
+mod schema;
 mod shape;
 
+pub use schema::{Fault, FaultKind, Schema};
 pub use shape::{Field, Format, Shape};
 
 use std::{
@@ -34,6 +37,8 @@ pub struct Signature {
     pub doc: String,
     /// What it takes; always a record.
     pub params: Shape,
+    /// What its arguments are held against besides, where its author wrote a schema.
+    pub schema: Option<Schema>,
     /// The parameter a body that is no mapping stands for (`sleep: 5s`, `anyOf: […]`).
     pub short: Option<&'static str>,
     /// What `expect` takes, where it may stand.
@@ -111,6 +116,7 @@ impl Signature {
             name: name.to_owned(),
             doc: doc.to_owned(),
             params,
+            schema: None,
             short: None,
             expect: None,
             locals: Arc::default(),

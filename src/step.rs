@@ -30,7 +30,7 @@ use crate::{
     hir::{Dialect, OperationKind},
     host::{Host, Leftover},
     plan::{Judge, StepAction},
-    signature::Shape,
+    signature::{Schema, Shape},
     template,
     ty::duration,
 };
@@ -117,7 +117,18 @@ pub struct AgentState {
 
 /// Calls tools directly, past the agent's recorder.
 pub trait Tools: Send + Sync {
+    /// What a tool takes and gives, as its server lists it; `None` where it does not. `anew` asks again instead of
+    /// believing an earlier answer.
+    fn contract<'a>(&'a self, server: &'a str, tool: &'a str, anew: bool) -> BoxFuture<'a, Option<Contract>>;
+
     fn call<'a>(&'a self, server: &'a str, tool: &'a str, args: Value) -> BoxFuture<'a, Result<ToolAnswer, ToolFault>>;
+}
+
+/// The schemas of a tool, as in `tools/list`.
+#[derive(Clone, Debug, Default)]
+pub struct Contract {
+    pub input: Schema,
+    pub output: Option<Schema>,
 }
 
 /// The result of a tool, whether it reports an error or not.

@@ -297,6 +297,39 @@ impl<'t> Node<'t> {
         self.entry(name).map(|e| e.value)
     }
 
+    /// What to delete to take away one of several entries of a mapping, with its line where it has one for itself.
+    pub fn without(self, entry: Entry<'t>) -> Option<Span> {
+        let at = self.entries().position(|e| e.key.span() == entry.key.span())?;
+        let (start, end) = (entry.key.span(), entry.value.span());
+        if start.file != end.file || end.start < start.end || self.is_alias() {
+            return None;
+        }
+        let (text, file) = (&self.tree.text, self.tree.file);
+        let next = self.entries().nth(at + 1).map(|e| e.key.span().start).filter(|next| *next >= end.end);
+        let before = at.checked_sub(1).and_then(|at| self.entries().nth(at)).map(|e| e.value.span().end);
+        let range = match (self.style(), next, before) {
+            (Style::Flow, Some(next), _) => start.start as usize..next as usize,
+            (Style::Flow, None, Some(before)) => before as usize..end.end as usize,
+            (Style::Block, next, before) if next.is_some() || before.is_some() => {
+                let line = text[..start.start as usize].rfind('\n').map_or(0, |at| at + 1);
+                let rest = &text[end.end as usize..];
+                let stop = end.end as usize + rest.find('\n').map_or(rest.len(), |at| at + 1);
+                let alone =
+                    text[line..start.start as usize].trim_start_matches('\u{feff}').trim_matches(' ').is_empty();
+                match (alone, next) {
+                    (true, _) => line..stop,
+                    // Behind the dash of an item: what follows takes its place, unless something else stands between.
+                    (false, Some(next)) if text[end.end as usize..next as usize].trim().is_empty() => {
+                        start.start as usize..next as usize
+                    }
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        Some(Span::new(file, range))
+    }
+
     /// How many items or entries a collection has; 0 for scalars.
     pub fn len(self) -> usize {
         match self.kind() {

@@ -8,6 +8,7 @@ use gevals::{
         self,
         flow::{self, Status},
         program::Program,
+        syntax::{self, Grammar},
     },
     compile,
     diagnostic::Diagnostics,
@@ -59,6 +60,110 @@ fn texts(dir: &Path, found: &mut Vec<String>) {
             }
             _ => {}
         }
+    }
+}
+
+/// What a shell says of scripts, each in a file of its own: whether it refuses one.
+fn refused(shell: &str, scripts: &[String]) -> Vec<bool> {
+    let dir = std::env::temp_dir().join(format!("gevals-syntax-{}-{shell}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for (index, script) in scripts.iter().enumerate() {
+        std::fs::write(dir.join(index.to_string()), script).unwrap();
+    }
+    // One process forks for all. Of a broken `[[` bash says so, and ends with 0.
+    let all = format!(
+        "for i in $(seq 0 {}); do e=$({shell} -n $i 2>&1) && case $e in *error* | *expected*) false;; esac; echo $?; done",
+        scripts.len() - 1
+    );
+    let output = std::process::Command::new("sh").arg("-c").arg(all).current_dir(&dir).output().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line != "0").collect()
+}
+
+/// A script with one mistake in it: a line or a token that is missing, twice there, or changed for its neighbour.
+fn mutant(text: &str, random: &mut fastrand::Rng) -> String {
+    const TOKENS: [&str; 24] = [
+        "fi", "done", "esac", "then", "do", "else", "elif", "if", "while", "for", "case", "in", "{", "}", "(", ")",
+        ";;", ";", "&&", "|", "\"", "'", "`", "$(",
+    ];
+    let lines: Vec<&str> = text.split('\n').collect();
+    let words: Vec<(usize, &str)> = text
+        .split_inclusive(|c: char| c.is_whitespace() || "();|&\"'`$".contains(c))
+        .scan(0, |at, word| {
+            *at += word.len();
+            Some((*at - word.len(), word))
+        })
+        .collect();
+    let spliced = |at: usize, len: usize, with: &str| format!("{}{with}{}", &text[..at], &text[at + len..]);
+    let (at, word) = words[random.usize(..words.len())];
+    match random.u8(..6) {
+        0 => spliced(at, word.len(), ""),
+        1 => spliced(at, 0, word),
+        2 => spliced(at, word.len(), &format!("{} ", TOKENS[random.usize(..TOKENS.len())])),
+        3 => spliced(at, 0, &format!("{} ", TOKENS[random.usize(..TOKENS.len())])),
+        4 => {
+            let mut lines = lines;
+            lines.remove(random.usize(..lines.len()));
+            lines.join("\n")
+        }
+        _ => {
+            let mut lines = lines;
+            let (one, other) = (random.usize(..lines.len()), random.usize(..lines.len()));
+            lines.swap(one, other);
+            lines.join("\n")
+        }
+    }
+}
+
+/// `bash -n` and `dash -n` know. Nothing that a shell parses is refused.
+#[test]
+fn scripts_are_refused_that_a_shell_refuses() {
+    let mut all = Vec::new();
+    for dir in ["tests", "examples", "lints"] {
+        texts(Path::new(dir), &mut all);
+    }
+    let is_script = |text: &String| {
+        text.trim_start().starts_with("#!/") && text.lines().next().is_some_and(|l| l.ends_with("sh"))
+            || (text.contains('\n') || text.contains("&&")) && bash::parse(text).is_some_and(|script| script.is_sound())
+    };
+    all.retain(|text| is_script(text) && !text.contains('\0') && text.len() < 4000);
+    all.sort();
+    all.dedup();
+    assert!(all.len() > 300, "{}", all.len());
+    let number = std::env::var("GEVALS_MUTANTS").map_or(1500, |n| n.parse().unwrap());
+    let mut random = fastrand::Rng::with_seed(number as u64);
+    let mutants: Vec<_> = (0..number).map(|_| mutant(&all[random.usize(..all.len())], &mut random)).collect();
+    all.extend(mutants);
+    let counted = all.len();
+    // What shells parse in their own way: alone, in twos – some are of several lines – and in fives.
+    let corners: Vec<&str> = include_str!("support/corners.txt").lines().collect();
+    for size in [1, 2, 5] {
+        all.extend(corners.windows(size).map(|lines| lines.join("\n") + "\n"));
+    }
+    for (shell, grammar) in [("bash", Grammar::Bash), ("dash", Grammar::Posix)] {
+        let (mut agreed, mut refusals, mut wrong) = (0, 0, Vec::new());
+        let truth = refused(shell, &all);
+        for (index, (text, truth)) in all.iter().zip(truth).enumerate() {
+            // There bash stops in silence, and ends with 0.
+            if text.contains("[[ ]]") {
+                continue;
+            }
+            let found = syntax::check(text, grammar).fault;
+            refusals += usize::from(truth);
+            agreed += usize::from(index < counted && found.is_some() == truth);
+            if let Some(fault) = &found {
+                assert!(text.get(fault.at.clone()).is_some(), "{fault:?}");
+                if !truth && (shell == "bash" || !refused("bash", std::slice::from_ref(text))[0]) {
+                    wrong.push(format!("{shell} takes it:\n{text}\n{fault:?}"));
+                }
+            } else if truth && std::env::var("GEVALS_MUTANTS").is_ok() {
+                eprintln!("{shell} refuses:\n{text}\n----");
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n====\n"));
+        let share = agreed as f64 / counted as f64;
+        eprintln!("{shell}: {agreed} of {counted} agree ({share:.4}); of all, {refusals} are refused");
+        assert!(shell != "bash" || share >= 0.995, "{shell}: {share}");
     }
 }
 

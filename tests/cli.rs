@@ -172,6 +172,13 @@ fn wrong_usage_is_said_before_anything_runs() {
     world.run(&["run", "eval.yml"]).expect(2, &["no such file; there is `eval.yaml`"]);
     world.run(&["run", "eval.yaml", "--task", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
     world.run(&["plan", "eval.yaml", "--run", "nope"]).expect(2, &["no task's name matches `nope`"]);
+    world.run(&["plan", "eval.yaml", "--why", "verify/0"]).expect(0, &["verify/0  in ", "waits for", "agent", "order"]);
+    world
+        .run(&["plan", "eval.yaml", "--why", "agent", "--format", "json"])
+        .expect(0, &["\"waitsFor\"", "\"kind\": \"order\""]);
+    world.run(&["plan", "eval.yaml", "--why", "verfy/0"]).expect(2, &["no step is called `verfy/0`", "`verify/0`"]);
+    world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not as `svg`"]);
+    world.run(&["plan", "eval.yaml", "--why", "agent", "--open"]).expect(2, &["cannot be used with"]);
     world
         .run(&["run", "eval.yaml", "--agent", "llm-agent"])
         .expect(2, &["did you mean `builtin.llm-agent:PROVIDER:MODEL`?"]);

@@ -768,6 +768,46 @@ mod http {
     }
 
     #[tokio::test]
+    async fn an_answer_that_nothing_precedes_is_plain_json_and_any_other_a_stream() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let post = |session: &str, accept: &str, body: &'static str| {
+            let request = client.post(&front.url).header("accept", accept).body(body);
+            if session.is_empty() { request } else { request.header("mcp-session-id", session) }.send()
+        };
+        let kind = |response: &reqwest::Response| response.headers()["content-type"].to_str().unwrap().to_owned();
+        let both = "application/json, text/event-stream";
+        let (response, ()) = tokio::join!(post("", both, r#"{"id":1,"method":"initialize"}"#), async {
+            server.next().await;
+            server.send(r#"{"id":1,"result":{}}"#).await;
+        });
+        let response = response.unwrap();
+        let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        assert_eq!(kind(&response), "application/json");
+        assert_eq!(response.text().await.unwrap(), r#"{"id":1,"result":{}}"#);
+
+        let (response, ()) = tokio::join!(post(&session, "text/event-stream", r#"{"id":2,"method":"ping"}"#), async {
+            server.next().await;
+            server.send(r#"{"id":2,"result":{}}"#).await;
+        });
+        let response = response.unwrap();
+        assert_eq!(kind(&response), "text/event-stream");
+        assert_eq!(response.text().await.unwrap(), "event: message\ndata: {\"id\":2,\"result\":{}}\n\n");
+
+        let (response, ()) = tokio::join!(post(&session, both, r#"{"id":3,"method":"ping"}"#), async {
+            server.next().await;
+            server.send(r#"{"method":"notifications/x"}"#).await;
+            server.send(r#"{"id":3,"result":{}}"#).await;
+        });
+        let response = response.unwrap();
+        assert_eq!(kind(&response), "text/event-stream");
+        let events = "event: message\ndata: {\"method\":\"notifications/x\"}\n\nevent: message\ndata: {\"id\":3,\"result\":{}}\n\n";
+        assert_eq!(response.text().await.unwrap(), events);
+    }
+
+    #[tokio::test]
     async fn what_is_wrong_with_a_server_is_said() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -17,19 +17,15 @@ use gevals::{
     },
     lock::Lock,
     plan::{
-        AgentKind, Context, Edge, EvalPlan, Plan, UNSET_TIMEOUT,
+        ActionKind, AgentKind, Context, Edge, EvalPlan, Node, Plan, PlanPhase, UNSET_TIMEOUT,
         diff::{Diff, Side, diff},
-        lower, wire,
+        lower, why, wire,
     },
-    render::{Done, FORMATS, View, diff::DIFF_FORMATS, results, worst_case},
+    render::{Done, FORMATS, View, diff::DIFF_FORMATS, results, why::WHY_FORMATS, worst_case},
     source::{MemoryFiles, Sources, Span, Spanned},
     yaml,
 };
-use petgraph::{
-    Direction,
-    algo::toposort,
-    visit::{EdgeRef, IntoEdgeReferences},
-};
+use petgraph::{Direction, algo::toposort};
 use proptest::prelude::*;
 use sha2::Digest;
 
@@ -39,7 +35,9 @@ fn checked(path: &str, text: &str) -> (Checked, Sources) {
     let mut out = Diagnostics::default();
     let file = sources.add(path, text);
     let tree = yaml::parse(file, text, &mut out).unwrap();
-    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), &mut out) else { panic!("no task: {text}") };
+    let Ok(Some(FileKind::Task(dialect))) = dialect::identify(tree.root(), true, &mut out) else {
+        panic!("no task: {text}")
+    };
     let dir = Path::new(path).parent().unwrap().to_owned();
     let task =
         dialect::task(tree.root(), dialect, &TaskFile { file, dir, vocabulary: vocabularies.of(dialect) }, &mut out);
@@ -71,11 +69,11 @@ fn ids(plan: &Plan) -> Vec<&str> {
 /// `FROM -NAME-> TO` for data, `FROM ..> TO` for what is owed, `FROM --o TO` for branches.
 fn flow(plan: &Plan) -> Vec<String> {
     let id = |ix| &plan.action(ix).id;
-    let flow = plan.graph.edge_references().filter_map(|e| match e.weight() {
-        Edge::Order => None,
-        Edge::Data(name) => Some(format!("{} -{name}-> {}", id(e.source()), id(e.target()))),
-        Edge::Finally => Some(format!("{} ..> {}", id(e.source()), id(e.target()))),
-        Edge::Branch => Some(format!("{} --o {}", id(e.source()), id(e.target()))),
+    let flow = plan.links().filter_map(|(from, to, edge)| match edge {
+        Edge::Order | Edge::Holds => None,
+        Edge::Data(name) => Some(format!("{} -{name}-> {}", id(from), id(to))),
+        Edge::Finally => Some(format!("{} ..> {}", id(from), id(to))),
+        Edge::Branch => Some(format!("{} --o {}", id(from), id(to))),
     });
     flow.collect()
 }
@@ -254,7 +252,7 @@ fn assertions_are_actions_and_make_a_task_checked() {
     let plan = lowered(vec![&one]);
     assert!(!plan.task.unchecked);
     assert_eq!(ids(&plan), ["agent", "assert/toolsUsed", "assert/maxToolCalls"]);
-    assert_eq!(plan.action(plan.assertions[0]).meaning, "the agent calls notes.create");
+    assert_eq!(plan.action(plan.members(PlanPhase::Assert).next().unwrap()).meaning, "the agent calls notes.create");
     assert_eq!(
         ids(&lowered(vec![&one, &one])),
         ["agent", "assert/0/toolsUsed", "assert/0/maxToolCalls", "assert/1/toolsUsed", "assert/1/maxToolCalls"]
@@ -383,7 +381,13 @@ fn a_table_has_a_row_a_task() {
     let shown = (format.render)(&[View::new(&plans)]);
     let rows: Vec<_> = shown.lines().skip(2).collect();
     assert_eq!(rows.len(), plans.len(), "{shown}");
-    assert!(rows[0].starts_with(&format!("| rich | portable | easy | {} steps | ", plans[0].verify.len())), "{shown}");
+    assert!(
+        rows[0].starts_with(&format!(
+            "| rich | portable | easy | {} steps | ",
+            plans[0].members(PlanPhase::Verify).count()
+        )),
+        "{shown}"
+    );
     assert!(rows[1].starts_with(r"| a \| \`b\` | portable |  | nothing | "), "{shown}");
 }
 
@@ -483,8 +487,8 @@ fn nothing_breaks_out_of_a_picture() {
         let (mut checked, _) = checked("t.yaml", &minimal("verify: [{command: {run: 'true'}}]"));
         checked.task.name.value = hostile.to_owned();
         let mut plan = lower(&checked.task, Path::new("t.yaml"), &Context::default());
-        let first = plan.verify[0];
-        plan.graph[first].meaning = hostile.to_owned();
+        let first = plan.members(PlanPhase::Verify).next().unwrap();
+        plan.action_mut(first).meaning = hostile.to_owned();
         let plans = [plan];
         for format in FORMATS {
             let shown = (format.render)(&[View::new(&plans)]);
@@ -589,11 +593,126 @@ fn a_plan_of_many_steps_is_lowered_in_one_go() {
         })
         .collect();
     let plan = plan(&minimal(&format!("verify:\n{steps}")));
-    assert_eq!(plan.graph.node_count(), 20_001);
-    assert_eq!(plan.graph.edge_count(), 20_000 + 19_999);
+    assert_eq!(plan.actions().count(), 20_001);
+    assert_eq!(plan.links().count(), 20_000 + 19_999);
     let plans = [plan];
     for format in FORMATS {
         assert!(!(format.render)(&[View::new(&plans)]).is_empty());
+    }
+}
+
+/// `FROM -> TO` of what runs after what, from the agent on.
+fn order(plan: &Plan) -> Vec<String> {
+    let id = |ix| &plan.action(ix).id;
+    let order = plan.links().filter(|(_, _, edge)| **edge == Edge::Order);
+    let mut order: Vec<_> = order.map(|(from, to, _)| format!("{} -> {}", id(from), id(to))).collect();
+    order.sort();
+    order
+}
+
+const CHECKS: &str = r#"
+spec:
+  prompt: Do it.
+  verify:
+    - sleep: {id: a, duration: 3s}
+    - command: {id: b, run: "true", timeout: 2s, outputs: {o: "{stdout}"}}
+    - group: {id: g, steps: [{command: {id: c, run: "echo {steps.b.outputs.o}", timeout: 5s, outputs: {o: "{stdout}"}}}]}
+    - command: {id: d, run: "echo {steps.c.outputs.o}{steps.b.outputs.o}", timeout: 1s}
+    - sleep: {id: e, duration: 4s}
+  cleanup:
+    - command: {id: z, run: "true", timeout: 1s}
+"#;
+
+fn checks(key: &str) -> Plan {
+    let mut plan = plan(&format!("apiVersion: mcp-eval/v1\nkind: Task\nmetadata: {{name: t{key}}}{CHECKS}"));
+    let agent = plan.agent;
+    if let ActionKind::Agent(agent) = &mut plan.action_mut(agent).kind {
+        agent.kind = AgentKind::Noop;
+    }
+    plan
+}
+
+#[test]
+fn checks_side_by_side_wait_only_for_what_they_use() {
+    let (one_by_one, beside) = (checks(""), checks(", parallelVerify: true"));
+    let chain = ["agent -> verify/a", "verify/a -> verify/b", "verify/b -> verify/g", "verify/d -> verify/e"];
+    assert!(chain.iter().all(|edge| order(&one_by_one).contains(&(*edge).to_owned())));
+    assert_eq!(
+        order(&beside),
+        [
+            "agent -> verify/a",
+            "agent -> verify/b",
+            "agent -> verify/e",
+            "verify/a -> cleanup/z",
+            "verify/b -> verify/d",
+            "verify/b -> verify/g",
+            "verify/d -> cleanup/z",
+            "verify/e -> cleanup/z",
+            "verify/g -> verify/d",
+            "verify/g -> verify/g/steps/c",
+        ]
+    );
+    assert!(toposort(&beside.graph, None).is_ok());
+    let digests = [&one_by_one, &beside, &checks(", parallelVerify: false")].map(wire::digest);
+    assert!(digests[0] != digests[1] && digests[0] == digests[2]);
+    // 3 + 2 + 5 + 1 + 4, and cleanup; side by side 2 + 5 + 1.
+    assert_eq!([worst_case(&one_by_one), worst_case(&beside)], [16, 9].map(Duration::from_secs));
+    let side = |plan| Side { evals: &[], plans: std::slice::from_ref(plan), files: None };
+    let changed = diff(side(&one_by_one), side(&beside));
+    assert_eq!(changed.tasks[0].facts[0].name, "parallelVerify", "{changed:?}");
+    let mut agenda = beside.agenda(PlanPhase::Verify);
+    let mut ready = || std::iter::from_fn(|| agenda.pop()).map(|ix| beside.action(ix).id.clone()).collect::<Vec<_>>();
+    assert_eq!(ready(), ["verify/a", "verify/b", "verify/e"]);
+    assert!(ready().is_empty(), "nothing more before one has ended");
+}
+
+#[test]
+fn what_is_reported_stands_in_written_order() {
+    let mut reports = ["agent", "verify/e", "verify/g/steps/c", "verify/g", "verify/a", "cleanup/z", "verify/b"]
+        .map(|id| (id.to_owned(), ()));
+    let ids = |reports: &[(String, ())]| reports.iter().map(|(id, ())| id.clone()).collect::<Vec<_>>();
+    let ended = ids(&reports);
+    checks("").in_written_order(&mut reports);
+    assert_eq!(ids(&reports), ended);
+    checks(", parallelVerify: true").in_written_order(&mut reports);
+    let written = ["agent", "verify/a", "verify/b", "verify/g/steps/c", "verify/g", "verify/e", "cleanup/z"];
+    assert_eq!(ids(&reports), written);
+}
+
+#[test]
+fn a_plan_says_why_a_step_waits() {
+    let plan = plan(RICH);
+    let ask = |name: &str| {
+        let [ix] = why::find(&plan, name)[..] else { panic!("{name}: {:?}", why::find(&plan, name)) };
+        why::why(&plan, ix)
+    };
+    let shown = |links: &[why::Link]| {
+        let by = |link: &why::Link| {
+            let reasons = link.by.iter().map(|r| format!("{:?} {}", r.kind, r.name.as_deref().unwrap_or_default()));
+            reasons.map(|r| r.trim().to_owned()).collect::<Vec<_>>().join(", ")
+        };
+        links.iter().map(|link| format!("{}: {}", link.id, by(link))).collect::<Vec<_>>()
+    };
+    let note = ask("note");
+    assert_eq!((note.id.as_str(), note.task.as_str()), ("setup/note", "rich"));
+    assert_eq!(shown(&note.waits_for), ["setup/create: Order, Data ns"]);
+    assert_eq!(shown(&note.waited_for_by)[0], "agent: Order");
+    assert_eq!(shown(&note.path), ["setup/create: ", "setup/note: Order, Data ns"]);
+    // A branch, and what a group owes; an executed id means the planned one.
+    let got = ask("verify/either/0/got");
+    assert_eq!(shown(&got.waits_for), ["verify/either: Branch"]);
+    assert_eq!(ask("verify/either#2/0/got"), got);
+    let last = ask("last");
+    assert!(shown(&last.waits_for).iter().any(|link| link.ends_with("Finally") || link.ends_with("Order, Finally")));
+    assert_eq!(last.path.first().unwrap().id, "setup/create");
+    assert!(last.path.windows(2).all(|hop| !hop[1].by.is_empty()));
+    assert_eq!(why::find(&plan, "got").len(), 2, "an id in two branches");
+    assert!(why::find(&plan, "nothing").is_empty());
+    let names = ids(&plan);
+    assert_eq!(why::near("verify/eithr", &names), ["`verify/either`"]);
+    for format in WHY_FORMATS {
+        let text = (format.render)(&why::Answer { version: why::VERSION, steps: vec![note.clone(), last.clone()] });
+        assert!(text.contains("setup/create") && text.contains("ns"), "{text}");
     }
 }
 
@@ -698,13 +817,30 @@ proptest! {
         let plan = plan(&text);
         prop_assert!(toposort(&plan.graph, None).is_ok());
         let ids = ids(&plan);
-        prop_assert_eq!(ids.len(), plan.graph.node_count());
+        prop_assert_eq!(ids.len(), plan.actions().count());
         let unique: std::collections::HashSet<_> = ids.iter().collect();
         prop_assert_eq!(unique.len(), ids.len());
-        let roots = plan.graph.externals(Direction::Incoming).count();
+        let mut actions = Vec::new();
+        plan.walk(&mut |_, ix, _| actions.push(ix));
+        let roots = actions.iter().filter(|&&ix| plan.links_of(ix, Direction::Incoming).next().is_none()).count();
         prop_assert_eq!(roots, 1, "every action hangs on the first one");
+        prop_assert!(plan.graph.raw_edges().iter().all(|e| e.source() < e.target()), "written order is topological");
+        for ix in plan.graph.node_indices() {
+            let holders = plan.graph.edges_directed(ix, Direction::Incoming).filter(|e| *e.weight() == Edge::Holds);
+            let is_phase = matches!(plan.graph[ix], Node::Phase(_));
+            prop_assert_eq!(holders.count(), usize::from(!is_phase), "all but phases are held once");
+        }
+        for phase in PlanPhase::ALL {
+            let mut agenda = plan.agenda(phase);
+            for ix in plan.members(phase) {
+                prop_assert_eq!(agenda.pop(), Some(ix));
+                prop_assert_eq!(agenda.pop(), None, "one after another");
+                agenda.done(ix);
+            }
+            prop_assert_eq!(agenda.pop(), None);
+        }
         let uses = text.matches("{steps.").count();
-        let data = plan.graph.edge_weights().filter(|e| matches!(e, Edge::Data(_))).count();
+        let data = plan.links().filter(|(_, _, e)| matches!(e, Edge::Data(_))).count();
         prop_assert_eq!(uses, data);
         let again = self::plan(&text);
         for format in FORMATS {
@@ -718,7 +854,7 @@ proptest! {
         let steps: String = ids.iter().map(|id| format!("    - id: \"{id}\"\n      http: {{url: 'http://x'}}\n")).collect();
         let text = format!("apiVersion: mcpchecker/v1alpha2\nkind: Task\nmetadata: {{name: t}}\nspec:\n  prompt: {{inline: do it}}\n  verify:\n{steps}");
         let plan = plan(&text);
-        let unique: std::collections::HashSet<_> = plan.graph.node_weights().map(|a| &a.id).collect();
+        let unique: std::collections::HashSet<_> = plan.actions().map(|a| &a.id).collect();
         prop_assert_eq!(unique.len(), ids.len() + 1);
     }
 }
@@ -727,7 +863,7 @@ proptest! {
 #[test]
 fn spans_point_at_the_steps() {
     let plan = plan(RICH);
-    let Span { start, end, .. } = plan.action(plan.verify[1]).span;
+    let Span { start, end, .. } = plan.action(plan.members(PlanPhase::Verify).nth(1).unwrap()).span;
     assert_eq!(&RICH[start as usize..end as usize], "command: {run: \"echo {steps.got.outputs.body}\"}");
 }
 
@@ -767,7 +903,7 @@ fn shown(format: &str, view: &View<'_>) -> String {
 #[test]
 fn boxes_of_an_svg_do_not_overlap() {
     let rich = plan(RICH);
-    let count = rich.graph.node_count();
+    let count = rich.actions().count();
     let svg = shown("svg", &View::new(std::slice::from_ref(&rich)));
     assert_eq!(boxes(&svg).len(), count);
     assert_apart(&svg);
@@ -802,7 +938,7 @@ fn a_page_stands_alone_and_hides_secrets() {
     // The excerpt of a step is there, the secret in it is not.
     assert!(page.contains("Authorization: ***") && !page.contains("hunter"), "{page}");
     assert!(page.contains("suite/task.yaml:14"));
-    let count = plans[0].graph.node_count();
+    let count = plans[0].actions().count();
     assert_eq!(page.matches("data-n=").count(), count);
 }
 

@@ -6,7 +6,7 @@
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use world::{Ran, World};
 
 /// Upstream's results in its newer form, `new.json`, and of an earlier day in its older one, `old.json`.
@@ -74,7 +74,7 @@ fn upstreams_results_are_shown_in_full() {
         0,
         &[
             "Status:     PASSED\n",
-            "Status:     PASSED (assertions failed)",
+            "Status:     FAILED (assertions)",
             "Status:     FAILED\n",
             "Prompt:\n      Mend the service.\n",
             "Calls:      tools: 3 (kube:1 ok, kube:1 fail, helm:0 ok, helm:1 fail) | resources: 1 (kube:1 ok)",
@@ -100,10 +100,10 @@ fn thresholds_decide() {
     let world = upstream();
     for (args, code, said) in [
         (vec!["--task", "0.66"], 0, "PASSED"),
-        (vec!["--task", "0.67"], 1, "thresholds not met"),
+        (vec!["--task", "0.67"], 1, "FAILED"),
         (vec!["--assertion", "0.75"], 0, "66.67% (2/3)"),
         (vec!["--assertion", "0.8"], 1, "FAILED"),
-        (vec![], 0, "no threshold is given"),
+        (vec![], 1, "`fix-service` did not pass"),
         (vec!["--task", "80"], 2, "from 0 to 1"),
         (vec!["--task", "NaN"], 2, "from 0 to 1"),
     ] {
@@ -111,7 +111,65 @@ fn thresholds_decide() {
     }
     world.write("none.json", "[]");
     world.run(&["result", "verify", "none.json", "--task", "0.1"]).expect(1, &["0.00% (0/0)", "no assertions"]);
-    world.run(&["result", "verify", "none.json", "--assertion", "1"]).expect(0, &[]);
+    world.run(&["result", "verify", "none.json", "--assertion", "1"]).expect(1, &["Incomplete: it has no results"]);
+}
+
+/// One verdict, in every command that reads results: the outcome of each task, and whether the file is complete.
+#[test]
+fn every_command_obeys_the_outcome_and_the_completeness() {
+    let world = World::new(&[]);
+    let result = |name: &str, more: &str| {
+        format!(
+            r#"{{"taskName": "{name}", "taskPassed": true, "allAssertionsPassed": true, "outcome": "passed"{more}}}"#
+        )
+    };
+    let file = |summary: &str, results: &[String]| {
+        format!(r#"{{"summary": {{"evals": {{"names": ["a", "b"]}}{summary}}}, "results": [{}]}}"#, results.join(","))
+    };
+    let (a, b) = (result("a", ""), result("b", ""));
+    let complete = r#", "complete": true"#;
+    world.write("good.json", &file(complete, &[a.clone(), b.clone()]));
+    world.run(&["result", "verify", "good.json"]).expect(0, &["2 of 2 passed", "PASSED"]);
+    world.run(&["result", "diff", "good.json", "good.json"]).expect(0, &[]);
+    let failed =
+        result("b", "").replace(r#""outcome": "passed""#, r#""outcome": "failed", "reason": "no server was used""#);
+    for (name, text, why) in [
+        ("an outcome that contradicts taskPassed", file(complete, &[a.clone(), failed]), "`b`"),
+        ("an outcome of another type", file(complete, &[a.clone(), b.replace(r#""passed"}"#, "5}")]), "`b`"),
+        ("a task without a result", file(complete, std::slice::from_ref(&a)), "`b` has no result"),
+        ("a missing run", file(complete, &[a.clone(), result("b", r#", "totalRuns": 2"#)]), "no run 2 of 2"),
+        ("a run that is not over", file(r#", "complete": false"#, &[a.clone(), b.clone()]), "not complete"),
+        ("a run cut short", file(r#", "cancelled": "SIGINT""#, &[a.clone(), b.clone()]), "cut short: SIGINT"),
+        ("nothing", file("", &[]), "`a` has no result"),
+    ] {
+        world.write("bad.json", &text);
+        for args in
+            [&["verify", "bad.json"][..], &["verify", "bad.json", "--task", "1.0"], &["diff", "good.json", "bad.json"]]
+        {
+            let ran = world.run(&[&["result"], args].concat());
+            assert_eq!(ran.code, Some(1), "{name}: {args:?}: {}", ran.out);
+        }
+        world.run(&["result", "verify", "bad.json"]).expect(1, &[why, "FAILED"]);
+        let junit = world.run(&["result", "convert", "junit", "bad.json"]);
+        assert!(!junit.out.contains(r#"failures="0" errors="0""#) || junit.code == Some(2), "{name}: {}", junit.out);
+    }
+    // What is gone counts as not passed.
+    world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
+    world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%)", "-50.00 pp"]);
+    // Of two shards one is missing: what is written does not verify.
+    world.write(
+        "one.json",
+        &file(&format!(r#"{complete}, "shard": {{"index": 1, "of": 2}}"#), std::slice::from_ref(&a)),
+    );
+    world.run(&["result", "verify", "one.json"]).expect(0, &["1 of 1 passed"]);
+    world.run(&["result", "merge", "one.json", "-o", "merged.json"]).expect(1, &["shard 2/2 is missing"]);
+    world.run(&["result", "verify", "merged.json", "--task", "1.0"]).expect(1, &["Incomplete"]);
+    // A gate says how many runs must pass.
+    let gate = r#", "totalRuns": 2, "gate": {"passes": 1, "of": 2}"#;
+    let lost = result("b", gate).replace(r#""passed""#, r#""failed""#);
+    let second = result("b", &format!(r#"{gate}, "runIndex": 1"#));
+    world.write("gated.json", &file(complete, &[a, lost, second]));
+    world.run(&["result", "verify", "gated.json"]).expect(0, &["2 of 3 passed"]);
 }
 
 #[test]
@@ -122,7 +180,7 @@ fn a_regression_is_an_exit_status() {
         "Improvements (1):\n  ✓ create-pod  failed → passed",
         "Removed tasks (1):\n  - create-pod-again  failed",
         "2/4 (50.00%)",
-        "+16.67 pp",
+        "+0.00 pp",
         "(no base data)",
         "tokens of current were not all counted",
     ];
@@ -497,7 +555,10 @@ fn results_fit_their_schema() {
         let results: Value = serde_json::from_str(&world.read(&file(name))).unwrap();
         let faults: Vec<_> = schema.iter_errors(&results).map(|e| format!("{}: {e}", e.instance_path())).collect();
         assert!(faults.is_empty(), "{args:?}: {faults:#?}");
-        assert_eq!(results["summary"]["version"], 1);
+        assert_eq!(
+            (&results["summary"]["version"], &results["summary"]["complete"]),
+            (&json!(1), &json!(args != ["q", "--agent", "builtin.noop", "--fail-fast"]))
+        );
     }
     let merged = world.run(&["result", "merge", &file("e<&>")]).expect(0, &[]);
     let merged: Value = serde_json::from_str(&merged.out).unwrap();

@@ -3,7 +3,7 @@
 #![cfg(feature = "run")]
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,10 +17,10 @@ use gevals::{
     hir::Dialect,
     host::{FakeHost, Host, RealHost, fake::Answer},
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Plan},
+    plan::{self, AgentKind, EvalPlan, Plan, planned_id},
     report::{self, ReportInput, Results},
     results::{self, merge::merge},
-    run::{Interrupt, RunOptions, RunSummary, Selection, Shard, planned_id, run_eval},
+    run::{Interrupt, RunOptions, RunSummary, Selection, Shard, run_eval},
     source::{FileId, MemoryFiles, Sources},
     yaml,
 };
@@ -425,11 +425,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn only_what_is_planned_is_executed(setup in steps(2), verify in steps(3), cleanup in steps(2), interrupt in prop::option::of(0u64..40)) {
+    fn only_what_is_planned_is_executed(setup in steps(2), verify in steps(3), cleanup in steps(2), interrupt in prop::option::of(0u64..40), beside: bool) {
         let text = task(&format!("  setup: [{setup}]\n  verify: [{verify}]\n  cleanup: [{cleanup}]\n"));
+        let text = if beside { text.replace("name: t,", "name: t, parallelVerify: true,") } else { text };
         let plan = eval_of(vec![plan_of(&Sources::default(), "t.yaml", &text, AgentKind::Noop)]);
         let mut planned = HashSet::new();
-        plan.tasks[0].walk(&mut |_, _, action| { planned.insert(action.id.clone()); });
+        // What each action of a phase waits for.
+        let mut waits: HashMap<&str, Vec<&str>> = HashMap::new();
+        let one = &plan.tasks[0];
+        one.walk(&mut |depth, ix, action| {
+            planned.insert(action.id.clone());
+            if depth == 0 {
+                waits.insert(&action.id, one.just_before(ix).map(|ix| one.action(ix).id.as_str()).collect());
+            }
+        });
+        let mut begun: Vec<&str> = Vec::new();
         let signals: Vec<_> = interrupt.map(|after| (after, Interrupt::Int)).into_iter().collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let ran = runtime.block_on(run_plan(world(), &plan, &RunOptions::default(), &signals));
@@ -438,6 +448,11 @@ proptest! {
             match &event.kind {
                 EventKind::ActionStarted { action } => {
                     prop_assert!(planned.contains(&planned_id(action)), "`{action}` is not planned\n{text}");
+                    let before = waits.get(action.as_str()).map_or(&[][..], Vec::as_slice);
+                    prop_assert!(!open.iter().any(|o| before.contains(o)), "`{action}` did not wait\n{text}");
+                    let late = begun.iter().find(|b| waits.get(**b).is_some_and(|w| w.contains(&action.as_str())));
+                    prop_assert!(late.is_none(), "{late:?} did not wait for `{action}`\n{text}");
+                    begun.push(action);
                     open.push(action.as_str());
                 }
                 EventKind::ActionFinished { action, .. } => {

@@ -72,7 +72,7 @@ fn validator_of(document: &Value) -> Option<(&'static str, &'static Validator)> 
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let text = document.to_string();
     let tree = yaml::parse(sources.add("x.yaml", text.as_str()), text, &mut out).ok()?;
-    let name = match dialect::identify(tree.root(), &mut out) {
+    let name = match dialect::identify(tree.root(), true, &mut out) {
         Ok(Some(FileKind::Task(_))) => "task",
         Ok(Some(FileKind::Eval)) => "eval",
         Ok(Some(FileKind::Agent)) => "agent",
@@ -155,7 +155,7 @@ fn errors(document: &Value) -> (Vec<String>, bool) {
     let compiled = compile(&["/w/x.yaml".into()], &sources, &files);
     let found = || compiled.diagnostics.iter();
     let errors = found().filter(|d| d.strength.is_error()).map(|d| format!("{}: {}", d.rule.name, d.message));
-    (errors.collect(), found().any(|d| d.rule.name == "coerced-scalar"))
+    (errors.collect(), found().any(|d| ["coerced-scalar", "empty-value"].contains(&d.rule.name)))
 }
 
 /// Rules that speak of more than one file, or of meaning that no schema knows.

@@ -22,8 +22,8 @@ use gevals::{
     hir::{Dialect, Operation, OperationKind},
     host::{FakeHost, Host, RealHost},
     plan::StepAction,
-    signature::Control,
-    step::{AgentState, Context, Done, TaskState, ToolAnswer, ToolFault, Tools, compare, run_of},
+    signature::{Control, Schema},
+    step::{AgentState, Context, Contract, Done, TaskState, ToolAnswer, ToolFault, Tools, compare, run_of},
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -32,13 +32,29 @@ use tokio_util::sync::CancellationToken;
 static HOST: LazyLock<RealHost> = LazyLock::new(RealHost::new);
 
 /// Answers every call in the same way.
-struct Answer(Result<ToolAnswer, ToolFault>);
+struct Answer {
+    call: Result<ToolAnswer, ToolFault>,
+    /// What the server lists first, and what it lists when it is asked again.
+    contracts: Vec<Contract>,
+}
+
+impl Answer {
+    /// Of a server that lists nothing.
+    fn new(call: Result<ToolAnswer, ToolFault>) -> Self {
+        Self { call, contracts: Vec::new() }
+    }
+}
 
 impl Tools for Answer {
+    fn contract<'a>(&'a self, _: &'a str, _: &'a str, anew: bool) -> BoxFuture<'a, Option<Contract>> {
+        let contracts = self.contracts.clone();
+        Box::pin(async move { contracts.into_iter().nth(usize::from(anew)) })
+    }
+
     fn call<'a>(&'a self, server: &'a str, tool: &'a str, args: Value) -> BoxFuture<'a, Result<ToolAnswer, ToolFault>> {
         assert_eq!((server, tool), ("notes", "search"));
         assert_eq!(args, json!({ "query": "x" }));
-        Box::pin(async { self.0.clone() })
+        Box::pin(async { self.call.clone() })
     }
 }
 
@@ -69,7 +85,7 @@ impl<'a> Step<'a> {
             timeout: Duration::from_secs(10),
             cancel: CancellationToken::new(),
             task: TaskState::default(),
-            tools: Answer(Err(ToolFault::Lost("nobody".to_owned()))),
+            tools: Answer::new(Err(ToolFault::Lost("nobody".to_owned()))),
         }
     }
 
@@ -233,7 +249,9 @@ async fn more_output_than_is_kept_is_never_compared() {
 async fn scripts() {
     let temp = Temp::new();
     temp.file("ok.sh", "#!/bin/sh\necho \"$1 $FROM\"; pwd\n", 0o755);
-    temp.file("plain.sh", "#!/bin/sh\n", 0o644);
+    temp.file("plain.sh", "#!/bin/sh\necho \"$1\"\n", 0o644);
+    temp.file("split.sh", "#! /usr/bin/env -S sh -e \nfalse\necho no\n", 0o644);
+    temp.file("neither.sh", "echo hi\n", 0o644);
     temp.file("bare", "echo hi\n", 0o755);
     temp.file("odd", "#!/no/interpreter\n", 0o755);
     let step = Step::new(Dialect::Portable, &temp.0);
@@ -242,7 +260,7 @@ async fn scripts() {
     outcome(&done, Outcome::Passed, "");
     assert_eq!(done.locals["stdout"], "a b task\n/");
     for (file, message) in [
-        ("plain.sh", "chmod +x"),
+        ("neither.sh", "names no interpreter"),
         ("bare", "#!/bin/sh"),
         ("odd", "interpreter"),
         ("none", "no file `none`"),
@@ -250,13 +268,18 @@ async fn scripts() {
     ] {
         outcome(&step.run("script", json!({ "file": file })).await, Outcome::Broken, message);
     }
+    // One that may not be executed runs by its first line: the interpreter, one argument, the file.
+    let done = step.run("script", json!({ "file": "plain.sh", "args": ["a b"] })).await;
+    outcome(&done, Outcome::Passed, "");
+    assert_eq!(done.locals["stdout"], "a b");
+    outcome(&step.run("script", json!({ "file": "split.sh" })).await, Outcome::Failed, "status 1");
     outcome(&step.run("script", json!({ "inline": "echo x; exit 4" })).await, Outcome::Failed, "status 4");
     let done = step.run("script", json!({ "inline": "echo $0-$1", "args": ["it's"] })).await;
     assert!(done.stdout.ends_with("/script-it's"), "{done:?}");
     let done = step.run("script", json!({ "inline": "#!/bin/cat\nnot shell: `(" })).await;
     assert_eq!(done.stdout, "#!/bin/cat\nnot shell: `(");
     let left: Vec<_> = std::fs::read_dir(&temp.0).unwrap().collect();
-    assert_eq!(left.len(), 4, "scripts leave nothing");
+    assert_eq!(left.len(), 6, "scripts leave nothing");
 }
 
 #[tokio::test]
@@ -435,10 +458,10 @@ async fn tools() {
     let temp = Temp::new();
     let answer = |text: &str, is_error| {
         let content = json!([{ "type": "text", "text": text }]);
-        Answer(Ok(ToolAnswer { content, structured_content: None, is_error }))
+        Answer::new(Ok(ToolAnswer { content, structured_content: None, is_error }))
     };
     let step = |dialect, tools| Step { tools, ..Step::new(dialect, &temp.0) };
-    let refused = || Answer(Err(ToolFault::Protocol { code: -32602, message: "no such arg".to_owned() }));
+    let refused = || Answer::new(Err(ToolFault::Protocol { code: -32602, message: "no such arg".to_owned() }));
 
     let good = step(Dialect::Portable, answer(r#"{"n":1,"html":"<b>"}"#, false));
     outcome(&good.tool(Value::Null).await, Outcome::Passed, "");
@@ -462,6 +485,47 @@ async fn tools() {
     outcome(&good.tool(json!({ "isError": true })).await, Outcome::Passed, "");
     outcome(&step(Dialect::Steps, answer("oh", true)).tool(Value::Null).await, Outcome::Failed, "oh");
     outcome(&step(Dialect::Steps, refused()).tool(json!({ "isError": true })).await, Outcome::Passed, "");
+}
+
+#[tokio::test]
+async fn tools_are_held_to_their_schemas() {
+    let temp = Temp::new();
+    let takes =
+        |schema: Value, output: Option<Value>| Contract { input: Schema::new(schema), output: output.map(Schema::new) };
+    let long = takes(json!({ "properties": { "query": { "minLength": 3 } }, "required": ["limit"] }), None);
+    let any = takes(json!({ "type": "object" }), None);
+    let numbered = takes(json!({}), Some(json!({ "type": "object", "properties": { "n": { "type": "integer" } } })));
+    let answer = |n: Value, is_error| ToolAnswer {
+        content: json!([{ "type": "text", "text": "x" }]),
+        structured_content: Some(json!({ "n": n })),
+        is_error,
+    };
+    for dialect in [Dialect::Portable, Dialect::Steps] {
+        let step = |answer, contracts: &[&Contract]| Step {
+            tools: Answer { call: Ok(answer), contracts: contracts.iter().map(|c| (*c).clone()).collect() },
+            ..Step::new(dialect, &temp.0)
+        };
+        // The server is not asked: that would be an answer about its own checks.
+        let done = step(answer(json!(1), false), &[&long, &long]).tool(Value::Null).await;
+        let message =
+            "the schema of `search`, so it was not called: it has no `limit`; `query` must have at least 3 characters";
+        outcome(&done, Outcome::Broken, message);
+        // It may have changed since.
+        outcome(&step(answer(json!(1), false), &[&long, &any]).tool(Value::Null).await, Outcome::Passed, "");
+        outcome(&step(answer(json!(1), false), &[&long]).tool(Value::Null).await, Outcome::Passed, "");
+
+        outcome(&step(answer(json!(1), false), &[&numbered, &numbered]).tool(Value::Null).await, Outcome::Passed, "");
+        let done = step(answer(json!("one"), false), &[&numbered, &numbered]).tool(Value::Null).await;
+        let message =
+            "`notes` breaks its own `outputSchema` of `search`: in `structuredContent`, `n` must be an integer";
+        outcome(&done, Outcome::Broken, message);
+        // An error has no structure to hold to.
+        outcome(
+            &step(answer(json!("one"), true), &[&numbered, &numbered]).tool(Value::Null).await,
+            Outcome::Failed,
+            "",
+        );
+    }
 }
 
 #[tokio::test]

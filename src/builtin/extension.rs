@@ -1,5 +1,8 @@
 //! `extension`: the long form of an extension's operation.
 
+use std::sync::Arc;
+
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -7,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{Builtin, excerpt, text};
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Shape, Signature, values},
+    signature::{Shape, Signature},
     ty::Type,
 };
 
@@ -26,9 +29,25 @@ pub struct Extension {
     pub args: Map<String, Value>,
 }
 
+/// What an operation leaves: `result`, and each output by its own name. Of one whose manifest is not known it may be the
+/// standard output of a command, as the format's own examples have it.
+pub fn locals(outputs: Option<Type>) -> Arc<IndexMap<String, Type>> {
+    const ROOTS: [&str; 6] = ["env", "random", "task", "steps", "agent", "result"];
+    let mut locals = IndexMap::new();
+    match &outputs {
+        Some(Type::Record { fields, .. }) => {
+            let own = fields.iter().filter(|(name, _)| !ROOTS.contains(&name.as_str()));
+            locals.extend(own.map(|(name, ty)| (name.clone(), ty.clone())));
+        }
+        _ => locals.extend([("stdout".to_owned(), Type::Any)]),
+    }
+    locals.insert("result".to_owned(), outputs.unwrap_or_else(Type::map));
+    Arc::new(locals)
+}
+
 fn signature() -> Signature {
     Signature {
-        locals: values([("result", Type::map())]),
+        locals: locals(None),
         lists_outputs: true,
         ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
     }

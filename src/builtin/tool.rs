@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     hir::Dialect,
-    signature::{Field, Shape, Signature, values},
+    signature::{Field, Schema, Shape, Signature, values},
     ty::Type,
 };
 
@@ -79,10 +79,10 @@ static EXPECT: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of::<Expect>().int
 static STEPS_EXPECT: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of::<StepsExpect>().into());
 
 /// The signature of a tool, whose `inputSchema` is known where there is a lock.
-pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> Signature {
+pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Schema>) -> Signature {
     let mut params = PARAMS.clone();
     if let (Shape::Record { fields, .. }, Some(schema)) = (&mut params, input_schema) {
-        let shape = Shape::from_schema(schema);
+        let shape = Shape::from_foreign(schema.json());
         let required = shape.fields().is_some_and(|f| f.values().any(|f| f.required));
         fields.insert("args".to_owned(), Field { shape, required, ..Field::default() });
     }
@@ -97,6 +97,7 @@ pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Value>) -> 
         _ => values([("content", Type::String)]),
     };
     Signature {
+        schema: input_schema.cloned(),
         expect: Some(Arc::clone(expect)),
         locals,
         lists_outputs: dialect == Dialect::Portable,

@@ -11,7 +11,7 @@ use crate::{
     hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
     lock::LockedOperation,
     rule,
-    signature::{Shape, Signature, values},
+    signature::{Shape, Signature},
     source::Span,
     template::Path,
     ty::Type,
@@ -129,12 +129,25 @@ impl Checker<'_> {
             let literal = |key: &str| args.iter().find(|(k, _)| k.value == key)?.1.as_literal().map(str::to_owned);
             refine(&literal, Arc::make_mut(&mut signature));
         }
-        self.phase_of(step, phase, &signature);
+        self.phase_of(step, phase, &kind, &signature);
         Some((Operation { name: name.clone(), kind, signature }, args))
     }
 
-    fn phase_of(&mut self, step: &Step<Path>, phase: PhaseKind, signature: &Signature) {
+    fn phase_of(&mut self, step: &Step<Path>, phase: PhaseKind, kind: &OperationKind, signature: &Signature) {
         if signature.phases.contains(&phase) {
+            return;
+        }
+        if self.in_section && matches!(kind, OperationKind::Extension { .. }) {
+            return;
+        }
+        // The proposal of the format verifies with an operation that its manifest lists among the actions alone.
+        if matches!(kind, OperationKind::Extension { .. }) && phase == PhaseKind::Verify {
+            let message = format!("`{}` is an action, and decides in verify only by whether it works", step.op.value);
+            self.out.push(
+                Diagnostic::new(&WRONG_PHASE, step.key, message)
+                    .strength(Strength::Warning)
+                    .help("an operation that can verify stands under `checks` in its manifest, too"),
+            );
             return;
         }
         let allowed: Vec<_> = signature.phases.iter().map(|p| format!("`{}`", p.name())).collect();
@@ -300,7 +313,7 @@ fn missing_operation(
 /// Of an extension whose manifest is not locked everything is believed.
 fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
     let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
-    let params = locked.map_or(open, |operation| Shape::from_schema(&operation.input_schema));
+    let params = locked.map_or(open, |operation| Shape::from_schema(operation.input_schema.json()));
     let outputs = locked.and_then(|operation| operation.outputs.as_ref()).map(|outputs| Type::Record {
         fields: outputs.iter().map(|(name, schema)| (name.clone(), Shape::from_schema(schema).ty())).collect(),
         open: false,
@@ -314,7 +327,8 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
     );
     Signature {
         phases,
-        locals: values([("result", outputs.unwrap_or_else(Type::map))]),
+        locals: builtin::extension::locals(outputs),
+        schema: locked.map(|operation| operation.input_schema.clone()),
         lists_outputs: dialect == Dialect::Portable,
         expect: Some(Arc::default()),
         timeout: Some(std::time::Duration::from_secs(300)),

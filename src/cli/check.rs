@@ -223,7 +223,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         false => (writer.write)(&found, &sources, files, &style),
     };
     if !writer.machine {
-        for path in compiled.project.strangers.iter().filter(|_| args.verbose) {
+        for path in compiled.project.foreign.iter().filter(|_| args.verbose) {
             text += &format!("left alone: {}\n", path.display());
         }
         if fixed > 0 {

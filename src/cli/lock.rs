@@ -23,6 +23,7 @@ use crate::{
     mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
     project::EvalUnit,
     run,
+    signature::Schema,
     source::{Files, Sources, Stat, resolve},
     template,
 };
@@ -295,7 +296,7 @@ pub(super) async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
     let tools = tools.into_iter().filter_map(|tool| {
         let name = tool.get("name")?.as_str()?.to_owned();
         let description = tool.get("description").and_then(|d| d.as_str()).unwrap_or_default().to_owned();
-        let input_schema = tool.get("inputSchema").cloned().unwrap_or_default();
+        let input_schema = Schema::new(tool.get("inputSchema").cloned().unwrap_or_default());
         Some((name, LockedTool { description, input_schema }))
     });
     Ok(LockedServer { version: version.unwrap_or_default(), tools: tools.collect() })

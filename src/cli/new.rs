@@ -296,14 +296,15 @@ fn server_name(words: &[String]) -> String {
 /// The tool that is most likely to be there for looking, and its arguments.
 fn a_tool(server: &Server) -> Option<(&str, Value)> {
     let looks = |name: &str| ["echo", "list", "get", "read", "search", "find"].iter().any(|w| name.contains(w));
-    let needs = |tool: &LockedTool| tool.input_schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+    let needs =
+        |tool: &LockedTool| tool.input_schema.json().get("required").and_then(Value::as_array).map_or(0, Vec::len);
     let tools = server.locked.tools.iter();
     let (name, tool) = tools.min_by_key(|(name, tool)| (!looks(&name.to_lowercase()), needs(tool)))?;
-    let required = tool.input_schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required = tool.input_schema.json().get("required").and_then(Value::as_array).into_iter().flatten();
     let args: Map<String, Value> = required
         .filter_map(Value::as_str)
         .map(|name| {
-            let schema = tool.input_schema.get("properties").and_then(|p| p.get(name));
+            let schema = tool.input_schema.json().get("properties").and_then(|p| p.get(name));
             (name.to_owned(), schema.map_or_else(|| json!("example"), sample))
         })
         .collect();
@@ -360,7 +361,7 @@ fn word(text: &str) -> String {
 fn tools(server: &Server) -> String {
     let line = |(name, tool): (&String, &LockedTool)| {
         let about: String = tool.description.lines().next().unwrap_or_default().chars().take(80).collect();
-        let required = tool.input_schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = tool.input_schema.json().get("required").and_then(Value::as_array).into_iter().flatten();
         let required: Vec<_> = required.filter_map(Value::as_str).collect();
         format!("#   {name}({}){}{about}\n", required.join(", "), if about.is_empty() { "" } else { "  " })
     };

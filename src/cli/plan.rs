@@ -15,11 +15,13 @@ use crate::{
     plan::{
         EvalPlan, Plan,
         diff::{self, Side},
+        why,
     },
     render::{
         Done, FORMATS, View,
         diff::DIFF_FORMATS,
         results::{self, Earlier, Painted},
+        why::WHY_FORMATS,
     },
     source::{Files, Sources},
 };
@@ -31,10 +33,11 @@ Examples:
   gevals plan eval.yaml --format mermaid                 a picture for a pull request
   gevals plan eval.yaml --format html --open             a page to look around in
   gevals plan eval.yaml --results gevals-web-out.json    how it went
+  gevals plan eval.yaml --why verify/ready               what a step waits for, and what waits for it
   gevals plan eval.yaml --diff-rev origin/main           what changed since
   gevals plan eval.yaml --diff-rev origin/main --format markdown --deny-growth
 
-Exit status: 0 there is a plan, 1 its reach grew and --deny-growth is given, 2 there is no plan";
+Exit status: 0 there is a plan, 1 its reach grew and --deny-growth is given, 2 there is no plan, or no such step";
 
 /// Show what a task or an eval would do, without doing it.
 #[derive(clap::Args, Debug)]
@@ -58,6 +61,9 @@ pub struct Args {
     /// Paint the outcomes and durations of a results file on the plan.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev"])]
     results: Option<PathBuf>,
+    /// Say what a step waits for, what waits for it, and the shortest path to it; STEP is its id in the plan or its own.
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth"])]
+    why: Option<String>,
     /// Show what changed since this older task or eval file.
     #[arg(long, value_name = "OTHER", conflicts_with = "diff_rev")]
     diff: Option<PathBuf>,
@@ -80,6 +86,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
     };
     if args.diff.is_some() || args.diff_rev.is_some() {
         return changes(&planned, args, global);
+    }
+    if let Some(step) = &args.why {
+        return reasons(&planned, step, &args.format);
     }
     if args.deny_growth {
         complain("--deny-growth needs --diff or --diff-rev");
@@ -120,6 +129,41 @@ pub fn main(args: &Args, global: Global) -> u8 {
     drop(views);
     // The program ends here; a large plan takes longer to put away than to draw.
     std::mem::forget((planned, text));
+    status::OK
+}
+
+/// Why a step runs when it does, in each task that has it.
+fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
+    let Some(format) = WHY_FORMATS.iter().find(|f| f.name == format) else {
+        let names: Vec<_> = WHY_FORMATS.iter().map(|f| f.name).collect();
+        complain(&format!("what a step waits for is shown as {}, not as `{format}`", names.join(" or ")));
+        return status::USAGE;
+    };
+    let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
+    let mut steps = Vec::new();
+    for plan in plans() {
+        match why::find(plan, step)[..] {
+            [] => {}
+            [one] => steps.push(why::why(plan, one)),
+            ref several => {
+                let ids: Vec<_> = several.iter().map(|&ix| format!("`{}`", plan.action(ix).id)).collect();
+                complain(&format!("`{step}` is several steps of `{}`: {}", plan.task.name.value, ids.join(", ")));
+                return status::USAGE;
+            }
+        }
+    }
+    if steps.is_empty() {
+        let actions = plans().flat_map(Plan::actions);
+        let names: Vec<_> = actions.flat_map(|a| [Some(a.id.as_str()), why::step_id(&a.kind)]).flatten().collect();
+        let near = why::near(step, &names);
+        let hint = match near.is_empty() {
+            true => String::from("; `gevals plan --format json` shows all ids"),
+            false => format!("; did you mean {}?", near.join(", ")),
+        };
+        complain(&format!("no step is called `{step}`{hint}"));
+        return status::USAGE;
+    }
+    print(&(format.render)(&why::Answer { version: why::VERSION, steps }));
     status::OK
 }
 

@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   gevals result summary out.json              a line a task, and the totals
   gevals result view out.json --task create   all about tasks with `create` in their name
+  gevals result verify out.json               exit 1 unless all tasks passed and none is missing
   gevals result verify out.json --task 0.8    exit 1 if fewer than 80 % of the tasks passed
   gevals result diff --base old.json --current new.json
   gevals result convert junit out.json --output-file junit.xml
@@ -89,12 +90,14 @@ enum SummaryFormat {
 
 const VERIFY: &str = "\
 Examples:
-  gevals result verify gevals-e-out.json --task 1.0 --assertion 0.9
+  gevals result verify gevals-e-out.json                all tasks must have passed
+  gevals result verify gevals-e-out.json --task 0.9 --assertion 0.9
 
-Every run counts as a task, and every kind of assertion of a result as an assertion. Where nothing is asserted, no
-threshold of assertions can be missed.";
+The file must be complete: a result of every run of every task that was selected. Without a threshold all tasks must have
+passed, those with a gate as often as it says. For thresholds every run counts as a task, and every kind of assertion of a
+result as an assertion. Where nothing is asserted, no threshold of assertions can be missed.";
 
-/// Exit with 1 unless enough tasks and assertions passed.
+/// Exit with 1 unless the results are complete, and all tasks or as many as the thresholds say passed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = VERIFY)]
 struct Verify {
@@ -113,8 +116,8 @@ Examples:
   gevals result diff --base main.json --current mine.json
   gevals result diff main.json mine.json -o markdown >> $GITHUB_STEP_SUMMARY
 
-Runs of a task are compared by the share that passed. A task that got worse is a regression, and the exit status is 1; a
-task that is new or gone is none.";
+Runs of a task are compared by the share that passed. The exit status is 1 where a task got worse or is gone, and where the
+current results are incomplete. Tasks that are gone count as not passed.";
 
 /// Compare two results files: what got worse, better, is new or gone.
 #[derive(clap::Args, Debug)]
@@ -276,12 +279,9 @@ fn summarise(args: &Summary) -> Result<u8, Fault> {
 
 fn verify(args: &Verify) -> Result<u8, Fault> {
     let file = read(&args.file)?;
-    if args.task.is_none() && args.assertion.is_none() {
-        super::warn("no threshold is given, so this passes whatever the results are; add `--task 1.0`");
-    }
-    let (met, text) = summary::verify(&file, args.task.unwrap_or(0.0), args.assertion.unwrap_or(0.0));
+    let (met, text) = summary::verify(&file, args.task, args.assertion);
     print(&text);
-    if met { Ok(status::OK) } else { Err((status::NO, "thresholds not met".to_owned())) }
+    Ok(if met { status::OK } else { status::NO })
 }
 
 fn compare(args: &Diff) -> Result<u8, Fault> {
@@ -296,7 +296,7 @@ fn compare(args: &Diff) -> Result<u8, Fault> {
         DiffFormat::Text => diff.text(),
         DiffFormat::Markdown => diff.markdown(),
     });
-    Ok(if diff.regressions.is_empty() || args.exit_zero { status::OK } else { status::NO })
+    Ok(if diff.is_loss() && !args.exit_zero { status::NO } else { status::OK })
 }
 
 fn to_junit(args: &Junit) -> Result<u8, Fault> {

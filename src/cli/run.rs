@@ -80,6 +80,9 @@ pub struct Args {
     /// Only tasks with these labels: KEY=VALUE, by commas; several values of a key are alternatives.
     #[arg(short, long, value_name = "LABELS", help_heading = "Which tasks")]
     label_selector: Vec<Labels>,
+    /// Only tasks with this tag in their metadata; several, by commas or repeated, are alternatives.
+    #[arg(long, value_name = "TAG", value_delimiter = ',', help_heading = "Which tasks")]
+    tag: Vec<String>,
     /// Only the I-th of N parts of the tasks, from 1.
     #[arg(long, value_name = "I/N", help_heading = "Which tasks")]
     shard: Option<Shard>,
@@ -175,7 +178,7 @@ pub struct Args {
     #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
     phase: Option<Phase>,
     /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "label_selector", "shard", "shuffle"])]
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "label_selector", "tag", "shard", "shuffle"])]
     resume: Option<String>,
     /// Look whether commands, servers, agents and extensions are there, without running a task.
     #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
@@ -350,6 +353,7 @@ fn overrides(args: &Args) -> Result<Overrides, String> {
         model: args.model.first().cloned(),
         mcp_config: args.mcp_config_file.clone(),
         server: EnvServer::read(&|name| std::env::var(name).ok())?,
+        asked: true,
         limits: LimitOverrides {
             timeout: args.task_timeout,
             cleanup_timeout: args.cleanup_timeout,
@@ -362,7 +366,7 @@ fn overrides(args: &Args) -> Result<Overrides, String> {
 fn selection(args: &Args) -> Selection {
     Selection {
         name: args.run.clone(),
-        labels: args.label_selector.iter().cloned().fold(Labels::default(), Labels::and),
+        labels: args.label_selector.iter().cloned().fold(Labels::tagged(&args.tag), Labels::and),
         shard: args.shard,
         // Few digits, as people copy it.
         shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000))),
@@ -757,6 +761,7 @@ pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
         model: kept.model.clone(),
         mcp_config: kept.mcp_config.clone(),
         server: EnvServer::read(&variable).unwrap_or_default(),
+        asked: true,
         limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     },
     rule,
     source::{FileId, Spanned},
-    yaml::{Data, Node, Style},
+    yaml::{Data, Entry, Node, Style},
 };
 
 rule! {
@@ -247,9 +247,6 @@ fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
 }
 
 fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
-    if matches!(node.data(), Data::Null) {
-        return None;
-    }
     let mut fields = reader.fields(node, "a judge")?;
     let agent = fields.take(reader, "ref");
     let env = fields.take(reader, "env");
@@ -320,7 +317,11 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<ExtensionRef> {
         return Vec::new();
     }
     let mut out = Vec::new();
-    for entry in node.entries().filter(|e| !RESERVED.contains(&e.name)) {
+    for entry in reader.present(node) {
+        if RESERVED.contains(&entry.name) {
+            extension_option(reader, entry);
+            continue;
+        }
         let Some(mut fields) = reader.fields(entry.value, "an extension") else { continue };
         let package = fields.require(reader, "package", entry.key.span());
         let env = fields.take(reader, "env").map(|n| reader.strings(n, "the environment of an extension"));
@@ -337,13 +338,55 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<ExtensionRef> {
     out
 }
 
+/// How extensions are fetched and run.
+fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>) {
+    const SANDBOXES: [&str; 3] = ["none", "bwrap", "docker"];
+    match entry.name {
+        "timeout" => {
+            reader.duration(entry.value, "the timeout of extensions");
+        }
+        "cacheDir" => {
+            reader.name(entry.value, "`cacheDir`");
+        }
+        "allowedSources" => {
+            for pattern in reader.words(entry.value, "`allowedSources`") {
+                if let Err(error) = globset::Glob::new(&pattern.value) {
+                    let message = format!("`{}` is not a pattern: {}", pattern.value, error.kind());
+                    reader.error(
+                        Diagnostic::new(&decode::INVALID_PATTERN, pattern.span, message)
+                            .help("write a pattern of packages, such as `github.com/OWNER/*`"),
+                    );
+                }
+            }
+        }
+        _ => {
+            let Some(word) = reader.name(entry.value, "the sandbox of extensions") else { return };
+            if SANDBOXES.contains(&word.value.as_str()) {
+                return;
+            }
+            let diagnostic = Diagnostic::new(
+                &decode::WRONG_TYPE,
+                word.span,
+                format!("unknown sandbox `{}` of extensions", word.value),
+            )
+            .help("known are `none`, `bwrap` and `docker`");
+            reader.error(match crate::diagnostic::nearest(&word.value, SANDBOXES) {
+                Some(near) => {
+                    diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
+                }
+                None => diagnostic,
+            });
+        }
+    }
+}
+
 fn sources(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<SourceRef> {
     if !matches!(node.data(), Data::Map) {
         reader.wrong_type(node, "a mapping from a name to a source", "`sources`");
         return Vec::new();
     }
     let mut out = Vec::new();
-    for entry in node.entries() {
+    for entry in reader.present(node) {
         let Some(mut fields) = reader.fields(entry.value, "a source") else { continue };
         let repo = fields.require(reader, "repo", entry.key.span());
         let reference = fields.require(reader, "ref", entry.key.span());
@@ -431,9 +474,6 @@ fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
 
 /// The thirteen kinds of assertions (§5.5.2), and what they take.
 fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
-    if matches!(node.data(), Data::Null) {
-        return None;
-    }
     let mut fields = reader.fields(node, "assertions")?;
     let mut items = Vec::new();
     type Make = fn(CallKind, Vec<CallMatcher>) -> AssertionKind;

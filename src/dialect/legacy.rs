@@ -70,10 +70,6 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
 /// `{inline, file}`: one script, or none.
 fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name, &str)>) -> Phase<Path> {
     let mut phase = Phase { key: Some(entry.key.span()), steps: Vec::new() };
-    if matches!(entry.value.data(), Data::Null) {
-        reader.out.push(without_script(entry));
-        return phase;
-    }
     if matches!(entry.value.data(), Data::Seq) {
         reader.error(
             Diagnostic::new(&LEGACY_PHASE, entry.key.span(), format!("`{}` of a legacy task is one script, not a list", entry.name))
@@ -88,6 +84,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
         fields.take(reader, "contains");
         fields.take(reader, "exact");
     }
+    let blank = fields.has_blanks();
     fields.finish(reader);
     let text = |reader: &mut Reader<'_>, e: Option<Entry<'_>>, key: &'static str| {
         let e = e?;
@@ -109,6 +106,9 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
             .help("keep one of them"),
         );
         args.truncate(1);
+    }
+    if args.is_empty() && blank {
+        return phase;
     }
     if args.is_empty() {
         reader.out.push(match inline.is_some() || file.is_some() {
@@ -142,7 +142,9 @@ fn without_script(entry: Entry<'_>) -> Diagnostic {
 
 fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
     let get = |keys: [&'static str; 2]| {
-        keys.into_iter().find_map(|k| entry.value.entries().find(|e| e.name.eq_ignore_ascii_case(k)).map(|e| (k, e)))
+        let written =
+            |k: &str| entry.value.entries().find(|e| e.name.eq_ignore_ascii_case(k) && !decode::is_blank(e.value));
+        keys.into_iter().find_map(|k| written(k).map(|e| (k, e)))
     };
     let script = get(["inline", "file"]);
     let judge = get(["contains", "exact"]);

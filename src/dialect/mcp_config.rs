@@ -94,7 +94,11 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
             reader.wrong_type(e.value, "a mapping", what);
             return Vec::new();
         }
-        e.value.entries().filter_map(|e| Some((key(e), expand(reader, e.value, &format!("`{}`", e.name))?))).collect()
+        reader
+            .present(e.value)
+            .into_iter()
+            .filter_map(|e| Some((key(e), expand(reader, e.value, &format!("`{}`", e.name))?)))
+            .collect()
     };
     let missing = |reader: &mut Reader<'_>, what: &str| {
         reader.error(

@@ -82,11 +82,16 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     task.setup = step::phase(reader, setup, style);
     let verify = fields.take_entry(reader, "verify");
     let cleanup = fields.take_entry(reader, "cleanup");
-    if verify.is_none() && !fields.misspells(["verify"]) {
-        reader.error(
-            Diagnostic::new(&NO_VERIFY, spec.key.span(), "a task has no `verify`")
-                .help("list the steps that decide; write `verify: []` where the eval's assertions alone decide"),
-        );
+    if verify.is_none() {
+        let blank = fields.take_blank(&["verify"]);
+        if blank.is_some() || !fields.misspells(["verify"]) {
+            let place = blank.map_or(spec.key.span(), |e| e.key.span());
+            let message = if blank.is_some() { "`verify` has nothing behind it" } else { "a task has no `verify`" };
+            reader.error(
+                Diagnostic::new(&NO_VERIFY, place, message)
+                    .help("list the steps that decide; write `verify: []` where the eval's assertions alone decide"),
+            );
+        }
     }
     task.verify = step::phase(reader, verify, style);
     task.cleanup = step::phase(reader, cleanup, style);
@@ -170,7 +175,7 @@ fn env(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<(crate::hir::Name, Templa
         return Vec::new();
     }
     let mut out = Vec::new();
-    for entry in node.entries() {
+    for entry in reader.present(node) {
         if entry.value.as_str().is_some() {
             out.push((key(entry), holes(entry.value)));
         } else {

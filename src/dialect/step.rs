@@ -102,8 +102,10 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
         }
     }
     let mut step = body(reader, operation, style)?;
-    if let Some(id) = id {
-        step.id = self::id(reader, id.value);
+    match id {
+        Some(id) if decode::is_blank(id.value) => reader.out.push(decode::empty_value(node, id)),
+        Some(id) => step.id = self::id(reader, id.value),
+        None => {}
     }
     Some(step)
 }
@@ -186,6 +188,10 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
     step.args.reserve_exact(entries.len());
     for entry in entries {
         let value = entry.value;
+        if decode::is_blank(value) && absent(entry.name, signature, operation.name) {
+            reader.out.push(decode::empty_value(node, entry));
+            continue;
+        }
         match entry.name {
             "id" if !style.id_beside => step.id = id(reader, value),
             "timeout" => step.timeout = reader.duration(value, "the timeout of a step"),
@@ -199,6 +205,8 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
                 step.expect = Some((entry.key.span(), arg(value, (style.scan)(operation.name, "expect"))));
             }
             name => match control.blocks().iter().find(|(key, ..)| *key == name) {
+                // Its lack is reported below.
+                Some(_) if decode::is_blank(value) => {}
                 Some((key, role, _)) => blocks(reader, value, *role, key, style, &mut step),
                 None => {
                     if control == Control::Each && name == "var" {
@@ -213,6 +221,18 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
         required_blocks(reader, &step, signature);
     }
     Some(step)
+}
+
+/// Whether a key of a body with nothing behind it is an absent one. What an extension or a tool takes may be null, and an
+/// expectation of nothing is a fault of its own, as is the lack of a key that must be there.
+fn absent(key: &str, signature: Option<&Signature>, operation: &str) -> bool {
+    let Some(signature) = signature else {
+        let of_the_step = ["id", "timeout", "continueOnError", "outputs", "args"];
+        return operation.contains('.') && of_the_step.contains(&key);
+    };
+    let field = signature.params.fields().and_then(|fields| fields.get(key)).map(|field| !field.required);
+    let block = || signature.control.blocks().iter().find(|(block, ..)| *block == key).map(|(.., needed)| !needed);
+    field.or_else(block).unwrap_or(matches!(key, "id" | "timeout" | "continueOnError" | "outputs" | "var"))
 }
 
 /// `command: test -f x`: a text where the body is wanted, which is probably its most important key.
@@ -304,7 +324,7 @@ fn outputs(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Vec<(Name, crate::
         reader.wrong_type(node, "a mapping from a name to a value", "`outputs`");
         return None;
     }
-    Some(node.entries().map(|e| (key(e), arg(e.value, decode::portable))).collect())
+    Some(reader.present(node).into_iter().map(|e| (key(e), arg(e.value, decode::portable))).collect())
 }
 
 /// What an unknown operation probably should be.

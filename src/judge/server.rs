@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,11 +18,10 @@ use rmcp::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Verdict;
-use crate::event::FailureCategory;
+use crate::{event::FailureCategory, host::listen};
 
 /// The one tool.
 pub const TOOL: &str = "submit_judgement";
@@ -62,8 +60,7 @@ impl Submission {
 
 impl Server {
     pub async fn start(secret: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-        let port = listener.local_addr()?.port();
+        let (listener, port) = listen::loopback().await?;
         let stop = CancellationToken::new();
         let received = Arc::new(Mutex::default());
         let handler = Handler { received: Arc::clone(&received) };

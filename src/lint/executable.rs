@@ -7,14 +7,13 @@ use super::{
     script::{Form, Reader},
 };
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::Dialect,
+    diagnostic::{Diagnostic, Diagnostics},
     rule,
     source::Span,
 };
 
 rule! {
-    pub static SCRIPT_NOT_EXECUTABLE = "script-not-executable", Verdict;
+    pub static SCRIPT_NOT_EXECUTABLE = "script-not-executable", Note;
     pub static SCRIPT_WITHOUT_SHEBANG = "script-without-shebang", Verdict;
     pub static SHEBANG_NOT_FIRST = "shebang-not-first", Warning;
 }
@@ -38,18 +37,13 @@ pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             out.push(diagnostic);
         } else if !executable {
-            let diagnostic = Diagnostic::new(
-                &SCRIPT_NOT_EXECUTABLE,
-                script.value.span,
-                format!("`{name}` is not executable"),
-            )
-            .help(format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` where git does not see it"));
-            out.push(match view.task.dialect {
-                Dialect::Portable => diagnostic,
-                _ => diagnostic
-                    .strength(Strength::Warning)
-                    .here("gevals runs it by its first line; other tools change the file"),
-            });
+            let chmod =
+                format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` where git does not see it");
+            out.push(
+                Diagnostic::new(&SCRIPT_NOT_EXECUTABLE, script.value.span, format!("`{name}` is not executable"))
+                    .here("gevals runs it by its first line; other tools may not")
+                    .help(chmod),
+            );
         }
     }
 }

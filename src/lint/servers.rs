@@ -28,11 +28,16 @@ pub fn required(view: &TaskView<'_>, out: &mut Diagnostics) {
 pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
     let Some(mcp) = &view.unit.mcp else {
         if view.eval.mcp_config.is_none() && view.unit.reported.is_none() {
-            out.push(
+            let missing =
                 Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is not configured", name.value))
-                    .label(view.eval.config, "this eval has no `mcpConfigFile`")
-                    .help("write `mcpConfigFile: FILE` in the eval's config"),
-            );
+                    .label(view.eval.config, "this eval has no `mcpConfigFile`");
+            // `decisions.md` §13: only a run knows its environment.
+            out.push(match view.unit.may_be_served {
+                true => missing
+                    .strength(Strength::Warning)
+                    .help("write `mcpConfigFile: FILE` in the eval's config, or describe the server by `MCP_*` variables when it is run"),
+                false => missing.help("write `mcpConfigFile: FILE` in the eval's config, or set `MCP_COMMAND` or `MCP_URL`"),
+            });
         }
         return;
     };

@@ -1,4 +1,4 @@
-//! Names that nobody could verify, since no lock says what there is.
+//! Names that nobody could verify, since no lock says what there is; schemas in the lock that are not read whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,7 @@ use crate::{
 
 rule! {
     pub static NOT_LOCKED = "not-locked", Note;
+    pub static UNREAD_SCHEMA = "unread-schema", Note;
 }
 
 /// More names than this are counted.
@@ -43,6 +44,28 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 true => lock_it(view),
                 false => "only extensions that are given by a path can be locked: releases cannot yet".to_owned(),
             }));
+        }
+    }
+}
+
+/// Schemas of tools and operations in use that say more than is judged.
+pub fn unread(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let (tools, operations) = used(view);
+    let lock = &view.unit.lock;
+    let of_tools = tools.iter().flat_map(|(server, names)| {
+        let known = lock.tools(server);
+        names.iter().filter_map(move |name| Some((server, name, &known?.get(*name)?.input_schema)))
+    });
+    let of_operations = operations.iter().flat_map(|(extension, names)| {
+        let known = lock.extensions.get(*extension).map(|e| &e.operations);
+        names.iter().filter_map(move |name| Some((extension, name, &known?.get(*name)?.input_schema)))
+    });
+    let place = view.eval.mcp_config.as_ref().map_or(view.eval.config, |name| name.span);
+    for (owner, name, schema) in of_tools.chain(of_operations) {
+        if let Some(gap) = schema.gap() {
+            let message = format!("the schema of `{owner}.{name}` is not judged as a whole: {gap}");
+            let help = "what it demands there shows when the server is called";
+            out.push(Diagnostic::new(&UNREAD_SCHEMA, place, message).help(help));
         }
     }
 }

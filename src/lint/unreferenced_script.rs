@@ -1,8 +1,9 @@
 //! Scripts that nothing runs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap, HashSet},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rayon::prelude::*;
@@ -11,7 +12,7 @@ use super::ProjectView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     rule,
-    source::Span,
+    source::{Source, Span},
 };
 
 rule! {
@@ -24,8 +25,14 @@ pub fn check(view: &ProjectView<'_>, out: &mut Diagnostics) {
     let unread = view.project.tasks.iter().filter(|t| t.task.is_none());
     let broken: BTreeSet<&Path> = unread.filter_map(|t| t.path.parent()).collect();
     let dirs: Vec<&Path> = dirs.difference(&broken).copied().collect();
-    let found: Vec<Vec<Unreferenced>> = dirs.into_par_iter().map(|dir| in_folder(dir, view)).collect();
-    for Unreferenced { name, path, text } in found.into_iter().flatten() {
+    let silent = dirs.into_par_iter().map(|dir| (dir, silent(dir, view))).filter(|(_, names)| !names.is_empty());
+    let silent: Vec<(&Path, Vec<String>)> = silent.collect();
+    if silent.is_empty() {
+        return;
+    }
+    let said = Said::of(view.sources.all(), silent.iter().map(|(dir, _)| *dir).collect());
+    let found = silent.into_par_iter().map(|(dir, names)| unmentioned(dir, names, &said, view));
+    for Unreferenced { name, path, text } in found.collect::<Vec<_>>().into_iter().flatten() {
         let end = text.find('\n').unwrap_or(text.len());
         let file = view.sources.add(path, text);
         out.push(
@@ -42,51 +49,81 @@ struct Unreferenced {
     text: String,
 }
 
-fn in_folder(dir: &Path, view: &ProjectView<'_>) -> Vec<Unreferenced> {
+/// The scripts of a folder that no task runs.
+fn silent(dir: &Path, view: &ProjectView<'_>) -> Vec<String> {
     let entries = view.files.entries(dir);
-    let names = || entries.iter().map(|(name, _)| name);
-    let mut silent: Vec<&String> =
-        names().filter(|n| n.ends_with(".sh") && !view.scripts.contains(&dir.join(n))).collect();
+    let names = entries.iter().map(|(name, _)| name);
+    names.filter(|n| n.ends_with(".sh") && !view.scripts.contains(&dir.join(n))).cloned().collect()
+}
+
+/// Those of them that no text speaks of.
+fn unmentioned(dir: &Path, mut silent: Vec<String>, said: &Said<'_>, view: &ProjectView<'_>) -> Vec<Unreferenced> {
+    let read = |name: &str| String::from_utf8(view.files.read(&dir.join(name)).ok()?).ok();
+    let mentions = |text: &str, name: &str| text.contains(name) || text.contains("*.sh");
+    silent.retain(|name| !said.inside(dir).any(|text| mentions(text, name)) && !said.reaches(dir, name));
     if silent.is_empty() {
         return Vec::new();
     }
     // Other files of the folder may speak of it too: other tasks, a Makefile, a README.
-    let beside = names().filter(|n| !n.ends_with(".sh"));
+    let entries = view.files.entries(dir);
     let mut texts: Vec<String> =
-        beside.filter_map(|n| String::from_utf8(view.files.read(&dir.join(n)).ok()?).ok()).collect();
-    let sources = view.sources.all();
-    let mentions = |text: &str, name: &str| text.contains(name) || text.contains("*.sh");
-    silent.retain(|name| {
-        !sources.iter().any(|source| match source.path().starts_with(dir) {
-            true => mentions(source.text(), name),
-            false => reaches(source.text(), dir, name),
-        })
-    });
+        entries.iter().filter(|(n, _)| !n.ends_with(".sh")).filter_map(|(n, _)| read(n)).collect();
     while let Some(text) = texts.pop() {
         // What a mentioned script mentions is mentioned.
         silent.retain(|name| {
             let found = mentions(&text, name);
             if found {
-                texts.extend(view.files.read(&dir.join(name)).ok().and_then(|b| String::from_utf8(b).ok()));
+                texts.extend(read(name));
             }
             !found
         });
     }
-    let unreferenced = silent.into_iter().filter_map(|name| {
-        let path = dir.join(name);
-        let text = String::from_utf8(view.files.read(&path).ok()?).ok()?;
-        Some(Unreferenced { name: name.clone(), path, text })
-    });
-    unreferenced.collect()
+    let found = silent.into_iter().filter_map(|name| Some((read(&name)?, name)));
+    found.map(|(text, name)| Unreferenced { path: dir.join(&name), name, text }).collect()
 }
 
-/// Whether a text from elsewhere speaks of this script rather than of one of its own: `../a/verify.sh`, `$dir/verify.sh`.
-fn reaches(text: &str, dir: &Path, name: &str) -> bool {
-    let folder = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    text.contains("*.sh")
-        || text.match_indices(name).any(|(at, _)| {
-            let before = text[..at].strip_suffix('/').unwrap_or_default();
-            let part = before.rsplit(|c: char| c == '/' || c.is_whitespace()).next().unwrap_or_default();
-            part.trim_matches(['"', '\'']) == folder || part.contains(['*', '$', '}', ')'])
-        })
+/// What all texts say of scripts. It is gathered once: a suite may have thousands of both.
+struct Said<'d> {
+    sources: Vec<Arc<Source>>,
+    /// By folder: what stands in it, or below.
+    inside: HashMap<&'d Path, Vec<usize>>,
+    /// `../a/verify.sh`: a script and the folder it is in.
+    beside: HashSet<(String, String)>,
+    /// `$dir/verify.sh`, `*/verify.sh`: a script of any folder.
+    anywhere: HashSet<String>,
+}
+
+impl<'d> Said<'d> {
+    fn of(sources: Vec<Arc<Source>>, dirs: HashSet<&'d Path>) -> Self {
+        let mut said = Self { sources, inside: HashMap::new(), beside: HashSet::new(), anywhere: HashSet::new() };
+        for (index, source) in said.sources.iter().enumerate() {
+            for dir in source.path().ancestors().skip(1).filter_map(|dir| dirs.get(dir)) {
+                said.inside.entry(dir).or_default().push(index);
+            }
+            let text = source.text();
+            for (at, end) in text.match_indices(".sh") {
+                let word = text[..at].rsplit(char::is_whitespace).next().unwrap_or_default();
+                let Some((before, stem)) = word.rsplit_once('/') else { continue };
+                let folder = before.rsplit('/').next().unwrap_or_default().trim_matches(['"', '\'']);
+                let name = format!("{stem}{end}");
+                match folder.contains(['*', '$', '}', ')']) {
+                    true => said.anywhere.insert(name),
+                    false => said.beside.insert((folder.to_owned(), name)),
+                };
+            }
+        }
+        said
+    }
+
+    fn inside(&self, dir: &Path) -> impl Iterator<Item = &str> {
+        self.inside.get(dir).into_iter().flatten().map(|&index| self.sources[index].text())
+    }
+
+    /// Whether a text from elsewhere speaks of this script rather than of one of its own.
+    fn reaches(&self, dir: &Path, name: &str) -> bool {
+        let folder = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        [name, "*.sh"]
+            .iter()
+            .any(|name| self.anywhere.contains(*name) || self.beside.contains(&(folder.to_owned(), (*name).to_owned())))
+    }
 }

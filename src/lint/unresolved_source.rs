@@ -106,6 +106,15 @@ fn sourced(statement: &Statement) -> Option<&Word> {
     (word.literal && relative).then_some(word)
 }
 
+/// The files that a script reads whatever happens, where their place is known.
+pub(super) fn read_by<'s>(script: &'s ScriptView<'_>) -> impl Iterator<Item = (&'s Word, PathBuf)> {
+    let statements = script.content.program.body.iter().take_while(|s| !matches!(s.name(), "cd" | "pushd"));
+    statements.filter_map(|statement| match (sourced(statement), &script.dir) {
+        (Some(word), Some(dir)) => Some((word, resolve(dir, &word.text))),
+        _ => beside(statement, script),
+    })
+}
+
 fn sources(statement: &Statement, file: &str) -> bool {
     sourced(statement).is_some_and(|w| w.text.ends_with(file))
 }

@@ -36,6 +36,8 @@ use tokio_util::sync::CancellationToken;
 
 use notes::{Note, NoteError, Notes};
 
+use crate::host::listen;
+
 const MARKDOWN: &str = "text/markdown";
 
 /// Serves the notes of a directory, which is made if need be, on standard input and output.
@@ -60,7 +62,7 @@ pub async fn serve_http(dir: &Path, listener: TcpListener, stop: CancellationTok
     let service =
         StreamableHttpService::new(move || Ok(server.clone()), Arc::new(LocalSessionManager::default()), config);
     let router = axum::Router::new().route_service("/mcp", service);
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+    axum::serve(listen::without_delay(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 #[derive(Debug, Clone)]

@@ -4,7 +4,6 @@ use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
     io,
-    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,10 +16,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use futures_util::StreamExt;
 use indexmap::IndexMap;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpListener,
     sync::mpsc,
 };
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
@@ -31,6 +30,7 @@ use super::{
     hub::{Inner, Port},
     message::{self, IdKey, Message, Shape},
 };
+use crate::host::listen;
 
 /// Bytes that wait for an agent which has no stream open.
 const BACKLOG: usize = 1 << 20;
@@ -62,8 +62,7 @@ struct Front {
 }
 
 pub(super) async fn serve(inner: Arc<Inner>, kind: SessionKind) -> io::Result<HttpFront> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-    let port = listener.local_addr()?.port();
+    let (listener, port) = listen::loopback().await?;
     let over = inner.over.child_token();
     let limit = inner.options.max_message;
     let front = Arc::new(Front { inner, kind, port, sessions: Mutex::default(), over: over.clone() });
@@ -181,7 +180,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     let mut response = if requests.is_empty() {
         StatusCode::ACCEPTED.into_response()
     } else if streaming {
-        event_stream(receiver, passing)
+        streamed(receiver, passing, accepted).await
     } else {
         let response = json_answers(receiver, requests.len()).await;
         drop(passing);
@@ -210,13 +209,13 @@ async fn on_get(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response
     let mut routes = conversation.routes();
     for message in routes.backlog.drain(..) {
         // The receiver is right here.
-        let _ = sender.send(message);
+        let _ = sender.send(Outgoing { bytes: message, last: false });
     }
     routes.backlog_size = 0;
     // A second stream takes over from the first, which its client has probably lost.
     routes.unasked = Some(sender);
     drop(routes);
-    event_stream(receiver, None)
+    event_stream(None, receiver, None)
 }
 
 async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
@@ -245,17 +244,46 @@ impl Drop for EndLater {
     }
 }
 
-fn event_stream(receiver: mpsc::UnboundedReceiver<Bytes>, passing: Option<EndLater>) -> Response {
+/// A message on its way to a client.
+#[derive(Debug)]
+struct Outgoing {
+    bytes: Bytes,
+    /// The answer to the last request of its POST: nothing follows it.
+    last: bool,
+}
+
+/// The answer to a POST whose client reads streams: one JSON document where the answer is the first thing that comes, as
+/// most servers have it, else a stream.
+async fn streamed(
+    mut receiver: mpsc::UnboundedReceiver<Outgoing>,
+    passing: Option<EndLater>,
+    accepted: &str,
+) -> Response {
+    let json = accepted.contains("application/json") || accepted.contains("*/*");
+    // A client that hears nothing at all may give up.
+    let first = tokio::time::timeout(KEEP_ALIVE, receiver.recv()).await.ok().flatten();
+    match first {
+        Some(answer) if answer.last && json => json_answer(answer.bytes),
+        first => event_stream(first, receiver, passing),
+    }
+}
+
+fn event_stream(
+    first: Option<Outgoing>,
+    receiver: mpsc::UnboundedReceiver<Outgoing>,
+    passing: Option<EndLater>,
+) -> Response {
+    let first = futures_util::stream::iter(first.map(|message| Ok::<_, Infallible>(event(&message.bytes))));
     let events = futures_util::stream::unfold((receiver, passing), |(mut receiver, passing)| async move {
         let chunk = match tokio::time::timeout(KEEP_ALIVE, receiver.recv()).await {
-            Ok(Some(message)) => event(&message),
+            Ok(Some(message)) => event(&message.bytes),
             Ok(None) => return None,
             Err(_) => Bytes::from_static(b":\n\n"),
         };
         Some((Ok::<_, Infallible>(chunk), (receiver, passing)))
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
-    (headers, Body::from_stream(events)).into_response()
+    (headers, Body::from_stream(first.chain(events))).into_response()
 }
 
 /// A line feed in a message is white space, and comes back as the border of two data lines; a carriage return would not.
@@ -273,16 +301,20 @@ fn event(message: &Bytes) -> Bytes {
 }
 
 /// For a client that cannot read streams: the answers alone, as one JSON document.
-async fn json_answers(mut receiver: mpsc::UnboundedReceiver<Bytes>, requests: usize) -> Response {
+async fn json_answers(mut receiver: mpsc::UnboundedReceiver<Outgoing>, requests: usize) -> Response {
     let mut answers = Vec::new();
     while let Some(answer) = receiver.recv().await {
-        answers.push(answer);
+        answers.push(answer.bytes);
     }
     let body = match answers.len() {
         0 => return *refused(StatusCode::NOT_FOUND, "the session has ended"),
         1 if requests == 1 => answers.remove(0),
         _ => [&b"["[..], &answers.join(&b","[..]), &b"]"[..]].concat().into(),
     };
+    json_answer(body)
+}
+
+fn json_answer(body: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }
 
@@ -298,7 +330,7 @@ struct Routes {
     /// Requests being answered, oldest first.
     posts: Vec<Post>,
     /// The stream of a GET.
-    unasked: Option<mpsc::UnboundedSender<Bytes>>,
+    unasked: Option<mpsc::UnboundedSender<Outgoing>>,
     backlog: VecDeque<Bytes>,
     backlog_size: usize,
 }
@@ -309,7 +341,7 @@ struct Post {
     waiting: Vec<IdKey>,
     tokens: Vec<IdKey>,
     streaming: bool,
-    sender: mpsc::UnboundedSender<Bytes>,
+    sender: mpsc::UnboundedSender<Outgoing>,
 }
 
 impl Conversation {
@@ -341,7 +373,7 @@ impl Routes {
                 let post = &mut self.posts[at];
                 post.waiting.retain(|waiting| *waiting != key);
                 // A client that has left does not get its answer.
-                let _ = post.sender.send(bytes);
+                let _ = post.sender.send(Outgoing { bytes, last: post.waiting.is_empty() });
                 if post.waiting.is_empty() {
                     self.posts.remove(at);
                 }
@@ -360,8 +392,9 @@ impl Routes {
             .filter(open)
             .find(|post| token.as_ref().is_some_and(|token| post.tokens.contains(token)))
             .or_else(|| self.posts.iter().rev().find(open));
-        if post.is_some_and(|post| post.sender.send(bytes.clone()).is_ok())
-            || self.unasked.as_ref().is_some_and(|unasked| unasked.send(bytes.clone()).is_ok())
+        let outgoing = || Outgoing { bytes: bytes.clone(), last: false };
+        if post.is_some_and(|post| post.sender.send(outgoing()).is_ok())
+            || self.unasked.as_ref().is_some_and(|unasked| unasked.send(outgoing()).is_ok())
         {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ActionIx, ActionKind, AgentKind, Plan, StepAction};
+use super::{ActionIx, ActionKind, AgentKind, Holder, Plan, PlanPhase, StepAction};
 use crate::{
     hir::ArgKind,
     signature::{Control, Format, Shape},
@@ -11,24 +11,34 @@ use crate::{
 
 /// The longest one run of the task can take; every part of it is bounded.
 pub fn worst_case(plan: &Plan) -> Duration {
-    let agent = match &plan.action(plan.agent).kind {
-        ActionKind::Agent(agent) => match agent.kind {
-            AgentKind::Noop => Some(Duration::ZERO),
-            _ => None,
-        },
-        _ => None,
-    };
-    let work = sum(plan.setup.iter().chain(&plan.verify).map(|&ix| bound(plan, ix)).chain([agent]));
-    let cleanup = sum(plan.cleanup.iter().map(|&ix| bound(plan, ix)));
+    let phases = [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify];
+    let work = sum(phases.into_iter().map(|phase| longest(plan, phase.into())));
+    let cleanup = longest(plan, PlanPhase::Cleanup.into());
     let limit = |time: Option<Duration>, limit: Duration| time.map_or(limit, |t| t.min(limit));
     limit(work, plan.timeout).saturating_add(limit(cleanup, plan.cleanup_timeout))
+}
+
+/// The longest path through a phase or block; `None` where something on it has no bound. What runs side by side counts once.
+fn longest(plan: &Plan, holder: Holder) -> Option<Duration> {
+    // Members come in the order of their nodes.
+    let mut ends: Vec<(ActionIx, Duration)> = Vec::new();
+    let end_of = |ends: &[(ActionIx, Duration)], ix| Some(ends[ends.binary_search_by_key(&ix, |(ix, _)| *ix).ok()?].1);
+    for ix in plan.members(holder) {
+        let starts = plan.just_before(ix).filter_map(|before| end_of(&ends, before)).max().unwrap_or_default();
+        ends.push((ix, starts.saturating_add(bound(plan, ix)?)));
+    }
+    Some(ends.into_iter().map(|(_, end)| end).max().unwrap_or_default())
 }
 
 /// The longest an action can take by itself; `None` where nothing bounds it.
 fn bound(plan: &Plan, ix: ActionIx) -> Option<Duration> {
     let action = plan.action(ix);
-    let ActionKind::Step(step) = &action.kind else { return Some(Duration::ZERO) };
-    let blocks = || sum(action.blocks.iter().flat_map(|b| &b.actions).map(|&ix| bound(plan, ix)));
+    let step = match &action.kind {
+        ActionKind::Step(step) => step,
+        ActionKind::Agent(agent) => return matches!(agent.kind, AgentKind::Noop).then_some(Duration::ZERO),
+        ActionKind::Assertion(_) => return Some(Duration::ZERO),
+    };
+    let blocks = || sum(plan.blocks(ix).map(|block| longest(plan, block.holder)));
     let own = match step.op.signature.control {
         Control::Leaf => lasting(step),
         Control::Scope | Control::Any => blocks(),

@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    ActionIx, ActionKind, Edge, EvalPlan, Plan,
+    ActionIx, ActionKind, Edge, EvalPlan, Plan, PlanPhase,
     reach::{self, Reach},
     wire, worst_case,
 };
@@ -198,7 +197,7 @@ fn task(old: &Plan, new: &Plan, old_reach: &Reach, new_reach: &Reach) -> Option<
     let diff = TaskDiff {
         name: new.task.name.value.clone(),
         change: Change::Changed,
-        facts: facts(&wire::task_facts(old), &wire::task_facts(new)),
+        facts: [facts(&wire::task_facts(old), &wire::task_facts(new)), parallel_verify(old, new)].concat(),
         flow: flow(old, new, &pairing.pairs),
         steps: pairing.changes,
         reach: reach_changes(old_reach, new_reach),
@@ -213,6 +212,13 @@ fn task(old: &Plan, new: &Plan, old_reach: &Reach, new_reach: &Reach) -> Option<
     (!same).then_some(diff)
 }
 
+/// In the plan's JSON it is told by the edges alone.
+fn parallel_verify(old: &Plan, new: &Plan) -> Vec<FactChange> {
+    let [before, after] = [old, new].map(|plan| Some(plan.task.parallel_verify.into()));
+    let change = FactChange { name: "parallelVerify".to_owned(), before, after };
+    (change.before != change.after).then_some(change).into_iter().collect()
+}
+
 /// Which action of the old plan is which of the new one.
 struct Pairing<'a> {
     old: &'a Plan,
@@ -225,11 +231,10 @@ struct Pairing<'a> {
 impl Pairing<'_> {
     fn phases(&mut self) {
         let (old, new) = (self.old, self.new);
-        self.sequence(&old.setup, &new.setup);
-        self.sequence(&[old.agent], &[new.agent]);
-        self.sequence(&old.verify, &new.verify);
-        self.sequence(&old.assertions, &new.assertions);
-        self.sequence(&old.cleanup, &new.cleanup);
+        for phase in PlanPhase::ALL {
+            let members = |plan: &Plan| plan.members(phase).collect::<Vec<_>>();
+            self.sequence(&members(old), &members(new));
+        }
     }
 
     fn sequence(&mut self, old: &[ActionIx], new: &[ActionIx]) {
@@ -313,10 +318,12 @@ impl Pairing<'_> {
         } else if moved {
             self.note(self.new, new, Change::Moved, facts);
         }
-        for i in 0..before.blocks.len().max(after.blocks.len()) {
-            let actions = |action: &'_ super::Action| action.blocks.get(i).map_or_else(Vec::new, |b| b.actions.clone());
-            self.sequence(&actions(before), &actions(after));
-        }
+        let blocks = |plan: &Plan, ix| plan.blocks(ix).map(|b| plan.members(b.holder).collect()).collect::<Vec<_>>();
+        let (mut before, mut after): (Vec<Vec<_>>, Vec<Vec<_>>) = (blocks(self.old, old), blocks(self.new, new));
+        let most = before.len().max(after.len());
+        before.resize(most, Vec::new());
+        after.resize(most, Vec::new());
+        before.iter().zip(&after).for_each(|(before, after)| self.sequence(before, after));
     }
 
     fn note(&mut self, plan: &Plan, ix: ActionIx, change: Change, facts: Vec<FactChange>) {
@@ -367,9 +374,9 @@ fn content(plan: &Plan, ix: ActionIx) -> String {
     let mut document = wire::own_document(action);
     document.id.clear();
     let mut text = serde_json::to_string(&document).unwrap_or_default();
-    for block in &action.blocks {
+    for block in plan.blocks(ix) {
         text.push('[');
-        block.actions.iter().for_each(|&ix| text.push_str(&content(plan, ix)));
+        plan.members(block.holder).for_each(|ix| text.push_str(&content(plan, ix)));
         text.push(']');
     }
     text
@@ -377,10 +384,10 @@ fn content(plan: &Plan, ix: ActionIx) -> String {
 
 fn flow(old: &Plan, new: &Plan, pairs: &BTreeMap<String, String>) -> Vec<FlowChange> {
     let edges = |plan: &Plan, renamed: &dyn Fn(&str) -> String| -> BTreeSet<(String, String, String)> {
-        let data = plan.graph.edge_references().filter_map(|edge| match edge.weight() {
+        let data = plan.links().filter_map(|(from, to, edge)| match edge {
             Edge::Data(name) => {
                 let id = |ix| renamed(&plan.action(ix).id);
-                Some((id(edge.source()), id(edge.target()), name.clone()))
+                Some((id(from), id(to), name.to_string()))
             }
             _ => None,
         });

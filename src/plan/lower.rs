@@ -1,19 +1,20 @@
 //! From a checked task to its plan. Total: whatever `check` lets through has a plan.
 //!
-//! Actions are added in the order in which they would run, and every edge leads from an earlier action to a later one:
-//! so the graph is acyclic by construction, and its node order is a topological one.
+//! Actions are added in the order in which they would run, and every edge leads from an earlier node to a later one: so the
+//! graph is acyclic by construction, and its node order is a topological one.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use indexmap::IndexMap;
+use petgraph::{algo::toposort, graph::NodeIndex, visit::EdgeRef};
 
 use super::{
-    Action, ActionIx, ActionKind, AgentAction, AgentKind, DEFAULT_CLEANUP_TIMEOUT, DEFAULT_TIMEOUT, Edge, Graph, Plan,
-    PlanBlock, PlanPhase, PlannedTask, ProcessVariable, SkillMount, StepAction, UNSET_TIMEOUT,
+    Action, ActionIx, ActionKind, AgentAction, AgentKind, DEFAULT_CLEANUP_TIMEOUT, DEFAULT_TIMEOUT, Edge, Graph,
+    Holder, Node, Plan, PlanPhase, PlannedTask, ProcessVariable, SkillMount, StepAction, UNSET_TIMEOUT,
 };
 use crate::{
     builtin::{self, excerpt},
@@ -54,8 +55,11 @@ impl Default for Context<'_> {
 pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
     let mut steps = 0;
     task.walk(&mut |_, _| steps += 1);
-    // An agent and some assertions beside the steps; an edge or two for each.
-    let graph = Graph::with_capacity(steps + 8, 2 * steps + 8);
+    // Phases, an agent and some assertions beside the steps; an edge or three for each.
+    let mut graph = Graph::with_capacity(steps + 8, 3 * steps + 8);
+    for phase in PlanPhase::ALL {
+        graph.add_node(Node::Phase(phase));
+    }
     let mut to = Lowering { dialect: task.dialect, graph, scope: Scope::default(), agent: None };
     let setup = to.phase(&task.setup.steps, PhaseKind::Setup);
     let agent = to.agent(task, context);
@@ -63,11 +67,22 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
     let assertions = to.assertions(&context.assertions);
     let cleanup = to.phase(&task.cleanup.steps, PhaseKind::Cleanup);
 
-    let all: Vec<_> = setup.iter().chain([&agent]).chain(&verify).chain(&assertions).chain(&cleanup).copied().collect();
-    to.order(&all);
-    if let Some(&first) = cleanup.first() {
-        to.graph.add_edge(all[0], first, Edge::Finally);
+    let before: Vec<_> = setup.iter().chain([&agent]).copied().collect();
+    let behind: Vec<_> = assertions.iter().chain(&cleanup).copied().collect();
+    if task.meta.parallel_verify {
+        to.order(&before);
+        to.side_by_side(agent, &verify, behind.first().copied());
+        to.order(&behind);
+    } else {
+        to.order(&[&before[..], &verify, &behind].concat());
     }
+    if let Some(&first) = cleanup.first() {
+        to.graph.add_edge(before[0], first, Edge::Finally);
+    }
+    for (phase, actions) in PlanPhase::ALL.into_iter().zip([&setup[..], &[agent], &verify, &assertions, &cleanup]) {
+        to.hold(Holder::from(phase).0, actions);
+    }
+    debug_assert!(toposort(&to.graph, None).is_ok(), "the plan of `{}` has a cycle", task.name.value);
 
     let (timeout, cleanup_timeout) = match task.dialect {
         Dialect::Portable => (DEFAULT_TIMEOUT, DEFAULT_CLEANUP_TIMEOUT),
@@ -84,17 +99,15 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             dialect: task.dialect,
             difficulty: task.meta.difficulty.as_ref().map(|d| d.value.clone()),
             labels: task.meta.labels.iter().map(|(k, v)| (k.clone(), v.value.clone())).collect(),
+            tags: task.meta.tags.iter().map(|tag| tag.value.clone()).collect(),
             parallel: task.meta.parallel,
+            parallel_verify: task.meta.parallel_verify,
             runs: task.meta.gate.map(|g| g.value.1).or(task.meta.runs.map(|r| r.value)).unwrap_or(1),
             gate: task.meta.gate.map(|g| g.value),
             unchecked: verify.is_empty() && assertions.is_empty(),
         },
         graph: to.graph,
-        setup,
         agent,
-        verify,
-        assertions,
-        cleanup,
         env: env_in_order(task),
         process_env: process_env(task, &context.agent),
         commands: task
@@ -169,13 +182,12 @@ impl Lowering {
             Dialect::Portable => step.id.as_ref().map(|id| id.value.clone()),
             _ => Some(step_type(&step.op.kind)),
         };
-        let ix = self.graph.add_node(Action {
+        let ix = self.add(Action {
             id: id.clone(),
             phase: place.phase,
             meaning: meaning(step, self.dialect),
             timeout: step.timeout.as_ref().map(|t| t.value).or(step.op.signature.timeout),
             continue_on_error: step.continue_on_error.as_ref().map_or(place.cleanup, |c| c.value),
-            blocks: Vec::new(),
             span: step.span,
             kind: ActionKind::Step(StepAction {
                 id: offered.clone(),
@@ -187,15 +199,14 @@ impl Lowering {
             }),
         });
         self.data(ix, |visit| step.templates(visit));
-        let blocks = self.blocks(step, &id, ix, place.phase);
-        self.graph[ix].blocks = blocks;
+        self.blocks(step, &id, ix, place.phase);
         if let Some(id) = offered {
             self.scope.bind(id, vec![ix]);
         }
         ix
     }
 
-    fn blocks(&mut self, step: &Step<Def>, id: &str, ix: ActionIx, phase: PlanPhase) -> Vec<PlanBlock> {
+    fn blocks(&mut self, step: &Step<Def>, id: &str, ix: ActionIx, phase: PlanPhase) {
         let control = step.op.signature.control;
         let mut written: Vec<_> = step.blocks.iter().enumerate().collect();
         written.sort_by_key(|(_, block)| match block.role {
@@ -205,7 +216,7 @@ impl Lowering {
         });
         let mark = self.scope.mark();
         let mut branches = Vec::new();
-        let mut blocks = Vec::new();
+        let (mut held, mut blocks) = (Vec::new(), Vec::new());
         for (i, block) in written {
             let prefix = match (control, block.role) {
                 (Control::Any, _) => format!("{id}/{i}"),
@@ -216,22 +227,26 @@ impl Lowering {
             };
             let cleanup = block.role == BlockRole::Cleanup;
             let before = self.scope.mark();
+            let holder = self.graph.add_node(Node::Block(block.role));
             let actions = self.steps(&block.steps, Place { prefix: &prefix, phase, cleanup });
             match control {
                 Control::Any => branches.push(self.scope.undo(mark)),
                 _ if cleanup => drop(self.scope.undo(before)),
                 _ => {}
             }
-            blocks.push(PlanBlock { role: block.role, actions });
+            self.hold(holder, &actions);
+            held.push(holder);
+            blocks.push((block.role, actions));
         }
+        self.hold(ix, &held);
         match control {
             Control::Any => {
-                blocks.iter().for_each(|b| {
-                    self.order(&b.actions);
-                    if let Some(&first) = b.actions.first() {
+                for (_, actions) in &blocks {
+                    self.order(actions);
+                    if let Some(&first) = actions.first() {
                         self.graph.add_edge(ix, first, Edge::Branch);
                     }
-                });
+                }
                 self.scope.join(branches);
             }
             _ => {
@@ -239,29 +254,27 @@ impl Lowering {
                 if control == Control::Each {
                     self.scope.undo(mark);
                 }
-                let all: Vec<_> = std::iter::once(ix).chain(blocks.iter().flat_map(|b| &b.actions).copied()).collect();
+                let all: Vec<_> = std::iter::once(ix).chain(blocks.iter().flat_map(|(_, a)| a).copied()).collect();
                 self.order(&all);
-                let owed =
-                    blocks.iter().find(|b| b.role == BlockRole::Cleanup).and_then(|b| b.actions.first().copied());
+                let owed = blocks.iter().find(|(role, _)| *role == BlockRole::Cleanup);
+                let owed = owed.and_then(|(_, actions)| actions.first().copied());
                 if let (Some(cleanup), Some(&first)) = (owed, all.get(1)) {
                     let owes = if first == cleanup { ix } else { first };
                     self.graph.add_edge(owes, cleanup, Edge::Finally);
                 }
             }
         }
-        blocks
     }
 
     fn agent(&mut self, task: &Task<Def>, context: &Context<'_>) -> ActionIx {
         let prompt = task.prompt.as_ref().map(|p| p.text.clone());
         let prompt = prompt.unwrap_or_else(|| Template::literal("", task.name.span));
-        let ix = self.graph.add_node(Action {
+        let ix = self.add(Action {
             id: PlanPhase::Agent.name().to_owned(),
             phase: PlanPhase::Agent,
             meaning: agent_meaning(&context.agent),
             timeout: None,
             continue_on_error: false,
-            blocks: Vec::new(),
             span: prompt.span,
             kind: ActionKind::Agent(AgentAction {
                 prompt: prompt.clone(),
@@ -287,19 +300,55 @@ impl Lowering {
                 if !taken.insert(id.clone()) {
                     id = format!("{place}/{index}");
                 }
-                actions.push(self.graph.add_node(Action {
+                actions.push(self.add(Action {
                     id,
                     phase: PlanPhase::Assert,
                     meaning: assertion_meaning(assertion),
                     timeout: None,
                     continue_on_error: false,
-                    blocks: Vec::new(),
                     span: assertion.span,
                     kind: ActionKind::Assertion(assertion.clone()),
                 }));
             }
         }
         actions
+    }
+
+    fn add(&mut self, action: Action) -> ActionIx {
+        self.graph.add_node(Node::Action(Box::new(action)))
+    }
+
+    /// The first one's edge is added last, so that it is found first.
+    fn hold(&mut self, holder: NodeIndex, held: &[NodeIndex]) {
+        for &ix in held.iter().rev() {
+            self.graph.add_edge(holder, ix, Edge::Holds);
+        }
+    }
+
+    /// Each of these runs after those whose values it, or what is nested in it, uses; else only after `before`. `behind` runs
+    /// after all of them.
+    fn side_by_side(&mut self, before: ActionIx, actions: &[ActionIx], behind: Option<ActionIx>) {
+        // What is nested in an action is added behind it, and before the next one.
+        let holds = |ix: ActionIx| actions.partition_point(|&top| top <= ix).checked_sub(1);
+        let data = self.graph.edge_references().filter(|edge| matches!(edge.weight(), Edge::Data(_)));
+        let uses: BTreeSet<_> = data
+            .filter_map(|edge| Some((holds(edge.source())?, holds(edge.target())?)))
+            .filter(|(from, to)| from != to)
+            .collect();
+        let (used, using): (HashSet<_>, HashSet<_>) = uses.iter().copied().unzip();
+        for (_, &ix) in actions.iter().enumerate().filter(|(i, _)| !using.contains(i)) {
+            self.graph.add_edge(before, ix, Edge::Order);
+        }
+        for (from, to) in uses {
+            self.graph.add_edge(actions[from], actions[to], Edge::Order);
+        }
+        let Some(behind) = behind else { return };
+        for (_, &ix) in actions.iter().enumerate().filter(|(i, _)| !used.contains(i)) {
+            self.graph.add_edge(ix, behind, Edge::Order);
+        }
+        if actions.is_empty() {
+            self.graph.add_edge(before, behind, Edge::Order);
+        }
     }
 
     fn order(&mut self, sequence: &[ActionIx]) {
@@ -325,7 +374,7 @@ impl Lowering {
                     _ => continue,
                 };
                 for &from in from {
-                    graph.add_edge(from, ix, Edge::Data(name.to_owned()));
+                    graph.add_edge(from, ix, Edge::Data(name.into()));
                 }
             }
         });

@@ -26,6 +26,8 @@ pub struct Overrides {
     pub mcp_config: Option<PathBuf>,
     /// For evals that name no MCP config.
     pub server: Option<EnvServer>,
+    /// Whether the environment was asked for a server: where it has none, there is none.
+    pub asked: bool,
     pub limits: LimitOverrides,
 }
 

@@ -3,7 +3,11 @@
 use std::fmt::Write;
 
 use super::{PlanFormat, View, line, worst_case};
-use crate::{builtin::count, plan::Plan, ty::duration};
+use crate::{
+    builtin::count,
+    plan::{Plan, PlanPhase},
+    ty::duration,
+};
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "markdown", summary: "a table, a row a task", render };
 
@@ -24,13 +28,14 @@ fn render(views: &[View<'_>]) -> String {
 }
 
 fn decided_by(plan: &Plan) -> String {
-    let steps = count(plan.verify.len(), "step", "steps");
-    let assertions = count(plan.assertions.len(), "assertion", "assertions");
-    match (plan.verify.is_empty(), plan.assertions.is_empty()) {
-        (true, true) => "nothing".to_owned(),
-        (false, true) => steps,
-        (true, false) => assertions,
-        (false, false) => format!("{steps}, {assertions}"),
+    let (verify, assert) = (plan.members(PlanPhase::Verify).count(), plan.members(PlanPhase::Assert).count());
+    let steps = count(verify, "step", "steps");
+    let assertions = count(assert, "assertion", "assertions");
+    match (verify, assert) {
+        (0, 0) => "nothing".to_owned(),
+        (_, 0) => steps,
+        (0, _) => assertions,
+        _ => format!("{steps}, {assertions}"),
     }
 }
 

@@ -130,8 +130,8 @@ pub fn picture(view: &View<'_>, most: Most) -> Picture {
         _ => "plan",
     };
     let mut picture = Picture { title: cut(title, TITLE), ..Picture::default() };
-    let nodes: usize = view.plans.iter().map(|p| p.graph.node_count()).sum();
-    let links: usize = view.plans.iter().map(|p| p.graph.edge_count()).sum();
+    let nodes: usize = view.plans.iter().map(|p| p.actions().count()).sum();
+    let links: usize = view.plans.iter().map(|p| p.links().count()).sum();
     let plans = view.plans.iter().enumerate();
     if nodes <= most.nodes && links <= most.links {
         plans.for_each(|(i, plan)| picture.whole(view, i, plan));
@@ -182,8 +182,8 @@ impl Picture {
     fn whole(&mut self, view: &View<'_>, index: usize, plan: &Plan) {
         let mut drawing = Drawing { view, index, plan, keys: HashMap::new(), values: Vec::new() };
         let mut phases = Vec::new();
-        for (phase, actions) in in_order(plan) {
-            let items = self.actions(&mut drawing, actions, phase.name());
+        for phase in PlanPhase::ALL {
+            let items = self.actions(&mut drawing, plan.members(phase), phase.name());
             if phase == PlanPhase::Agent {
                 phases.extend(items);
             } else {
@@ -195,9 +195,14 @@ impl Picture {
         self.edges(plan, &drawing.keys);
     }
 
-    fn actions(&mut self, drawing: &mut Drawing<'_>, actions: &[ActionIx], above: &str) -> Vec<Item> {
+    fn actions<'a>(
+        &mut self,
+        drawing: &mut Drawing<'a>,
+        actions: impl Iterator<Item = ActionIx> + 'a,
+        above: &str,
+    ) -> Vec<Item> {
         let mut items = Vec::new();
-        for &ix in actions {
+        for ix in actions {
             let action = drawing.plan.action(ix);
             let kind = match &action.kind {
                 ActionKind::Agent(_) => NodeKind::Agent,
@@ -235,17 +240,19 @@ impl Picture {
 
     /// What is nested in an action.
     fn blocks(&mut self, drawing: &mut Drawing<'_>, ix: ActionIx) -> Vec<Item> {
-        let action = drawing.plan.action(ix);
+        let plan = drawing.plan;
+        let action = plan.action(ix);
         let branches = matches!(&action.kind, ActionKind::Step(s) if s.op.signature.control == Control::Any);
         let mut inner = Vec::new();
-        for (i, block) in action.blocks.iter().enumerate() {
+        for (i, block) in plan.blocks(ix).enumerate() {
             let above = match branches {
                 true => format!("{}/{i}", action.id),
                 false => format!("{}/{}", action.id, role_name(block.role)),
             };
-            let first = block.actions.first().map(|&ix| drawing.plan.action(ix).id.as_str());
+            let actions = plan.members(block.holder);
+            let first = actions.clone().next().map(|ix| plan.action(ix).id.as_str());
             let nested = first.and_then(|id| id.strip_prefix(&*above)).is_some_and(|rest| rest.starts_with('/'));
-            let items = self.actions(drawing, &block.actions, if nested { &above } else { &action.id });
+            let items = self.actions(drawing, actions, if nested { &above } else { &action.id });
             match (nested, branches) {
                 (true, true) => inner.extend(self.frame(&format!("branch {i}"), FrameKind::Branch, items)),
                 (true, false) => inner.extend(self.frame(role_name(block.role), FrameKind::Block, items)),
@@ -258,8 +265,7 @@ impl Picture {
     fn edges(&mut self, plan: &Plan, keys: &HashMap<ActionIx, Vec<usize>>) {
         let mut data: indexmap::IndexMap<(usize, usize), Vec<&str>> = indexmap::IndexMap::new();
         let mut others = Vec::new();
-        for edge in plan.graph.edge_indices() {
-            let Some((from, to)) = plan.graph.edge_endpoints(edge) else { continue };
+        for (from, to, edge) in plan.links() {
             let (Some(from), Some(to)) = (keys.get(&from), keys.get(&to)) else { continue };
             // A round's own, where both stand in a loop.
             let pairs = match from.len() <= to.len() {
@@ -267,11 +273,12 @@ impl Picture {
                 false => from.iter().map(|&from| (from, to[0])).collect::<Vec<_>>(),
             };
             for (from, to) in pairs {
-                match &plan.graph[edge] {
+                match edge {
                     Edge::Data(name) => data.entry((from, to)).or_default().push(name),
                     Edge::Order => others.push((from, to, LinkKind::Order)),
                     Edge::Finally => others.push((from, to, LinkKind::Finally)),
                     Edge::Branch => others.push((from, to, LinkKind::Branch)),
+                    Edge::Holds => {}
                 }
             }
         }
@@ -295,7 +302,8 @@ impl Picture {
     fn phases(&mut self, view: &View<'_>, index: usize, plan: &Plan) {
         let mut items = Vec::new();
         let mut keys: Vec<(PlanPhase, usize)> = Vec::new();
-        for (phase, actions) in in_order(plan) {
+        for phase in PlanPhase::ALL {
+            let actions: Vec<_> = plan.members(phase).collect();
             if actions.is_empty() {
                 continue;
             }
@@ -304,7 +312,7 @@ impl Picture {
                 PlanPhase::Assert => (count(actions.len(), "assertion", "assertions"), NodeKind::Assertion),
                 _ => (count(actions.len(), "step", "steps"), NodeKind::Summary),
             };
-            let mut node = self.node(phase.name(), &text, kind, view.phase_done(plan, actions));
+            let mut node = self.node(phase.name(), &text, kind, view.phase_done(plan, &actions));
             node.stands_for = Some((index, (phase == PlanPhase::Agent).then_some(plan.agent)));
             keys.push((phase, node.key));
             items.push(Item::Node(node));
@@ -326,11 +334,12 @@ impl Picture {
             let mut items = Vec::new();
             let mut keys = Vec::new();
             for (i, plan) in view.plans.iter().enumerate().filter(|(_, p)| p.task.parallel == parallel) {
+                let of = |phase: PlanPhase| plan.members(phase).count();
                 let text = format!(
                     "{} setup, {} verify, {} cleanup",
-                    plan.setup.len(),
-                    plan.verify.len() + plan.assertions.len(),
-                    plan.cleanup.len()
+                    of(PlanPhase::Setup),
+                    of(PlanPhase::Verify) + of(PlanPhase::Assert),
+                    of(PlanPhase::Cleanup)
                 );
                 let mut node = self.node(&plan.task.name.value, &text, NodeKind::Summary, view.task_done(plan));
                 node.stands_for = Some((i, None));
@@ -357,14 +366,4 @@ fn titled(name: &str, done: Option<Done>) -> String {
         }
     }
     title
-}
-
-fn in_order(plan: &Plan) -> [(PlanPhase, &[ActionIx]); 5] {
-    [
-        (PlanPhase::Setup, &plan.setup),
-        (PlanPhase::Agent, std::slice::from_ref(&plan.agent)),
-        (PlanPhase::Verify, &plan.verify),
-        (PlanPhase::Assert, &plan.assertions),
-        (PlanPhase::Cleanup, &plan.cleanup),
-    ]
 }

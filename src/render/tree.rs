@@ -159,7 +159,7 @@ impl Tree<'_> {
         for (i, (name, template)) in plan.env.iter().enumerate() {
             self.fact(if i == 0 { "env" } else { "" }, &format!("{name} = {}", excerpt(&wire::shown(name, template))));
         }
-        self.phase(plan, PlanPhase::Setup, &plan.setup);
+        self.phase(plan, PlanPhase::Setup);
         let agent = plan.action(plan.agent);
         let mark = self.mark(self.view.done(plan, agent));
         let notes = self.notes(plan, plan.agent, agent);
@@ -168,12 +168,13 @@ impl Tree<'_> {
             let prompt = excerpt(&turn.prompt.display());
             put!(self, "  {} {}", self.dim(self.last()), line(&format!("“{prompt}”"), self.view.unicode));
         }
-        self.phase(plan, PlanPhase::Verify, &plan.verify);
-        self.phase(plan, PlanPhase::Assert, &plan.assertions);
-        self.phase(plan, PlanPhase::Cleanup, &plan.cleanup);
+        for phase in [PlanPhase::Verify, PlanPhase::Assert, PlanPhase::Cleanup] {
+            self.phase(plan, phase);
+        }
     }
 
-    fn phase(&mut self, plan: &Plan, phase: PlanPhase, actions: &[ActionIx]) {
+    fn phase(&mut self, plan: &Plan, phase: PlanPhase) {
+        let actions: Vec<_> = plan.members(phase).collect();
         if actions.is_empty() {
             return;
         }
@@ -182,11 +183,12 @@ impl Tree<'_> {
                 "always, last made first undone"
             }
             PlanPhase::Cleanup => "always",
+            PlanPhase::Verify if plan.task.parallel_verify && actions.len() > 1 => "side by side",
             _ => "",
         };
         let note = if note.is_empty() { String::new() } else { format!("  {}", self.dim(note)) };
         put!(self, "  {}{note}", self.phase_style(phase.name()));
-        self.actions(plan, actions, phase.name(), "  ");
+        self.actions(plan, &actions, phase.name(), "  ");
     }
 
     fn actions(&mut self, plan: &Plan, actions: &[ActionIx], above: &str, indent: &str) {
@@ -202,7 +204,7 @@ impl Tree<'_> {
             let meaning = line(&substituted(&action.meaning, &self.values), self.view.unicode);
             let notes = self.notes(plan, ix, action);
             put!(self, "{indent}{branch} {mark}{}{pad}  {meaning}{notes}", self.strong(&name));
-            let inner: Vec<_> = action.blocks.iter().flat_map(|b| &b.actions).copied().collect();
+            let inner: Vec<_> = plan.nested(ix).collect();
             if inner.is_empty() {
                 continue;
             }
@@ -316,13 +318,16 @@ impl Tree<'_> {
 
 /// `2 setup · agent · 3 verify · at most 5m`.
 fn summary(plan: &Plan, dot: &str) -> String {
-    let part = |n: usize, name: &str| (n > 0).then(|| format!("{n} {name}"));
+    let part = |phase: PlanPhase| {
+        let n = plan.members(phase).count();
+        (n > 0).then(|| format!("{n} {}", phase.name()))
+    };
     let parts = [
-        part(plan.setup.len(), "setup"),
+        part(PlanPhase::Setup),
         Some("agent".to_owned()),
-        part(plan.verify.len(), "verify"),
-        part(plan.assertions.len(), "assert"),
-        part(plan.cleanup.len(), "cleanup"),
+        part(PlanPhase::Verify),
+        part(PlanPhase::Assert),
+        part(PlanPhase::Cleanup),
         (plan.task.runs > 1).then(|| count(plan.task.runs as usize, "run", "runs")),
         plan.task.unchecked.then(|| "unchecked".to_owned()),
         Some(format!("at most {}", duration::format(worst_case(plan)))),

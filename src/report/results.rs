@@ -10,9 +10,8 @@ use super::ReportInput;
 use crate::{
     event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
     hir::{CallKind, CallStatus, Transport},
-    plan::{ActionKind, EvalPlan, PlanPhase},
+    plan::{ActionKind, EvalPlan, PlanPhase, planned_id},
     results,
-    run::planned_id,
 };
 
 /// A fold over events.
@@ -24,6 +23,8 @@ pub struct Results {
     /// The type of each planned step, by task and id.
     types: Vec<HashMap<String, String>>,
     runs: Option<u32>,
+    /// How many runs of tasks were selected.
+    expected: usize,
     /// Whether the tasks' own gates count.
     gated: bool,
     tasks: IndexMap<TaskRun, Running>,
@@ -76,6 +77,7 @@ impl Results {
             findings: input.findings.clone(),
             currency: input.currency.clone(),
             runs: input.runs,
+            expected: input.selection.of(&plan).into_iter().map(|i| runs_of(input.runs, &plan, i) as usize).sum(),
             gated: input.own_gates(),
             plan,
             tasks: IndexMap::new(),
@@ -88,7 +90,11 @@ impl Results {
         match (&event.task, &event.kind) {
             (None, kind) => self.take_own(event, kind),
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
-                let running = self.tasks.shift_remove(task).unwrap_or_default();
+                let mut running = self.tasks.shift_remove(task).unwrap_or_default();
+                if let Some(plan) = self.plan.tasks.get(task.index) {
+                    plan.in_written_order(&mut running.actions);
+                    plan.in_written_order(&mut running.reports);
+                }
                 self.done.push(self.result(task, &running, *verdict, reason, *duration, *cleanup_failed));
             }
             (Some(task), kind) => {
@@ -148,6 +154,7 @@ impl Results {
             EventKind::RunFinished { duration, exit, limits } => {
                 set("durationSeconds", seconds(*duration));
                 set("exit", json!(exit));
+                set("complete", json!(self.done.len() >= self.expected && !self.done.iter().any(is_cancelled)));
                 if let Some(limits) = limits {
                     set("limits", json!(limits));
                 }
@@ -172,6 +179,7 @@ impl Results {
     /// Of a run that had nothing to do.
     pub fn finish_empty(&mut self) {
         self.summary.insert("exit".to_owned(), json!(0));
+        self.summary.insert("complete".to_owned(), json!(true));
     }
 
     fn result(
@@ -219,7 +227,7 @@ impl Results {
         if task.run > 0 {
             set("runIndex", json!(task.run));
         }
-        set("totalRuns", json!(self.runs.or(planned.map(|p| p.task.runs)).unwrap_or(1).max(1)));
+        set("totalRuns", json!(runs_of(self.runs, &self.plan, task.index)));
         let judged: Vec<_> = running.reports.iter().filter(|(id, _)| !id.starts_with("cleanup/")).collect();
         let judged: Vec<_> = judged.iter().filter_map(|(_, r)| Some((&r.message, r.judgement.as_ref()?))).collect();
         if let Some((message, _)) = judged.first().filter(|(message, _)| !message.is_empty()) {
@@ -309,6 +317,15 @@ impl Running {
         let error = bad.map(|(id, r)| format!("{id}: {}", r.message)).unwrap_or_default();
         json!({ "Steps": steps, "Success": bad.is_none(), "Error": error })
     }
+}
+
+/// How often a task is run.
+fn runs_of(runs: Option<u32>, plan: &EvalPlan, index: usize) -> u32 {
+    runs.or(plan.tasks.get(index).map(|plan| plan.task.runs)).unwrap_or(1).max(1)
+}
+
+fn is_cancelled(result: &Value) -> bool {
+    result["outcome"] == Verdict::Cancelled.name()
 }
 
 /// `verify/ID`, neither nested nor a round.
@@ -441,6 +458,7 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     out.insert("parallelWorkers".to_owned(), json!(input.parallel.max(1)));
     out.insert("runs".to_owned(), json!(input.runs.unwrap_or(1)));
     out.insert("version".to_owned(), json!(results::VERSION));
+    out.insert("complete".to_owned(), json!(false));
     out.insert("eval".to_owned(), json!(plan.name));
     if let Some(shard) = input.selection.shard {
         out.insert("shard".to_owned(), json!({ "index": shard.index, "of": shard.of }));

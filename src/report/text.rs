@@ -15,9 +15,9 @@ use crate::{
         ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
         Verdict,
     },
-    plan::{Action, PlanPhase},
+    plan::{Action, PlanPhase, planned_id},
     prices::money,
-    run::{Gate, planned_id},
+    run::Gate,
     source::Span,
     ty::duration,
 };
@@ -122,7 +122,10 @@ impl Text {
                 self.verbosely(|text| text.faint(&format!("  server {server} started")))
             }
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
-                let bad = self.bad.shift_remove(task).unwrap_or_default();
+                let mut bad = self.bad.shift_remove(task).unwrap_or_default();
+                if let Some(plan) = self.input.plan.tasks.get(task.index) {
+                    plan.in_written_order(&mut bad);
+                }
                 let line = self.progress(task, *verdict, *duration, *cleanup_failed);
                 self.done.push(Finished {
                     task: task.clone(),
@@ -175,7 +178,7 @@ impl Text {
             let before = failures.len();
             for (id, report) in &done.bad {
                 let said = matches!(report.outcome, Outcome::Failed | Outcome::Broken);
-                let Some(action) = self.action(&done.task, id).filter(|a| said && a.blocks.is_empty()) else {
+                let Some(action) = self.action(&done.task, id).filter(|a| said && a.is_leaf()) else {
                     continue;
                 };
                 let differences = report.differences.iter().map(|d| {
@@ -433,7 +436,7 @@ impl Text {
             let said =
                 matches!(report.outcome, Outcome::Failed | Outcome::Broken) && done.verdict != Verdict::Cancelled;
             // What holds other steps only repeats what they say.
-            said && action.phase != PlanPhase::Cleanup && action.blocks.is_empty()
+            said && action.phase != PlanPhase::Cleanup && action.is_leaf()
         };
         let mut shown: Vec<&str> = Vec::new();
         for (id, report) in &done.bad {

@@ -18,6 +18,8 @@ pub struct Diff<'a> {
     current: Statistics,
     base_coverage: usize,
     current_coverage: usize,
+    /// Why the current results are incomplete.
+    gaps: Vec<String>,
 }
 
 /// One task on both sides; the runs of a side are none where it does not have the task.
@@ -77,6 +79,7 @@ pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile) -> Diff<'a> {
         current: Statistics::of(&current.results),
         base_coverage: counted(base),
         current_coverage: counted(current),
+        gaps: current.gaps(),
     };
     for (task, runs) in &now {
         let change = Change { task, base: before.get(task).cloned().unwrap_or_default(), current: runs.clone() };
@@ -91,11 +94,18 @@ pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile) -> Diff<'a> {
     }
     for (task, runs) in before.iter().filter(|(task, _)| !now.contains_key(*task)) {
         out.removed.push(Change { task, base: runs.clone(), current: Vec::new() });
+        // What is gone has not passed.
+        out.current.tasks += runs.len();
     }
     out
 }
 
 impl Diff<'_> {
+    /// Whether a task got worse or is gone, or the current results are incomplete.
+    pub fn is_loss(&self) -> bool {
+        !(self.regressions.is_empty() && self.removed.is_empty() && self.gaps.is_empty())
+    }
+
     /// A title and a mark for each list that is not empty.
     fn lists(&self) -> impl Iterator<Item = (&'static str, char, &[Change<'_>])> {
         let lists = [
@@ -150,7 +160,8 @@ impl Diff<'_> {
 
     /// What makes the comparison worth less.
     fn warnings(&self) -> Vec<String> {
-        let mut out = Vec::new();
+        let mut out: Vec<_> =
+            self.gaps.iter().map(|gap| format!("the current results are incomplete: {gap}")).collect();
         for (side, all, counted) in
             [("base", &self.base, self.base_coverage), ("current", &self.current, self.current_coverage)]
         {

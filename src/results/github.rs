@@ -9,11 +9,12 @@ const FAILURES: usize = 50;
 
 pub fn step_summary(file: &ResultsFile) -> String {
     let all = Statistics::of(&file.results);
-    let mark = if all.passed == all.tasks && all.tasks > 0 { "✅" } else { "❌" };
+    let gaps = file.gaps();
+    let mark = if file.missed().is_empty() && gaps.is_empty() { "✅" } else { "❌" };
     let eval = if file.eval().is_empty() { "gevals" } else { file.eval() };
     let mut out = format!("## {mark} {}: {} of {} passed\n\n", cell(eval), all.passed, all.tasks);
-    if let Some(reason) = file.summary.get("cancelled").and_then(|r| r.as_str()) {
-        writeln!(out, "> ⚠️ The run was cut short: {}\n", cell(reason)).ok();
+    for gap in gaps.iter().take(FAILURES) {
+        writeln!(out, "> ⚠️ Incomplete: {}\n", cell(gap)).ok();
     }
     if let Some(shard) = file.summary.get("shard") {
         writeln!(out, "Shard {} of {}.\n", shard["index"], shard["of"]).ok();

@@ -16,6 +16,12 @@ pub fn junit(file: &ResultsFile, results: &[&RunResult]) -> String {
     for result in results {
         suite.add_test_case(case(result));
     }
+    let gaps = file.gaps();
+    if !gaps.is_empty() {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_type("Incomplete").set_message(short(&gaps.join("; "))).set_description(gaps.join("\n"));
+        suite.add_test_case(TestCase::new("the results are complete", status));
+    }
     report.add_test_suite(suite);
     report.to_string().unwrap_or_default()
 }
@@ -58,7 +64,7 @@ fn fault(result: &RunResult) -> Option<Fault> {
     use NonSuccessKind::{Error, Failure};
     let text = if result.error().is_empty() { result.why() } else { result.error().to_owned() };
     let fault = |kind, name| Some(Fault { kind, name, text: text.clone() });
-    match (result.task_passed(), result.passed()) {
+    match (result.task_passed() && !result.assertions_passed(), result.passed()) {
         (_, true) => None,
         (true, _) => {
             let failed = result.failed_assertions();
@@ -126,7 +132,7 @@ mod tests {
         let text = junit(&file, &file.only(None));
         let report = Report::deserialize_from_str(&text).unwrap();
         let suite = &report.test_suites[0];
-        assert_eq!((suite.name.as_str(), suite.tests, suite.failures, suite.errors), ("e<&>", 9, 4, 3));
+        assert_eq!((suite.name.as_str(), suite.tests, suite.failures, suite.errors), ("e<&>", 10, 4, 4));
         let cases: Vec<_> = suite
             .test_cases
             .iter()
@@ -157,6 +163,7 @@ mod tests {
                 "late Error Timeout task exceeded timeout of 1s",
                 "setup Error ExecutionError failed to setup task: x",
                 "left (run 2/3) skipped",
+                "the results are complete Error Incomplete `left` has no run 1, 3 of 3; `left (run 2/3)` was cancelled",
             ]
         );
         assert!(!text.contains('\u{1}') && text.starts_with("<?xml"));

@@ -23,7 +23,7 @@ pub struct Merged {
 pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     alike(files)?;
     let mut faults = shards(files);
-    let names: IndexSet<&str> = files.iter().flat_map(|(_, file)| names(file)).collect();
+    let names: IndexSet<&str> = files.iter().flat_map(|(_, file)| file.names()).collect();
     let mut kept: IndexMap<(&str, &str, u64), (&str, &RunResult)> = IndexMap::new();
     for (path, file) in files {
         for result in &file.results {
@@ -56,12 +56,10 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     let findings: IndexSet<String> = files.iter().flat_map(|(_, f)| &f.findings).map(Value::to_string).collect();
     let findings: Vec<Value> = findings.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let results: Vec<_> = results.into_iter().map(|r| Value::Object(r.0.clone())).collect();
-    Ok(Merged { file: json!({ "summary": summary(files), "results": results, "findings": findings }), faults })
-}
-
-fn names(file: &ResultsFile) -> Vec<&str> {
-    let names = file.summary.get("evals").and_then(|e| e.get("names")?.as_array());
-    names.into_iter().flatten().filter_map(Value::as_str).collect()
+    let mut summary = summary(files);
+    let complete = faults.is_empty() && files.iter().all(|(_, file)| file.gaps().is_empty());
+    summary.insert("complete".to_owned(), json!(complete));
+    Ok(Merged { file: json!({ "summary": summary, "results": results, "findings": findings }), faults })
 }
 
 /// What all files must have in common, where they say so.

@@ -12,7 +12,7 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
     let results = file.only(task);
     let mut out = String::from("=== Evaluation Summary ===\n\n");
     for result in &results {
-        let mark = match (result.passed(), result.task_passed()) {
+        let mark = match (result.passed(), result.task_passed() && !result.assertions_passed()) {
             (true, _) => '✓',
             (_, true) => '~',
             _ => '✗',
@@ -53,8 +53,8 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
     if all.cleanups_failed > 0 {
         writeln!(out, "Cleanups:   {} failed", all.cleanups_failed).ok();
     }
-    if let Some(reason) = file.summary.get("cancelled").and_then(Value::as_str) {
-        writeln!(out, "The run was cut short: {}", harmless(reason)).ok();
+    for gap in file.gaps() {
+        writeln!(out, "Incomplete: {gap}").ok();
     }
     let tokens = &all.tokens;
     if let Some(total) = tokens.total() {
@@ -86,7 +86,7 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
 
 /// Errors of agents are shown as a fixed text: they hold whole transcripts.
 fn error(result: &RunResult) -> Option<String> {
-    match result.task_passed() {
+    match result.passed() || result.task_passed() && !result.assertions_passed() {
         true => None,
         false if result.agent_failed() => Some("agent execution failed".to_owned()),
         false => Some(result.why()),
@@ -138,6 +138,7 @@ pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
     json!({
         "resultsFile": path,
         "tasks": tasks,
+        "complete": file.gaps().is_empty(),
         "tasksTotal": all.tasks,
         "tasksPassed": all.tasks_passed,
         "taskPassRate": all.task_rate(),
@@ -176,8 +177,31 @@ pub fn github(file: &ResultsFile, path: &str, task: Option<&str>) -> String {
     lines.into_iter().fold(String::new(), |out, (key, value)| out + key + "=" + &value + "\n")
 }
 
-/// Whether the rates reach their thresholds, and what is to be said of it.
-pub fn verify(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
+/// Whether the file is complete and its rates reach their thresholds, with the text that says so. Without a threshold every
+/// task must have passed.
+pub fn verify(file: &ResultsFile, task: Option<f64>, assertion: Option<f64>) -> (bool, String) {
+    let (missed, gaps) = (file.missed(), file.gaps());
+    let (met, mut out) = match (task, assertion) {
+        (None, None) => {
+            let all = Statistics::of(&file.results);
+            let mark = if missed.is_empty() && all.tasks > 0 { '✓' } else { '✗' };
+            let mut out = format!("{mark} {} of {} passed\n", all.passed, all.tasks);
+            for name in &missed {
+                writeln!(out, "    `{}` did not pass", harmless(name)).ok();
+            }
+            (missed.is_empty(), out)
+        }
+        (task, assertion) => rates(file, task.unwrap_or(0.0), assertion.unwrap_or(0.0)),
+    };
+    for gap in &gaps {
+        writeln!(out, "✗ Incomplete: {gap}").ok();
+    }
+    let met = met && gaps.is_empty();
+    writeln!(out, "\n{}", if met { "PASSED" } else { "FAILED" }).ok();
+    (met, out)
+}
+
+fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
     let all = Statistics::of(&file.results);
     let tasks_met = all.task_rate() >= task;
     // What nobody asserted cannot fall short.
@@ -205,7 +229,5 @@ pub fn verify(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
             .ok();
         }
     }
-    let met = tasks_met && assertions_met;
-    writeln!(out, "\n{}", if met { "PASSED" } else { "FAILED" }).ok();
-    (met, out)
+    (tasks_met && assertions_met, out)
 }

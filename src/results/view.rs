@@ -84,9 +84,9 @@ pub fn view(result: &RunResult, prompt: Option<&str>, limits: Limits) -> String 
 
 /// `PASSED`, `FAILED`, and why.
 pub fn status(result: &RunResult) -> String {
-    let word = match (result.task_passed(), result.assertions_passed()) {
-        (true, true) => "PASSED",
-        (true, false) => "PASSED (assertions failed)",
+    let word = match (result.passed(), result.task_passed() && !result.assertions_passed()) {
+        (true, _) => "PASSED",
+        (_, true) => "FAILED (assertions)",
         (false, _) if result.agent_failed() => "FAILED (agent error)",
         (false, _) if result.timed_out() => "FAILED (timed out)",
         (false, _) => match result.outcome() {

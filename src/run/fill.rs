@@ -174,6 +174,15 @@ impl<'a> Scope<'a> {
         self.outputs = inner.outputs;
     }
 
+    /// Takes over what became of steps that this scope knows nothing of.
+    pub fn adopt_new(&mut self, other: &Scope<'a>) {
+        for (id, entry) in &other.outputs {
+            if !self.outputs.contains_key(id) {
+                self.outputs.insert(id.clone(), entry.clone());
+            }
+        }
+    }
+
     /// Forgets all outputs of steps (steps dialect: verification sees none of the set-up's).
     pub fn forget_outputs(&mut self) {
         self.outputs.clear();
@@ -260,7 +269,7 @@ impl Filler<'_> {
     }
 
     /// One hole alone keeps its value's type; all else is text.
-    fn template(&self, template: &Template<Def>) -> Result<Value, Fault> {
+    pub(super) fn template(&self, template: &Template<Def>) -> Result<Value, Fault> {
         if let Some(hole) = template.single_hole() {
             return self.hole(hole);
         }
@@ -274,7 +283,7 @@ impl Filler<'_> {
         Ok(Value::String(out))
     }
 
-    fn hole(&self, hole: &Hole<Def>) -> Result<Value, Fault> {
+    pub(super) fn hole(&self, hole: &Hole<Def>) -> Result<Value, Fault> {
         let base = match self.base(&hole.reference.target) {
             Ok(base) => base.and_then(|base| walk(&hole.reference, &base)),
             Err(fault) if hole.has_default() => match fault {

@@ -17,7 +17,7 @@ use super::{
     servers::{self, Servers},
     status,
     task::TaskEnd,
-    unit::{Inside, Unit, planned_id},
+    unit::{Inside, Unit},
     usage::{self, Ledger},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     hir::{BlockRole, Bounds},
     host::Host,
     journal::{Journal, Past, TaskPast},
-    plan::{EvalPlan, Plan, PlanPhase},
+    plan::{EvalPlan, Plan, PlanPhase, planned_id},
     prices::Prices,
     secrets::is_secret_name,
     step::TaskState,
@@ -252,7 +252,7 @@ async fn pay_task(
         past: Some(past),
         ended: Mutex::default(),
     };
-    let is_top = |id: &String| plan.cleanup.iter().any(|&ix| plan.action(ix).id == *id);
+    let is_top = |id: &String| plan.members(PlanPhase::Cleanup).any(|ix| plan.action(ix).id == *id);
     // Groups first, innermost first: what was owed last is paid first.
     let mut groups: Vec<&String> = Vec::new();
     for (cleanup, owner) in past.owed.iter().rev() {
@@ -263,29 +263,24 @@ async fn pay_task(
     for owner in groups {
         let planned = planned_id(owner);
         let mut found = None;
-        plan.walk(&mut |_, _, action| {
+        plan.walk(&mut |_, ix, action| {
             if action.id == planned {
-                found = Some(action);
+                found = Some(ix);
             }
         });
-        for block in found.iter().flat_map(|a| &a.blocks).filter(|b| b.role == BlockRole::Cleanup) {
+        let blocks = found.into_iter().flat_map(|ix| plan.blocks(ix));
+        for block in blocks.filter(|block| block.role == BlockRole::Cleanup) {
             let mut scope = restore::scope(&values, plan, past, owner);
-            plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
-            let inside = Inside {
-                role: BlockRole::Cleanup,
-                actions: &block.actions,
-                planned: &planned,
-                executed: owner.clone(),
-            };
+            unit.bind_work(&mut scope);
+            let inside = Inside { block, planned: &planned, executed: owner.clone() };
             unit.cleanup(&inside, &mut scope).await;
         }
     }
     if past.owed.keys().any(is_top) {
         let mut scope = restore::scope(&values, plan, past, "");
-        plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
+        unit.bind_work(&mut scope);
         events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
-        let inside = Inside { role: BlockRole::Cleanup, actions: &plan.cleanup, planned: "", executed: String::new() };
-        unit.cleanup(&inside, &mut scope).await;
+        unit.cleanup(&Inside::cleanup_of_task(), &mut scope).await;
     }
     unit.reap().await;
     emitter.durable().await;

@@ -7,7 +7,7 @@ use crate::{
     event::{ActionReport, Outcome},
     hir::Dialect,
     journal::TaskPast,
-    plan::{Action, ActionKind, Plan, StepAction},
+    plan::{Action, ActionKind, Plan, StepAction, planned_id},
     secrets::MASK,
 };
 
@@ -22,7 +22,7 @@ pub(super) fn scope<'a>(values: &'a TaskValues<'a>, plan: &Plan, past: &TaskPast
     let portable = plan.task.dialect == Dialect::Portable;
     let mut scope = Scope::new(values);
     for (executed, report) in &past.ended {
-        let Some(id) = actions.get(&super::planned_id(executed)) else { continue };
+        let Some(id) = actions.get(&planned_id(executed)) else { continue };
         // Upstream's cleanup knows nothing of what verification found.
         let known = portable || executed.starts_with("setup/");
         if !known || executed.starts_with("cleanup/") || !is_visible(executed, at) {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use indexmap::IndexMap;
 use regex::Regex;
 
-use crate::plan::EvalPlan;
+use crate::plan::{EvalPlan, PlannedTask};
 
 /// What a command line asks for; the default is all tasks, in the order of the plan.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ impl Selection {
     /// Whether a task is meant, whichever shard it belongs to.
     fn means(&self, plan: &EvalPlan, index: usize) -> bool {
         let task = &plan.tasks[index].task;
-        self.name.as_ref().is_none_or(|name| name.is_match(&task.name.value)) && self.labels.match_all(&task.labels)
+        self.name.as_ref().is_none_or(|name| name.is_match(&task.name.value)) && self.labels.of(task)
     }
 
     /// Places in the plan of the tasks that are meant, of all shards, in the plan's order.
@@ -47,7 +47,7 @@ impl Selection {
 
     /// Why nothing was chosen.
     pub fn nothing(&self, plan: &EvalPlan) -> String {
-        let among = |labels: &Labels| plan.tasks.iter().any(|t| labels.match_all(&t.task.labels));
+        let among = |labels: &Labels| plan.tasks.iter().any(|t| labels.of(&t.task));
         match (&self.name, self.labels.is_empty()) {
             _ if plan.tasks.is_empty() => "the eval selects no task".to_owned(),
             (Some(name), true) => format!("no task's name matches `{name}`"),
@@ -58,17 +58,34 @@ impl Selection {
     }
 }
 
-/// `key=value,key=value`: of one key any value, of several keys all (§2.7 of the upstream behaviour).
+/// `key=value,key=value`: of one key any value, of several keys all (§2.7 of the upstream behaviour). The key `tag` is
+/// also found among `metadata.tags`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Labels(IndexMap<String, Vec<String>>);
+
+/// The key of labels that stands for tags.
+const TAG: &str = "tag";
 
 impl Labels {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn match_all(&self, labels: &IndexMap<String, String>) -> bool {
-        self.0.iter().all(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
+    /// Tasks with any of these tags.
+    pub fn tagged(tags: &[String]) -> Self {
+        let tags = (TAG.to_owned(), tags.to_vec());
+        Self(Some(tags).filter(|(_, tags)| !tags.is_empty()).into_iter().collect())
+    }
+
+    fn of(&self, task: &PlannedTask) -> bool {
+        self.match_all(&task.labels, &task.tags)
+    }
+
+    fn match_all(&self, labels: &IndexMap<String, String>, tags: &[String]) -> bool {
+        self.0.iter().all(|(key, values)| {
+            let tagged = key == TAG && values.iter().any(|value| tags.contains(value));
+            tagged || labels.get(key).is_some_and(|value| values.contains(value))
+        })
     }
 
     /// These as well: another value of a key widens, another key narrows.
@@ -177,9 +194,16 @@ mod tests {
             ("Suite=core", false),
             ("other=x", false),
         ] {
-            assert_eq!(labels(text).match_all(&core), matches, "{text}");
+            assert_eq!(labels(text).match_all(&core, &[]), matches, "{text}");
         }
-        assert!(!labels("suite=core").match_all(&IndexMap::new()));
+        assert!(!labels("suite=core").match_all(&IndexMap::new(), &["core".to_owned()]));
+        for (text, matches) in
+            [("tag=smoke", true), ("tag=slow,tag=smoke", true), ("tag=slow", false), ("tag=smoke,os=mac", false)]
+        {
+            assert_eq!(labels(text).match_all(&core, &["net".to_owned(), "smoke".to_owned()]), matches, "{text}");
+        }
+        assert!(labels("tag=a").match_all(&task(&[("tag", "a")]), &[]), "a label of this name");
+        assert_eq!(Labels::tagged(&["a".to_owned(), "b".to_owned()]), labels("tag=a,tag=b"));
         assert_eq!(labels("a=b=c,a=b=c").to_string(), "a=b=c");
         assert_eq!(labels("a=1").and(labels("a=2,b=3")).to_string(), "a=1,a=2,b=3");
         for bad in ["a", "=a", "a=", "a=1,", ",", "a=1,,b=2"] {

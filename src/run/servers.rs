@@ -1,8 +1,9 @@
 //! The MCP servers of an eval: one hub a server, shared by all tasks, started anew for the next task when it died.
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -19,7 +20,8 @@ use crate::{
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, Recording, ServerError, ServerSpec, SessionKind},
     plan::wire::is_secret_header,
     secrets::is_secret_name,
-    step::{ToolAnswer, ToolFault, Tools},
+    signature::Schema,
+    step::{Contract, ToolAnswer, ToolFault, Tools},
     tokens,
 };
 
@@ -30,6 +32,8 @@ pub(super) struct Running {
     own: OnceCell<Client>,
     /// The tools, where gevals asked before any agent spoke.
     asked: Option<Result<Vec<Value>, CallError>>,
+    /// What its tools take and give, where a step has asked.
+    contracts: std::sync::Mutex<Option<HashMap<String, Contract>>>,
     /// Tokens of what agents are told of it.
     told: OnceCell<u64>,
     config: Server,
@@ -235,8 +239,14 @@ impl<'a> Servers<'a> {
         };
         let hub = start().await?;
         let own = hub.client(SessionKind::Own, ClientOptions::default()).await.map_err(|e| e.to_string())?;
-        let mut running =
-            Running { hub, own: OnceCell::from(own), asked: None, told: OnceCell::new(), config: config.clone() };
+        let mut running = Running {
+            hub,
+            own: OnceCell::from(own),
+            asked: None,
+            contracts: std::sync::Mutex::default(),
+            told: OnceCell::new(),
+            config: config.clone(),
+        };
         // A process hears one `initialize`. It should be the agent's, whose capabilities nobody knows before it speaks;
         // so what gevals wants to know before is asked of a process that then ends.
         if self.clients && matches!(spec.transport, mcp::Transport::Stdio { .. }) {
@@ -267,7 +277,30 @@ impl<'a> Servers<'a> {
     }
 }
 
+/// A tool's name and schemas, from its line in `tools/list`.
+fn contract(tool: &Value) -> Option<(String, Contract)> {
+    let schema = |key: &str| tool.get(key).filter(|schema| schema.is_object()).cloned().map(Schema::new);
+    let contract = Contract { input: schema("inputSchema").unwrap_or_default(), output: schema("outputSchema") };
+    Some((tool.get("name")?.as_str()?.to_owned(), contract))
+}
+
 impl Tools for Servers<'_> {
+    fn contract<'c>(&'c self, server: &'c str, tool: &'c str, anew: bool) -> BoxFuture<'c, Option<Contract>> {
+        Box::pin(async move {
+            let running = self.running.get(server)?.lock().await.clone()?;
+            let known = || running.contracts.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(contracts) = known().as_ref().filter(|_| !anew) {
+                return contracts.get(tool).cloned();
+            }
+            // A server that lists no tools says nothing of them.
+            let tools = running.own().await.ok()?.list_tools().await.unwrap_or_default();
+            let contracts: HashMap<_, _> = tools.iter().filter_map(contract).collect();
+            let found = contracts.get(tool).cloned();
+            *known() = Some(contracts);
+            found
+        })
+    }
+
     fn call<'c>(&'c self, server: &'c str, tool: &'c str, args: Value) -> BoxFuture<'c, Result<ToolAnswer, ToolFault>> {
         Box::pin(async move {
             let Some(slot) = self.running.get(server) else {

@@ -1,7 +1,8 @@
 //! One run of one task, from its set-up to its verdict (`decisions.md` §5).
 
 use std::{
-    path::{Path, PathBuf},
+    collections::BTreeMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -9,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -25,11 +27,11 @@ use super::{
 use crate::{
     agent::OwnCall,
     event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
-    hir::{BlockRole, CallKind, CallStatus, Def, Dialect, Part, Template},
+    hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::{Host, absent},
     journal::{End, Entry, TaskPast},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, AgentAction, AgentKind, Judge, Plan, PlanPhase},
+    plan::{ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
     secrets::is_secret_name,
     step::{AgentState, TaskState},
@@ -154,11 +156,6 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
     remarks
 }
 
-/// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
-pub(super) fn folder(plan: &Plan) -> &Path {
-    if plan.task.dir.as_os_str().is_empty() { Path::new(".") } else { &plan.task.dir }
-}
-
 /// What must be there before anything runs.
 async fn ready(world: &World<'_>, servers: &Servers<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
     if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
@@ -280,11 +277,11 @@ async fn phases(
 
     // Upstream's cleanup knows neither the agent nor what verification found.
     let mut scope = if plan.task.dialect == Dialect::Portable { scope } else { after_setup };
-    plan.setup.iter().chain(&plan.verify).for_each(|&ix| unit.bind_unreached(ix, &mut scope));
-    if !plan.cleanup.is_empty() {
+    unit.bind_work(&mut scope);
+    if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
         events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
-        unit.owe_cleanup(&plan.action(plan.cleanup[0]).id);
-        unit.cleanup(&top(BlockRole::Cleanup, &plan.cleanup), &mut scope).await;
+        unit.owe_cleanup(&plan.action(first).id);
+        unit.cleanup(&Inside::cleanup_of_task(), &mut scope).await;
     }
     unit.reap().await;
     unit.cleanup_failed.load(Ordering::Relaxed)
@@ -311,7 +308,7 @@ async fn judge_kept<'a>(
     if unit.plan.task.dialect != Dialect::Portable {
         scope.forget_outputs();
     }
-    unit.plan.setup.iter().for_each(|&ix| unit.bind_unreached(ix, &mut scope));
+    unit.bind_phase(PlanPhase::Setup, &mut scope);
     verify(unit, &mut scope, limits, facts).await;
     if past.begun.contains("agent") && !limits.cancel.is_cancelled() {
         assertions(unit, &past.calls, None, facts);
@@ -348,7 +345,7 @@ impl World<'_> {
     /// Leaves the world of a task as it is: what is owed stays owed.
     async fn keep(&self, unit: &Unit<'_>) {
         let plan = unit.plan;
-        if let Some(&first) = plan.cleanup.first() {
+        if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
             unit.owe_cleanup(&plan.action(first).id);
         }
         for leftover in unit.leftovers().await {
@@ -361,9 +358,9 @@ impl World<'_> {
         let env = unit.env.iter().map(|(name, value)| (name.clone(), secrets.mask(value).into_owned()));
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(KeptWorld {
             task: unit.events.run.clone(),
-            dir: folder(plan).to_owned(),
+            dir: plan.task.folder().to_owned(),
             env: env.collect(),
-            owed: plan.cleanup.len(),
+            owed: plan.members(PlanPhase::Cleanup).count(),
         });
     }
 }
@@ -371,24 +368,21 @@ impl World<'_> {
 /// The step that keeps the agent from running, if any does.
 async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> Option<Judged> {
     let mut stopped = None;
-    if !unit.plan.setup.is_empty() {
-        unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Setup.name().to_owned() });
-    }
-    for &ix in &unit.plan.setup {
+    let mut agenda = begin(unit, PlanPhase::Setup);
+    while let Some(ix) = agenda.pop() {
         let action = unit.plan.action(ix);
         if stopped.is_some() {
             skip(unit, ix, scope);
-            continue;
+        } else {
+            let end = unit.step(ix, action.id.clone(), scope, limits).await;
+            let stops = match end.outcome {
+                Outcome::Passed => false,
+                Outcome::Cancelled => true,
+                _ => !action.continue_on_error,
+            };
+            stopped = stops.then(|| judged(&action.id, end));
         }
-        let end = unit.step(ix, action.id.clone(), scope, limits).await;
-        let stops = match end.outcome {
-            Outcome::Passed => false,
-            Outcome::Cancelled => true,
-            _ => !action.continue_on_error,
-        };
-        if stops {
-            stopped = Some(judged(&action.id, end));
-        }
+        agenda.done(ix);
     }
     stopped
 }
@@ -473,7 +467,7 @@ async fn agent_turn<'a>(
                 task: &unit.plan.task.name.value,
                 run: unit.events.run.run,
                 prompt: &prompt,
-                dir: folder(unit.plan),
+                dir: unit.plan.task.folder(),
                 servers,
                 recorder: &recorder,
                 scope,
@@ -582,30 +576,86 @@ fn as_written(template: &Template<Def>) -> String {
 }
 
 async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {
-    if !unit.plan.verify.is_empty() {
-        unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Verify.name().to_owned() });
+    if unit.plan.task.parallel_verify {
+        return side_by_side(unit, scope, limits, facts).await;
     }
     let mut stopped = false;
-    for &ix in &unit.plan.verify {
-        let action = unit.plan.action(ix);
+    let mut agenda = begin(unit, PlanPhase::Verify);
+    while let Some(ix) = agenda.pop() {
         let end = if stopped {
             skip(unit, ix, scope)
         } else {
-            let end = unit.step(ix, action.id.clone(), scope, limits).await;
-            stopped = match end.outcome {
-                Outcome::Broken => !action.continue_on_error,
-                Outcome::Cancelled => true,
-                _ => false,
-            };
+            let end = unit.step(ix, unit.plan.action(ix).id.clone(), scope, limits).await;
+            stopped = stops_verify(unit, ix, &end);
             end
         };
-        facts.checks.push(judged(&action.id, end));
+        agenda.done(ix);
+        facts.checks.push(judged(&unit.plan.action(ix).id, end));
     }
+}
+
+/// The same, where the graph has several steps ready at a time. A step sees the values of those it runs after, however fast
+/// the others are; one that breaks stops those that run after it.
+async fn side_by_side<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {
+    let before = scope.clone();
+    let mut agenda = begin(unit, PlanPhase::Verify);
+    let mut running = FuturesUnordered::new();
+    let mut over: BTreeMap<ActionIx, Beside<'a>> = BTreeMap::new();
+    loop {
+        while let Some(ix) = agenda.pop() {
+            let mut own = before.clone();
+            let mut stopped = false;
+            for done in unit.plan.just_before(ix).filter_map(|before| over.get(&before)) {
+                own.adopt_new(&done.scope);
+                stopped |= done.stops;
+            }
+            running.push(async move {
+                let end = match stopped {
+                    true => skip(unit, ix, &mut own),
+                    false => unit.step(ix, unit.plan.action(ix).id.clone(), &mut own, limits).await,
+                };
+                let stops = stopped || stops_verify(unit, ix, &end);
+                (ix, Beside { scope: own, end, stops })
+            });
+        }
+        let Some((ix, done)) = running.next().await else { break };
+        agenda.done(ix);
+        over.insert(ix, done);
+    }
+    // As written.
+    for (ix, done) in over {
+        scope.adopt_new(&done.scope);
+        facts.checks.push(judged(&unit.plan.action(ix).id, done.end));
+    }
+}
+
+/// A verify step that ran beside others.
+struct Beside<'a> {
+    scope: Scope<'a>,
+    end: Ended,
+    /// Whether what runs after it is not reached.
+    stops: bool,
+}
+
+fn stops_verify(unit: &Unit<'_>, ix: ActionIx, end: &Ended) -> bool {
+    match end.outcome {
+        Outcome::Broken => !unit.plan.action(ix).continue_on_error,
+        Outcome::Cancelled => true,
+        _ => false,
+    }
+}
+
+/// What of a phase is to be run; says that it begins, where there is anything.
+fn begin<'p>(unit: &Unit<'p>, phase: PlanPhase) -> Agenda<'p> {
+    if unit.plan.members(phase).next().is_some() {
+        unit.events.emit(EventKind::PhaseStarted { phase: phase.name().to_owned() });
+    }
+    unit.plan.agenda(phase)
 }
 
 /// Assertions take no time, so they are judged even when the task's is over.
 fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, facts: &mut Facts) {
-    for (i, &ix) in unit.plan.assertions.iter().enumerate() {
+    for (i, ix) in unit.plan.members(PlanPhase::Assert).enumerate() {
         let action = unit.plan.action(ix);
         let ActionKind::Assertion(assertion) = &action.kind else { continue };
         if i == 0 {
@@ -626,10 +676,6 @@ fn skip<'a>(unit: &Unit<'a>, ix: ActionIx, scope: &mut Scope<'a>) -> Ended {
 
 fn judged(id: &str, end: Ended) -> Judged {
     Judged { id: id.to_owned(), outcome: end.outcome, why: end.message }
-}
-
-fn top(role: BlockRole, actions: &[ActionIx]) -> Inside<'_> {
-    Inside { role, actions, planned: "", executed: String::new() }
 }
 
 fn reported(record: CallRecord) -> CallReport {

@@ -18,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     emit::TaskEvents,
+    expectation,
     fill::{Fault, Scope, how},
     restore,
-    task::folder,
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome, TokenUsage},
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
     journal::TaskPast,
-    plan::{Action, ActionIx, ActionKind, Judge, Plan, PlanPhase, StepAction},
+    plan::{Action, ActionIx, ActionKind, Block, Judge, Plan, PlanPhase, StepAction},
     signature::{Control, Effects},
     source::Span,
     step::{Context, Done, TaskState, Tools, run_of},
@@ -114,25 +114,6 @@ fn gravity(outcome: Outcome) -> u8 {
     }
 }
 
-/// The id of the planned action behind an executed one: without `[round]` and `#attempt`.
-pub fn planned_id(executed: &str) -> String {
-    let mut out = String::new();
-    let mut skip = false;
-    for c in executed.chars() {
-        match c {
-            '[' | '#' => skip = true,
-            ']' => skip = false,
-            '/' => {
-                skip = false;
-                out.push(c);
-            }
-            _ if skip => {}
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
 impl<'a> Unit<'a> {
     /// Runs one step and whatever it holds. `id` is its id with rounds and attempts.
     pub fn step<'f>(
@@ -176,7 +157,7 @@ impl<'a> Unit<'a> {
             let (mut report, bound) = match step.op.signature.control {
                 Control::Leaf => self.leaf(action, step, scope, limits).await,
                 control => {
-                    let (end, bound) = self.composite(control, action, step, &id, scope, limits).await;
+                    let (end, bound) = self.composite(control, ix, step, &id, scope, limits).await;
                     (ActionReport::new(end.outcome, end.message), bound)
                 }
             };
@@ -199,15 +180,17 @@ impl<'a> Unit<'a> {
     /// Runs steps one after another, as inside a group, a round or a branch: what fails or breaks ends it.
     async fn sequence(&self, inside: &Inside<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
         let mut end = Ended::passed();
-        for &ix in inside.actions {
+        let mut agenda = self.plan.agenda(inside.block.holder);
+        while let Some(ix) = agenda.pop() {
             let step = self.step(ix, inside.id_of(self.plan.action(ix)), scope, limits).await;
+            agenda.done(ix);
             let goes_on = self.plan.action(ix).continue_on_error;
             let stops = match step.outcome {
                 Outcome::Passed | Outcome::Skipped => false,
                 Outcome::Failed | Outcome::Broken => !goes_on,
                 Outcome::Cancelled => true,
             };
-            let forgiven = goes_on && (limits.phase == PlanPhase::Setup || inside.role == BlockRole::Setup);
+            let forgiven = goes_on && (limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup);
             if !forgiven {
                 end = end.and(step);
             }
@@ -231,8 +214,9 @@ impl<'a> Unit<'a> {
 
     /// The world is about to change: from now on the task owes its cleanup.
     pub fn owe_cleanup(&self, id: &str) {
-        if !self.plan.cleanup.is_empty() && !self.owes.swap(true, Ordering::Relaxed) {
-            let cleanups = self.plan.cleanup.iter().map(|&ix| self.plan.action(ix).id.clone()).collect();
+        let mut cleanups = self.plan.members(PlanPhase::Cleanup).peekable();
+        if cleanups.peek().is_some() && !self.owes.swap(true, Ordering::Relaxed) {
+            let cleanups = cleanups.map(|ix| self.plan.action(ix).id.clone()).collect();
             self.events.emit(EventKind::CleanupOwed { action: id.to_owned(), cleanups });
         }
     }
@@ -250,7 +234,10 @@ impl<'a> Unit<'a> {
         };
         self.events.learn_secrets(&args);
         let expect = |locals: &Map<String, Value>| match &step.expect {
-            Some(arg) => scope.with_locals(locals).fill(arg).map(Some).map_err(|f| f.message()),
+            Some(arg) => {
+                let filled = expectation::fill(&scope.with_locals(locals), arg, self.plan.task.dialect);
+                filled.map(Some).map_err(|fault| fault.message())
+            }
             None => Ok(None),
         };
         let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
@@ -265,7 +252,7 @@ impl<'a> Unit<'a> {
             host: self.host,
             step,
             dialect: self.plan.task.dialect,
-            dir: folder(self.plan),
+            dir: self.plan.task.folder(),
             env: &self.env,
             args,
             expect: &expect,
@@ -360,12 +347,13 @@ impl<'a> Unit<'a> {
     async fn composite(
         &self,
         control: Control,
-        action: &Action,
+        ix: ActionIx,
         step: &StepAction,
         id: &str,
         scope: &mut Scope<'a>,
         limits: &Limits,
     ) -> (Ended, Option<Map<String, Value>>) {
+        let action = self.plan.action(ix);
         // `in` is filled by itself: text that is a JSON list will do.
         let args = match fill_args(step, scope, &["in"]) {
             Ok(args) => args,
@@ -374,7 +362,7 @@ impl<'a> Unit<'a> {
         let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
         let deadline = limits.deadline.min(self.host.elapsed().saturating_add(own));
         let inner = Limits { deadline, ..limits.clone() };
-        let nested = Nested { action, id };
+        let nested = Nested { ix, action, id };
         match control {
             Control::Leaf => (Ended::passed(), None),
             Control::Any => (self.any_of(&nested, scope, &inner).await, None),
@@ -391,9 +379,9 @@ impl<'a> Unit<'a> {
     async fn any_of(&self, nested: &Nested<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
         let mut ends: Vec<Ended> = Vec::new();
         let mut tried = scope.clone();
-        for block in &nested.action.blocks {
+        for block in self.plan.blocks(nested.ix) {
             let mut branch = scope.clone();
-            let end = self.sequence(&nested.inside(block.role, &block.actions, ""), &mut branch, limits).await;
+            let end = self.sequence(&nested.inside(block, ""), &mut branch, limits).await;
             match end.outcome {
                 Outcome::Passed => {
                     scope.adopt(branch);
@@ -414,26 +402,26 @@ impl<'a> Unit<'a> {
     }
 
     async fn group(&self, nested: &Nested<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
-        let blocks = |role| nested.action.blocks.iter().filter(move |b| b.role == role);
+        let blocks = |role| self.plan.blocks(nested.ix).filter(move |b| b.role == role);
         if blocks(BlockRole::Cleanup).next().is_some() && !scope.vars().is_empty() {
             self.events.note_vars(nested.id, scope.vars());
         }
         for block in blocks(BlockRole::Cleanup) {
-            let inside = nested.inside(BlockRole::Cleanup, &block.actions, "");
-            let cleanups = block.actions.iter().map(|&ix| inside.id_of(self.plan.action(ix))).collect();
+            let inside = nested.inside(block, "");
+            let cleanups = self.plan.members(block.holder).map(|ix| inside.id_of(self.plan.action(ix))).collect();
             self.events.emit(EventKind::CleanupOwed { action: nested.id.to_owned(), cleanups });
         }
         let mut end = Ended::passed();
         for role in [BlockRole::Setup, BlockRole::Steps] {
             for block in blocks(role) {
                 if end.outcome == Outcome::Passed {
-                    end = self.sequence(&nested.inside(role, &block.actions, ""), scope, limits).await;
+                    end = self.sequence(&nested.inside(block, ""), scope, limits).await;
                 }
-                block.actions.iter().for_each(|&ix| self.bind_unreached(ix, scope));
+                self.plan.members(block.holder).for_each(|ix| self.bind_unreached(ix, scope));
             }
         }
         for block in blocks(BlockRole::Cleanup) {
-            self.cleanup(&nested.inside(BlockRole::Cleanup, &block.actions, ""), scope).await;
+            self.cleanup(&nested.inside(block, ""), scope).await;
         }
         end
     }
@@ -442,9 +430,11 @@ impl<'a> Unit<'a> {
     pub async fn cleanup(&self, inside: &Inside<'_>, scope: &mut Scope<'a>) {
         let deadline = self.host.elapsed().saturating_add(self.plan.cleanup_timeout);
         let limits = Limits { deadline, cancel: self.force.clone(), phase: PlanPhase::Cleanup };
-        for &ix in inside.actions {
+        let mut agenda = self.plan.agenda(inside.block.holder);
+        while let Some(ix) = agenda.pop() {
             let id = inside.id_of(self.plan.action(ix));
             let end = self.step(ix, id.clone(), scope, &limits).await;
+            agenda.done(ix);
             let in_time = !self.left(&limits).is_zero();
             let (passed, skipped) = (end.outcome == Outcome::Passed, end.outcome == Outcome::Skipped);
             // Skipped for want of an output: nothing was made, nothing is owed.
@@ -502,8 +492,8 @@ impl<'a> Unit<'a> {
                 let mut round = scope.clone();
                 round.set_var(var, value);
                 let mut end = Ended::passed();
-                for block in &nested.action.blocks {
-                    let inside = nested.inside(block.role, &block.actions, &format!("[{i}]"));
+                for block in self.plan.blocks(nested.ix) {
+                    let inside = nested.inside(block, &format!("[{i}]"));
                     end = end.and(self.sequence(&inside, &mut round, limits).await);
                 }
                 if end.outcome != Outcome::Passed {
@@ -599,8 +589,8 @@ impl<'a> Unit<'a> {
 
     async fn attempt(&self, nested: &Nested<'_>, attempt: u32, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
         let mut end = Ended::passed();
-        for block in &nested.action.blocks {
-            let inside = nested.inside(block.role, &block.actions, &format!("#{attempt}"));
+        for block in self.plan.blocks(nested.ix) {
+            let inside = nested.inside(block, &format!("#{attempt}"));
             end = end.and(self.sequence(&inside, scope, limits).await);
         }
         end
@@ -637,7 +627,7 @@ impl<'a> Unit<'a> {
         if let ActionKind::Step(StepAction { id: Some(id), .. }) = &action.kind {
             scope.set_not_passed(id, outcome);
         }
-        action.blocks.iter().flat_map(|b| &b.actions).for_each(|&ix| self.bind_unreached(ix, scope));
+        self.plan.nested(ix).for_each(|ix| self.bind_unreached(ix, scope));
     }
 
     /// The same for a step that may not have been reached at all.
@@ -648,7 +638,18 @@ impl<'a> Unit<'a> {
         {
             scope.set_not_passed(id, Outcome::Skipped);
         }
-        action.blocks.iter().flat_map(|b| &b.actions).for_each(|&ix| self.bind_unreached(ix, scope));
+        self.plan.nested(ix).for_each(|ix| self.bind_unreached(ix, scope));
+    }
+
+    /// The same for every step of a phase.
+    pub fn bind_phase(&self, phase: PlanPhase, scope: &mut Scope<'a>) {
+        self.plan.members(phase).for_each(|ix| self.bind_unreached(ix, scope));
+    }
+
+    /// The same for every step that a cleanup may look back at.
+    pub fn bind_work(&self, scope: &mut Scope<'a>) {
+        self.bind_phase(PlanPhase::Setup, scope);
+        self.bind_phase(PlanPhase::Verify, scope);
     }
 }
 
@@ -664,25 +665,31 @@ impl Ended {
 
 /// A step with nested steps, under way.
 struct Nested<'n> {
+    ix: ActionIx,
     action: &'n Action,
     id: &'n str,
 }
 
 /// Nested steps, and what their executed ids begin with instead of their parent's planned id.
 pub(super) struct Inside<'n> {
-    pub role: BlockRole,
-    pub actions: &'n [ActionIx],
+    pub block: Block,
     pub planned: &'n str,
     pub executed: String,
 }
 
 impl<'n> Nested<'n> {
-    fn inside(&self, role: BlockRole, actions: &'n [ActionIx], suffix: &str) -> Inside<'n> {
-        Inside { role, actions, planned: &self.action.id, executed: format!("{}{suffix}", self.id) }
+    fn inside(&self, block: Block, suffix: &str) -> Inside<'n> {
+        Inside { block, planned: &self.action.id, executed: format!("{}{suffix}", self.id) }
     }
 }
 
 impl Inside<'_> {
+    /// The last phase is like a block of the task.
+    pub fn cleanup_of_task() -> Self {
+        let block = Block { role: BlockRole::Cleanup, holder: PlanPhase::Cleanup.into() };
+        Self { block, planned: "", executed: String::new() }
+    }
+
     fn id_of(&self, action: &Action) -> String {
         match action.id.strip_prefix(self.planned) {
             Some(rest) if !self.planned.is_empty() => format!("{}{rest}", self.executed),

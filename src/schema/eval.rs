@@ -105,13 +105,24 @@ pub struct JudgeEnv {
 #[schemars(rename_all = "camelCase")]
 pub struct Extensions {
     /// Where binaries are kept.
-    pub cache_dir: Option<Value>,
-    pub timeout: Option<Value>,
-    pub sandbox: Option<Value>,
+    pub cache_dir: Option<Name>,
+    /// Bounds an operation; 5m by default.
+    pub timeout: Option<Time>,
+    /// What keeps extensions apart from the machine; none by default.
+    pub sandbox: Option<Sandbox>,
     /// Patterns of packages that may run.
-    pub allowed_sources: Option<Value>,
+    pub allowed_sources: Option<Vec<String>>,
     #[schemars(flatten)]
     pub aliases: IndexMap<String, Extension>,
+}
+
+/// What keeps extensions apart from the machine.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "lowercase")]
+pub enum Sandbox {
+    None,
+    Bwrap,
+    Docker,
 }
 
 #[derive(JsonSchema, Debug)]

@@ -59,6 +59,10 @@ pub struct Summary {
     /// Why the run ended early.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<String>,
+    /// Whether every run of every selected task has its verdict, in a shard of its own tasks. `false` while the run goes on, and
+    /// for ever where it was cut short.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<f64>,
     /// The exit status.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     step::{PortableStep, StepsStep},
-    word::{Alias, LegacyVersion, Name, Nullable, PortableVersion, StepsVersion, Time},
+    word::{Alias, Difficulty, LegacyVersion, Name, Nullable, PortableVersion, StepsVersion, Time},
 };
 
 /// A task of the portable dialect, `mcp-eval/v1`.
@@ -43,6 +43,8 @@ pub struct PortableMetadata {
     pub timeout: Option<Time>,
     /// Bounds cleanup; 5m by default.
     pub cleanup_timeout: Option<Time>,
+    /// Whether verify steps of which none uses an output of another run at the same time; false by default.
+    pub parallel_verify: Option<bool>,
     /// Carried, never interpreted.
     pub annotations: Option<Value>,
     /// Carried, never interpreted.
@@ -71,15 +73,6 @@ pub struct Bounds {
     pub max_cost: Option<f64>,
     #[schemars(range(min = 1))]
     pub max_tool_calls: Option<u64>,
-}
-
-/// How hard a task is.
-#[derive(JsonSchema, Debug)]
-#[schemars(rename_all = "lowercase")]
-pub enum Difficulty {
-    Easy,
-    Medium,
-    Hard,
 }
 
 /// The prompt and the steps.

@@ -45,6 +45,8 @@ words! {
     Alias = json_schema!({ "type": "string", "pattern": r"^[^.]+$" });
     /// The name of an eval: its results file is named after it.
     EvalName = json_schema!({ "type": "string", "pattern": r"^[^/\\\u0000-\u001f\u007f]+$" });
+    /// How hard a task is; of a word that is not known `check` warns.
+    Difficulty = json_schema!({ "type": "string", "anyOf": [{ "enum": ["easy", "medium", "hard"] }, {}] });
     /// What agents there are.
     AgentType = json_schema!({ "type": "string", "enum": AGENT_TYPES });
     /// Any version that selects a dialect, or none.

@@ -108,6 +108,26 @@ impl Shape {
         read(schema, schema, 0)
     }
 
+    /// Reads the schema of a foreign tool: its `format` has none of our meanings.
+    pub fn from_foreign(schema: &Value) -> Self {
+        let mut shape = Self::from_schema(schema);
+        shape.forget_formats();
+        shape
+    }
+
+    fn forget_formats(&mut self) {
+        match self {
+            Self::String { format, .. } => *format = None,
+            Self::List { items, .. } => items.forget_formats(),
+            Self::Record { fields, rest } => {
+                fields.values_mut().for_each(|field| field.shape.forget_formats());
+                rest.iter_mut().for_each(|rest| rest.forget_formats());
+            }
+            Self::OneOf(shapes) => shapes.iter_mut().for_each(Self::forget_formats),
+            _ => {}
+        }
+    }
+
     pub fn fields(&self) -> Option<&IndexMap<String, Field>> {
         match self {
             Self::Record { fields, .. } => Some(fields),

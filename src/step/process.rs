@@ -12,6 +12,7 @@ use super::{Context, Done, limit};
 use crate::{
     event::{ExitReport, Outcome},
     host::{Captured, Exec, Exit, Finished, Host, StartFault},
+    source::Stat,
 };
 
 /// Bytes of a stream that a report keeps, half of its head and half of its tail.
@@ -23,6 +24,43 @@ pub fn exec(cx: &Context<'_>, program: impl Into<OsString>, cwd: &Path, env: &In
     let variables = cx.env.iter().map(|(name, value)| (name, value)).chain(env);
     exec.env = variables.map(|(name, value)| (name.into(), value.into())).collect();
     exec
+}
+
+/// A script in a file. One without the executable bit is run by its first line, as the system would run it.
+///
+/// # Errors
+/// There is no such file, or nothing says what runs it.
+pub fn script_file(
+    cx: &Context<'_>,
+    file: &str,
+    path: &Path,
+    cwd: &Path,
+    env: &IndexMap<String, String>,
+) -> Result<Exec, String> {
+    match cx.host.files().stat(path) {
+        None => Err(format!("there is no file `{file}`")),
+        Some(Stat::Dir) => Err(format!("`{file}` is a folder, not a script")),
+        Some(Stat::File { executable: true }) => Ok(exec(cx, path, cwd, env)),
+        Some(Stat::File { executable: false }) => {
+            let bytes = cx.host.files().read(path).map_err(|e| format!("`{file}` could not be read: {e}"))?;
+            let (program, argument) = shebang(&bytes).ok_or_else(|| {
+                format!("`{file}` is not executable and names no interpreter; begin it with a line such as `#!/bin/sh`")
+            })?;
+            Ok(exec(cx, program, cwd, env).args(argument).args([path]))
+        }
+    }
+}
+
+/// What the first line says to run a script with, as Linux reads it (execve(2)): one program, and all else is one
+/// argument.
+fn shebang(bytes: &[u8]) -> Option<(String, Option<String>)> {
+    const BLANK: [char; 2] = [' ', '\t'];
+    let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_matches(BLANK);
+    let (program, argument) = line.split_once(BLANK).unwrap_or((line, ""));
+    let argument = argument.trim_matches(BLANK);
+    (!program.trim().is_empty()).then(|| (program.to_owned(), (!argument.is_empty()).then(|| argument.to_owned())))
 }
 
 /// The folder to run in.

@@ -11,7 +11,6 @@ use crate::{
     builtin::script::{Protocol, Script},
     event::Outcome,
     host::Exec,
-    source::Stat,
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -26,12 +25,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let exec = |program: &Path| process::exec(cx, program, &cwd, &script.env);
     let mut exec = match (&script.file, &script.inline) {
         (Some(file), None) => {
-            let path = process::absolute(&cx.dir.join(file));
-            match cx.host.files().stat(&path) {
-                None => return Err(format!("there is no file `{file}`").into()),
-                Some(Stat::Dir) => return Err(format!("`{file}` is a folder, not a script").into()),
-                Some(Stat::File { .. }) => exec(&path),
-            }
+            process::script_file(cx, file, &process::absolute(&cx.dir.join(file)), &cwd, &script.env)?
         }
         (None, Some(text)) if text.trim_start().starts_with("#!") => {
             private = process::Private::new(cx.host)?;

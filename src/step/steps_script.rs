@@ -7,7 +7,7 @@ use std::path::Path;
 use futures_util::future::BoxFuture;
 
 use super::{Context, Done, Stop, process};
-use crate::{builtin::steps_script::StepsScript, event::Outcome, host::Exec, source::Stat};
+use crate::{builtin::steps_script::StepsScript, event::Outcome, host::Exec};
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
     Box::pin(async move { Done::from(script(&cx).await) })
@@ -19,7 +19,11 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
     let private;
     let exec = match (given(&script.file), given(&script.inline)) {
-        (Some(file), None) => in_file(cx, &script, &file)?,
+        (Some(file), None) => {
+            let path = process::absolute(&cx.dir.join(&file));
+            // A file runs in its own folder.
+            process::script_file(cx, &file, &path, path.parent().unwrap_or(cx.dir), &script.env)?
+        }
         (None, Some(text)) if text.trim_start().starts_with("#!") => {
             private = process::Private::new(cx.host)?;
             let file = private.file("script", text.trim_start(), 0o700)?;
@@ -38,35 +42,6 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
         Some(status) => (done.outcome, done.message) = (Outcome::Failed, process::exited(status)),
     }
     Ok(done)
-}
-
-/// A file runs in its own folder.
-fn in_file(cx: &Context<'_>, script: &StepsScript, file: &str) -> Result<Exec, String> {
-    let path = process::absolute(&cx.dir.join(file));
-    let cwd = path.parent().unwrap_or(cx.dir);
-    match cx.host.files().stat(&path) {
-        None => Err(format!("there is no file `{file}`")),
-        Some(Stat::Dir) => Err(format!("`{file}` is a folder, not a script")),
-        Some(Stat::File { executable: true }) => Ok(process::exec(cx, &path, cwd, &script.env)),
-        Some(Stat::File { executable: false }) => {
-            let bytes = cx.host.files().read(&path).map_err(|e| format!("`{file}` could not be read: {e}"))?;
-            let (program, argument) = shebang(&bytes).ok_or_else(|| {
-                format!("`{file}` is not executable and names no interpreter; begin it with a line such as `#!/bin/sh`")
-            })?;
-            let exec = process::exec(cx, program, cwd, &script.env);
-            Ok(exec.args(argument).args([path]))
-        }
-    }
-}
-
-/// What the first line says to run a script with, as Linux reads it: one program, and all else is one argument.
-fn shebang(bytes: &[u8]) -> Option<(String, Option<String>)> {
-    let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
-    let line = String::from_utf8_lossy(line);
-    let line = line.trim();
-    let (program, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    let argument = argument.trim();
-    (!program.is_empty()).then(|| (program.to_owned(), (!argument.is_empty()).then(|| argument.to_owned())))
 }
 
 /// `$SHELL`, else bash.

@@ -3,11 +3,12 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Context, Done, Stop, ToolAnswer, ToolFault, compare};
+use super::{Context, Contract, Done, Stop, ToolAnswer, ToolFault, Tools, compare};
 use crate::{
     builtin::tool::{ContentExpect, Expect, StepsExpect, Tool},
     event::{Difference, Outcome},
-    hir::{Dialect, OperationKind},
+    hir::{ArgKind, Dialect, OperationKind},
+    signature::Schema,
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -19,7 +20,14 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
     let OperationKind::Tool { server, tool } = &cx.step.op.kind else {
         return Err(format!("`{}` is not a tool", cx.step.op.name).into());
     };
-    let called = cx.within(cx.tools.call(server, tool, Value::Object(args))).await?;
+    let args = Value::Object(args);
+    // Where an error is expected, the server is asked whether the arguments are one.
+    if !expects_error(cx)
+        && let Some(faults) = cx.within(faults(cx.tools, (server, tool), &args, |c| Some(&c.input))).await?
+    {
+        return Err(format!("the arguments do not fit the schema of `{tool}`, so it was not called: {faults}").into());
+    }
+    let called = cx.within(cx.tools.call(server, tool, args)).await?;
     let (answer, refusal) = match called {
         Ok(answer) => (answer, None),
         Err(ToolFault::Lost(why)) => return Err(format!("the server `{server}` did not answer: {why}").into()),
@@ -30,10 +38,50 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
             (ToolAnswer { content, structured_content: None, is_error: true }, Some(refusal))
         }
     };
+    if let Some(structured) = answer.structured_content.as_ref().filter(|_| !answer.is_error)
+        && let Some(faults) = cx.within(faults(cx.tools, (server, tool), structured, |c| c.output.as_ref())).await?
+    {
+        let fault = format!(
+            "the server `{server}` breaks its own `outputSchema` of `{tool}`: in `structuredContent`, {faults}"
+        );
+        return Err(fault.into());
+    }
     Ok(match cx.dialect {
         Dialect::Portable => portable(cx, &answer, refusal),
         _ => steps(cx, &answer, refusal),
     })
+}
+
+/// `isError: true` needs no values to be read.
+fn expects_error(cx: &Context<'_>) -> bool {
+    let Some(ArgKind::Record(expect)) = cx.step.expect.as_ref().map(|expect| &expect.kind) else { return false };
+    expect.iter().any(|(key, value)| key.value == "isError" && matches!(value.kind, ArgKind::Bool(true)))
+}
+
+/// How many faults are named.
+const SHOWN: usize = 3;
+
+/// What is wrong with a value by a schema of the tool, in a line. A server may have changed its tools since it listed
+/// them: it is asked again first.
+async fn faults(
+    tools: &dyn Tools,
+    (server, tool): (&str, &str),
+    value: &Value,
+    schema: fn(&Contract) -> Option<&Schema>,
+) -> Option<String> {
+    let mut found = Vec::new();
+    for anew in [false, true] {
+        let contract = tools.contract(server, tool, anew).await?;
+        found = schema(&contract)?.faults(value, &[]);
+        if found.is_empty() {
+            return None;
+        }
+    }
+    let mut words: Vec<_> = found.iter().take(SHOWN).map(ToString::to_string).collect();
+    if found.len() > SHOWN {
+        words.push(format!("{} more", found.len() - SHOWN));
+    }
+    Some(words.join("; "))
 }
 
 fn portable(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done {

@@ -107,7 +107,7 @@ fn part(path: &Path, files: &dyn Files) -> Part {
     let (scratch, mut out) = (Sources::default(), Diagnostics::default());
     let file = scratch.add(path, text.as_str());
     let Ok(tree) = yaml::parse(file, text, &mut out) else { return Part::None };
-    match dialect::identify(tree.root(), &mut out) {
+    match dialect::identify(tree.root(), true, &mut out) {
         Ok(Some(FileKind::Task(_) | FileKind::Eval)) | Err(_) => Part::None,
         Ok(_) => Part::Config,
     }

@@ -1,0 +1,132 @@
+//! Holding arguments against the schema that a server or an extension gave, as far as they are known.
+
+use serde_json::{Map, Value};
+
+use super::{
+    Checker,
+    shape::{INVALID_VALUE, What},
+};
+use crate::{
+    decode::{MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE},
+    diagnostic::{Diagnostic, Strength},
+    hir::{Arg, ArgKind, Name, Operation, OperationKind},
+    signature::{FaultKind, Schema},
+    source::Span,
+    template::Path,
+};
+
+impl Checker<'_> {
+    /// The arguments of a step: those of a tool stand below `args`.
+    pub(super) fn step_conforms(&mut self, op: &Operation, args: &[(Name, Arg<Path>)], schema: &Schema, key: Span) {
+        match &op.kind {
+            OperationKind::Tool { .. } => {
+                let what = What::Key("args");
+                match args.iter().find(|(name, _)| name.value == "args").map(|(_, arg)| arg) {
+                    None => self.conforms(&[], schema, what, key),
+                    Some(Arg { kind: ArgKind::Record(args), span }) => self.conforms(args, schema, what, *span),
+                    Some(_) => {}
+                }
+            }
+            _ => self.conforms(args, schema, What::Step(&op.name), key),
+        }
+    }
+
+    /// Reports what the schema demands and no shape has: what the shapes found there has been reported.
+    pub(super) fn conforms(&mut self, args: &[(Name, Arg<Path>)], schema: &Schema, what: What<'_>, parent: Span) {
+        let mut unknown = Vec::new();
+        let value = record(args, "", &mut unknown);
+        // What was found at this place, or in what stands there, has the same cause.
+        let known: Vec<Span> = self.out.iter().filter(|d| d.strength <= Strength::Verdict).map(|d| d.span).collect();
+        let mut found: Vec<Span> = Vec::new();
+        for fault in schema.faults(&value, &unknown) {
+            let path: Vec<String> =
+                fault.at.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
+            let (place, name) = find(args, &path);
+            let within = match place {
+                Place::Arguments(args) => args,
+                Place::Value(Arg { kind: ArgKind::Record(fields), .. }) => fields,
+                Place::Value(_) => &[][..],
+            };
+            let span = match place {
+                Place::Arguments(_) => parent,
+                Place::Value(arg) => arg.span,
+            };
+            let subject = match name {
+                Some(name) => format!("`{name}`"),
+                None => what.to_string(),
+            };
+            let diagnostic = match &fault.kind {
+                FaultKind::Missing(key) => Diagnostic::new(&MISSING_FIELD, span, format!("{subject} has no `{key}`")),
+                FaultKind::Unknown(key) => {
+                    let Some((name, _)) = within.iter().find(|(name, _)| name.value == *key) else { continue };
+                    Diagnostic::new(&UNKNOWN_FIELD, name.span, format!("unknown key `{key}` in {subject}"))
+                }
+                FaultKind::Type(demand) => Diagnostic::new(&WRONG_TYPE, span, format!("{subject} {demand}")),
+                FaultKind::Value(demand) => Diagnostic::new(&INVALID_VALUE, span, format!("{subject} {demand}")),
+            };
+            let at = diagnostic.span;
+            let within = |other: &Span| other.file == at.file && at.start <= other.start && other.end <= at.end;
+            if !known.iter().any(within) && !found.contains(&at) {
+                found.push(at);
+                self.error(diagnostic.help("so says its schema in `gevals.lock`"));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Arguments(&'a [(Name, Arg<Path>)]),
+    Value(&'a Arg<Path>),
+}
+
+/// What stands at a path, and the name of the argument or key that it is below. What has no place of its own (a hole
+/// holds it) is at what holds it.
+fn find<'a>(args: &'a [(Name, Arg<Path>)], path: &[String]) -> (Place<'a>, Option<String>) {
+    let (mut place, mut name) = (Place::Arguments(args), None);
+    for token in path {
+        let fields = match place {
+            Place::Arguments(fields) => fields,
+            Place::Value(Arg { kind: ArgKind::Record(fields), .. }) => fields,
+            Place::Value(Arg { kind: ArgKind::List(items), .. }) => {
+                let Some(item) = token.parse().ok().and_then(|index: usize| items.get(index)) else { break };
+                place = Place::Value(item);
+                name = name.map(|name| format!("{name}[{token}]"));
+                continue;
+            }
+            Place::Value(_) => break,
+        };
+        let Some((key, arg)) = fields.iter().find(|(key, _)| key.value == *token) else { break };
+        place = Place::Value(arg);
+        name = Some(key.value.clone());
+    }
+    (place, name)
+}
+
+/// A value as far as it is known; the pointers of what is not are collected.
+fn value(arg: &Arg<Path>, at: &str, unknown: &mut Vec<String>) -> Value {
+    let known = match &arg.kind {
+        ArgKind::Null => Some(Value::Null),
+        ArgKind::Bool(b) => Some((*b).into()),
+        ArgKind::Int(n) => Some((*n).into()),
+        ArgKind::Float(x) => serde_json::Number::from_f64(*x).map(Value::Number),
+        ArgKind::Text(template) => template.as_literal().map(Into::into),
+        ArgKind::List(items) => {
+            let items = items.iter().enumerate().map(|(i, item)| value(item, &format!("{at}/{i}"), unknown));
+            Some(items.collect())
+        }
+        ArgKind::Record(fields) => Some(record(fields, at, unknown)),
+    };
+    known.unwrap_or_else(|| {
+        unknown.push(at.to_owned());
+        Value::Null
+    })
+}
+
+fn record(fields: &[(Name, Arg<Path>)], at: &str, unknown: &mut Vec<String>) -> Value {
+    let fields = fields.iter().map(|(name, arg)| {
+        let token = name.value.replace('~', "~0").replace('/', "~1");
+        (name.value.clone(), value(arg, &format!("{at}/{token}"), unknown))
+    });
+    Value::Object(fields.collect::<Map<_, _>>())
+}

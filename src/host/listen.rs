@@ -1,0 +1,41 @@
+//! Listening for HTTP clients on this machine.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+};
+
+use axum::serve::{Listener, ListenerExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A listener on a free port of 127.0.0.1, with that port.
+///
+/// # Errors
+/// No port can be bound.
+pub async fn loopback() -> io::Result<(impl Listener<Io = TcpStream, Addr = SocketAddr>, u16)> {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let port = listener.local_addr()?.port();
+    Ok((without_delay(listener), port))
+}
+
+/// The listener, with `TCP_NODELAY` set on every socket that it accepts. With Nagle's algorithm the second of two small
+/// writes waits for the delayed acknowledgement of the first: 40 ms for each call whose head and body are written apart.
+pub fn without_delay(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
+    listener.tap_io(|socket| {
+        // A socket without the option is slow, and works.
+        let _ = socket.set_nodelay(true);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_sockets_do_not_wait_for_acknowledgements() {
+        let (mut listener, port) = loopback().await.unwrap();
+        let (_client, (socket, _)) =
+            tokio::join!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)), async { listener.accept().await });
+        assert!(socket.nodelay().unwrap());
+    }
+}

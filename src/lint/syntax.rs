@@ -1,0 +1,86 @@
+//! Scripts that no shell can parse.
+
+use super::{
+    TaskView,
+    script::{Reader, ScriptView},
+    unresolved_source::read_by,
+};
+use crate::{
+    bash::syntax::{self, Fault, Grammar, Report},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
+    rule,
+};
+
+rule! {
+    pub static SCRIPT_SYNTAX = "script-syntax", Verdict;
+}
+
+/// A shell finds it when it gets there: what stands before has run by then.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts {
+        let Some(grammar) = grammar(script) else { continue };
+        let content = &script.content;
+        let report = report(&content.text, grammar);
+        if let Some(fault) = &report.fault {
+            let message = format!("the shell cannot parse this {}: {}", script.what(), fault.message);
+            let mut diagnostic = Diagnostic::new(&SCRIPT_SYNTAX, content.span(fault.at.clone()), message);
+            if let Some((at, what)) = &fault.open {
+                diagnostic = diagnostic.label(content.span(at.clone()), what.as_str());
+            }
+            out.push(diagnostic.help(help(&content.text, fault, report.endless.is_some())));
+        } else if let Some((at, delimiter)) = &report.endless {
+            out.push(
+                Diagnostic::new(&SCRIPT_SYNTAX, content.span(at.clone()), endless(delimiter))
+                    .strength(Strength::Warning)
+                    .help("the shell takes the rest of the script for its text, and runs none of it"),
+            );
+        }
+        for (word, path) in read_by(script) {
+            let text = view.files.read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            let Some(text) = text else { continue };
+            if let Some(fault) = self::report(&text, grammar).fault {
+                let line = text[..fault.at.start].matches('\n').count() + 1;
+                let message = format!("the shell cannot parse `{}`: in line {line}, {}", word.text, fault.message);
+                let help = "the script goes on without what this file defines, or ends";
+                out.push(Diagnostic::new(&SCRIPT_SYNTAX, content.span(word.range.clone()), message).help(help));
+            }
+        }
+    }
+}
+
+/// Whose grammar a script is held to; `None` where that is not known.
+fn grammar(script: &ScriptView<'_>) -> Option<Grammar> {
+    match script.reader {
+        Reader::Bash => Some(Grammar::Bash),
+        Reader::Posix => Some(Grammar::Posix),
+        // The user's own shell; not one that the author names.
+        Reader::Shell => {
+            let named = script.content.text.trim_start().starts_with("#!") || script.step.arg("shell").is_some();
+            (!named).then_some(Grammar::Posix)
+        }
+        Reader::Nothing | Reader::Foreign => None,
+    }
+}
+
+/// `sh` is bash on one machine and dash on the next: only what neither can parse is a fault.
+fn report(text: &str, grammar: Grammar) -> Report {
+    let report = syntax::check(text, Grammar::Bash);
+    let refused = grammar == Grammar::Bash || syntax::check(text, Grammar::Posix).fault.is_some();
+    Report { fault: report.fault.filter(|_| refused), ..report }
+}
+
+fn help(text: &str, fault: &Fault, endless: bool) -> &'static str {
+    if text.contains("\r\n") {
+        "its lines end in CRLF, and the shell takes the `\\r` for a part of the last word: write it with LF"
+    } else if endless {
+        "a here-document before it does not end: its delimiter must stand alone in a line, without blanks"
+    } else if fault.open.as_ref().is_some_and(|(_, what)| what.contains("[[")) {
+        "bash reports this, runs nothing that follows, and ends with success"
+    } else {
+        "the shell gives up here: what stands before it may have run, and nothing after it does"
+    }
+}
+
+fn endless(delimiter: &str) -> String {
+    format!("this here-document does not end: no line is `{delimiter}`")
+}

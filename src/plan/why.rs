@@ -1,0 +1,124 @@
+//! Why a step runs when it does: what it waits for, what waits for it, and the shortest way to it from the start of the task.
+
+use indexmap::IndexSet;
+use petgraph::{Direction, algo::astar, visit::EdgeFiltered};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    ActionIx, ActionKind, Edge, Plan, PlanPhase, planned_id,
+    wire::{self, EdgeKind},
+};
+use crate::diagnostic::nearest;
+
+/// The version of [`Answer`] as JSON.
+pub const VERSION: u32 = 1;
+
+/// What is said of a step, in each task that has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    pub version: u32,
+    pub steps: Vec<Why>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    pub task: String,
+    /// Of the action in the plan.
+    pub id: String,
+    /// One line for people.
+    pub meaning: String,
+    /// In the order of the plan.
+    pub waits_for: Vec<Link>,
+    pub waited_for_by: Vec<Link>,
+    /// From the first action of the task to this one; the first is reached by nothing.
+    pub path: Vec<Link>,
+}
+
+/// Another action, and why the two run one after the other.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    pub id: String,
+    pub meaning: String,
+    pub by: Vec<Reason>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reason {
+    pub kind: EdgeKind,
+    /// The value that flows (`data`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Why an action runs when it does.
+pub fn why(plan: &Plan, ix: ActionIx) -> Why {
+    let around = |direction| {
+        let mut others: Vec<_> = plan.links_of(ix, direction).map(|(other, _)| other).collect();
+        others.sort();
+        others.dedup();
+        let link = |other| match direction {
+            Direction::Incoming => link(plan, other, Some((other, ix))),
+            Direction::Outgoing => link(plan, other, Some((ix, other))),
+        };
+        others.into_iter().map(link).collect()
+    };
+    let links = EdgeFiltered::from_fn(&plan.graph, |edge| *edge.weight() != Edge::Holds);
+    let start = PlanPhase::ALL.into_iter().flat_map(|phase| plan.members(phase)).next().unwrap_or(plan.agent);
+    let path = astar(&links, start, |at| at == ix, |_| 1, |_| 0).map(|(_, path)| path).unwrap_or_default();
+    let before = std::iter::once(None).chain(path.iter().map(|&ix| Some(ix)));
+    let action = plan.action(ix);
+    Why {
+        task: plan.task.name.value.clone(),
+        id: action.id.clone(),
+        meaning: action.meaning.clone(),
+        waits_for: around(Direction::Incoming),
+        waited_for_by: around(Direction::Outgoing),
+        path: before.zip(&path).map(|(before, &at)| link(plan, at, before.map(|before| (before, at)))).collect(),
+    }
+}
+
+fn link(plan: &Plan, ix: ActionIx, between: Option<(ActionIx, ActionIx)>) -> Link {
+    let action = plan.action(ix);
+    let edges = between.into_iter().flat_map(|(from, to)| plan.graph.edges_connecting(from, to));
+    let reasons = edges.filter_map(|edge| wire::kind_of(edge.weight()));
+    let mut by: Vec<_> = reasons.map(|(kind, name)| Reason { kind, name }).collect();
+    by.sort();
+    Link { id: action.id.clone(), meaning: action.meaning.clone(), by }
+}
+
+/// The action of this id; else those whose step has this one.
+pub fn find(plan: &Plan, name: &str) -> Vec<ActionIx> {
+    let (mut exact, mut named) = (None, Vec::new());
+    let planned = planned_id(name);
+    plan.walk(&mut |_, ix, action| {
+        if action.id == planned {
+            exact = Some(ix);
+        }
+        if step_id(&action.kind) == Some(name) {
+            named.push(ix);
+        }
+    });
+    exact.map_or(named, |ix| vec![ix])
+}
+
+/// Names that may be meant by one that is none: the nearest one, and those that have it as a part.
+pub fn near(name: &str, names: &[&str]) -> Vec<String> {
+    const MOST: usize = 5;
+    let parts = names.iter().copied().filter(|other| other.rsplit('/').next() == name.rsplit('/').next());
+    let mut near: IndexSet<&str> = nearest(name, names.iter().copied()).into_iter().chain(parts).collect();
+    near.truncate(MOST);
+    near.into_iter().map(|name| format!("`{name}`")).collect()
+}
+
+/// What else a step may be asked for by.
+pub fn step_id(kind: &ActionKind) -> Option<&str> {
+    match kind {
+        ActionKind::Step(step) => step.id.as_deref(),
+        ActionKind::Agent(_) | ActionKind::Assertion(_) => None,
+    }
+}

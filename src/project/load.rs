@@ -1,0 +1,368 @@
+//! From paths to a project: the files named, and what the evals among them refer to.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rayon::prelude::*;
+use serde::Deserialize;
+
+use super::{
+    AgentChoice, Context, EvalUnit, INVALID_LOCK, Project, Recorded, TaskUnit, UNREADABLE_FILE, WRONG_KIND, glob, ours,
+    overrides,
+    read::{self, Judged, dir_of, task_unit},
+    select::{Tasks, select},
+};
+use crate::{
+    decode::{MISSING_FIELD, Partial},
+    diagnostic::{Diagnostic, Diagnostics, Reported},
+    dialect::{self, FileKind},
+    hir::{self, Agent, McpConfig, Name, Oracle},
+    lock::{self, Lock},
+    source::{FileId, Span, Stat, normalize, resolve},
+    template, yaml,
+};
+
+/// Reads the files and folders named, and everything they refer to.
+pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Project {
+    let mut loader = Loader { cx, project: Project::default(), tasks: Tasks::default(), locks: HashMap::new() };
+    let mut wanted = Vec::new();
+    for path in paths {
+        match cx.files.stat(path) {
+            Some(Stat::Dir) => {
+                wanted.extend(glob::yaml_files(path, cx.exclude, cx.files).into_iter().map(|p| (p, false)));
+            }
+            _ => wanted.push((normalize(path), true)),
+        }
+    }
+    let mut seen = indexmap::IndexSet::new();
+    wanted.retain(|(path, _)| seen.insert(path.clone()));
+    // Reading and parsing is done side by side; what refers to other files is followed one by one.
+    let parsed: Vec<_> = wanted.par_iter().map(|(path, named)| parse(path, *named, cx)).collect();
+    loader.tasks.units.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
+    let mut evals = Vec::new();
+    for ((path, _), parsed) in wanted.iter().zip(parsed) {
+        match parsed {
+            Parsed::Unreadable => loader.project.unreadable.push(path.clone()),
+            Parsed::Foreign => loader.project.foreign.push(path.clone()),
+            Parsed::Broken(found) => {
+                loader.project.others.insert(path.clone());
+                out.extend(found);
+            }
+            Parsed::Task(unit, found) => {
+                out.extend(found);
+                loader.tasks.add(unit);
+            }
+            Parsed::Eval(tree, file, found) => {
+                out.extend(found);
+                evals.push((path.clone(), tree, file));
+            }
+            Parsed::Other(tree, file, kind, found) => {
+                out.extend(found);
+                loader.project.others.insert(path.clone());
+                loader.lone(path, &tree, file, kind, out);
+            }
+        }
+    }
+    for (path, tree, file) in evals {
+        let unit = loader.eval(&path, &tree, file, out);
+        loader.project.evals.push(unit);
+    }
+    loader.project.tasks = loader.tasks.units;
+    loader.project.foreign.extend(loader.tasks.foreign);
+    loader.project
+}
+
+enum Parsed {
+    Unreadable,
+    Foreign,
+    Broken(Diagnostics),
+    Task(Arc<TaskUnit>, Diagnostics),
+    Eval(Box<yaml::Tree>, FileId, Diagnostics),
+    Other(Box<yaml::Tree>, FileId, FileKind, Diagnostics),
+}
+
+/// Reads and parses one file. One that was named must be ours; one found in a folder may be another program's.
+fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
+    let mut out = Diagnostics::default();
+    let Ok(bytes) = cx.files.read(path) else { return Parsed::Unreadable };
+    let (file, text) = match read::text(bytes, path, cx, &mut out) {
+        Ok(read) => read,
+        Err(_) if named => return Parsed::Broken(out),
+        Err(_) => return Parsed::Foreign,
+    };
+    match read::judge(file, &text, named, &mut out) {
+        Err(_) => Parsed::Broken(out),
+        Ok(Judged::Ours(tree, FileKind::Task(dialect))) => {
+            let unit = task_unit(path, file, tree, dialect, cx, &mut out);
+            Parsed::Task(Arc::new(unit), out)
+        }
+        Ok(Judged::Ours(tree, FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
+        Ok(Judged::Ours(tree, kind)) => Parsed::Other(Box::new(tree), file, kind, out),
+        Ok(Judged::Foreign(Some(tree))) if named && ours::is_mcp_config(tree.root()) => {
+            let dir = dir_of(path);
+            dialect::mcp_config::decode(tree.root(), file, &dir, &mut out);
+            Parsed::Broken(out)
+        }
+        Ok(Judged::Foreign(Some(tree))) if named && !out.has_hard() => {
+            let message = match tree.root().is_implicit_null() {
+                true => "this file is empty",
+                false => "this file is not of a kind that gevals knows",
+            };
+            out.error(
+                Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), message)
+                    .help("a file begins with `kind: Task`, `kind: Eval`, `kind: Agent` or `kind: Oracle`"),
+            );
+            Parsed::Broken(out)
+        }
+        Ok(Judged::Foreign(_)) if out.is_empty() => Parsed::Foreign,
+        Ok(Judged::Foreign(_)) => Parsed::Broken(out),
+    }
+}
+
+struct Loader<'a> {
+    cx: Context<'a>,
+    project: Project,
+    tasks: Tasks,
+    /// By folder: evals that share a lock share what was checked under it.
+    locks: HashMap<Option<PathBuf>, Arc<Lock>>,
+}
+
+impl Loader<'_> {
+    /// An agent or oracle that was named, or found, on its own.
+    fn lone(&self, path: &Path, tree: &yaml::Tree, file: FileId, kind: FileKind, out: &mut Diagnostics) {
+        match kind {
+            FileKind::Agent => {
+                dialect::agent::decode(tree.root(), file, &dir_of(path), out);
+            }
+            FileKind::Oracle => {
+                dialect::oracle::decode(tree.root(), file, out);
+            }
+            FileKind::Task(_) | FileKind::Eval => {}
+        }
+    }
+
+    fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
+        let dir = dir_of(path);
+        let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
+        read::yaml11_words(tree, out);
+        let mut unit = EvalUnit {
+            path: path.to_owned(),
+            file,
+            eval: value,
+            agent: None,
+            oracle: None,
+            judge: None,
+            recording: None,
+            mcp: None,
+            may_be_served: !self.cx.overrides.asked,
+            lock: Arc::new(Lock::default()),
+            selected: Vec::new(),
+            reported,
+        };
+        let mut failed = reported;
+        let overrides = self.cx.overrides;
+        if let (Some(eval), Some(choice)) = (&mut unit.eval, &overrides.agent) {
+            eval.agent = Some(choice.reference(self.is_oracle(choice), self.cx.sources));
+        }
+        if let (Some(agent), Some(model)) = (unit.eval.as_mut().and_then(|e| e.agent.as_mut()), &overrides.model) {
+            agent.model = Some(overrides::typed("--model", model, self.cx.sources));
+        }
+        if let (Some(eval), Some(path)) = (&mut unit.eval, &overrides.mcp_config) {
+            let path = path.to_string_lossy();
+            eval.mcp_config = Some(overrides::typed("--mcp-config-file", &path, self.cx.sources));
+        }
+        // What a command line names is found from where it was typed.
+        let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
+        if let Some(eval) = &unit.eval {
+            match self.lock(&dir, out) {
+                Ok(lock) => unit.lock = lock,
+                Err(r) => failed = Some(r),
+            }
+            if let Some(agent) = &eval.agent {
+                match self.agent(agent, from(overrides.agent.is_some()), out) {
+                    Ok((agent, oracle)) => (unit.agent, unit.oracle) = (agent, oracle),
+                    Err(r) => failed = Some(r),
+                }
+                if agent.kind.value == "builtin.replay" {
+                    match self.recording(agent, from(overrides.agent.is_some()), out) {
+                        Ok(recorded) => unit.recording = Some(recorded),
+                        Err(r) => failed = Some(r),
+                    }
+                }
+            }
+            if let Some(judge) = eval.judge.as_ref().and_then(|j| j.agent.as_ref()).filter(|a| a.kind.value == "file") {
+                match self.agent(judge, &dir, out) {
+                    Ok((agent, _)) => unit.judge = agent,
+                    Err(r) => failed = Some(r),
+                }
+            }
+            match (&eval.mcp_config, &overrides.server) {
+                (Some(name), _) => match self.mcp(name, from(overrides.mcp_config.is_some()), out) {
+                    Ok(mcp) => unit.mcp = Some(mcp),
+                    Err(r) => failed = Some(r),
+                },
+                (None, Some(server)) => unit.mcp = Some(server.config(eval.config)),
+                (None, None) => {}
+            }
+        }
+        for source in unit.eval.iter().filter_map(|e| e.skills.as_ref()).flat_map(|s| &s.sources) {
+            let found = self.cx.files.stat(&read::folder(&dir, &source.value));
+            if found != Some(Stat::Dir) {
+                let why = if found.is_some() { "is no folder" } else { "does not exist" };
+                let message = format!("the source of skills `{}` {why}", source.value);
+                failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
+            }
+        }
+        if let Some(eval) = &unit.eval {
+            match select(eval, &mut self.tasks, self.cx, out) {
+                (selected, None) => unit.selected = selected,
+                (selected, Some(r)) => {
+                    unit.selected = selected;
+                    failed = Some(r);
+                }
+            }
+        }
+        unit.reported = failed;
+        unit
+    }
+
+    /// Whether the agent that was chosen is a script for `builtin.script`.
+    fn is_oracle(&self, choice: &AgentChoice) -> bool {
+        let AgentChoice::File(path) = choice else { return false };
+        let Some(text) = self.cx.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+            return false;
+        };
+        let mut ignored = Diagnostics::default();
+        let tree = yaml::parse(self.cx.sources.add(path, text.as_str()), text, &mut ignored);
+        tree.is_ok_and(|t| matches!(dialect::identify(t.root(), true, &mut ignored), Ok(Some(FileKind::Oracle))))
+    }
+
+    /// The lock beside the eval, or in a folder above it.
+    fn lock(&mut self, dir: &Path, out: &mut Diagnostics) -> Result<Arc<Lock>, Reported> {
+        let found =
+            dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
+        for path in found {
+            if let Some(lock) = self.locks.get(&Some(path.clone())) {
+                return Ok(Arc::clone(lock));
+            }
+            let Ok(bytes) = self.cx.files.read(&path) else { continue };
+            let (file, text) = read::text(bytes, &path, self.cx, out)?;
+            let lock = Lock::parse(&text).map_err(|message| {
+                out.error(
+                    Diagnostic::new(
+                        &INVALID_LOCK,
+                        Span::new(file, 0..0),
+                        format!("the lock cannot be read: {message}"),
+                    )
+                    .help("gevals writes this file; make it anew with `gevals lock`"),
+                )
+            });
+            let lock = Arc::new(lock?);
+            self.locks.insert(Some(path), Arc::clone(&lock));
+            return Ok(lock);
+        }
+        Ok(Arc::clone(self.locks.entry(None).or_default()))
+    }
+
+    fn agent(
+        &mut self,
+        agent: &hir::AgentRef,
+        dir: &Path,
+        out: &mut Diagnostics,
+    ) -> Result<(Option<Agent>, Option<Oracle<template::Path>>), Reported> {
+        let (wanted, what) = match agent.kind.value.as_str() {
+            "file" => ("Agent", "agent"),
+            "builtin.script" => ("Oracle", "oracle"),
+            _ => return Ok((None, None)),
+        };
+        let name = path_of(agent, &format!("a file of kind `{wanted}`"), out)?;
+        let path = resolve(dir, &name.value);
+        let (file, tree) = read::document(&path, name, what, self.cx, out)?;
+        let kind = dialect::identify(tree.root(), true, out)?;
+        let dir = dir_of(&path);
+        self.project.others.insert(path);
+        match (kind, wanted) {
+            (Some(FileKind::Agent), "Agent") => {
+                let Partial { value, reported } = dialect::agent::decode(tree.root(), file, &dir, out);
+                reported.map_or(Ok((value, None)), Err)
+            }
+            (Some(FileKind::Oracle), "Oracle") => {
+                let Partial { value, reported } = dialect::oracle::decode(tree.root(), file, out);
+                reported.map_or(Ok((None, value)), Err)
+            }
+            (found, wanted) => Err(read::wrong_kind(name, wanted, found, out)),
+        }
+    }
+
+    fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<Recorded, Reported> {
+        const HELP: &str = "a run leaves one: `.gevals/runs/RUN/recording.jsonl` in its output folder";
+        let name = path_of(agent, "a recording, `.gevals/runs/RUN/recording.jsonl`", out)?;
+        let path = resolve(dir, &name.value);
+        let unreadable = |why: &dyn std::fmt::Display| {
+            let message = format!("cannot read the recording `{}`: {why}", path.display());
+            Diagnostic::new(&UNREADABLE_FILE, name.span, message).help(HELP)
+        };
+        let text = match self.cx.files.stat(&path) {
+            Some(Stat::File { .. }) => self.cx.files.read(&path).map_err(|e| out.error(unreadable(&e)))?,
+            Some(Stat::Dir) => return Err(out.error(unreadable(&"it is no file"))),
+            None => return Err(out.error(unreadable(&"there is no such file"))),
+        };
+        match recorded(&String::from_utf8_lossy(&text)) {
+            Ok(tasks) => Ok(Recorded { path, tasks }),
+            Err(why) => {
+                let message = format!("the recording `{}` {why}", name.value);
+                Err(out.error(Diagnostic::new(&WRONG_KIND, name.span, message).help(HELP)))
+            }
+        }
+    }
+
+    fn mcp(&mut self, name: &Name, dir: &Path, out: &mut Diagnostics) -> Result<McpConfig, Reported> {
+        let path = resolve(dir, &name.value);
+        let (file, tree) = read::document(&path, name, "MCP config", self.cx, out)?;
+        let Partial { value, reported } = dialect::mcp_config::decode(tree.root(), file, &dir_of(&path), out);
+        self.project.others.insert(path);
+        match (value, reported) {
+            (Some(config), None) => Ok(config),
+            (_, Some(reported)) => Err(reported),
+            (None, None) => Err(read::wrong_kind(name, "MCP config", None, out)),
+        }
+    }
+}
+
+/// The path that an agent of this type must have.
+fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
+    agent.path.as_ref().ok_or_else(|| {
+        let message = format!("an agent of type `{}` has no `path`", agent.kind.value);
+        out.error(Diagnostic::new(&MISSING_FIELD, agent.kind.span, message).help(format!("write `path:` with {what}")))
+    })
+}
+
+/// The tasks that a recording tells something of, besides their prompts; else what is wrong with it.
+fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
+    #[derive(Deserialize)]
+    struct Line {
+        #[serde(rename = "type")]
+        kind: String,
+        version: Option<u32>,
+        task: Option<Task>,
+    }
+    #[derive(Deserialize)]
+    struct Task {
+        name: String,
+    }
+    let mut lines = text.lines().map(serde_json::from_str::<Line>);
+    match lines.next() {
+        Some(Ok(Line { kind, version: Some(version), .. })) if kind == "recording" => {
+            if version > hir::RECORDING_VERSION {
+                return Err(format!("has version {version}, which this version of gevals does not know"));
+            }
+        }
+        _ => return Err("is none".to_owned()),
+    }
+    // Of a run that died the last line may be cut.
+    let lines = lines.filter_map(Result::ok).filter(|line| line.kind != "prompt");
+    Ok(lines.filter_map(|line| Some(line.task?.name)).collect())
+}

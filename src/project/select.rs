@@ -1,0 +1,191 @@
+//! The tasks of an eval: which files its task sets reach, and which of the tasks in them they choose (§2.4).
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use indexmap::{IndexMap, IndexSet};
+use rayon::prelude::*;
+
+use super::{
+    Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, UNSUPPORTED_SOURCE, glob,
+    read::{self, Judged},
+};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
+    dialect::{self, FileKind},
+    hir::{Eval, Name, TaskSet},
+    source::resolve,
+};
+
+/// The tasks that were read, in order, and by path: a file is read once, however many refer to it.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub units: Vec<Arc<TaskUnit>>,
+    by_path: HashMap<PathBuf, usize>,
+    /// Files of other programs that a glob matched.
+    pub foreign: IndexSet<PathBuf>,
+}
+
+impl Tasks {
+    pub fn add(&mut self, unit: Arc<TaskUnit>) -> usize {
+        let index = self.units.len();
+        self.by_path.insert(unit.path.clone(), index);
+        self.units.push(unit);
+        index
+    }
+}
+
+/// The tasks of an eval, in order of collection (§2.4).
+pub(super) fn select(
+    eval: &Eval,
+    tasks: &mut Tasks,
+    cx: Context<'_>,
+    out: &mut Diagnostics,
+) -> (Vec<Selected>, Option<Reported>) {
+    let mut selected: Vec<Selected> = Vec::new();
+    let mut at: IndexMap<usize, usize> = IndexMap::new();
+    let mut failed = None;
+    for (index, set) in eval.task_sets.iter().enumerate() {
+        if let Some(source) = &set.source {
+            out.push(
+                Diagnostic::new(&UNSUPPORTED_SOURCE, source.span, "task sets from a source cannot be read yet")
+                    .help("check the source out, and name its files by a path"),
+            );
+            continue;
+        }
+        let (paths, place) = match (&set.path, &set.glob) {
+            (Some(path), None) => (vec![(resolve(&eval.dir, &path.value), true)], path.clone()),
+            (None, Some(pattern)) => match glob::find(&eval.dir, pattern, cx.files) {
+                Ok(paths) => (paths.into_iter().map(|p| (p, false)).collect(), pattern.clone()),
+                Err(diagnostic) => {
+                    failed = Some(out.error(*diagnostic));
+                    continue;
+                }
+            },
+            _ => continue,
+        };
+        let mut matched = false;
+        let new: Vec<_> = paths.iter().filter(|(path, _)| !tasks.by_path.contains_key(path)).collect();
+        let mut read: HashMap<PathBuf, _> = new
+            .into_par_iter()
+            .map(|(path, named)| {
+                let mut found = Diagnostics::default();
+                let unit = task(path, &place, *named, cx, &mut found);
+                (path.clone(), (unit, found))
+            })
+            .collect();
+        for (path, _) in paths {
+            let unit = match (tasks.by_path.get(&path), read.remove(&path)) {
+                (Some(&known), _) => Ok(Some(known)),
+                (None, Some((unit, found))) => {
+                    out.extend(found);
+                    unit.map(|unit| unit.map(|unit| tasks.add(Arc::new(unit))))
+                }
+                (None, None) => continue,
+            };
+            let task = match unit {
+                Ok(Some(task)) => task,
+                Ok(None) => {
+                    tasks.foreign.insert(path);
+                    continue;
+                }
+                Err(reported) => {
+                    failed = Some(reported);
+                    matched = true;
+                    continue;
+                }
+            };
+            let labels = tasks.units[task].task.as_ref().map(|t| &t.meta.labels);
+            if !labels.is_some_and(|l| dialect::eval::selects(&set.selector, l)) && !set.selector.is_empty() {
+                continue;
+            }
+            matched = true;
+            match at.get(&task) {
+                Some(&i) => selected[i].sets.push(index),
+                None => {
+                    at.insert(task, selected.len());
+                    selected.push(Selected { task, sets: vec![index] });
+                }
+            }
+        }
+        if !matched {
+            nothing_selected(tasks, set, &place, out);
+        }
+    }
+    (selected, failed)
+}
+
+fn nothing_selected(tasks: &Tasks, set: &TaskSet, place: &Name, out: &mut Diagnostics) {
+    let labels = |key: &str| {
+        let found: IndexSet<&str> = tasks
+            .units
+            .iter()
+            .filter_map(|t| t.task.as_ref()?.meta.labels.get(key))
+            .map(|n| n.value.as_str())
+            .collect();
+        found
+    };
+    // The label to blame is one that no task has; else it is their combination.
+    let unknown = set.selector.iter().find(|(key, value)| !labels(key).contains(value.value.as_str()));
+    let Some((key, value)) = unknown.or_else(|| set.selector.iter().next()) else {
+        out.error(
+            Diagnostic::new(&EMPTY_GLOB, place.span, format!("`{}` matches no task", place.value))
+                .help("files match, but none is of kind `Task`"),
+        );
+        return;
+    };
+    if unknown.is_none() {
+        out.push(
+            Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has all of these labels: nothing is selected")
+                .help("each label is some task's, but no task has them together"),
+        );
+        return;
+    }
+    let values = labels(key);
+    let message = format!("no task has the label `{key}: {}`: nothing is selected", value.value);
+    let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, message);
+    diagnostic = match nearest(&value.value, values.iter().copied()) {
+        Some(near) => {
+            diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), value.span, near)
+        }
+        None if values.is_empty() => diagnostic.help(format!("no task has a label `{key}`")),
+        None => diagnostic.help(format!(
+            "values of `{key}`: {}",
+            values.iter().map(|v| format!("`{v}`")).collect::<Vec<_>>().join(", ")
+        )),
+    };
+    out.push(diagnostic);
+}
+
+/// The task in a file. A file that a glob matches may be another's.
+fn task(
+    path: &Path,
+    place: &Name,
+    named: bool,
+    cx: Context<'_>,
+    out: &mut Diagnostics,
+) -> Result<Option<TaskUnit>, Reported> {
+    let (file, text) = read::read(path, &place.value, place.span, "task", cx, out)?;
+    let mut found = Diagnostics::default();
+    match read::judge(file, &text, named, &mut found) {
+        Ok(Judged::Ours(tree, FileKind::Task(dialect))) => {
+            out.extend(found);
+            Ok(Some(read::task_unit(path, file, tree, dialect, cx, out)))
+        }
+        Ok(Judged::Ours(_, kind)) if named => Err(read::wrong_kind(place, "Task", Some(kind), out)),
+        Ok(Judged::Foreign(_)) if named => Err(read::wrong_kind(place, "Task", None, out)),
+        // It is checked for itself, if at all.
+        Ok(Judged::Ours(..)) => Ok(None),
+        Ok(Judged::Foreign(_)) => {
+            out.extend(found);
+            Ok(None)
+        }
+        Err(reported) => {
+            out.extend(found);
+            Err(reported)
+        }
+    }
+}

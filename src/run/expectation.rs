@@ -1,0 +1,122 @@
+//! An expectation whose holes are filled: every part of it that was written must still compare something.
+//!
+//! A hole that became null, empty or blank takes its comparison away: `contains: "{steps.pod.outputs.ip}"` holds of any text
+//! where the API had no address. Such a step is *broken*, never *passed* (`decisions.md` §13).
+
+use serde_json::Value;
+
+use super::fill::{Fault, Filler};
+use crate::{
+    hir::{Arg, ArgKind, Def, Dialect, Template},
+    template,
+};
+
+/// The value of an `expect`.
+///
+/// # Errors
+/// A hole without a value, or a part that would compare nothing.
+pub(super) fn fill(filler: &Filler<'_>, expect: &Arg<Def>, dialect: Dialect) -> Result<Value, Fault> {
+    Walk { filler, dialect }.arg(expect, &Place { path: "expect".to_owned(), key: "expect", of_json: false })?;
+    filler.fill(expect)
+}
+
+struct Walk<'f> {
+    filler: &'f Filler<'f>,
+    dialect: Dialect,
+}
+
+/// Where a part of an expectation stands.
+struct Place<'k> {
+    /// From `expect` on, for people.
+    path: String,
+    /// The last key of it.
+    key: &'k str,
+    /// Beside a `path`: what is compared is a value of a JSON document.
+    of_json: bool,
+}
+
+impl Walk<'_> {
+    fn arg(&self, arg: &Arg<Def>, place: &Place<'_>) -> Result<(), Fault> {
+        match &arg.kind {
+            ArgKind::Record(_) | ArgKind::List(_) if self.is_value(place) => Ok(()),
+            ArgKind::Record(fields) => {
+                let of_json = fields.iter().any(|(name, _)| name.value == "path");
+                fields.iter().try_for_each(|(name, value)| self.arg(value, &place.of(&name.value, of_json)))
+            }
+            ArgKind::List(items) => items.iter().try_for_each(|item| {
+                self.arg(item, &Place { path: place.path.clone(), key: place.key, of_json: place.of_json })
+            }),
+            ArgKind::Text(template) => self.template(template, place),
+            _ => Ok(()),
+        }
+    }
+
+    fn template(&self, template: &Template<Def>, place: &Place<'_>) -> Result<(), Fault> {
+        let Some(first) = template.holes().next() else { return Ok(()) };
+        // A part of a text that is gone leaves the rest, which may be in every answer.
+        if matches!(place.key, "contains" | "matches") {
+            for hole in template.holes().filter(|hole| !hole.has_default()) {
+                let value = self.filler.hole(hole)?;
+                if is_blank(&value) {
+                    return Err(hollow(&place.path, &hole.text, &value));
+                }
+            }
+        }
+        let value = self.filler.template(template)?;
+        match self.hollow_at(&value, place) {
+            Some((path, value)) => Err(hollow(&path, &first.text, value)),
+            None => Ok(()),
+        }
+    }
+
+    /// The first part of a filled value that compares nothing.
+    fn hollow_at<'v>(&self, value: &'v Value, place: &Place<'_>) -> Option<(String, &'v Value)> {
+        if self.is_value(place) {
+            return None;
+        }
+        match value {
+            // The whole text is compared, and may be demanded to be empty.
+            Value::String(_) if matches!(place.key, "equals" | "stdout" | "stderr") => None,
+            _ if is_blank(value) => Some((place.path.clone(), value)),
+            Value::Object(fields) => {
+                let of_json = fields.contains_key("path");
+                fields.iter().find_map(|(name, value)| self.hollow_at(value, &place.of(name, of_json)))
+            }
+            Value::Array(items) => items.iter().find_map(|item| {
+                self.hollow_at(item, &Place { path: place.path.clone(), key: place.key, of_json: place.of_json })
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether what stands there is compared as it is, be it null or empty: a value of JSON (`decisions.md` §4). In the steps
+    /// dialect `equals: null` demands nothing (§6.1 of the upstream behaviour).
+    fn is_value(&self, place: &Place<'_>) -> bool {
+        place.of_json && place.key == "equals" && self.dialect == Dialect::Portable
+    }
+}
+
+impl Place<'_> {
+    fn of<'k>(&self, key: &'k str, of_json: bool) -> Place<'k> {
+        Place { path: format!("{}.{key}", self.path), key, of_json }
+    }
+}
+
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn hollow(path: &str, hole: &str, value: &Value) -> Fault {
+    let what = match value {
+        Value::Null => "null".to_owned(),
+        Value::String(_) => "empty".to_owned(),
+        other => format!("`{}`", template::render(other)),
+    };
+    Fault::Broken(format!("`{path}` compares nothing: `{hole}` is {what}"))
+}
