@@ -144,9 +144,16 @@ fn only_the_first_findings_are_printed() {
     let mut lines = String::new();
     concise(&findings, &sources, &Pretty::default(), &mut lines).unwrap();
     assert_eq!(lines.lines().count(), 51);
-    assert_eq!(lines.lines().next(), Some("t\\u{1b}.yaml:1:4: error[test-rule] one two \\u{7}"));
+    assert_eq!(lines.lines().next(), Some("t\\u{1b}.yaml:1:4: warning[test-warning] one two \\u{7}"));
     assert_eq!(lines.lines().last(), Some("and 10 more"));
     assert!(pretty(&findings, &sources, &Pretty::default()).ends_with("\n\nand 10 more\n"));
+    // An error is never among those left out.
+    let errors = vec![Diagnostic::new(&RULE, Span::new(file, 3..4), "e"); 60];
+    let all: Vec<_> = findings.into_iter().chain(errors).collect();
+    lines.clear();
+    concise(&all, &sources, &Pretty::default(), &mut lines).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains("error[test-rule]")).count(), 60);
+    assert_eq!(lines.lines().last(), Some("and 60 more"));
 }
 
 #[test]
