@@ -206,6 +206,7 @@ fn complain(message: &str) {
 }
 
 /// What deserves attention, and stops nothing.
+#[cfg(feature = "run")]
 fn warn(message: &str) {
     let mut err = std::io::stderr().lock();
     let _ = writeln!(err, "warning: {message}");
