@@ -212,6 +212,15 @@ fn warn(message: &str) {
     let _ = writeln!(err, "warning: {message}");
 }
 
+/// The findings that did not keep the eval from running, as results have them.
+#[cfg(feature = "run")]
+fn tolerated_findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json::Value> {
+    let tolerated: Vec<_> =
+        compiled.diagnostics.iter().filter(|d| d.strength <= diagnostic::Strength::Warning).cloned().collect();
+    let report = diagnostic::report(&tolerated, sources, compiled.project.files());
+    report.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect()
+}
+
 /// Prints findings where a run, or a plan, must stop for them.
 fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
     let err = std::io::stderr();

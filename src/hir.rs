@@ -20,29 +20,10 @@ use crate::{
     ty::Type,
 };
 
+pub use crate::place::{BlockRole, Dialect, PhaseKind};
+
 /// A word of the author's.
 pub type Name = Spanned<String>;
-
-/// Which idea of a task a file follows (`decisions.md` §2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Dialect {
-    /// Bash tasks: no `apiVersion`, or `mcpchecker/v1alpha1`.
-    Legacy,
-    /// `mcpchecker/v1alpha2`.
-    Steps,
-    /// `mcp-eval/v1`.
-    Portable,
-}
-
-impl Dialect {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Legacy => "legacy",
-            Self::Steps => "steps",
-            Self::Portable => "portable",
-        }
-    }
-}
 
 /// How far names are resolved: `Path` (as written) or [`Def`] (what they are).
 pub trait Stage: Clone + Debug {
@@ -130,25 +111,6 @@ pub struct Prompt<H: Stage> {
     pub file: Option<Spanned<PathBuf>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum PhaseKind {
-    Setup,
-    Verify,
-    Cleanup,
-}
-
-impl PhaseKind {
-    pub const ALL: [Self; 3] = [Self::Setup, Self::Verify, Self::Cleanup];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Setup => "setup",
-            Self::Verify => "verify",
-            Self::Cleanup => "cleanup",
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Phase<H: Stage> {
     /// The key as written; `None` where the phase is left out.
@@ -189,15 +151,6 @@ pub struct Block<H: Stage> {
     pub role: BlockRole,
     pub span: Span,
     pub steps: Vec<Step<H>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BlockRole {
-    Setup,
-    Steps,
-    /// One branch of an `anyOf`.
-    Branch,
-    Cleanup,
 }
 
 /// A value with holes in it.

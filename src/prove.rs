@@ -8,6 +8,7 @@ mod curl;
 mod host;
 mod invert;
 pub mod shim;
+mod trace;
 mod world;
 
 use std::{
@@ -23,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     host::{Clock, ProofHost},
-    shim::{PAUSE, TASK, TRACE, WORLD},
+    shim::{TASK, WORLD},
+    trace::{PAUSE, TRACE},
     world::{Call, Dice, Mood, Web, World, fits},
 };
 use crate::{
@@ -798,12 +800,6 @@ fn written() -> Files {
             .map(|(p, b, m)| (Path::new("/tmp").join(p), b, m)),
     );
     files
-}
-
-fn append_trace(line: &str) {
-    if let Ok(mut file) = fs::OpenOptions::new().create(true).append(true).open(TRACE) {
-        let _ = file.write_all(line.as_bytes());
-    }
 }
 
 async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) -> Result<Ran, String> {

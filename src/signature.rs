@@ -18,7 +18,7 @@ use std::{
 use indexmap::IndexMap;
 
 use crate::{
-    hir::{BlockRole, Dialect, PhaseKind},
+    place::{BlockRole, Dialect, PhaseKind},
     ty::Type,
 };
 

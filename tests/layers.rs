@@ -25,7 +25,7 @@ fn a_module_uses_only_earlier_layers() {
             continue;
         };
         for used in used(&file) {
-            let earlier = layers.get(&used).is_none_or(|layer| layer.line < own.line || layer.group == own.group);
+            let earlier = layers.get(&used).is_none_or(|line| line < own);
             if used != module && !earlier {
                 faults.push(format!("{}: `{module}` uses `{used}`, which is not on an earlier line", file.display()));
             }
@@ -68,10 +68,162 @@ fn the_reader_of_sources_sees_what_it_should() {
     assert_eq!(paths(&tokens, "std").into_iter().collect::<Vec<_>>(), ["fmt", "fs"]);
 }
 
-struct Layer {
-    line: usize,
-    /// Equal for names that are joined.
-    group: usize,
+/// Circles of files that are still there, as the names of their files. A circle that is gone must leave this list, and none
+/// may be added.
+const CIRCLES: [&[&str]; 2] = [
+    &[
+        "convert::lift::capture",
+        "convert::lift::command",
+        "convert::lift::flow",
+        "convert::lift::script",
+        "convert::wrap",
+    ],
+    &["mcp::front", "mcp::http", "mcp::hub"],
+];
+
+/// Files of one room may not use one another in a circle. A file may list, export and call the files in its own folder
+/// (`lint.rs` and `lint/…`), and these may use what it holds: this is no circle. A name that a file exports from one below it is
+/// that one's.
+#[test]
+fn files_do_not_use_each_other_in_a_circle() {
+    let expected: Vec<Vec<String>> =
+        CIRCLES.iter().map(|circle| circle.iter().map(|name| (*name).to_string()).collect()).collect();
+    assert_eq!(circles(&texts()), expected, "circles of files, found and known");
+}
+
+#[test]
+fn a_circle_of_files_is_found() {
+    let texts = |one: &str, two: &str, parent: &str| -> Vec<(Vec<String>, String)> {
+        [("a", parent), ("a::one", one), ("a::two", two)]
+            .map(|(path, text)| (path.split("::").map(str::to_string).collect(), text.to_string()))
+            .into()
+    };
+    let circle = [["a::one".to_string(), "a::two".to_string()]];
+    let parent = "mod one; mod two; pub use one::One; use two::{self, Two};";
+    for (one, two) in [
+        ("use super::two::f;", "use super::one::f;"),
+        ("use super::{x, two::{f, g}};", "fn f() { crate::a::one::g() }"),
+        ("use super::Two;", "use crate::a::{One as Other};"),
+    ] {
+        assert_eq!(circles(&texts(one, two, parent)), circle, "{one} {two}");
+    }
+    for (one, two) in [("use super::two::f;", "use super::f;"), ("use super::x;", "use super::One;"), ("", "")] {
+        assert!(circles(&texts(one, two, parent)).is_empty(), "{one} {two}");
+    }
+}
+
+/// Every source file, as the path of its module, with its text.
+fn texts() -> Vec<(Vec<String>, String)> {
+    sources().into_iter().map(|(file, _)| (module_path(&file), fs::read_to_string(file).unwrap())).collect()
+}
+
+/// The circles among files: for each the paths of its modules, in order.
+fn circles(files: &[(Vec<String>, String)]) -> Vec<Vec<String>> {
+    let names: Vec<BTreeSet<Vec<String>>> = files.iter().map(|(module, text)| named(&tokens(text), module)).collect();
+    let places: BTreeMap<&[String], usize> =
+        files.iter().enumerate().map(|(place, (module, _))| (module.as_slice(), place)).collect();
+    let place = |path: &[String]| places.get(path).copied();
+    // The file that a path leads to, through what files export from below.
+    let target = |path: &[String]| {
+        let mut length = (1..=path.len()).rev().find(|&length| place(&path[..length]).is_some())?;
+        let mut found = place(&path[..length])?;
+        while let Some(name) = path.get(length) {
+            let exported = names[found]
+                .iter()
+                .find(|p| p.len() > files[found].0.len() && p.starts_with(&files[found].0) && p.last() == Some(name));
+            let Some(below) = exported.and_then(|p| place(&p[..p.len() - 1])) else { break };
+            found = below;
+            length += 1;
+        }
+        Some(found)
+    };
+    let mut graph = petgraph::graph::DiGraph::<usize, ()>::new();
+    let nodes: Vec<_> = (0..files.len()).map(|i| graph.add_node(i)).collect();
+    for (from, paths) in names.iter().enumerate() {
+        for to in paths.iter().filter_map(|path| target(path)).collect::<BTreeSet<_>>() {
+            if to != from && !files[to].0.starts_with(&files[from].0) {
+                graph.update_edge(nodes[from], nodes[to], ());
+            }
+        }
+    }
+    let components = petgraph::algo::tarjan_scc(&graph).into_iter().filter(|files| files.len() > 1);
+    let mut circles: Vec<Vec<String>> = components
+        .map(|circle| {
+            let mut circle: Vec<_> = circle.into_iter().map(|node| files[graph[node]].0.join("::")).collect();
+            circle.sort();
+            circle
+        })
+        .collect();
+    circles.sort();
+    circles
+}
+
+/// The paths that a file names, from the root of the crate on: by `crate::`, `self::`, `super::`, and by the `use` of what is
+/// below it.
+fn named(tokens: &[String], module: &[String]) -> BTreeSet<Vec<String>> {
+    let mut found = BTreeSet::new();
+    let mut braces: Vec<bool> = Vec::new();
+    for i in 0..tokens.len() {
+        let begins = i == 0 || tokens[i - 1] != "::";
+        match tokens[i].as_str() {
+            "{" => braces.push(i >= 2 && tokens[i - 2] == "mod"),
+            "}" => drop(braces.pop()),
+            "crate" | "self" | "super" if begins && tokens.get(i + 1).is_some_and(|t| t == "::") => {
+                let mut from = i;
+                // Inline modules of a file are the file.
+                let mut ups = 0;
+                while tokens[from] == "super" && tokens.get(from + 1).is_some_and(|t| t == "::") {
+                    (ups, from) = (ups + 1, from + 2);
+                }
+                let inline = braces.iter().filter(|inline| **inline).count();
+                let base = match tokens[i].as_str() {
+                    "crate" => &[][..],
+                    "self" => module,
+                    _ => &module[..module.len().saturating_sub(usize::saturating_sub(ups, inline))],
+                };
+                let from = if ups == 0 { i + 2 } else { from };
+                tree(tokens, from, base.to_vec(), &mut found);
+            }
+            "use"
+                if tokens
+                    .get(i + 1)
+                    .is_some_and(|t| !matches!(t.as_str(), "crate" | "self" | "super" | "{" | "::")) =>
+            {
+                tree(tokens, i + 1, module.to_vec(), &mut found);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Adds the paths of `a::b`, `a::{b, c::d}`; gives the place behind.
+fn tree(tokens: &[String], mut at: usize, mut path: Vec<String>, found: &mut BTreeSet<Vec<String>>) -> usize {
+    loop {
+        let Some(token) = tokens.get(at) else { break };
+        if token == "{" {
+            at += 1;
+            while tokens.get(at).is_some_and(|t| t != "}") {
+                at = tree(tokens, at, path.clone(), found);
+                // The rest of `name as other`, and the comma.
+                while tokens.get(at).is_some_and(|t| t != "," && t != "}") {
+                    at += 1;
+                }
+                at += usize::from(tokens.get(at).is_some_and(|t| t == ","));
+            }
+            return at + 1;
+        }
+        if token != "self" {
+            path.push(token.clone());
+        }
+        at += 1;
+        if tokens.get(at).is_none_or(|t| t != "::") {
+            break;
+        }
+        at += 1;
+    }
+    found.insert(path);
+    at
 }
 
 #[test]
@@ -82,19 +234,12 @@ fn every_name_is_a_module() {
     assert!(strangers.is_empty(), "src/README.md speaks of {strangers:?}, which are no modules");
 }
 
-fn layers() -> BTreeMap<String, Layer> {
+/// The line of each module.
+fn layers() -> BTreeMap<String, usize> {
     let mut layers = BTreeMap::new();
-    let mut group = 0;
     for (line, text) in block("layers").lines().enumerate() {
-        let mut joined = false;
         for word in text.split_whitespace() {
-            if word == "+" {
-                joined = true;
-                continue;
-            }
-            group += usize::from(!joined);
-            joined = false;
-            assert!(layers.insert(word.to_string(), Layer { line, group }).is_none(), "`{word}` is in two layers");
+            assert!(layers.insert(word.to_string(), line).is_none(), "`{word}` is in two layers");
         }
     }
     layers

@@ -6,11 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Global, complain, print,
-    run::{findings, restored},
-    shown, status,
-};
+use super::{Global, complain, print, shown, status};
 use crate::{
     Options,
     builtin::count,
@@ -20,6 +16,7 @@ use crate::{
     journal::{self, Journal, Past, Refusal, Writer},
     plan::{EvalPlan, wire},
     prices::Prices,
+    project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, ReportInput},
     run::{
         Gate, Interrupt, RunOptions, environment_secrets, interrupts,
@@ -231,7 +228,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let mut exit = told(past, &recovered, say);
     let mut reported = past.reported;
     if !past.reported && recovered.interrupted.is_none() {
-        let findings = findings(&compiled, &sources);
+        let findings = super::tolerated_findings(&compiled, &sources);
         let written = results(dir, past, plan, prices, sources, findings, host.as_ref());
         match written {
             Ok(path) => {
@@ -319,4 +316,18 @@ fn results(
     }
     report::restore(&input, dir, host)?;
     Ok(input.results)
+}
+
+/// What replaced parts of the eval in an earlier run. The environment supplies the variables that its journal leaves out.
+fn restored(kept: &journal::Overrides) -> Overrides {
+    let variable = |name: &str| kept.variables.get(name).cloned().or_else(|| std::env::var(name).ok());
+    let [timeout, cleanup_timeout, default_timeout, default_cleanup_timeout] = kept.limits;
+    Overrides {
+        agent: kept.agent.as_deref().map(AgentChoice::parse),
+        model: kept.model.clone(),
+        mcp_config: kept.mcp_config.clone(),
+        server: EnvServer::read(&variable).unwrap_or_default(),
+        asked: true,
+        limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },
+    }
 }

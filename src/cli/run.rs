@@ -317,16 +317,9 @@ fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
              puts another in its place",
         );
     }
-    let findings = findings(&compiled, &sources);
+    let findings = super::tolerated_findings(&compiled, &sources);
     let (read, files) = (compiled.project.files(), files.into_snapshot());
     Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
-}
-
-/// What was found and tolerated, as results have it.
-pub(super) fn findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json::Value> {
-    let tolerated: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
-    let report = diagnostic::report(&tolerated, sources, compiled.project.files());
-    report.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect()
 }
 
 /// What the command line and the environment put in the place of what the eval says.
@@ -750,20 +743,6 @@ fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
 /// The names of the selected tasks.
 fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
     selection.of(plan).into_iter().map(|index| plan.tasks[index].task.name.value.clone()).collect()
-}
-
-/// The same of a run that is made up for.
-pub(super) fn restored(kept: &journal::Overrides) -> Overrides {
-    let variable = |name: &str| kept.variables.get(name).cloned().or_else(|| std::env::var(name).ok());
-    let [timeout, cleanup_timeout, default_timeout, default_cleanup_timeout] = kept.limits;
-    Overrides {
-        agent: kept.agent.as_deref().map(AgentChoice::parse),
-        model: kept.model.clone(),
-        mcp_config: kept.mcp_config.clone(),
-        server: EnvServer::read(&variable).unwrap_or_default(),
-        asked: true,
-        limits: LimitOverrides { timeout, cleanup_timeout, default_timeout, default_cleanup_timeout },
-    }
 }
 
 /// An interrupted run once more, and the tasks whose results are kept.

@@ -5,7 +5,7 @@
 use std::{fs, io::Write};
 
 use super::{
-    shim::record,
+    trace::record,
     world::{Answer, Call, Dice, Mood, World},
 };
 

@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc::UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
-use super::{curl, shim, world::World};
+use super::{curl, shim, trace, world::World};
 use crate::{
     event::{Event, EventKind},
     host::{
@@ -155,7 +155,7 @@ impl ProofHost {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(event) = events.try_recv() {
             if let EventKind::PhaseStarted { phase } = &event.kind {
-                super::append_trace(&format!("#phase {phase}\n"));
+                trace::append(&format!("#phase {phase}\n"));
                 if phase == "agent" {
                     for (path, text) in &self.world.files {
                         let _ = self.real.write(&Path::new(shim::TASK).join(path), text.as_bytes(), None);
@@ -188,7 +188,7 @@ impl Host for ProofHost {
         let sleep = Sleep { clock: Arc::clone(&self.clock), key };
         Box::pin(async {
             sleep.await;
-            super::append_trace(shim::PAUSE);
+            trace::append(trace::PAUSE);
         })
     }
 

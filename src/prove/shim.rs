@@ -2,19 +2,20 @@
 #![expect(clippy::disallowed_methods, reason = "this is a program of its own")]
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{Read, Write},
     path::{Path, PathBuf},
 };
 
-use super::world::{Call, World};
+use super::{
+    curl,
+    trace::{self, PAUSE, record},
+    world::{Call, World},
+};
 use crate::source::normalize;
 
-/// Where the jail keeps the world, the trace, and the time that was slept.
+/// Where the jail keeps the world, and the time that was slept.
 pub const WORLD: &str = "/world/world.json";
-pub const TRACE: &str = "/world/trace";
-/// A line of the trace: time has passed.
-pub const PAUSE: &str = "#pause\n";
 const SLEPT: &str = "/world/slept";
 /// Seconds a script may take.
 const PATIENCE: f64 = 300.0;
@@ -41,7 +42,7 @@ pub fn main() -> Option<u8> {
     let world: World = serde_json::from_slice(&fs::read(WORLD).ok()?).ok()?;
     let call = call(name, args);
     if call.argv[0] == "curl" {
-        return Some(super::curl::main(&world, &call));
+        return Some(curl::main(&world, &call));
     }
     let answer = world.answer(&call, record(&call));
     let _ = std::io::stdout().write_all(answer.stdout.as_bytes());
@@ -54,7 +55,7 @@ fn sleep(args: &[String]) -> u8 {
     let seconds = args.first().and_then(|a| a.trim_end_matches('s').parse::<f64>().ok()).unwrap_or(1.0);
     let before: f64 = fs::read_to_string(SLEPT).ok().and_then(|t| t.parse().ok()).unwrap_or(0.0);
     let _ = fs::write(SLEPT, (before + seconds).to_string());
-    super::append_trace(PAUSE);
+    trace::append(PAUSE);
     if before + seconds >= PATIENCE {
         let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
     }
@@ -115,17 +116,4 @@ fn fixed(arg: &str) -> String {
         rest = behind.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
     }
     out + rest
-}
-
-/// Writes a call down; how many like it there were before.
-pub fn record(call: &Call) -> usize {
-    let line = serde_json::to_string(call).unwrap_or_default();
-    let before = fs::read_to_string(TRACE).unwrap_or_default();
-    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(TRACE) {
-        let _ = file.write_all(format!("{line}\n").as_bytes());
-    }
-    // Phases are counted by themselves.
-    let phase = before.rsplit("#phase").next().unwrap_or_default();
-    let same: String = call.key();
-    phase.lines().filter_map(|l| serde_json::from_str::<Call>(l).ok()).filter(|c| c.key() == same).count()
 }
