@@ -8,6 +8,7 @@ pub mod assert;
 mod emit;
 mod expectation;
 pub mod fill;
+mod intact;
 pub mod recover;
 mod restore;
 pub mod select;

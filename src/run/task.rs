@@ -18,7 +18,7 @@ use super::{
     Keep, Only, RunOptions, agent, assert,
     emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
-    restore,
+    intact, restore,
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
     usage::{Ledger, Meter, Over},
@@ -182,6 +182,10 @@ async fn phases(
     let host = world.host;
     let options = world.options;
     facts.only = options.only;
+    facts.hindered = intact::changed(host, plan);
+    if facts.hindered.is_some() {
+        return false;
+    }
     let past = options.worlds.get(&plan.task.name.value);
     let values = match past.and_then(|past| past.values.clone()) {
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
@@ -248,13 +252,16 @@ async fn phases(
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
         }
-        // What nobody did is not judged.
+        // What nobody did is not judged, and nothing judges that is not what was planned.
+        facts.hindered = facts.hindered.take().or_else(|| intact::changed(host, plan));
         if facts.hindered.is_none() {
             verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
             // What an interrupted agent did not do tells nothing.
             if !world.cancel.is_cancelled() {
                 assertions(&unit, &calls, skills.as_deref(), facts);
             }
+            // Something that the agent left in the background may have changed it meanwhile.
+            facts.hindered = intact::changed(host, plan);
         }
     }
     if host.elapsed() >= deadline {
