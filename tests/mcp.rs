@@ -768,6 +768,63 @@ mod http {
     }
 
     #[tokio::test]
+    async fn no_message_hides_a_call() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let recorder = Recorder::new(Arc::default());
+        let front = hub.serve_http(SessionKind::Agent(recorder.clone())).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let post = |session: &str, body: String| {
+            let request = client.post(&front.url).header("accept", "application/json, text/event-stream").body(body);
+            if session.is_empty() { request } else { request.header("mcp-session-id", session) }.send()
+        };
+        let (response, ()) = tokio::join!(post("", r#"{"id":1,"method":"initialize"}"#.into()), async {
+            server.next().await;
+            server.send(r#"{"id":1,"result":{}}"#).await;
+        });
+        let session = response.unwrap().headers()["mcp-session-id"].to_str().unwrap().to_owned();
+
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        let long = "7".repeat(400);
+        for odd in [r#""a\ud83d""#, r#"{"\ud83d":1}"#, "1e999", &long, &deep] {
+            let params = format!(r#"{{"arguments":{{"odd":{odd}}},"name":"delete"}}"#);
+            let call = format!(r#"{{"id":2,"method":"tools/call","params":{params}}}"#);
+            let answer = format!(r#"{{"id":2,"result":{{"content":[],"odd":{odd},"isError":true}}}}"#);
+            let (response, ()) = tokio::join!(post(&session, call.clone()), async {
+                assert_eq!(server.next().await, call);
+                server.send(&answer).await;
+            });
+            assert_eq!(response.unwrap().text().await.unwrap(), answer);
+            let record = recorder.records().pop().unwrap();
+            assert_eq!((record.name.as_str(), record.outcome), ("delete", CallOutcome::ToolError), "{odd}");
+        }
+
+        for id in ["", r#""id":null,"#] {
+            let call = format!(r#"{{{id}"method":"tools/call","params":{{"name":"delete"}}}}"#);
+            assert_eq!(post(&session, call.clone()).await.unwrap().status(), 202);
+            assert_eq!(server.next().await, call);
+            let record = recorder.records().pop().unwrap();
+            assert!(matches!(record.outcome, CallOutcome::ProtocolError { .. }), "{record:?}");
+            assert_eq!(record.name, "delete");
+        }
+        for odd in ["null", "\"true\"", "1"] {
+            let call = r#"{"id":3,"method":"tools/call","params":{"name":"delete"}}"#;
+            let (response, ()) = tokio::join!(post(&session, call.into()), async {
+                server.next().await;
+                server.send(&format!(r#"{{"id":3,"result":{{"isError":{odd}}}}}"#)).await;
+            });
+            response.unwrap().text().await.unwrap();
+            let record = recorder.records().pop().unwrap();
+            assert!(matches!(record.outcome, CallOutcome::ProtocolError { .. }), "{odd}: {record:?}");
+        }
+        assert_eq!((recorder.records().len(), recorder.unreadable()), (10, 0));
+
+        let call = r#"{"method":"tools/call","params":{"name":["delete"]}}"#;
+        assert_eq!(post(&session, call.into()).await.unwrap().status(), 202);
+        assert_eq!(recorder.unreadable(), 1);
+    }
+
+    #[tokio::test]
     async fn an_answer_that_nothing_precedes_is_plain_json_and_any_other_a_stream() {
         let (hub, mut server) = hub(HubOptions::default());
         let front = hub.serve_http(agent_kind()).await.unwrap();

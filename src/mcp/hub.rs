@@ -634,6 +634,11 @@ impl Inner {
 
     fn notification(&self, state: &mut State, session: u64, message: &Message, permit: Option<OwnedSemaphorePermit>) {
         let space = self.space(session);
+        if let Some(kind) = message.method.as_deref().and_then(CallKind::of_method)
+            && let Some(SessionKind::Agent(recorder)) = state.sessions.get(&session).map(|member| &member.kind)
+        {
+            recorder.open(&self.name, kind, message.params()).unanswerable();
+        }
         let mut edits = Vec::new();
         match message.method.as_deref() {
             Some("notifications/initialized") if space == 0 => {

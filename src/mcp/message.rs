@@ -34,7 +34,7 @@ impl Message {
         let [id, method, params, result, error] = members(text, ["id", "method", "params", "result", "error"])?;
         let at = |member: Option<&str>| member.map(|part| place(text, part));
         let method = match method {
-            Some(raw) => Some(serde_json::from_str::<String>(raw).ok()?),
+            Some(raw) => Some(lossy_text(raw)?),
             None => None,
         };
         // `"id": null` is the id of an answer to something unreadable, and no id of a request.
@@ -205,6 +205,82 @@ pub(super) fn members<'a, const N: usize>(object: &'a str, names: [&str; N]) -> 
     Some(found)
 }
 
+/// The text of a JSON string; half of a surrogate pair, which a JavaScript string cut in the middle leaves, becomes
+/// replacement characters. `None` if it is no string.
+pub(super) fn lossy_text(raw: &str) -> Option<String> {
+    // serde_json refuses such a half where text is asked for, and gives it where bytes are.
+    let mut deserializer = serde_json::Deserializer::from_str(raw);
+    let text = deserializer.deserialize_bytes(LossyText).ok()?;
+    deserializer.end().ok()?;
+    Some(text)
+}
+
+/// JSON as a value. What serde_json cannot hold (numbers beyond its range, depth beyond its limit) is kept as the text
+/// that it is, and takes nothing beside it away.
+pub(super) fn decoded(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| decoded_by_parts(text, 0))
+}
+
+/// Levels that are taken apart; serde_json itself has a limit of 128.
+const DEPTH: usize = 64;
+
+fn decoded_by_parts(text: &str, depth: usize) -> Value {
+    let part = |part: &RawValue| decoded_by_parts(part.get(), depth + 1);
+    let value = match text.trim_start().as_bytes().first() {
+        Some(b'{') if depth < DEPTH => serde_json::Deserializer::from_str(text)
+            .deserialize_map(Entries)
+            .ok()
+            .map(|entries| Value::Object(entries.into_iter().map(|(key, value)| (key, part(value))).collect())),
+        Some(b'[') if depth < DEPTH => serde_json::from_str::<Vec<&RawValue>>(text)
+            .ok()
+            .map(|items| Value::Array(items.into_iter().map(part).collect())),
+        Some(b'"') => lossy_text(text).map(Value::String),
+        Some(b'{' | b'[') => None,
+        _ => serde_json::from_str(text).ok(),
+    };
+    value.unwrap_or_else(|| Value::from(text))
+}
+
+struct LossyText;
+
+impl Visitor<'_> for LossyText {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for LossyText {
+    type Value = String;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_bytes(self)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key_seed(LossyText)? {
+            entries.push((key, map.next_value()?));
+        }
+        Ok(entries)
+    }
+}
+
 fn place(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
@@ -243,7 +319,7 @@ impl<'de> DeserializeSeed<'de> for Position<'_> {
     type Value = Option<usize>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
+        deserializer.deserialize_bytes(self)
     }
 }
 
@@ -254,8 +330,8 @@ impl Visitor<'_> for Position<'_> {
         formatter.write_str("a key")
     }
 
-    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.names.iter().position(|name| *name == key))
+    fn visit_bytes<E>(self, key: &[u8]) -> Result<Self::Value, E> {
+        Ok(self.names.iter().position(|name| name.as_bytes() == key))
     }
 }
 
@@ -289,6 +365,27 @@ mod tests {
         assert_eq!(parse(r#"{"id":null,"method":"x"}"#).unwrap().shape(), Shape::Notification);
         let deep = format!(r#"{{"id":1,"result":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         assert!(parse(&deep).is_some());
+    }
+
+    #[test]
+    fn what_serde_json_cannot_hold_takes_nothing_beside_it_away() {
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        let long = "7".repeat(400);
+        for odd in [r#""a\ud83d""#, r#"{"\ud83d": 1}"#, "1e999", &long, &deep] {
+            for text in [
+                format!(r#"{{"odd":{odd},"name":"delete","isError":true}}"#),
+                format!(r#"{{"name":"delete","isError":true,"arguments":{{"odd":[{odd}]}}}}"#),
+            ] {
+                let value = decoded(&text);
+                assert_eq!((&value["name"], &value["isError"]), (&Value::from("delete"), &Value::from(true)), "{text}");
+                assert!(members(&text, ["name"]).is_some(), "{text}");
+            }
+            let whole = format!(r#"{{{odd}:0,"id":1,"method":"tools/call","params":{odd}}}"#);
+            let odd_key = if odd.starts_with('"') { whole } else { whole.replacen(odd, r#""k""#, 1) };
+            assert_eq!(parse(&odd_key).unwrap().method.as_deref(), Some("tools/call"), "{odd_key}");
+        }
+        assert_eq!(decoded(r#"["a\ud83d"]"#)[0], "a\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(lossy_text("[97]"), None);
     }
 
     #[test]

@@ -9,7 +9,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::message::decoded;
 use crate::{event::TaskRun, secrets::Secrets};
+
+/// What JSON-RPC calls a message that is none of its own.
+const INVALID_REQUEST: i64 = -32600;
 
 /// One `tools/call`, `resources/read` or `prompts/get` of an agent, with secrets masked.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +78,8 @@ struct Shared {
 struct Calls {
     /// In the order of their start; `None` is still running.
     slots: Vec<Option<CallRecord>>,
+    /// Calls that do not say what they call.
+    unreadable: usize,
     notices: Vec<Notice>,
     listeners: Vec<mpsc::UnboundedSender<CallRecord>>,
 }
@@ -102,6 +108,11 @@ impl Recorder {
         self.lock().slots.iter().flatten().cloned().collect()
     }
 
+    /// How many calls did not say, in a way that can be read, what they call: what an agent did is not known then.
+    pub fn unreadable(&self) -> usize {
+        self.lock().unreadable
+    }
+
     /// How many calls are still without an answer; they end when their session does.
     pub fn running(&self) -> usize {
         self.lock().slots.iter().filter(|slot| slot.is_none()).count()
@@ -126,10 +137,12 @@ impl Recorder {
     pub(super) fn open(&self, server: &str, kind: CallKind, params: Option<&str>) -> OpenCall {
         let started = Timestamp::now();
         let mut params = decoded(params.unwrap_or("null"));
-        let name = params.get(kind.name_key()).and_then(Value::as_str).unwrap_or_default();
-        let name = self.shared.secrets.mask(name).into_owned();
+        let name = params.get(kind.name_key()).and_then(Value::as_str);
+        let readable = name.is_some();
+        let name = self.shared.secrets.mask(name.unwrap_or_default()).into_owned();
         self.shared.secrets.mask_json(&mut params);
         let mut calls = self.lock();
+        calls.unreadable += usize::from(!readable);
         calls.slots.push(None);
         OpenCall {
             recorder: self.clone(),
@@ -190,13 +203,26 @@ impl OpenCall {
             },
             None => {
                 let result = decoded(result.unwrap_or("null"));
-                let failed = self.record.kind == CallKind::Tool
-                    && result.get("isError").and_then(Value::as_bool).unwrap_or_default();
+                let is_error = result.get("isError").filter(|_| self.record.kind == CallKind::Tool);
+                let outcome = match is_error {
+                    None | Some(Value::Bool(false)) => CallOutcome::Ok,
+                    Some(Value::Bool(true)) => CallOutcome::ToolError,
+                    Some(other) => CallOutcome::ProtocolError {
+                        code: INVALID_REQUEST,
+                        message: format!("the server answered with an `isError` that is no boolean: {other}"),
+                    },
+                };
                 self.record.result = Some(result);
-                if failed { CallOutcome::ToolError } else { CallOutcome::Ok }
+                outcome
             }
         };
         self.finish();
+    }
+
+    /// The call has no id, so no answer can come.
+    pub fn unanswerable(self) {
+        let message = "sent without an id: whether the server carried it out is not known".to_owned();
+        self.ended(CallOutcome::ProtocolError { code: INVALID_REQUEST, message });
     }
 
     pub fn ended(mut self, outcome: CallOutcome) {
@@ -220,9 +246,4 @@ impl OpenCall {
             *place = Some(record);
         }
     }
-}
-
-/// What serde_json cannot hold (numbers beyond its range, depth beyond its limit) is kept as the text it is.
-fn decoded(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }

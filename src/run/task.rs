@@ -546,6 +546,10 @@ async fn agent_turn<'a>(
         state.call_history = history(&calls);
     }
     let mut report = done.report;
+    if recorder.unreadable() > 0 {
+        report.outcome = Outcome::Broken;
+        "a call of the agent does not say what it calls: what it did is not known".clone_into(&mut report.message);
+    }
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
     let tool = skills.as_ref().map(|skills| skills.tool.as_str()).unwrap_or_default();
