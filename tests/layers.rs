@@ -199,8 +199,7 @@ fn named(tokens: &[String], module: &[String]) -> BTreeSet<Vec<String>> {
 
 /// Adds the paths of `a::b`, `a::{b, c::d}`; gives the place behind.
 fn tree(tokens: &[String], mut at: usize, mut path: Vec<String>, found: &mut BTreeSet<Vec<String>>) -> usize {
-    loop {
-        let Some(token) = tokens.get(at) else { break };
+    while let Some(token) = tokens.get(at) {
         if token == "{" {
             at += 1;
             while tokens.get(at).is_some_and(|t| t != "}") {
