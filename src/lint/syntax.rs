@@ -65,8 +65,8 @@ fn grammar(script: &ScriptView<'_>) -> Option<Grammar> {
 /// `sh` is bash on one machine and dash on the next: only what neither can parse is a fault.
 fn report(text: &str, grammar: Grammar) -> Report {
     let report = syntax::check(text, Grammar::Bash);
-    let refused = grammar == Grammar::Bash || syntax::check(text, Grammar::Posix).fault.is_some();
-    Report { fault: report.fault.filter(|_| refused), ..report }
+    let refused = || grammar == Grammar::Bash || syntax::check(text, Grammar::Posix).fault.is_some();
+    Report { fault: report.fault.filter(|_| refused()), ..report }
 }
 
 fn help(text: &str, fault: &Fault, endless: bool) -> &'static str {
