@@ -8,7 +8,13 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Args, Disk, Files, Global, Used, complain, go, prepare, shown, status};
+use super::{args::Args, go, ready::prepare};
+use crate::{
+    cli::{Global, complain, shown, status},
+    event::Used,
+    host::disk::Disk,
+    source::Files,
+};
 
 /// An agent and a model, where they are not the eval's.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,328 @@
+//! The command line of `gevals run`, and what it says of the plan, the selection and the limits.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::builder::PossibleValuesParser;
+use regex::Regex;
+
+use crate::{
+    hir::{Bounds, Budget},
+    host::disk::Disk,
+    journal::Settings,
+    lint,
+    prices::Prices,
+    project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
+    report::REPORTS,
+    run::{Gate, Keep, Labels, Only, RunOptions, Selection, Shard},
+    source::Files,
+    ty::duration,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals run eval.yaml                      run all tasks, one by one
+  gevals run eval.yaml --run '^create'      only tasks whose name matches
+  gevals run eval.yaml -l suite=core        only tasks that have this label
+  gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
+  gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
+  gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
+  gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both models, compared
+  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
+  gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
+  gevals run eval.yaml --format json        events as JSON lines, for other programs
+  gevals run eval.yaml --resume             finish a run that was interrupted
+  gevals run eval.yaml --preflight          look whether everything is there, and run no task
+  gevals run eval.yaml --run '^web$' --phase setup     set up, and leave the world standing
+  gevals run eval.yaml --run '^web$' --phase verify    judge that world, without an agent
+  gevals run eval.yaml --run '^web$' --phase cleanup   and clean it up
+
+The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them.
+In GitHub Actions failures are annotated, and the page of the job gets a summary.
+
+Where the eval names no MCP config, variables describe the server: MCP_COMMAND, with MCP_ARGS and
+MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
+name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
+
+What is owed in cleanup stands in a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
+of all that agents and servers said.
+
+Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
+             4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
+
+/// Run an eval: start its servers, let the agent do the tasks, verify, clean up.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// An eval file, or a folder that holds one.
+    pub eval: PathBuf,
+    /// Only tasks whose name matches this pattern.
+    #[arg(short, long, visible_alias = "task", value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
+    pub run: Option<Regex>,
+    /// Only tasks with these labels: KEY=VALUE, by commas; several values of a key are alternatives.
+    #[arg(short, long, value_name = "LABELS", help_heading = "Which tasks")]
+    pub label_selector: Vec<Labels>,
+    /// Only tasks with this tag in their metadata; several, by commas or repeated, are alternatives.
+    #[arg(long, value_name = "TAG", value_delimiter = ',', help_heading = "Which tasks")]
+    pub tag: Vec<String>,
+    /// Only the I-th of N parts of the tasks, from 1.
+    #[arg(long, value_name = "I/N", help_heading = "Which tasks")]
+    pub shard: Option<Shard>,
+    /// Run the tasks in random order.
+    #[arg(long, help_heading = "Which tasks")]
+    pub shuffle: bool,
+    /// The random order of an earlier run.
+    #[arg(long, value_name = "N", requires = "shuffle", help_heading = "Which tasks")]
+    pub seed: Option<u64>,
+    /// How often each task is run, instead of what it says itself.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How")]
+    pub runs: Option<u32>,
+    /// How many tasks run side by side, among those that allow it; one by default.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
+    pub parallel: Option<u16>,
+    /// Start nothing more once a task has not passed, or can no longer meet its gate.
+    #[arg(long, help_heading = "How")]
+    pub fail_fast: bool,
+    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, builtin.NAME:MODEL or builtin.replay:RECORDING. Several are
+    /// run one after another.
+    #[arg(long, value_name = "AGENT", help_heading = "How")]
+    pub agent: Vec<String>,
+    /// Another model for the agent: PROVIDER:MODEL. Several are run one after another, with each agent.
+    #[arg(long, value_name = "MODEL", help_heading = "How")]
+    pub model: Vec<String>,
+    /// Other servers: an MCP config, instead of the one that the eval names.
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    pub mcp_config_file: Option<PathBuf>,
+    /// How long a run of a task may take, whatever it says itself.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    pub task_timeout: Option<Duration>,
+    /// The same, for tasks that say nothing.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    pub default_task_timeout: Option<Duration>,
+    /// How long the cleanup of a run may take, whatever the task says.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    pub cleanup_timeout: Option<Duration>,
+    /// The same, for tasks that say nothing.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    pub default_cleanup_timeout: Option<Duration>,
+    /// How long the whole run may take; what is left undone then is cancelled.
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    pub max_time: Option<Duration>,
+    /// How many tokens all agents and judges together may read and write.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    pub max_tokens: Option<u64>,
+    /// What all agents and judges together may cost, by the prices.
+    #[arg(long, value_name = "AMOUNT", value_parser = amount, help_heading = "Limits")]
+    pub max_cost: Option<f64>,
+    /// What models cost: a file that `gevals schema prices` describes.
+    #[arg(long, value_name = "FILE", help_heading = "Limits")]
+    pub prices: Option<PathBuf>,
+    /// How long a server may take to start.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
+    pub server_timeout: Duration,
+    /// Where results are written.
+    #[arg(short, long, value_name = "DIR", default_value = ".", help_heading = "Output")]
+    pub output_dir: PathBuf,
+    /// What is printed; `text` by default, and `github` in GitHub Actions.
+    #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)), help_heading = "Output")]
+    pub format: Option<String>,
+    /// Print the summary only, and what did not pass.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
+    pub quiet: bool,
+    /// Print a line for every step and every call.
+    #[arg(short, long, help_heading = "Output")]
+    pub verbose: bool,
+    /// Refuse findings that may fool the author in every dialect, not only the portable one.
+    #[arg(long, help_heading = "Verdicts")]
+    pub strict: bool,
+    /// Let tasks pass that nothing decides.
+    #[arg(long, help_heading = "Verdicts")]
+    pub allow_unchecked: bool,
+    /// Let no task pass whose agent made no successful call to a server.
+    #[arg(long, help_heading = "Verdicts")]
+    pub require_server_use: bool,
+    /// Run each task N times, of which P must pass.
+    #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
+    pub gate: Option<Gate>,
+    /// Make a run again that is broken, at most N times; each is reported. One whose cleanup failed, or whose world is kept, is not.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
+    pub retry_broken: u32,
+    /// Exit with 0 where it would be 1 or 4.
+    #[arg(long, help_heading = "Verdicts")]
+    pub exit_zero: bool,
+    /// Start servers for each task alone, instead of sharing them.
+    #[arg(long, help_heading = "How")]
+    pub isolate: bool,
+    /// Leave the world of tasks standing instead of cleaning up; `gevals recover` does that later.
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "How")]
+    pub keep: Option<KeepArg>,
+    /// Run one phase alone: set up a world and keep it, judge it without an agent, or clean it up.
+    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
+    pub phase: Option<Phase>,
+    /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "label_selector", "tag", "shard", "shuffle"])]
+    pub resume: Option<String>,
+    /// Look whether commands, servers, agents and extensions are there, without running a task.
+    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
+    pub preflight: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeepArg {
+    Always,
+    OnFailure,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Setup,
+    Verify,
+    Cleanup,
+}
+
+/// What the command line and the environment put in the place of what the eval says.
+pub fn overrides(args: &Args) -> Result<Overrides, String> {
+    let agent = args.agent.first().map(|agent| AgentChoice::parse(agent));
+    let file = match &agent {
+        Some(AgentChoice::File(path)) => Some(path),
+        _ => None,
+    };
+    for path in file.into_iter().chain(&args.mcp_config_file) {
+        Disk.read(path).map_err(|e| {
+            let builtin = format!("builtin.{}", path.display());
+            let kind = builtin.split(':').next().unwrap_or_default();
+            let hint = match (file == Some(path) && lint::AGENT_TYPES.contains(&kind), kind == "builtin.llm-agent") {
+                (true, true) if kind == builtin => format!("; did you mean `{builtin}:PROVIDER:MODEL`?"),
+                (true, _) => format!("; did you mean `{builtin}`?"),
+                _ => String::new(),
+            };
+            format!("cannot read `{}`: {e}{hint}", path.display())
+        })?;
+    }
+    Ok(Overrides {
+        agent,
+        model: args.model.first().cloned(),
+        mcp_config: args.mcp_config_file.clone(),
+        server: EnvServer::read(&|name| std::env::var(name).ok())?,
+        asked: true,
+        limits: LimitOverrides {
+            timeout: args.task_timeout,
+            cleanup_timeout: args.cleanup_timeout,
+            default_timeout: args.default_task_timeout,
+            default_cleanup_timeout: args.default_cleanup_timeout,
+        },
+    })
+}
+
+pub fn selection(args: &Args) -> Selection {
+    Selection {
+        name: args.run.clone(),
+        labels: args.label_selector.iter().cloned().fold(Labels::tagged(&args.tag), Labels::and),
+        shard: args.shard,
+        // Few digits, as people copy it.
+        shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000))),
+    }
+}
+
+/// What all tasks may use together, by the command line.
+pub fn bounds(args: &Args) -> Bounds {
+    Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None }
+}
+
+/// What the command line of a run said counts for its resumption as well, where that says nothing else.
+pub fn as_started(args: &Args, settings: &Settings) -> Args {
+    Args {
+        runs: settings.runs,
+        parallel: args.parallel.or(settings.parallel.try_into().ok()),
+        gate: settings.gate.map(|(passes, of)| Gate { passes, of }),
+        isolate: args.isolate || settings.isolate,
+        allow_unchecked: args.allow_unchecked || settings.allow_unchecked,
+        require_server_use: args.require_server_use || settings.require_server_use,
+        exit_zero: args.exit_zero || settings.exit_zero,
+        retry_broken: if args.retry_broken > 0 { args.retry_broken } else { settings.retry_broken },
+        max_time: args.max_time.or(settings.max_time),
+        max_tokens: args.max_tokens.or(settings.max_tokens),
+        max_cost: args.max_cost.or(settings.max_cost),
+        prices: args.prices.clone().or_else(|| settings.prices.clone()),
+        ..args.clone()
+    }
+}
+
+/// What the run is asked to do. What others have used of a shared budget, and the journal, are not known here.
+pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -> RunOptions {
+    RunOptions {
+        runs: args.gate.map(|gate| gate.of).or(args.runs),
+        parallel: usize::from(args.parallel.unwrap_or(1)),
+        selection,
+        fail_fast: args.fail_fast,
+        gate: args.gate,
+        output_dir: args.output_dir.clone(),
+        allow_unchecked: args.allow_unchecked,
+        require_server_use: args.require_server_use,
+        prices,
+        budget: Budget { time: args.max_time, bounds: bounds(args) },
+        retry_broken: args.retry_broken,
+        exit_zero: args.exit_zero,
+        executable: std::env::current_exe().ok(),
+        secrets: crate::run::environment_secrets(),
+        server_timeout: args.server_timeout,
+        isolate: args.isolate,
+        keep: match args.keep {
+            None => Keep::Never,
+            Some(KeepArg::OnFailure) => Keep::OnFailure,
+            Some(KeepArg::Always) => Keep::Always,
+        },
+        only: match args.phase {
+            Some(Phase::Setup) => Some(Only::Setup),
+            Some(Phase::Verify) => Some(Only::Verify),
+            _ => None,
+        },
+        ..RunOptions::default()
+    }
+}
+
+/// Of the command line, what decides how a task goes, and where its world and results are.
+pub fn repeated(args: &Args) -> Vec<String> {
+    let path = |p: &PathBuf| p.display().to_string();
+    let time = |d: &Option<Duration>| d.map(duration::format);
+    let values = [
+        ("--agent", args.agent.first().cloned()),
+        ("--model", args.model.first().cloned()),
+        ("--mcp-config-file", args.mcp_config_file.as_ref().map(path)),
+        ("--task-timeout", time(&args.task_timeout)),
+        ("--default-task-timeout", time(&args.default_task_timeout)),
+        ("--cleanup-timeout", time(&args.cleanup_timeout)),
+        ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
+        ("--output-dir", Some(path(&args.output_dir)).filter(|dir| dir != ".")),
+        ("--prices", args.prices.as_ref().map(path)),
+        ("--retry-broken", (args.retry_broken > 0).then(|| args.retry_broken.to_string())),
+    ];
+    let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    let flags = [
+        ("--isolate", args.isolate),
+        ("--allow-unchecked", args.allow_unchecked),
+        ("--require-server-use", args.require_server_use),
+    ];
+    let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
+    values.flatten().chain(flags).collect()
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| format!("it is no pattern\n{e}"))
+}
+
+/// What something may cost.
+fn amount(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(amount) if f64::is_finite(amount) && amount > 0.0 => Ok(amount),
+        _ => Err("write a number above 0, such as `2.50`".to_owned()),
+    }
+}
+
+/// A time that something may take.
+fn limit(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than that".to_owned()),
+        Ok(limit) => Ok(limit),
+        Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
+    }
+}

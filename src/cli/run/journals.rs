@@ -1,0 +1,155 @@
+//! The journal of a run: a new one, or that of an interrupted run, opened again.
+
+use std::{
+    collections::HashSet,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use super::args::Args;
+use crate::{
+    cli::{
+        recover::{What, make_up, name_of},
+        status,
+    },
+    event::TaskRun,
+    host::Host,
+    journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, Writer},
+    plan::{EvalPlan, wire},
+    report,
+    run::RunOptions,
+    secrets::Secrets,
+};
+
+/// A new run: its journal.
+pub fn begin(
+    args: &Args,
+    plan: &EvalPlan,
+    files: Snapshot,
+    options: &RunOptions,
+    host: &dyn Host,
+) -> std::io::Result<Journal> {
+    let literal = plan.tasks.iter().flat_map(wire::literal_secrets);
+    let secrets = Secrets::new(options.secrets.iter().cloned().chain(literal));
+    let results = report::results_path(&args.output_dir, &plan.name);
+    let header = Header {
+        version: journal::VERSION,
+        run: host.random_id(),
+        gevals: env!("CARGO_PKG_VERSION").to_owned(),
+        at: host.now(),
+        eval: args.eval.clone(),
+        name: plan.name.clone(),
+        cwd: std::env::current_dir()?,
+        results,
+        plan_digest: wire::eval_digest(plan),
+        settings: Settings {
+            runs: options.runs,
+            parallel: options.parallel,
+            allow_unchecked: options.allow_unchecked,
+            exit_zero: options.exit_zero,
+            gate: options.gate.map(|gate| (gate.passes, gate.of)),
+            isolate: options.isolate,
+            require_server_use: options.require_server_use,
+            retry_broken: options.retry_broken,
+            max_time: args.max_time,
+            max_tokens: args.max_tokens,
+            max_cost: args.max_cost,
+            prices: args.prices.clone(),
+            overrides: journalled(args, &secrets),
+        },
+        files: files.without(&secrets),
+    };
+    let writer = Writer::own(host.mark(), &format!("a run of `{}`", plan.name));
+    Journal::create(&args.output_dir, header, writer)
+}
+
+/// What the plan rests on besides files; variables that hold secrets are read again.
+fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
+    const VARIABLES: [&str; 8] = [
+        "MCP_COMMAND",
+        "MCP_ARGS",
+        "MCP_URL",
+        "MCP_HOST",
+        "MCP_PORT",
+        "MCP_PATH",
+        "MCP_SERVER_NAME",
+        "MCP_ENABLE_ALL_TOOLS",
+    ];
+    let variables = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    journal::Overrides {
+        agent: args.agent.first().cloned(),
+        model: args.model.first().cloned(),
+        mcp_config: args.mcp_config_file.clone(),
+        limits: [args.task_timeout, args.cleanup_timeout, args.default_task_timeout, args.default_cleanup_timeout],
+        variables: variables.filter(|(_, v)| matches!(secrets.mask(v), std::borrow::Cow::Borrowed(_))).collect(),
+    }
+}
+
+/// An interrupted run once more, and the tasks whose results are kept.
+pub struct Resumed {
+    pub journal: Journal,
+    pub past: Past,
+    pub done: HashSet<TaskRun>,
+}
+
+/// Opens a run again: what it owed is paid first.
+pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Resumed, (u8, String)> {
+    let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
+    let runs = journal::runs(&args.output_dir);
+    let found = match run {
+        "" => runs.into_iter().rev().find(of_eval),
+        id => runs.into_iter().find(|dir| name_of(dir) == id),
+    };
+    let Some(dir) = found else {
+        let which = if run.is_empty() { format!("no run of `{}`", plan.name) } else { format!("no run `{run}`") };
+        return Err((status::USAGE, format!("{which} has a journal in `{}`", args.output_dir.display())));
+    };
+    let id = name_of(&dir);
+    let refused = |refusal: Refusal| {
+        let exit = if matches!(refusal, Refusal::Live(_)) { status::USAGE } else { status::BROKEN };
+        (exit, format!("run `{id}` cannot be resumed: {refusal}"))
+    };
+    let paid = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
+    if paid.is_some_and(|exit| exit != status::OK) {
+        return Err((status::BROKEN, format!("run `{id}` cannot be resumed: what it owes could not be paid")));
+    }
+    let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
+    if past.header.plan_digest != wire::eval_digest(plan) {
+        let changed = past.selected.iter().find(|s| {
+            plan.tasks.get(s.index).is_none_or(|t| t.task.name.value != s.name || wire::digest(t) != s.digest)
+        });
+        let what = changed.map_or_else(|| "the eval".to_owned(), |s| format!("the task `{}`", s.name));
+        return Err((
+            status::USAGE,
+            format!("run `{id}` cannot be resumed: {what} has changed since; run it anew, without `--resume`"),
+        ));
+    }
+    let done: HashSet<_> = past.wanted().map(|(_, task)| task).filter(|task| past.result(task).is_some()).collect();
+    let wanted = past.wanted().count();
+    if done.len() == wanted && wanted > 0 {
+        return Err((status::USAGE, format!("run `{id}` came to its end: there is nothing to resume")));
+    }
+    journal
+        .enter(Writer::own(mark, &format!("a run of `{}`", plan.name)))
+        .map_err(|error| (status::BROKEN, error.to_string()))?;
+    note(&format!("resuming run `{id}`: {} of {wanted} results are there", done.len()));
+    Ok(Resumed { journal, past, done })
+}
+
+/// Runs that were killed in the same output directory are made up for, and it is said so.
+pub fn make_up_for_others(args: &Args) {
+    for dir in journal::runs(&args.output_dir) {
+        // Whoever holds a lock is at work; what cannot be read is `recover`'s to complain about.
+        let _ = absolutely(&dir, &What { kept: false, only: None });
+    }
+}
+
+/// `make_up` changes folders on its way, so its path is made absolute.
+pub fn absolutely(dir: &Path, what: &What) -> Result<Option<u8>, Refusal> {
+    make_up(&std::path::absolute(dir)?, what, &mut |line| note(line))
+}
+
+/// For people, and not on standard output: that belongs to the report.
+pub fn note(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

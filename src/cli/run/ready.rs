@@ -1,0 +1,189 @@
+//! Reads an eval before it is run: its plan, the tasks that are selected, and the findings that refuse it.
+
+use std::{io::Write, path::Path, sync::Arc};
+
+use super::args::{Args, bounds, overrides, selection};
+use crate::{
+    Compiled, Options,
+    cli::{Global, complain, print_findings, shown, status, tolerated_findings, unreadable, warn},
+    compile_with,
+    diagnostic::{self, Diagnostic, Diagnostics, Strength},
+    hir::Dialect,
+    host::disk::Disk,
+    journal::{Snapshot, Watched},
+    plan::EvalPlan,
+    prices::Prices,
+    report,
+    run::{self, Selection},
+    source::{Files, Sources},
+};
+
+/// An eval that can be run, and what is to be said of it before.
+pub struct Ready {
+    pub plan: EvalPlan,
+    pub selection: Selection,
+    pub sources: Sources,
+    pub findings: Vec<serde_json::Value>,
+    pub tolerated: Vec<Diagnostic>,
+    pub files: Snapshot,
+    pub read: usize,
+    pub prices: Option<Arc<Prices>>,
+}
+
+impl Ready {
+    /// Why its limits of cost mean nothing.
+    pub fn unpriced(&self, args: &Args) -> Vec<String> {
+        let selected = self.selection.of(&self.plan);
+        run::unpriced(&self.plan, &selected, &bounds(args), self.prices.as_ref(), &|name| std::env::var(name).ok())
+    }
+}
+
+/// Reads the eval; nothing is run.
+///
+/// # Errors
+/// The exit status; why, is said.
+pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
+    // mcpchecker's `-o` says what is printed.
+    if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
+        complain(&format!(
+            "`-o {format}` would write the results to a folder `{format}`: write `--format {format}`, or `-o ./{format}`"
+        ));
+        return Err(status::USAGE);
+    }
+    let overrides = match overrides(args) {
+        Ok(overrides) => overrides,
+        Err(message) => {
+            complain(&message);
+            return Err(status::USAGE);
+        }
+    };
+    let files = Watched::new(&Disk);
+    let Ok(prices) = args.prices.as_ref().map(|path| prices(path, &files, global)).transpose() else {
+        return Err(status::USAGE);
+    };
+    let sources = Sources::default();
+    let server = overrides.server.is_some() && args.mcp_config_file.is_none();
+    let options = Options { overrides, ..Options::default() };
+    let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
+    if unreadable(&compiled) {
+        return Err(status::USAGE);
+    }
+    let plan = match the_eval(args, &compiled) {
+        Ok(plan) => plan,
+        Err(message) => {
+            if !compiled.diagnostics.is_empty() {
+                print_findings(&compiled.diagnostics, &sources, compiled.project.files(), global);
+            }
+            complain(&message);
+            return Err(status::USAGE);
+        }
+    };
+    let selection = selection(args);
+    leave_out(&selection, plan.as_ref(), &mut compiled);
+    let refused = refused(args, &compiled);
+    if !refused.is_empty() {
+        print_findings(&refused, &sources, compiled.project.files(), global);
+        complain("the eval is not run: green would mean nothing");
+        return Err(status::USAGE);
+    }
+    let tolerated: Vec<Diagnostic> =
+        compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
+    let Some(plan) = plan else {
+        complain("no task is selected");
+        return Err(status::USAGE);
+    };
+    if selection.all(&plan).is_empty() {
+        // They may tell why the eval itself selects none.
+        if plan.tasks.is_empty() && !tolerated.is_empty() {
+            print_findings(&tolerated, &sources, compiled.project.files(), global);
+        }
+        complain(&format!("no task is selected: {}", selection.nothing(&plan)));
+        return Err(status::USAGE);
+    }
+    if server && compiled.project.evals.iter().any(|unit| unit.eval.as_ref().is_some_and(|e| e.mcp_config.is_some())) {
+        warn(
+            "the server that `MCP_*` variables describe is not used: the eval names an MCP config; `--mcp-config-file` \
+             puts another in its place",
+        );
+    }
+    let findings = tolerated_findings(&compiled, &sources);
+    let (read, files) = (compiled.project.files(), files.into_snapshot());
+    Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
+}
+
+/// The eval that the path names, with its plan where it has one.
+fn the_eval(args: &Args, compiled: &Compiled) -> Result<Option<EvalPlan>, String> {
+    let path = shown(&args.eval);
+    match (compiled.project.evals.as_slice(), compiled.evals.as_slice()) {
+        ([_], [plan]) => Ok(plan.clone()),
+        ([], _) if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) => {
+            Err(format!("`{path}` cannot be run"))
+        }
+        ([], _) if compiled.project.tasks.is_empty() => Err(format!("there is no eval in `{path}`")),
+        ([], _) => Err(format!("`{path}` is a task: a run needs an eval, which says with which agent and servers")),
+        (evals, _) => {
+            let names: Vec<_> = evals.iter().map(|e| format!("`{}`", e.path.display())).collect();
+            Err(format!("there are several evals in `{path}`, name one: {}", names.join(", ")))
+        }
+    }
+}
+
+/// Drops findings in tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is not among them.
+fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Compiled) {
+    let Some(plan) = plan else { return };
+    let wanted: Vec<_> = selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.span.file).collect();
+    let others = compiled.project.tasks.iter().map(|t| t.file).filter(|file| !wanted.contains(file));
+    let others: Vec<_> = others.collect();
+    compiled.diagnostics.retain(|d| !others.contains(&d.span.file));
+}
+
+/// Hard errors, and verdict errors where they are refused (`decisions.md` §1).
+fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
+    let dialect_of = |d: &Diagnostic| compiled.project.tasks.iter().find(|t| t.file == d.span.file).map(|t| t.dialect);
+    let all_portable = compiled.project.tasks.iter().all(|t| t.dialect == Dialect::Portable);
+    let refuses = |d: &&Diagnostic| match d.strength {
+        Strength::Hard => true,
+        // An explicit permission of what the finding warns of.
+        Strength::Verdict if d.rule.name == "no-verdict" && args.allow_unchecked => false,
+        Strength::Verdict if args.strict => true,
+        Strength::Verdict => dialect_of(d).map_or(all_portable, |dialect| dialect == Dialect::Portable),
+        _ => false,
+    };
+    compiled.diagnostics.iter().filter(refuses).cloned().collect()
+}
+
+/// The file of prices. What is wrong with it is told.
+pub fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Prices>, ()> {
+    let bytes = files.read(path).map_err(|e| e.to_string());
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned()));
+    let text = text.map_err(|why| complain(&format!("cannot read `{}`: {why}", shown(path))))?;
+    let (sources, mut found) = (Sources::default(), Diagnostics::default());
+    let prices = Prices::decode(sources.add(path, text.as_str()), &text, &mut found);
+    // `gevals check --fix` knows no files of prices.
+    let found: Vec<_> = found.into_iter().map(|fault| Diagnostic { fix: None, ..fault }).collect();
+    if !found.is_empty() {
+        print_findings(&found, &sources, 1, global);
+    }
+    prices.map(Arc::new).ok_or(())
+}
+
+/// Warnings are shown that anybody will read; the others are counted.
+const WARNINGS: usize = 5;
+
+/// Findings that keep nothing from running. Those that may fool the author are told one by one (`decisions.md` §1).
+pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
+    let (errors, mild): (Vec<_>, Vec<_>) = found.iter().cloned().partition(|d| d.strength.is_error());
+    let told = if args.verbose || (mild.len() <= WARNINGS && !args.quiet) { found } else { &errors };
+    if errors.len() > WARNINGS && !args.verbose {
+        let err = std::io::stderr();
+        let mut text = String::new();
+        let _ = diagnostic::concise(told, sources, &global.pretty(&err), &mut text);
+        let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(told, files));
+    } else if !told.is_empty() {
+        print_findings(told, sources, files, global);
+    }
+    if told.len() < found.len() && !args.quiet {
+        let eval = report::quoted(&shown(&args.eval));
+        eprintln!("{} warnings and notes are not shown: `gevals check {eval}` tells them\n", found.len() - told.len());
+    }
+}

@@ -1,0 +1,84 @@
+//! Worlds that are kept: found for `--phase verify`, cleaned up by `--phase cleanup`, described to people.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use super::{
+    args::{Args, repeated},
+    journals::{absolutely, note},
+};
+use crate::{
+    cli::{
+        complain,
+        recover::{What, name_of},
+        shown, status,
+    },
+    journal::{self, Past, TaskPast},
+    plan::EvalPlan,
+    report,
+    run::{KeptWorld, Selection},
+};
+
+/// The worlds of the eval's tasks that are kept, the latest of each.
+pub fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast>> {
+    let mut worlds = HashMap::new();
+    for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
+        let Ok((past, _)) = Past::read(dir) else { continue };
+        if past.header.name == plan.name && !past.closed {
+            let kept = past.tasks.into_iter().filter(|(_, of)| of.kept);
+            worlds.extend(kept.map(|(task, of)| (task.name, Arc::new(of))));
+        }
+    }
+    worlds
+}
+
+/// `--phase cleanup`: pays for the kept worlds of the selected tasks.
+pub fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
+    let names = names(plan, selection);
+    let mut worst = None;
+    for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
+        let of_eval = Past::read(dir).is_ok_and(|(past, _)| {
+            past.header.name == plan.name && past.tasks.iter().any(|(task, of)| of.kept && names.contains(&task.name))
+        });
+        if !of_eval {
+            continue;
+        }
+        match absolutely(dir, &What { kept: true, only: Some(names.clone()) }) {
+            Ok(exit) => worst = worst.max(exit),
+            Err(refusal) => {
+                complain(&format!("run `{}`: {refusal}", name_of(dir)));
+                worst = worst.max(Some(status::BROKEN));
+            }
+        }
+    }
+    worst.unwrap_or_else(|| {
+        complain("no world of these tasks is kept");
+        status::USAGE
+    })
+}
+
+/// The names of the selected tasks.
+pub fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
+    selection.of(plan).into_iter().map(|index| plan.tasks[index].task.name.value.clone()).collect()
+}
+
+/// How to enter what was left standing, and how to leave it.
+pub fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
+    let eval = report::quoted(&shown(&args.eval));
+    let flags: String = repeated(args).iter().map(|flag| format!(" {}", report::quoted(flag))).collect();
+    for world in kept {
+        let name = &world.task.name;
+        let task = report::quoted(&format!("^{}$", regex::escape(name)));
+        let again = format!("gevals run {eval} --run {task}{flags}");
+        note(&format!("the world of `{name}` is left standing:"));
+        note(&format!("  enter    cd {}", report::quoted(&shown(&world.dir))));
+        for (variable, value) in &world.env {
+            note(&format!("           export {variable}={}", report::quoted(value)));
+        }
+        note(&format!("  judge    {again} --phase verify"));
+        note(&format!("  clean up {again} --phase cleanup"));
+    }
+    if !kept.is_empty() {
+        let dir = if args.output_dir == Path::new(".") { run.to_owned() } else { shown(&args.output_dir) };
+        note(&format!("everything of this run is cleaned up by `gevals recover {}`", report::quoted(&dir)));
+    }
+}
