@@ -17,8 +17,8 @@ use indexmap::{IndexMap, IndexSet};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
     hir::{
-        ArgKind, Block, BlockRole, Def, Dialect, Name, Oracle, OracleCall, OracleTask, Phase, PhaseKind, Prompt, Step,
-        Task, Template,
+        ArgKind, Block, BlockRole, Def, Dialect, Name, OracleCall, OracleTask, Phase, PhaseKind, Prompt, Step, Task,
+        Template,
     },
     lock::Lock,
     rule,
@@ -157,9 +157,6 @@ pub fn oracle_task(
         None => Ok(OracleTask { task: entry.task.clone(), span: entry.span, calls, output }),
     }
 }
-
-/// Every entry of an oracle, for the tasks that have one.
-pub type CheckedOracle = Oracle<Def>;
 
 struct Checker<'a> {
     task: &'a Task<Path>,

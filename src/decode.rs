@@ -52,11 +52,7 @@ pub struct Partial<T> {
     pub reported: Option<Reported>,
 }
 
-impl<T> Partial<T> {
-    pub fn failed(reported: Reported) -> Self {
-        Self { value: None, reported: Some(reported) }
-    }
-}
+impl<T> Partial<T> {}
 
 impl<'d> Reader<'d> {
     pub fn new(out: &'d mut Diagnostics, leniency: Leniency) -> Self {
@@ -471,11 +467,6 @@ impl<'t> Fields<'t> {
         self.missing.extend(keys.map(|key| (key, None)));
         let meant = |e: &Entry<'_>| meant(e.name, self.what, self.asked.iter().copied());
         self.entries.iter().filter_map(meant).any(|key| keys.contains(&key))
-    }
-
-    /// What is left: keys nobody asked for.
-    pub fn rest(self) -> Vec<Entry<'t>> {
-        self.entries
     }
 
     pub fn remaining(&self) -> &[Entry<'t>] {

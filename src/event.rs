@@ -257,15 +257,6 @@ pub enum RemarkKind {
 }
 
 impl RemarkKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ServerUnused => "serverUnused",
-            Self::JudgedAlone => "judgedAlone",
-            Self::JudgedByItself => "judgedByItself",
-            Self::AgentStopped => "agentStopped",
-        }
-    }
-
     /// How much it weighs, for people.
     pub fn severity(self) -> &'static str {
         match self {

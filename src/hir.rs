@@ -82,7 +82,6 @@ pub struct Meta {
 pub struct Requirement {
     pub kind: RequirementKind,
     pub alias: Option<Name>,
-    pub span: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +100,6 @@ pub enum RequirementKind {
 pub struct Import {
     pub package: Name,
     pub alias: Option<Name>,
-    pub span: Span,
 }
 
 #[derive(Clone, Debug)]

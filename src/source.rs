@@ -58,14 +58,6 @@ impl<T> Spanned<T> {
     pub fn new(value: T, span: Span) -> Self {
         Self { value, span }
     }
-
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Spanned<U> {
-        Spanned { value: f(self.value), span: self.span }
-    }
-
-    pub fn as_ref(&self) -> Spanned<&T> {
-        Spanned { value: &self.value, span: self.span }
-    }
 }
 
 /// A line and a column, both from 1; columns count Unicode scalar values (`decisions.md` §10).

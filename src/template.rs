@@ -108,11 +108,6 @@ pub enum SuspectKind {
 }
 
 impl Scan {
-    /// Whether there is no hole at all.
-    pub fn is_literal(&self) -> bool {
-        self.holes().next().is_none()
-    }
-
     /// The hole, where the text is exactly one: such a template keeps its value's type.
     pub fn single_hole(&self) -> Option<&Hole> {
         match self.pieces.as_slice() {
@@ -129,12 +124,7 @@ impl Scan {
     }
 }
 
-impl Hole {
-    /// Whether a missing value is provided for: `default` is the first filter.
-    pub fn has_default(&self) -> bool {
-        self.filters.first().is_some_and(Filter::is_default)
-    }
-}
+impl Hole {}
 
 impl Path {
     pub fn range(&self) -> Range<usize> {

@@ -235,7 +235,6 @@ fn assertions_are_actions_and_make_a_task_checked() {
     };
     let item = |key: &str, kind| Assertion { key: name(key), span, kind };
     let one = Assertions {
-        span,
         items: vec![
             item("toolsUsed", AssertionKind::AllUsed(CallKind::Tool, vec![matcher])),
             item("maxToolCalls", AssertionKind::MaxToolCalls(3)),
@@ -337,7 +336,6 @@ fn servers_are_shown_without_their_secrets() {
     let var = |default: Option<&str>| ExpandPart::Var { name: "VAR".to_owned(), default: default.map(str::to_owned) };
     let server = |id: &str, transport| Server {
         name: name(id),
-        span,
         transport,
         disabled: false,
         always_allow: vec![name("look")],

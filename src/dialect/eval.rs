@@ -463,7 +463,6 @@ fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
         _ => {}
     }
     Some(TaskSet {
-        span: node.span(),
         path: path.and_then(|e| reader.name(e.value, "the path of a task set")),
         glob: glob.and_then(|e| reader.name(e.value, "the glob of a task set")),
         source: source.and_then(|n| reader.name(n, "the source of a task set")),
@@ -531,7 +530,7 @@ fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
     }
     fields.finish(reader);
     items.sort_by_key(|i| i.key.span.start);
-    Some(Assertions { span: node.span(), items })
+    Some(Assertions { items })
 }
 
 /// An empty list is not configured (§5.5.2), which nobody means who writes it.

@@ -152,7 +152,6 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     };
     Some(Server {
         name: key(entry),
-        span: entry.key.span().to(node.span()),
         transport,
         disabled: disabled.is_some_and(|b| b.value),
         always_allow: allowed,

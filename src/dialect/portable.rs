@@ -107,7 +107,6 @@ fn import(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Import> {
     Some(Import {
         package: reader.name(package?, "the package of an import")?,
         alias: alias.and_then(|a| alias_name(reader, a)),
-        span: node.span(),
     })
 }
 
@@ -142,7 +141,7 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
     }
     let alias = alias.and_then(|a| alias_name(reader, a));
     match <[_; 1]>::try_from(kinds) {
-        Ok([kind]) => Some(Requirement { kind, alias, span: node.span() }),
+        Ok([kind]) => Some(Requirement { kind, alias }),
         Err(kinds) => {
             let message =
                 if kinds.is_empty() { "this requirement requires nothing" } else { "a requirement names one thing" };

@@ -82,13 +82,6 @@ pub struct Budget {
     pub bounds: Bounds,
 }
 
-impl Budget {
-    /// Whether nothing is limited.
-    pub fn is_empty(&self) -> bool {
-        self.time.is_none() && self.bounds.is_empty()
-    }
-}
-
 /// `{type, path, model}`: an agent, or the agent that judges (§3.1).
 #[derive(Clone, Debug)]
 pub struct AgentRef {
@@ -139,7 +132,6 @@ pub struct Skills {
 
 #[derive(Clone, Debug)]
 pub struct TaskSet {
-    pub span: Span,
     pub path: Option<Name>,
     pub glob: Option<Name>,
     pub source: Option<Name>,
@@ -150,7 +142,6 @@ pub struct TaskSet {
 /// One assertion set (§5.5); several may apply to one task.
 #[derive(Clone, Debug)]
 pub struct Assertions {
-    pub span: Span,
     pub items: Vec<Assertion>,
 }
 
@@ -247,7 +238,6 @@ pub struct McpConfig {
 #[derive(Clone, Debug)]
 pub struct Server {
     pub name: Name,
-    pub span: Span,
     pub transport: Transport,
     pub disabled: bool,
     pub always_allow: Vec<Name>,

@@ -99,10 +99,6 @@ impl Recorder {
         self.shared.task.get()
     }
 
-    pub fn secrets(&self) -> &Secrets {
-        &self.shared.secrets
-    }
-
     /// The finished calls, in the order in which they started.
     pub fn records(&self) -> Vec<CallRecord> {
         self.lock().slots.iter().flatten().cloned().collect()

@@ -160,7 +160,6 @@ impl EnvServer {
         };
         let server = Server {
             name: name(&self.name),
-            span,
             transport,
             disabled: false,
             always_allow: Vec::new(),

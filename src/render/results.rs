@@ -38,11 +38,6 @@ impl Painted {
     pub fn why(&self, task: &str, action: &str) -> Option<&str> {
         Some(self.whys.get(task)?.get(action)?)
     }
-
-    /// The names of the tasks there are results of.
-    pub fn tasks(&self) -> impl Iterator<Item = &str> {
-        self.tasks.keys().map(String::as_str)
-    }
 }
 
 /// Reads a results file: of several runs of a task the worst outcome and the longest time. `None` where it is none.

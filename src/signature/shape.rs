@@ -90,14 +90,6 @@ impl Format {
 }
 
 impl Shape {
-    pub fn string() -> Self {
-        Self::String { format: None, one_of: Vec::new() }
-    }
-
-    pub fn empty_record() -> Self {
-        Self::Record { fields: IndexMap::new(), rest: None }
-    }
-
     /// The shape of a Rust type.
     pub fn of<T: schemars::JsonSchema>() -> Self {
         Self::from_schema(schemars::schema_for!(T).as_value())
