@@ -158,6 +158,9 @@ pub enum AgentFault {
     NotStarted(String),
     #[error("the agent failed: {0}")]
     Failed(String),
+    /// What it wants to call cannot be read: its own doing, and not the world's.
+    #[error("the agent made a malformed call: {0}")]
+    Malformed(String),
     #[error("the agent did not end within {}", duration::format(*.0))]
     TimedOut(Duration),
     #[error("the agent was cancelled")]

@@ -137,6 +137,7 @@ fn broken(fault: &AgentFault, submitted: bool, timeout: Duration) -> String {
     let what = match fault {
         AgentFault::NotStarted(why) => format!("the judge could not be started: {why}"),
         AgentFault::Failed(why) => format!("the judge failed: {why}"),
+        AgentFault::Malformed(why) => format!("the judge made a malformed call: {why}"),
         AgentFault::TimedOut(_) => {
             // What is left of a limit is seldom round.
             let limit = Duration::from_millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));

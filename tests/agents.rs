@@ -774,6 +774,68 @@ async fn fake_mcp_client() {
     hub.close().await;
 }
 
+/// Creates a note, then sends whatever it is given, for shells.
+#[tokio::test]
+#[ignore = "it is a program that other tests start"]
+async fn fake_raw_client() {
+    let (Ok(url), Ok(call)) = (std::env::var("FAKE_URL"), std::env::var("FAKE_CALL")) else { return };
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::new();
+    let post = |session: String, body: String| {
+        let request = client.post(&url).header("accept", "application/json, text/event-stream").body(body);
+        if session.is_empty() { request } else { request.header("mcp-session-id", session) }.send()
+    };
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#;
+    let session = post(String::new(), hello.to_owned()).await.unwrap();
+    let session = session.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    post(session.clone(), ready.to_owned()).await.unwrap();
+    let params = json!({ "name": "notes_create", "arguments": bread() });
+    let create = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
+    post(session.clone(), create.to_string()).await.unwrap().text().await.unwrap();
+    // A server may take it as it likes.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), post(session, call)).await;
+}
+
+/// What an agent calls is its own doing: it never passes by a call that nobody can read, and is not asked again.
+#[test]
+fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
+    let exe = std::env::current_exe().unwrap();
+    let args = ["run", "eval.yaml", "--retry-broken", "2", "-v"];
+    for (params, says) in [
+        ("{\"arguments\":{}}", "does not say what it calls"),
+        ("{\"name\":[\"notes_delete\"]}", "does not say what it calls"),
+        ("7", "does not say what it calls"),
+        ("{\"name\":\"notes_list\",\"arguments\":\"all\"}", ""),
+    ] {
+        let world = world("type: file, path: agent.yaml");
+        let call = format!(r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{params}}}"#);
+        let line = format!(
+            "FAKE_URL={{{{ .McpServerFileArgs }}}} FAKE_CALL=\"$(cat WORLD/call)\" {} fake_raw_client --exact --ignored > WORLD/client 2>&1; echo {{{{ .Prompt }}}} > WORLD/prompt; echo x >> WORLD/turns; echo done",
+            exe.display()
+        );
+        world.write("call", &call);
+        world.write(
+            "agent.yaml",
+            &format!("kind: Agent\nmetadata: {{name: sh}}\ncommands:\n  argTemplateMcpServer: '{{{{ .URL }}}}'\n  runPrompt: '{line}'\n"),
+        );
+        let ran = world.run(&args);
+        let outcome = if says.is_empty() { "passed" } else { "failed" };
+        let ran = ran.expect(i32::from(!says.is_empty()), &[says]);
+        assert!(!ran.out.contains("made again") && !ran.err.contains("made again"), "{params}: {}{}", ran.out, ran.err);
+        assert_eq!(world.results("e")["results"][0]["outcome"], outcome, "{params}");
+        assert_eq!(world.read("turns"), "x\n", "{params}");
+    }
+
+    // The same of a model whose arguments are no JSON: in OpenAI's protocol they are text.
+    const HALF: &str = r#"{"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"notes_create","arguments":"{\"title\": \"bre"}}]}}]}"#;
+    let model = Model::new([call("notes_create", bread()), Reply::Raw("application/json", HALF), text("done")]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &args).expect(1, &["made a malformed call: the arguments of `notes_create`"]);
+    assert_eq!(world.results("e")["results"][0]["outcome"], "failed");
+    assert_eq!(model.asked().len(), 2);
+}
+
 /// So a shell ends, too, when the last program of the line is missing: an agent that made calls was there.
 #[test]
 fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use genai::{
     Client, ModelIden, ServiceTarget,
     adapter::AdapterKind,
-    chat::{ChatMessage, ChatRequest, ChatResponse, StopReason, Tool, ToolCall, ToolResponse},
+    chat::{ChatMessage, ChatOptions, ChatRequest, ChatResponse, StopReason, Tool, ToolCall, ToolResponse},
     resolver::{AuthData, Endpoint},
     webc,
 };
@@ -86,7 +86,7 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         request = request.with_tools(tools.values().map(|offer| offer.tool.clone()));
     }
     for _ in 0..ROUNDS {
-        let answer = ask(cx, &client, &target, &request, talk).await.map_err(AgentFault::Failed)?;
+        let answer = ask(cx, &client, &target, &request, talk).await?;
         if let Some(used) = used(&answer) {
             let all = talk.usage.get_or_insert_default();
             all.add(used);
@@ -135,18 +135,26 @@ async fn ask(
     target: &ServiceTarget,
     request: &ChatRequest,
     talk: &mut Talk,
-) -> Result<ChatResponse, String> {
+) -> Result<ChatResponse, AgentFault> {
+    // Kept, to tell a malformed call from a malformed answer.
+    let options = ChatOptions::default().with_capture_raw_body(true);
     let mut attempt = 1;
     loop {
-        let error = match client.exec_chat(target.clone(), request.clone(), None).await {
+        let error = match client.exec_chat(target.clone(), request.clone(), Some(&options)).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
+        if let genai::Error::ChatResponseGeneration { response_body, .. } = &error
+            && let Some(why) = malformed_call(response_body)
+        {
+            talk.said.line(&format!("… {why}"));
+            return Err(AgentFault::Malformed(why));
+        }
         let busy = error.status().is_some_and(|status| matches!(status.as_u16(), 429 | 500 | 502..=504 | 529));
         let why = reason(&error);
         if !busy || attempt == ATTEMPTS {
             let tries = if attempt > 1 { format!(", {attempt} times") } else { String::new() };
-            return Err(format!("{why}{tries}"));
+            return Err(AgentFault::Failed(format!("{why}{tries}")));
         }
         let wished = error.headers().and_then(|headers| headers.get("retry-after")?.to_str().ok()?.parse().ok());
         let wait = wished.map_or(Duration::from_millis(250) * 2_u32.pow(attempt), Duration::from_secs);
@@ -154,6 +162,22 @@ async fn ask(
         cx.host.sleep(wait.min(LONGEST_WAIT)).await;
         attempt += 1;
     }
+}
+
+/// The call in an answer of OpenAI's protocol that the client cannot read: there, a model writes its arguments as text.
+fn malformed_call(answer: &Value) -> Option<String> {
+    let calls = answer.pointer("/choices/0/message/tool_calls")?.as_array()?;
+    calls.iter().find_map(|call| {
+        let Some(name) = call.pointer("/function/name").and_then(Value::as_str) else {
+            return Some("it does not say what it calls".to_owned());
+        };
+        let fault = match call.pointer("/function/arguments") {
+            Some(Value::String(text)) => serde_json::from_str::<Value>(text).err()?.to_string(),
+            Some(Value::Object(_)) => return None,
+            _ => "they are no object".to_owned(),
+        };
+        Some(format!("the arguments of `{name}`: {fault}"))
+    })
 }
 
 /// Calls a tool as the model wants it; the text is for the model. What it may not call, no server hears of.

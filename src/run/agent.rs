@@ -45,6 +45,8 @@ pub(super) struct Ended {
     pub usage: Option<Spent>,
     pub own_calls: Option<Vec<OwnCall>>,
     pub cut: Option<String>,
+    /// Why its turn ended, where that is a call that nobody can read.
+    pub malformed: Option<String>,
     /// By server.
     pub remarks: Vec<(String, String)>,
     pub leftover: Option<Leftover>,
@@ -62,6 +64,7 @@ impl Ended {
             usage: None,
             own_calls: None,
             cut: None,
+            malformed: None,
             remarks,
             leftover: None,
         }
@@ -114,6 +117,10 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         Err(fault @ AgentFault::NotStarted(_)) => Some(fault.to_string()),
         _ => None,
     };
+    let malformed = match &result {
+        Err(fault @ AgentFault::Malformed(_)) => Some(fault.to_string()),
+        _ => None,
+    };
     let mut report = match result {
         Ok(()) => ActionReport::new(Outcome::Passed, ""),
         Err(AgentFault::Cancelled) => ActionReport::new(Outcome::Cancelled, "the agent was cancelled"),
@@ -125,7 +132,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, remarks, leftover }
+    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, malformed, remarks, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

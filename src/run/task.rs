@@ -521,7 +521,7 @@ async fn agent_turn<'a>(
     if let Some(why) = over.task.filter(|_| !limits.cancel.is_cancelled()) {
         done.report.outcome = Outcome::Failed;
         done.report.message.clone_from(&why);
-        facts.beyond = Some(why);
+        facts.fault = Some(why);
     }
     if let Some(why) = over.run {
         world.exhaust(why);
@@ -546,9 +546,13 @@ async fn agent_turn<'a>(
         state.call_history = history(&calls);
     }
     let mut report = done.report;
-    if recorder.unreadable() > 0 {
-        report.outcome = Outcome::Broken;
-        "a call of the agent does not say what it calls: what it did is not known".clone_into(&mut report.message);
+    let malformed = (recorder.unreadable() > 0)
+        .then(|| "a call of the agent does not say what it calls: what it did is not known".to_owned())
+        .or(done.malformed);
+    if let Some(why) = malformed.filter(|_| facts.fault.is_none() && facts.hindered.is_none()) {
+        report.outcome = Outcome::Failed;
+        report.message.clone_from(&why);
+        facts.fault = Some(why);
     }
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));

@@ -21,8 +21,9 @@ pub struct Facts {
     pub checks: Vec<Judged>,
     /// Why the agent stopped, where it says that it was not done.
     pub cut: Option<String>,
-    /// The agent was stopped at a limit of its own.
-    pub beyond: Option<String>,
+    /// What the agent itself did that fails the task, whatever was checked: it went beyond a limit of its own, or made a call
+    /// that cannot be read.
+    pub fault: Option<String>,
     /// The agent worked, and no call to a server under test succeeded, though none was forbidden.
     pub unused: bool,
     /// Whether a pass is none then.
@@ -68,7 +69,7 @@ fn timeless(facts: &Facts) -> (Verdict, String) {
         _ if facts.only == Some(Only::Setup) => return (Verdict::Passed, String::new()),
         None if facts.only == Some(Only::Verify) => {}
         None => return (Verdict::Broken, "the agent did not run".to_owned()),
-        Some(_) if facts.beyond.is_some() => return (Verdict::Failed, facts.beyond.clone().unwrap_or_default()),
+        Some(_) if facts.fault.is_some() => return (Verdict::Failed, facts.fault.clone().unwrap_or_default()),
         Some(agent) if agent.outcome != Outcome::Passed => return (Verdict::Broken, agent.line()),
         Some(_) => {}
     }
@@ -129,7 +130,7 @@ mod tests {
             (Facts { cancelled: Some("SIGINT".into()), ..facts(Some(Passed), &[Passed]) }, Verdict::Cancelled),
             (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
             (Facts { unused: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
-            (Facts { beyond: Some("too much".into()), ..facts(Some(Failed), &[Passed]) }, Verdict::Failed),
+            (Facts { fault: Some("too much".into()), ..facts(Some(Failed), &[Passed]) }, Verdict::Failed),
             (Facts { unused: true, must_use: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Failed),
             (Facts { unused: true, must_use: true, ..facts(Some(Passed), &[Broken]) }, Verdict::Broken),
             (Facts { unused: false, must_use: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
