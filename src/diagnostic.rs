@@ -244,15 +244,25 @@ impl Diagnostics {
         self.0.retain(keep);
     }
 
-    /// All findings by path, place and rule, without repetitions: the order of every output.
+    /// All findings by path, place and rule: the order of every output. What is found again, as of a task that several
+    /// evals select, is one finding with all that the others point at.
     pub fn into_sorted(mut self, sources: &Sources) -> Vec<Diagnostic> {
         for d in &mut self.0 {
             d.fix = d.fix.take().filter(|fix| !fix.edits.iter().any(|edit| sources.get(edit.span.file).is_given()));
             fix::keep_quotes(d, sources);
         }
         self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
-        self.0.dedup_by(|a, b| {
-            a.span == b.span && a.rule.name == b.rule.name && a.message == b.message && a.strength == b.strength
+        self.0.dedup_by(|again, first| {
+            let same = again.span == first.span
+                && again.rule.name == first.rule.name
+                && again.message == first.message
+                && again.strength == first.strength;
+            if same {
+                let new = |l: &Label| first.labels.iter().all(|f| f.span != l.span || f.message != l.message);
+                let new: Vec<_> = again.labels.drain(..).filter(new).collect();
+                first.labels.extend(new);
+            }
+            same
         });
         self.0
     }

@@ -319,6 +319,27 @@ fn a_misspelt_kind_is_renamed() {
 }
 
 #[test]
+fn a_baseline_of_three_evals_shows_the_fourth() {
+    let world = suite();
+    let asking = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: q}\nspec:\n  prompt: Ask.\n  verify:\n    - llm: {contains: pods}\n    - command: {run: test -e a}\n";
+    world.write("q/task.yaml", asking);
+    let eval = |name: &str| {
+        format!(
+            "kind: Eval\nmetadata: {{name: {name}}}\nconfig:\n  agent: {{type: builtin.claude-code}}\n  taskSets: [{{path: task.yaml}}]\n"
+        )
+    };
+    for name in ["one", "two", "three"] {
+        world.write(&format!("q/{name}.yaml"), &eval(name));
+    }
+    world.run(&["check", "q", "--format", "concise"]).expect(1, &["q/one.yaml:3:1", "found 3 errors in 4 files"]);
+    world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
+    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["3 known findings not shown"]);
+    world.write("q/four.yaml", &eval("four"));
+    let ran = world.run(&["check", "q", "--baseline", "known.json", "--format", "concise"]);
+    ran.expect(1, &["q/four.yaml:3:1: error[no-judge]", "found 1 error in 5 files"]);
+}
+
+#[test]
 fn what_cannot_be_written_is_reported() {
     let world = suite();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();

@@ -47,13 +47,15 @@ pub fn unknown_extension(view: &TaskView<'_>, out: &mut Diagnostics) {
         if eval.extensions.iter().any(|e| e.alias.value == name.value) {
             continue;
         }
-        let mut diagnostic =
-            Diagnostic::new(&UNKNOWN_EXTENSION, name.span, format!("the eval declares no extension `{}`", name.value))
-                .label(eval.config, "this eval");
-        if let Some(near) = nearest(&name.value, eval.extensions.iter().map(|e| e.alias.value.as_str())) {
-            diagnostic =
-                diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
-        }
+        let message = format!("the eval declares no extension `{}`", name.value);
+        let diagnostic = match nearest(&name.value, eval.extensions.iter().map(|e| e.alias.value.as_str())) {
+            Some(near) => Diagnostic::new(&UNKNOWN_EXTENSION, name.span, message)
+                .label(eval.config, "this eval")
+                .here(format!("did you mean `{near}`?"))
+                .fix(format!("write `{near}`"), name.span, near),
+            // Not misspelt: each eval without the extension is at fault.
+            None => Diagnostic::new(&UNKNOWN_EXTENSION, eval.config, message).label(name.span, "required here"),
+        };
         out.push(
             diagnostic.help(format!("write `extensions: {{{}: {{package: …}}}}` in the eval's config", name.value)),
         );

@@ -30,22 +30,21 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             places.push((span, "the task requires a judge".to_owned()));
         }
     }
-    for (span, message) in places {
-        let diagnostic = Diagnostic::new(
-            &NO_JUDGE,
-            span,
-            match view.eval {
-                Some(_) => format!("{message}, and the eval configures none"),
-                None => format!("{message}: the eval that runs this task must configure one"),
-            },
-        );
-        out.push(match view.eval {
-            Some(eval) => diagnostic
-                .label(eval.eval.config, "the eval")
-                .help("write `llmJudge: {ref: {type: …}}` in the eval's config"),
-            None => diagnostic.strength(Strength::Note),
-        });
+    let Some(eval) = view.eval else {
+        out.extend(places.into_iter().map(|(span, message)| {
+            Diagnostic::new(&NO_JUDGE, span, format!("{message}: the eval that runs this task must configure one"))
+                .strength(Strength::Note)
+        }));
+        return;
+    };
+    if places.is_empty() {
+        return;
     }
+    // The eval's fault, once, whatever number of steps asks.
+    let message = "this eval configures no judge, and its tasks need one";
+    let diagnostic = Diagnostic::new(&NO_JUDGE, eval.eval.config, message);
+    let diagnostic = places.into_iter().fold(diagnostic, |d, (span, why)| d.label(span, why));
+    out.push(diagnostic.help("write `llmJudge: {ref: {type: …}}` in the eval's config"));
 }
 
 /// Agents that read nothing cannot read an answer; and what should be the name of a variable may be something else.

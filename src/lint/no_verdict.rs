@@ -1,9 +1,10 @@
 //! A task that nothing can fail.
 
-use super::TaskView;
+use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
     rule,
+    source::Span,
 };
 
 rule! {
@@ -15,15 +16,27 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if !view.task.verify.steps.is_empty() || view.asserted {
         return;
     }
-    let place = view.task.verify.key.unwrap_or(view.task.name.span);
-    let diagnostic =
-        Diagnostic::new(&NO_VERDICT, place, format!("nothing decides whether `{}` passes", view.task.name.value));
-    out.push(match view.eval {
-        Some(eval) => diagnostic
+    let task = &view.task;
+    let message = format!("nothing decides whether `{}` passes", task.name.value);
+    let help = "add a step to verify that can fail, or assertions to the eval's task set";
+    out.push(match (view.eval, task.verify.key) {
+        // A task with an empty `verify` leaves it to its evals: each that asserts nothing is at fault.
+        (Some(eval), Some(verify)) => Diagnostic::new(&NO_VERDICT, set(view, &eval), message)
+            .label(verify, "the task leaves it to the eval")
+            .help(help),
+        (Some(eval), None) => Diagnostic::new(&NO_VERDICT, task.name.span, message)
             .label(eval.eval.name.span, "this eval asserts nothing of it either")
-            .help("add a step to verify that can fail, or assertions to the eval's task set"),
-        None => diagnostic
+            .help(help),
+        (None, verify) => Diagnostic::new(&NO_VERDICT, verify.unwrap_or(task.name.span), message)
             .strength(Strength::Note)
             .help("it has no verify step; the assertions of an eval would have to decide"),
     });
+}
+
+/// The task set by which the eval selects the task.
+fn set(view: &TaskView<'_>, eval: &EvalView<'_>) -> Span {
+    let nth = eval.tasks.iter().position(|task| std::ptr::eq(*task, view.unit));
+    let set = nth.and_then(|nth| eval.unit.selected.get(nth)?.sets.first().copied());
+    let named = set.map(|set| &eval.eval.task_sets[set]).and_then(|set| set.path.as_ref().or(set.glob.as_ref()));
+    named.map_or(eval.eval.name.span, |path| path.span)
 }

@@ -18,7 +18,7 @@ pub fn missing(view: &TaskView<'_>, out: &mut Diagnostics) {
     let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);
     if let Some(recorded) = eval.unit.recording.as_ref().filter(|recorded| !recorded.tasks.contains(&name.value)) {
         let message = format!("the recording has nothing of the task `{}`", name.value);
-        let mut diagnostic = Diagnostic::new(&NO_ORACLE_ENTRY, name.span, message).label(agent, "this agent");
+        let mut diagnostic = Diagnostic::new(&NO_ORACLE_ENTRY, agent, message).label(name.span, "the task");
         if let Some(near) = nearest(&name.value, recorded.tasks.iter().map(String::as_str)) {
             diagnostic = diagnostic.here(format!("it has something of `{near}`"));
         }
@@ -28,12 +28,9 @@ pub fn missing(view: &TaskView<'_>, out: &mut Diagnostics) {
     if oracle.tasks.iter().any(|t| t.task.value == name.value) {
         return;
     }
-    let mut diagnostic = Diagnostic::new(
-        &NO_ORACLE_ENTRY,
-        name.span,
-        format!("the scripted agent does not know the task `{}`", name.value),
-    )
-    .label(agent, "this agent");
+    let mut diagnostic =
+        Diagnostic::new(&NO_ORACLE_ENTRY, agent, format!("the scripted agent does not know the task `{}`", name.value))
+            .label(name.span, "the task");
     if let Some(near) = nearest(&name.value, oracle.tasks.iter().map(|t| t.task.value.as_str()))
         && let Some(entry) = oracle.tasks.iter().find(|t| t.task.value == near)
     {

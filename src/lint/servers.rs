@@ -17,34 +17,42 @@ rule! {
 /// Servers that a task requires, under the eval that selects it.
 pub fn required(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
+    let config = eval.eval.mcp_config.as_ref().map_or(eval.eval.config, |name| name.span);
     for requirement in &view.task.requires {
-        if let RequirementKind::McpServer(name) = &requirement.kind {
-            known(&eval, name, out);
-        }
+        let RequirementKind::McpServer(name) = &requirement.kind else { continue };
+        out.extend(missing(&eval, name).map(|fault| match fault.fix {
+            // A misspelt name is the task's fault; all else is that of each eval without the server.
+            Some(_) => fault,
+            None => Diagnostic { span: config, ..fault }.label(name.span, "required here"),
+        }));
     }
 }
 
 /// Whether the eval's MCP config has a server that is switched on.
 pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
+    out.extend(missing(view, name));
+}
+
+fn missing(view: &EvalView<'_>, name: &Name) -> Option<Diagnostic> {
     let Some(mcp) = &view.unit.mcp else {
-        if view.eval.mcp_config.is_none() && view.unit.reported.is_none() {
-            let missing =
-                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is not configured", name.value))
-                    .label(view.eval.config, "this eval has no `mcpConfigFile`");
-            // `decisions.md` §13: only a run knows its environment.
-            out.push(match view.unit.may_be_served {
-                true => missing
-                    .strength(Strength::Warning)
-                    .help("write `mcpConfigFile: FILE` in the eval's config, or describe the server by `MCP_*` variables when it is run"),
-                false => missing.help("write `mcpConfigFile: FILE` in the eval's config, or set `MCP_COMMAND` or `MCP_URL`"),
-            });
+        if view.eval.mcp_config.is_some() || view.unit.reported.is_some() {
+            return None;
         }
-        return;
+        let missing =
+            Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is not configured", name.value))
+                .label(view.eval.config, "this eval has no `mcpConfigFile`");
+        // `decisions.md` §13: only a run knows its environment.
+        return Some(match view.unit.may_be_served {
+            true => missing
+                .strength(Strength::Warning)
+                .help("write `mcpConfigFile: FILE` in the eval's config, or describe the server by `MCP_*` variables when it is run"),
+            false => missing.help("write `mcpConfigFile: FILE` in the eval's config, or set `MCP_COMMAND` or `MCP_URL`"),
+        });
     };
     let mut servers = mcp.servers.iter().filter(|s| s.name.value == name.value);
     match servers.next() {
-        Some(server) if !server.disabled => {}
-        Some(server) => out.push(
+        Some(server) if !server.disabled => None,
+        Some(server) => Some(
             Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is disabled", name.value))
                 .label(server.name.span, "`disabled: true` here"),
         ),
@@ -57,7 +65,7 @@ pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
                     diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
             }
             let words: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
-            out.push(diagnostic.help(format!("the MCP config has {}", words.join(", "))));
+            Some(diagnostic.help(format!("the MCP config has {}", words.join(", "))))
         }
     }
 }

@@ -13,9 +13,10 @@ use crate::{
     journal::{Snapshot, Watched},
     plan::EvalPlan,
     prices::Prices,
+    project::{Project, TaskUnit},
     report,
     run::{self, Selection},
-    source::{Files, Sources},
+    source::{Files, Sources, Span},
 };
 
 /// An eval that can be run, and what is to be said of it before.
@@ -128,25 +129,42 @@ fn the_eval(args: &Args, compiled: &Compiled) -> Result<Option<EvalPlan>, String
     }
 }
 
-/// Drops findings in tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is not among them.
+/// Drops findings that concern only tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is
+/// not among them.
 fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Compiled) {
     let Some(plan) = plan else { return };
     let wanted: Vec<_> = selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.span.file).collect();
-    let others = compiled.project.tasks.iter().map(|t| t.file).filter(|file| !wanted.contains(file));
-    let others: Vec<_> = others.collect();
-    compiled.diagnostics.retain(|d| !others.contains(&d.span.file));
+    let Compiled { project, diagnostics, .. } = compiled;
+    diagnostics.retain(|d| {
+        let mut tasks = concerned(d, project).map(|unit| unit.file).peekable();
+        tasks.peek().is_none() || tasks.any(|file| wanted.contains(&file))
+    });
+}
+
+/// The tasks that a finding is about: the one it stands in, or those that it points at.
+fn concerned<'a>(d: &'a Diagnostic, project: &'a Project) -> impl Iterator<Item = &'a TaskUnit> {
+    let of = |span: Span| project.tasks.iter().find(move |unit| unit.file == span.file).map(|unit| &**unit);
+    let own = of(d.span);
+    let others = d.labels.iter().filter(move |_| own.is_none()).filter_map(move |label| of(label.span));
+    own.into_iter().chain(others)
 }
 
 /// Hard errors, and verdict errors where they are refused (`decisions.md` §1).
 fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
-    let dialect_of = |d: &Diagnostic| compiled.project.tasks.iter().find(|t| t.file == d.span.file).map(|t| t.dialect);
     let all_portable = compiled.project.tasks.iter().all(|t| t.dialect == Dialect::Portable);
+    let portable = |d: &Diagnostic| {
+        let mut tasks = concerned(d, &compiled.project).peekable();
+        match tasks.peek() {
+            None => all_portable,
+            Some(_) => tasks.any(|task| task.dialect == Dialect::Portable),
+        }
+    };
     let refuses = |d: &&Diagnostic| match d.strength {
         Strength::Hard => true,
         // An explicit permission of what the finding warns of.
         Strength::Verdict if d.rule.name == "no-verdict" && args.allow_unchecked => false,
         Strength::Verdict if args.strict => true,
-        Strength::Verdict => dialect_of(d).map_or(all_portable, |dialect| dialect == Dialect::Portable),
+        Strength::Verdict => portable(d),
         _ => false,
     };
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
