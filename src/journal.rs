@@ -117,6 +117,8 @@ pub struct Settings {
     #[serde(default)]
     pub retry_broken: u32,
     #[serde(default)]
+    pub keep_going: bool,
+    #[serde(default)]
     pub max_time: Option<Duration>,
     #[serde(default)]
     pub max_tokens: Option<u64>,

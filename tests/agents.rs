@@ -620,12 +620,23 @@ no JSON
 "#;
     let file = "type: file, path: agent.yaml";
     let (replay, model) = ("type: builtin.replay, path: r.jsonl", "type: builtin.llm-agent, model: \"openai:m\"");
+    // What the machine tells is told before anything is set up.
     for (agent, text, why) in [
         ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
         (model, String::new(), "`OPENAI_API_KEY`"),
+        (file, ACP.replace("CMD", "no-such-agent"), "`no-such-agent` is not on the PATH"),
+        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is no program that can be run"),
+    ] {
+        let world = world(agent);
+        world.write("task.yaml", TASK);
+        world.write("agent.yaml", &text);
+        let mut command = world.command(&["run", "eval.yaml", "--keep-going"]);
+        command.env("PATH", world.programs());
+        world.start(command).end().expect(3, &["cannot be started: ", why]);
+        assert!(!world.path("set-up").exists() && !world.path("cleaned-up").exists(), "{agent}");
+    }
+    for (agent, text, why) in [
         (replay, RECORDING.to_owned(), "line 2 of the recording"),
-        (file, ACP.replace("CMD", "no-such-agent"), "there is no program `no-such-agent`"),
-        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is not executable"),
         (file, ACP.replace("cmd: CMD", "cmd: sh, args: [-c, echo no login >&2; exit 3]"), "exited with status 3"),
         (file, ACP.replace("cmd: CMD", "cmd: sh, args: [-c, echo hello; sleep 1]"), "hello"),
         (file, SHELL.replace("CMD", "no-such-agent"), "no-such-agent: command not found"),

@@ -360,7 +360,8 @@ fn a_full_disk_stops_the_run_and_cleans_up() {
 /// `--isolate` starts a server for each task; else all share one.
 #[test]
 fn servers_are_shared_or_not() {
-    for (isolate, starts) in [(false, 1), (true, 4)] {
+    // With `--isolate` one more tells beforehand which tools there are.
+    for (isolate, starts) in [(false, 1), (true, 5)] {
         let world = World::new(&[]);
         world.copy("examples/quickstart", "q");
         world.write(
@@ -379,12 +380,10 @@ fn servers_are_shared_or_not() {
 fn the_task_that_lost_a_server_is_broken() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
-    // The third line is the first call.
-    let dies = "echo start >> WORLD/starts; if [ $(wc -l < WORLD/starts) -gt 1 ]; then exec $GEVALS demo-server --dir ${TMPDIR:-/tmp}/gevals-quickstart; fi; read l; echo '{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":0,\\\"result\\\":{\\\"protocolVersion\\\":\\\"2025-11-25\\\",\\\"capabilities\\\":{\\\"tools\\\":{}},\\\"serverInfo\\\":{\\\"name\\\":\\\"x\\\",\\\"version\\\":\\\"1\\\"}}}'; read l; read l; exit 9";
-    world.write(
-        "q/mcp.yaml",
-        &format!("mcpServers:\n  notes: {{command: sh, args: [-c, \"{dies}\"], enableAllTools: true}}\n"),
-    );
+    // At the first call the input of the server ends, and so does the server.
+    let serve = "$GEVALS demo-server --dir ${TMPDIR:-/tmp}/gevals-quickstart";
+    world.write("dies", &format!("echo start >> WORLD/starts\n[ $(wc -l < WORLD/starts) -gt 1 ] && exec {serve}\nwhile read -r l; do case $l in *tools/call*) exit;; *) printf '%s\\n' \"$l\";; esac; done | {serve}\n"));
+    world.write("q/mcp.yaml", "mcpServers:\n  notes: {command: sh, args: [WORLD/dies], enableAllTools: true}\n");
     world.run(&["run", "q"]).expect(1, &["3 of 4 tasks passed, 1 broken"]);
     assert_eq!(world.read("starts").lines().count(), 2);
 }

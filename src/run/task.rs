@@ -18,7 +18,9 @@ use super::{
     Keep, Only, RunOptions, agent, assert,
     emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
-    intact, restore,
+    intact,
+    needs::Lacks,
+    restore,
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
     usage::{Ledger, Meter, Over},
@@ -28,7 +30,7 @@ use crate::{
     agent::OwnCall,
     event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
-    host::{Host, absent},
+    host::Host,
     journal::{End, Entry, TaskPast},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
@@ -49,6 +51,8 @@ pub(super) struct World<'a> {
     pub force: CancellationToken,
     /// Why no task can run: a server that does not start.
     pub unstarted: OnceLock<String>,
+    /// What tasks lack that are not run while others are.
+    pub lacks: OnceLock<Lacks>,
     /// Why the first agent that could not be started was not.
     pub agent_unstarted: OnceLock<String>,
     /// Why no further task is started: `--fail-fast`.
@@ -109,7 +113,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
         let own = world.options.isolate.then(|| world.servers.another());
         let servers = own.as_ref().unwrap_or(world.servers);
-        match ready(world, servers, plan).await {
+        match ready(world, servers, task.index).await {
             Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some(world.cut_short("the run was cancelled")),
             Err(why) => facts.hindered = Some(why),
             Ok(running) => cleanup_failed = phases(world, plan, &events, servers, &running, &mut facts).await,
@@ -157,12 +161,9 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
 }
 
 /// What must be there before anything runs.
-async fn ready(world: &World<'_>, servers: &Servers<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
-    if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
-        return Err(format!("it requires `{}`, which {}", command.value, absent(&command.value)));
-    }
-    match world.unstarted.get() {
-        Some(why) => Err(why.clone()),
+async fn ready(world: &World<'_>, servers: &Servers<'_>, index: usize) -> Result<Vec<Arc<Running>>, String> {
+    match world.unstarted.get().cloned().or_else(|| world.lacks.get()?.of(index)) {
+        Some(why) => Err(why),
         None => tokio::select! {
             servers = servers.all() => servers,
             () = world.cancel.cancelled() => Err("the run was cancelled".to_owned()),
@@ -341,7 +342,8 @@ impl World<'_> {
     pub fn may_retry(&self, end: &TaskEnd) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
         let over = self.cancel.is_cancelled() || self.stopped.get().is_some() || self.unstarted.get().is_some();
-        !(kept || over || end.cleanup_failed)
+        let lacking = self.lacks.get().is_some_and(|lacks| lacks.of(end.task.index).is_some());
+        !(kept || over || lacking || end.cleanup_failed)
     }
 
     /// Why the run was cut short.

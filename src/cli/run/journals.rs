@@ -51,6 +51,7 @@ pub fn begin(
             isolate: options.isolate,
             require_server_use: options.require_server_use,
             retry_broken: options.retry_broken,
+            keep_going: options.keep_going,
             max_time: args.max_time,
             max_tokens: args.max_tokens,
             max_cost: args.max_cost,
