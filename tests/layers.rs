@@ -229,8 +229,8 @@ fn tree(tokens: &[String], mut at: usize, mut path: Vec<String>, found: &mut BTr
 fn every_name_is_a_module() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let names: BTreeSet<_> = layers().into_keys().chain(block("edge").split_whitespace().map(str::to_string)).collect();
-    let strangers: Vec<_> = names.iter().filter(|name| !src.join(format!("{name}.rs")).exists()).collect();
-    assert!(strangers.is_empty(), "src/README.md speaks of {strangers:?}, which are no modules");
+    let unknown: Vec<_> = names.iter().filter(|name| !src.join(format!("{name}.rs")).exists()).collect();
+    assert!(unknown.is_empty(), "src/README.md speaks of {unknown:?}, which are no modules");
 }
 
 /// The line of each module.
