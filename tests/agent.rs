@@ -383,7 +383,7 @@ async fn the_shell_agent() {
     turn.servers[0].allowed.pop();
     let server = turn.servers[0].clone();
     turn.servers.push(AgentServer { name: "other".to_owned(), url: "http://127.0.0.1:8/mcp".to_owned(), ..server });
-    // One file tells of both; a template with a URL is filled for each.
+    // One file lists both; a template with a URL is filled for each.
     let done = turn.go(&*HOST, &shell("cat $(echo {{ .McpServerFileArgs }} | cut -d' ' -f2); : {{ .Prompt }}")).await;
     let config: Value = serde_json::from_str(&done.output).unwrap();
     assert_eq!(config["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["kube", "other"]);

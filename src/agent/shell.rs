@@ -67,7 +67,7 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     super::skills::mount(cx, dir)?;
     let config = match cx.servers {
         [] => String::new(),
-        // One file tells of all servers; a template with the URL of one is filled for each.
+        // One file lists all servers; a template with the URL of one is filled for each.
         many => {
             let template = text(&agent.mcp_server_arg);
             let parts = if template.contains(".URL") { many.chunks(1).collect() } else { vec![many] };

@@ -25,7 +25,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the process, or makes ready to speak HTTP. Nothing is said to the server before the first session does.
+    /// Starts the process, or makes ready to speak HTTP. Nothing is sent to the server before the first session sends.
     #[expect(clippy::unused_async, reason = "needs a runtime, and says so")]
     pub async fn start(spec: ServerSpec, options: HubOptions) -> Result<Hub, ServerError> {
         let ServerSpec { name, transport } = spec;

@@ -1,9 +1,9 @@
 //! Between one server and the sessions that share it. Messages pass as the bytes they came in; only an id or a progress
 //! token that another request holds is replaced on the way to the server, and put back on the way to its owner.
 //!
-//! A process has one connection, so its sessions are told apart by the ids of their requests. A streamable HTTP server has
+//! A process has one connection, so its sessions are distinguished by the ids of their requests. A streamable HTTP server has
 //! a session of its own for each of ours. Everything that both ways have in common happens in `State`, under one lock that is
-//! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances. Who fills
+//! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances. What fills
 //! and empties these queues (pipes, HTTP, sessions of this process) is not known here.
 
 mod from_server;
@@ -108,7 +108,7 @@ pub(super) struct Port {
     pub id: u64,
     outbox: mpsc::UnboundedReceiver<Bytes>,
     queued: Arc<AtomicUsize>,
-    /// Ends whoever serves the session.
+    /// Ends the task that serves the session.
     pub ended: CancellationToken,
     relay: Arc<Relay>,
 }
@@ -435,7 +435,7 @@ impl Relay {
         self.deliver(state, pending.session, message::lost(&pending.id, &text));
     }
 
-    /// The server is of no use any more: whoever waits for it is told, and so is whoever asks later.
+    /// The server is of no use any more: pending and later calls get this error.
     pub fn fail(&self, error: ServerError) {
         let mut guard = self.lock();
         let state = &mut *guard;

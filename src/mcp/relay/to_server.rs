@@ -121,7 +121,7 @@ impl Relay {
             && exceeds(&wanted, &first)
         {
             let text = format!(
-                "a client with the capabilities {wanted} shares a server that was told {first} by the client before it"
+                "a client with the capabilities {wanted} shares a server that got {first} from the client before it"
             );
             self.remark(state, Some(session), &text);
         }
