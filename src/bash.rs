@@ -6,6 +6,7 @@ pub mod gotext;
 mod plain;
 pub mod program;
 pub mod prompt;
+mod stand_in;
 pub mod syntax;
 
 use std::{cell::RefCell, ops::Range};

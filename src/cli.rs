@@ -45,9 +45,9 @@ pub mod status {
     pub const USAGE: u8 = 2;
     /// Nothing could run.
     pub const BROKEN: u8 = 3;
-    /// Cleanups are still owed.
+    /// Cleanups are still pending.
     #[cfg(feature = "run")]
-    pub const OWED: u8 = 4;
+    pub const PENDING: u8 = 4;
 }
 
 const EXAMPLES: &str = "\

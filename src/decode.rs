@@ -365,7 +365,7 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
     };
     Err(Box::new(
         Diagnostic::new(&INVALID_PATTERN, span, format!("`{text}` is not a pattern: {reason}"))
-            .help("patterns have RE2 syntax; a backslash before a character takes it as it stands"),
+            .help("patterns have RE2 syntax; a backslash before a character takes it literally"),
     ))
 }
 
@@ -633,7 +633,7 @@ pub fn quote(text: &str) -> String {
 /// Which texts of a value have holes.
 pub type Scan = fn(Node<'_>) -> Template<Path>;
 
-/// A scalar's text as it stands.
+/// A scalar's text, unchanged.
 pub fn literal(node: Node<'_>) -> Template<Path> {
     Template::literal(node.text().unwrap_or_default(), node.span())
 }

@@ -2,7 +2,7 @@
 //! by `run` and by nothing else.
 //!
 //! The graph is all there is: phases, actions and blocks are its nodes; what holds what, what runs after what, and which
-//! values flow are its edges. Whatever else is said of a plan is a question to it.
+//! values flow are its edges. Everything else about a plan is a question to it.
 //!
 //! Property: *the set of executed actions is a subset of the planned ones.* A plan serialises to a documented, versioned
 //! form ([`wire`]), has a digest, renders and diffs.
@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use petgraph::{
     Direction,
     graph::{DiGraph, NodeIndex},
@@ -35,8 +35,9 @@ use petgraph::{
 
 use crate::{
     hir::{
-        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, Def, Dialect, JudgeEnv,
-        ModelAgent, Name, Operation, OracleCall, Provider, Server, ShellAgent, Template,
+        AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
+        CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Server,
+        ShellAgent, Template,
     },
     signature::Control,
     source::Span,
@@ -405,7 +406,7 @@ pub enum Edge {
     Order,
     /// Uses its output of this name.
     Data(Box<str>),
-    /// Is owed once it has started.
+    /// A cleanup that is pending once it has started.
     Finally,
     /// Is a branch of it.
     Branch,
@@ -546,6 +547,36 @@ impl Plan {
             ActionKind::Assertion(assertion) => matches!(assertion.kind, AssertionKind::MaxToolCalls(0)),
             _ => false,
         })
+    }
+
+    /// The tools that steps call and assertions name, with their servers; each once.
+    pub fn tools(&self) -> IndexSet<(&str, &str)> {
+        let mut tools = IndexSet::new();
+        self.walk(&mut |_, _, action| match &action.kind {
+            ActionKind::Step(StepAction { op, .. }) => {
+                if let OperationKind::Tool { server, tool } = &op.kind {
+                    tools.insert((server.as_str(), tool.as_str()));
+                }
+            }
+            ActionKind::Assertion(assertion) => match &assertion.kind {
+                AssertionKind::AllUsed(CallKind::Tool, matchers)
+                | AssertionKind::AnyUsed(CallKind::Tool, matchers)
+                | AssertionKind::NoneUsed(CallKind::Tool, matchers) => {
+                    // A call that gets no result may be of what is no tool.
+                    let fails = |m: &CallMatcher| m.status.as_ref().is_some_and(|s| s.value != CallStatus::Ok);
+                    for CallMatcher { server, name, .. } in matchers.iter().filter(|m| !fails(m)) {
+                        tools.extend(name.as_ref().map(|name| (server.value.as_str(), name.value.as_str())));
+                    }
+                }
+                AssertionKind::CallOrder(calls) => {
+                    let calls = calls.iter().filter(|call| call.kind == CallKind::Tool);
+                    tools.extend(calls.map(|call| (call.server.value.as_str(), call.name.value.as_str())));
+                }
+                _ => {}
+            },
+            ActionKind::Agent(_) => {}
+        });
+        tools
     }
 
     /// Every action, in execution order, nested ones behind the action that holds them.

@@ -1,6 +1,6 @@
 //! Runs the plan of an eval – that, and nothing else – and says what happens as one ordered stream of events.
 //!
-//! Properties: *the set of executed actions is a subset of the planned ones; whatever happens, every cleanup that is owed
+//! Properties: *the set of executed actions is a subset of the planned ones; whatever happens, every pending cleanup
 //! is attempted.*
 
 mod agent;
@@ -9,6 +9,7 @@ mod emit;
 mod expectation;
 pub mod fill;
 mod intact;
+pub mod needs;
 pub mod recover;
 mod restore;
 pub mod select;
@@ -73,6 +74,8 @@ pub struct RunOptions {
     pub used_time: Duration,
     /// How often a run is made again that is broken.
     pub retry_broken: u32,
+    /// Whether tasks are run that lack nothing, where another one lacks something.
+    pub keep_going: bool,
     /// How many runs of a task must pass, where not all.
     pub gate: Option<Gate>,
     /// Whether a task that checks nothing counts as passed.
@@ -97,7 +100,7 @@ pub struct RunOptions {
     pub worlds: HashMap<String, Arc<TaskPast>>,
     /// Where what happens is written down before it does.
     pub journal: Option<Arc<Journal>>,
-    /// What the journal told when it was opened again: tasks with results are not run once more.
+    /// What the journal held when it was opened again: tasks with results are not run once more.
     pub past: Option<Arc<Past>>,
 }
 
@@ -131,6 +134,7 @@ impl Default for RunOptions {
             used: Used::default(),
             used_time: Duration::ZERO,
             retry_broken: 0,
+            keep_going: false,
             gate: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
@@ -243,25 +247,29 @@ pub async fn run_eval(
         None => options.selection.of(plan),
     };
     let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
-    let mut faults = unset_variables(plan, &selected, host);
+    let mut faults = Vec::new();
     let (specs, mut secrets) = match specs {
         Ok(specs) => specs,
         Err(unset) => {
-            faults.splice(0..0, unset);
+            faults = unset;
             Default::default()
         }
     };
     secrets.extend(secret_variables(plan, host));
     secrets.extend(url_passwords(plan, host));
     secrets.extend(options.secrets.iter().cloned());
-    let judge = match asked_judge(plan, &selected).map(|judge| judge.resolved(&|name| host.env(name))) {
-        None => None,
-        Some(Ok(judge)) => Some(judge),
-        Some(Err(unset)) => {
-            faults.extend(unset);
-            None
-        }
-    };
+    let judge = needs::judge(plan, host);
+    let mut lacks = needs::Lacks::default();
+    for &index in &selected {
+        lacks.add(index, needs::of_task(&plan.tasks[index], host, &judge, options.only));
+    }
+    if let (Some(&index), None) = (selected.first(), options.only)
+        && let ActionKind::Agent(agent) = &plan.tasks[index].action(plan.tasks[index].agent).kind
+        && let Err(why) = needs::agent(&agent.kind, host)
+    {
+        faults.push(format!("the agent `{}` cannot be started: {why}", plan.agent_name));
+    }
+    let judge = judge.ok().filter(|_| asked_judge(plan, &selected).is_some());
     let budget = Budget {
         time: options.budget.time.or(plan.budget.time),
         bounds: options.budget.bounds.or(&plan.budget.bounds),
@@ -280,7 +288,8 @@ pub async fn run_eval(
             _ => RunSummary::refused(2, vec![options.selection.nothing(plan)]),
         };
     }
-    if !faults.is_empty() {
+    if !faults.is_empty() || refused(&lacks, &selected, options) {
+        faults.extend(lacks.lines(plan));
         return RunSummary::refused(3, faults);
     }
 
@@ -345,6 +354,7 @@ pub async fn run_eval(
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),
+        lacks: OnceLock::new(),
         agent_unstarted: OnceLock::new(),
         options,
         kept: Mutex::default(),
@@ -363,15 +373,16 @@ pub async fn run_eval(
     }
     {
         let work = async {
-            let start = match options.isolate {
-                true => Ok(()),
-                false => tokio::select! {
-                    start = servers.all() => start.map(drop),
-                    () = world.cancel.cancelled() => Ok(()),
-                },
+            let start = tokio::select! {
+                start = start(plan, &selected, &servers, options.isolate, lacks) => start,
+                () = world.cancel.cancelled() => Ok(needs::Lacks::default()),
             };
-            if let Err(why) = start {
-                world.unstarted.get_or_init(|| why);
+            match start {
+                Err(why) => drop(world.unstarted.set(why)),
+                Ok(lacks) if refused(&lacks, &selected, options) => {
+                    drop(world.unstarted.set(lacks.lines(plan).join("\n")));
+                }
+                Ok(lacks) => drop(world.lacks.set(lacks)),
             }
             let each = |index: usize| {
                 let (world, ends, digests, emitter) = (&world, &ends, &digests, &emitter);
@@ -478,6 +489,45 @@ pub async fn run_eval(
     RunSummary { exit, tasks, faults, kept, used: Some(ledger.total()) }
 }
 
+/// Whether nothing is run for what tasks lack.
+fn refused(lacks: &needs::Lacks, selected: &[usize], options: &RunOptions) -> bool {
+    !lacks.is_empty() && (!options.keep_going || lacks.are_of_all(selected))
+}
+
+/// Starts the servers and compares what tasks name with what they list.
+///
+/// # Errors
+/// Why a server does not start.
+async fn start(
+    plan: &EvalPlan,
+    selected: &[usize],
+    servers: &Servers<'_>,
+    isolate: bool,
+    mut lacks: needs::Lacks,
+) -> Result<needs::Lacks, String> {
+    let named = |server: &str| selected.iter().any(|&i| plan.tasks[i].tools().iter().any(|(of, _)| *of == server));
+    if isolate && !plan.servers.iter().any(|server| named(&server.name.value)) {
+        return Ok(lacks);
+    }
+    // Those of each task are started for it; these only tell their tools.
+    let own = isolate.then(|| servers.another());
+    let servers = own.as_ref().unwrap_or(servers);
+    for running in servers.all().await? {
+        let server = running.hub.name();
+        if !named(server) {
+            continue;
+        }
+        let listed = running.names().await.map_err(|why| format!("`{server}` does not list its tools: {why}"))?;
+        for &index in selected {
+            lacks.add(index, needs::unlisted(&plan.tasks[index], server, &listed));
+        }
+    }
+    if let Some(own) = own {
+        own.close().await;
+    }
+    Ok(lacks)
+}
+
 /// The judge; one that nobody asks need not be there.
 fn asked_judge<'p>(plan: &'p EvalPlan, selected: &[usize]) -> Option<&'p Judge> {
     plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0))
@@ -507,7 +557,7 @@ pub fn unpriced(
     if usage::price(prices, plan.model.as_deref(), &plan.agent_name).is_none() {
         faults.push(unknown(&format!("`{}`", plan.model.as_deref().unwrap_or(&plan.agent_name))));
     }
-    // Of a judge whose variables are not set that is told.
+    // A judge whose variables are not set is reported so.
     let judge = asked_judge(plan, selected).and_then(|judge| judge.resolved(env).ok()).filter(|_| of_run);
     if let Some(judge) = judge.filter(|judge| usage::judge_price(prices, Some(judge)).is_none()) {
         faults.push(unknown(&format!("the judge `{}`", judge.title())));
@@ -550,24 +600,7 @@ fn good(verdict: Verdict, allow_unchecked: bool) -> bool {
     }
 }
 
-/// Variables of the environment that holes read without a default.
-fn unset_variables(plan: &EvalPlan, selected: &[usize], host: &dyn Host) -> Vec<String> {
-    let mut faults = Vec::new();
-    for &index in selected {
-        let task = &plan.tasks[index];
-        for (name, variable) in &task.process_env {
-            if variable.required && host.env(name).is_none() {
-                faults.push(format!(
-                    "task `{}` needs the environment variable `{name}`, which is not set",
-                    task.task.name.value
-                ));
-            }
-        }
-    }
-    faults
-}
-
-/// Keys that agents and judges use, whoever reads them.
+/// Keys that agents and judges use, whichever process reads them.
 const AGENT_KEYS: [&str; 6] =
     ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
 

@@ -18,6 +18,8 @@ mod steps_judge;
 mod steps_script;
 mod tool;
 
+pub use tool::no_such_tool;
+
 use std::{path::Path, time::Duration};
 
 use futures_util::future::BoxFuture;
@@ -90,7 +92,7 @@ pub struct Context<'a> {
     pub tools: &'a dyn Tools,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
-    /// Told of what the judge of this step has used so far.
+    /// Receives what the judge of this step has used so far.
     pub judged: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 
@@ -117,9 +119,14 @@ pub struct AgentState {
 
 /// Calls tools directly, past the agent's recorder.
 pub trait Tools: Send + Sync {
-    /// What a tool takes and gives, as its server lists it; `None` where it does not. `anew` asks again instead of
-    /// believing an earlier answer.
-    fn contract<'a>(&'a self, server: &'a str, tool: &'a str, anew: bool) -> BoxFuture<'a, Option<Contract>>;
+    /// What a tool takes and gives, as its server lists it.
+    ///
+    /// # Errors
+    /// [`ToolFault::Unlisted`], where it does not.
+    fn contract<'a>(&'a self, server: &'a str, tool: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>>;
+
+    /// The same; the server is asked again, for it may have changed its tools.
+    fn contract_anew<'a>(&'a self, server: &'a str, tool: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>>;
 
     fn call<'a>(&'a self, server: &'a str, tool: &'a str, args: Value) -> BoxFuture<'a, Result<ToolAnswer, ToolFault>>;
 }
@@ -146,6 +153,8 @@ pub enum ToolFault {
     Protocol { code: i64, message: String },
     /// The server could not be reached, or died.
     Lost(String),
+    /// The server lists these tools, and not the one that is meant.
+    Unlisted(Vec<String>),
 }
 
 /// What a step found.

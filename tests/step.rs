@@ -35,20 +35,22 @@ static HOST: LazyLock<RealHost> = LazyLock::new(RealHost::new);
 struct Answer {
     call: Result<ToolAnswer, ToolFault>,
     /// What the server lists first, and what it lists when it is asked again.
-    contracts: Vec<Contract>,
+    contracts: [Result<Contract, ToolFault>; 2],
 }
 
 impl Answer {
-    /// Of a server that lists nothing.
     fn new(call: Result<ToolAnswer, ToolFault>) -> Self {
-        Self { call, contracts: Vec::new() }
+        Self { call, contracts: [Ok(Contract::default()), Ok(Contract::default())] }
     }
 }
 
 impl Tools for Answer {
-    fn contract<'a>(&'a self, _: &'a str, _: &'a str, anew: bool) -> BoxFuture<'a, Option<Contract>> {
-        let contracts = self.contracts.clone();
-        Box::pin(async move { contracts.into_iter().nth(usize::from(anew)) })
+    fn contract<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>> {
+        Box::pin(async { self.contracts[0].clone() })
+    }
+
+    fn contract_anew<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>> {
+        Box::pin(async { self.contracts[1].clone() })
     }
 
     fn call<'a>(&'a self, server: &'a str, tool: &'a str, args: Value) -> BoxFuture<'a, Result<ToolAnswer, ToolFault>> {
@@ -501,30 +503,33 @@ async fn tools_are_held_to_their_schemas() {
         is_error,
     };
     for dialect in [Dialect::Portable, Dialect::Steps] {
-        let step = |answer, contracts: &[&Contract]| Step {
-            tools: Answer { call: Ok(answer), contracts: contracts.iter().map(|c| (*c).clone()).collect() },
+        let step = |answer, [first, anew]: [&Contract; 2]| Step {
+            tools: Answer { call: Ok(answer), contracts: [Ok(first.clone()), Ok(anew.clone())] },
             ..Step::new(dialect, &temp.0)
         };
         // The server is not asked: that would be an answer about its own checks.
-        let done = step(answer(json!(1), false), &[&long, &long]).tool(Value::Null).await;
+        let done = step(answer(json!(1), false), [&long, &long]).tool(Value::Null).await;
         let message =
             "the schema of `search`, so it was not called: it has no `limit`; `query` must have at least 3 characters";
         outcome(&done, Outcome::Broken, message);
         // It may have changed since.
-        outcome(&step(answer(json!(1), false), &[&long, &any]).tool(Value::Null).await, Outcome::Passed, "");
-        outcome(&step(answer(json!(1), false), &[&long]).tool(Value::Null).await, Outcome::Passed, "");
+        outcome(&step(answer(json!(1), false), [&long, &any]).tool(Value::Null).await, Outcome::Passed, "");
+        // What is gone is not called, and what never was answers with an error that nobody meant.
+        let gone = || Err(ToolFault::Unlisted(vec!["find".to_owned(), "search_all".to_owned()]));
+        for contracts in [[Ok(long.clone()), gone()], [gone(), gone()]] {
+            let expect = if contracts[0].is_ok() { Value::Null } else { json!({ "isError": true }) };
+            let tools = Answer { call: Ok(answer(json!(1), true)), contracts };
+            let done = Step { tools, ..Step::new(dialect, &temp.0) }.tool(expect).await;
+            outcome(&done, Outcome::Broken, "the tool `search`, which the server `notes` does not list");
+        }
 
-        outcome(&step(answer(json!(1), false), &[&numbered, &numbered]).tool(Value::Null).await, Outcome::Passed, "");
-        let done = step(answer(json!("one"), false), &[&numbered, &numbered]).tool(Value::Null).await;
+        outcome(&step(answer(json!(1), false), [&numbered, &numbered]).tool(Value::Null).await, Outcome::Passed, "");
+        let done = step(answer(json!("one"), false), [&numbered, &numbered]).tool(Value::Null).await;
         let message =
             "`notes` breaks its own `outputSchema` of `search`: in `structuredContent`, `n` must be an integer";
         outcome(&done, Outcome::Broken, message);
         // An error has no structure to hold to.
-        outcome(
-            &step(answer(json!("one"), true), &[&numbered, &numbered]).tool(Value::Null).await,
-            Outcome::Failed,
-            "",
-        );
+        outcome(&step(answer(json!("one"), true), [&numbered, &numbered]).tool(Value::Null).await, Outcome::Failed, "");
     }
 }
 

@@ -380,7 +380,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Servers may know methods of their own, but none that is all but one of these.
+    /// Servers may know methods of their own, but none that nearly is one of these.
     fn method(&mut self, text: &str, span: Span) {
         const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
         if text.is_empty() || KNOWN.contains(&text) {

@@ -1,15 +1,14 @@
 //! `gevals run --preflight`: looks whether everything a run needs is there, and runs no task.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{complain, print, status};
 use crate::{
     builtin::count,
-    hir::OperationKind,
     host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
-    run,
+    run::{self, needs},
 };
 
 /// One thing that was looked at; an error says what is wrong with it.
@@ -26,7 +25,7 @@ pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     agent(plan, tasks, &host, &mut looks);
     judge(plan, tasks, &host, &mut looks);
     extensions(tasks, &mut looks);
-    if let Err(error) = servers(plan, &host, server_timeout, &mut looks) {
+    if let Err(error) = servers(plan, tasks, &host, server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;
     }
@@ -81,42 +80,27 @@ fn judge(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
     let Some(judge) = plan.judge.as_ref().filter(|_| tasks.iter().any(|task| task.judgements() > 0)) else { return };
     let found = match judge.resolved(&|name| host.env(name)) {
         Ok(judge) => match &judge.kind {
-            AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified => {
-                Err("an agent without a model cannot judge".to_owned())
-            }
-            kind => there(kind, host),
+            kind @ AgentKind::Shell(_) => there(kind, host),
+            _ => needs::judges(&judge, host),
         },
         Err(unset) => Err(unset.join("; ")),
     };
     looks.push(Look { what: format!("judge `{}`", judge.title()), found });
 }
 
-/// What an agent needs, if it is there.
+/// What an agent needs, if it is there. Of a shell's command line the first word is looked for.
 fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
-    match kind {
-        AgentKind::Noop => Ok("it does nothing".to_owned()),
-        AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("it needs nothing but its file".to_owned()),
-        AgentKind::Shell(agent) => {
-            let program = agent.run_prompt.as_ref().and_then(|line| program(&line.value));
-            match program.filter(|word| word.chars().all(|c| c.is_alphanumeric() || "_-./+".contains(c))) {
-                Some(word) => match host.which(&word) {
-                    Some(path) => Ok(path.display().to_string()),
-                    None => Err(format!("`{word}`, with which its command line begins, {}", absent(&word))),
-                },
-                None => Ok("a shell runs it".to_owned()),
-            }
-        }
-        AgentKind::Model(model) => match crate::agent::endpoint(host, model) {
-            Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
-            Err(why) => Err(why),
-        },
-        AgentKind::Acp(agent) => match host.which(&crate::agent::acp_program(agent).to_string_lossy()) {
+    if let AgentKind::Shell(agent) = kind
+        && let Some(line) = &agent.run_prompt
+        && let Some(word) = program(&line.value)
+        && word.chars().all(|c| c.is_alphanumeric() || "_-./+".contains(c))
+    {
+        return match host.which(&word) {
             Some(path) => Ok(path.display().to_string()),
-            None => Err(format!("`{}` {}", agent.command.value, absent(&agent.command.value))),
-        },
-        AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
-        AgentKind::Unspecified => Err("the eval names none".to_owned()),
+            None => Err(format!("`{word}`, with which its command line begins, {}", absent(&word))),
+        };
     }
+    needs::agent(kind, host)
 }
 
 /// The first word of a command line that is no assignment. Words of the shell itself are not looked for.
@@ -129,23 +113,20 @@ fn program(line: &str) -> Option<String> {
 }
 
 fn extensions(tasks: &[&Plan], looks: &mut Vec<Look>) {
-    let mut names = std::collections::BTreeSet::new();
-    for task in tasks {
-        task.walk(&mut |_, _, action| {
-            if let ActionKind::Step(step) = &action.kind
-                && let OperationKind::Extension { .. } = &step.op.kind
-            {
-                names.insert(step.op.name.clone());
-            }
-        });
-    }
+    let names: BTreeSet<_> = tasks.iter().flat_map(|task| needs::extensions(task)).collect();
     for name in names {
-        let found = Err("this version of gevals runs no extensions".to_owned());
+        let found = Err(needs::NO_EXTENSIONS.to_owned());
         looks.push(Look { what: format!("operation `{name}`"), found });
     }
 }
 
-fn servers(plan: &EvalPlan, host: &RealHost, timeout: Duration, looks: &mut Vec<Look>) -> Result<(), String> {
+fn servers(
+    plan: &EvalPlan,
+    tasks: &[&Plan],
+    host: &RealHost,
+    timeout: Duration,
+    looks: &mut Vec<Look>,
+) -> Result<(), String> {
     let executable = std::env::current_exe().ok();
     let (specs, _) = match run::specs(&plan.servers, &plan.dir, host, executable.as_ref()) {
         Ok(specs) => specs,
@@ -167,9 +148,18 @@ fn servers(plan: &EvalPlan, host: &RealHost, timeout: Duration, looks: &mut Vec<
             drop(client);
             hub.close().await;
             let version = version.map_or_else(String::new, |version| format!("version {version}, "));
-            Ok(format!("{version}{}", count(tools.len(), "tool", "tools")))
+            let listed =
+                tools.iter().filter_map(|tool| Some(tool.get("name")?.as_str()?.to_owned())).collect::<Vec<_>>();
+            Ok((format!("{version}{}", count(tools.len(), "tool", "tools")), listed))
         });
-        looks.push(Look { what: format!("server `{name}`"), found });
+        let listed = found.as_ref().map(|(_, listed)| listed.clone()).unwrap_or_default();
+        let there = found.is_ok();
+        looks.push(Look { what: format!("server `{name}`"), found: found.map(|(text, _)| text) });
+        for task in tasks.iter().filter(|_| there) {
+            let missing = needs::unlisted(task, &name, &listed);
+            let look = |why| Look { what: format!("task `{}`", task.task.name.value), found: Err(format!("it {why}")) };
+            looks.extend(missing.into_iter().map(look));
+        }
     }
     runtime.shutdown_timeout(Duration::from_millis(200));
     Ok(())

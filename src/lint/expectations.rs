@@ -95,6 +95,5 @@ fn field(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
 }
 
 fn nothing(name: &Name, message: &str) -> Diagnostic {
-    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message)
-        .help("say what is expected: as it stands, this cannot fail")
+    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message).help("say what is expected: this cannot fail")
 }

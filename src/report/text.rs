@@ -206,8 +206,8 @@ impl Text {
 
     /// Of each task once, at its name; annotations know `notice` and `warning`.
     pub(super) fn annotated_remarks(&self) -> Vec<(&'static str, Failure)> {
-        let mut told = HashSet::new();
-        let once = self.remarked.iter().filter(|(task, remark)| told.insert((task.index, remark.kind)));
+        let mut shown = HashSet::new();
+        let once = self.remarked.iter().filter(|(task, remark)| shown.insert((task.index, remark.kind)));
         let annotated = once.filter_map(|(task, remark)| {
             let span = self.input.plan.tasks.get(task.index)?.task.name.span;
             let severity = if remark.kind.severity() == "warning" { "warning" } else { "notice" };

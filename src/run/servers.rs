@@ -1,7 +1,6 @@
 //! The MCP servers of an eval: one hub a server, shared by all tasks, started anew for the next task when it died.
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
     time::Duration,
@@ -33,9 +32,9 @@ pub(super) struct Running {
     /// The tools, where gevals asked before any agent spoke.
     asked: Option<Result<Vec<Value>, CallError>>,
     /// What its tools take and give, where a step has asked.
-    contracts: std::sync::Mutex<Option<HashMap<String, Contract>>>,
-    /// Tokens of what agents are told of it.
-    told: OnceCell<u64>,
+    contracts: std::sync::Mutex<Option<IndexMap<String, Contract>>>,
+    /// Tokens of its description to agents.
+    described: OnceCell<u64>,
     config: Server,
 }
 
@@ -70,7 +69,13 @@ impl Running {
             };
             tokens::count(&instructions) + allowed.iter().map(of_tool).sum::<u64>()
         };
-        *self.told.get_or_init(count_all).await
+        *self.described.get_or_init(count_all).await
+    }
+
+    /// The names of its tools.
+    pub async fn names(&self) -> Result<Vec<String>, CallError> {
+        let name = |tool: &Value| tool.get("name").and_then(Value::as_str).map(str::to_owned);
+        Ok(self.tools().await?.iter().filter_map(name).collect())
     }
 
     async fn tools(&self) -> Result<Vec<Value>, CallError> {
@@ -78,6 +83,15 @@ impl Running {
             (_, Some(own)) => own.list_tools().await,
             (Some(asked), None) => asked.clone(),
             (None, None) => self.own().await.map_err(|e| CallError::Lost(e.to_string()))?.list_tools().await,
+        }
+    }
+
+    fn fault(&self, error: CallError) -> ToolFault {
+        match error {
+            CallError::Protocol { code, message, .. } => ToolFault::Protocol { code, message },
+            error => {
+                ToolFault::Lost(self.hub.failure().map_or_else(|| error.to_string(), |failure| failure.to_string()))
+            }
         }
     }
 
@@ -196,7 +210,7 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Writes down what is said.
+    /// Records the messages.
     pub fn recorded(self, recording: Option<Arc<Recording>>) -> Self {
         Self { recording, ..self }
     }
@@ -244,7 +258,7 @@ impl<'a> Servers<'a> {
             own: OnceCell::from(own),
             asked: None,
             contracts: std::sync::Mutex::default(),
-            told: OnceCell::new(),
+            described: OnceCell::new(),
             config: config.clone(),
         };
         // A process hears one `initialize`. It should be the agent's, whose capabilities nobody knows before it speaks;
@@ -263,6 +277,14 @@ impl<'a> Servers<'a> {
         *slot = Some(Arc::clone(&running));
         self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned() });
         Ok(running)
+    }
+
+    /// A server that a step calls; it was started before the task.
+    async fn there(&self, server: &str) -> Result<Arc<Running>, ToolFault> {
+        let Some(slot) = self.running.get(server) else {
+            return Err(ToolFault::Lost(format!("the eval has no server `{server}`")));
+        };
+        slot.lock().await.clone().ok_or_else(|| ToolFault::Lost(format!("`{server}` does not run")))
     }
 
     /// Ends them all, kindly; what they had to remark is reported.
@@ -285,30 +307,33 @@ fn contract(tool: &Value) -> Option<(String, Contract)> {
 }
 
 impl Tools for Servers<'_> {
-    fn contract<'c>(&'c self, server: &'c str, tool: &'c str, anew: bool) -> BoxFuture<'c, Option<Contract>> {
+    fn contract<'c>(&'c self, server: &'c str, tool: &'c str) -> BoxFuture<'c, Result<Contract, ToolFault>> {
         Box::pin(async move {
-            let running = self.running.get(server)?.lock().await.clone()?;
+            let running = self.there(server).await?;
             let known = || running.contracts.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(contracts) = known().as_ref().filter(|_| !anew) {
-                return contracts.get(tool).cloned();
+            if let Some(contract) = known().as_ref().and_then(|contracts| contracts.get(tool)) {
+                return Ok(contract.clone());
             }
-            // A server that lists no tools says nothing of them.
-            let tools = running.own().await.ok()?.list_tools().await.unwrap_or_default();
-            let contracts: HashMap<_, _> = tools.iter().filter_map(contract).collect();
+            self.contract_anew(server, tool).await
+        })
+    }
+
+    fn contract_anew<'c>(&'c self, server: &'c str, tool: &'c str) -> BoxFuture<'c, Result<Contract, ToolFault>> {
+        Box::pin(async move {
+            let running = self.there(server).await?;
+            let own = running.own().await.map_err(|error| ToolFault::Lost(error.to_string()))?;
+            let tools = own.list_tools().await.map_err(|error| running.fault(error))?;
+            let contracts: IndexMap<_, _> = tools.iter().filter_map(contract).collect();
             let found = contracts.get(tool).cloned();
-            *known() = Some(contracts);
+            let found = found.ok_or_else(|| ToolFault::Unlisted(contracts.keys().cloned().collect()));
+            *running.contracts.lock().unwrap_or_else(PoisonError::into_inner) = Some(contracts);
             found
         })
     }
 
     fn call<'c>(&'c self, server: &'c str, tool: &'c str, args: Value) -> BoxFuture<'c, Result<ToolAnswer, ToolFault>> {
         Box::pin(async move {
-            let Some(slot) = self.running.get(server) else {
-                return Err(ToolFault::Lost(format!("the eval has no server `{server}`")));
-            };
-            let Some(running) = slot.lock().await.clone() else {
-                return Err(ToolFault::Lost(format!("`{server}` does not run")));
-            };
+            let running = self.there(server).await?;
             let own = running.own().await.map_err(|error| ToolFault::Lost(error.to_string()))?;
             match own.call_tool(tool, args).await {
                 Ok(result) => Ok(ToolAnswer {
@@ -316,11 +341,7 @@ impl Tools for Servers<'_> {
                     structured_content: result.structured,
                     is_error: result.is_error,
                 }),
-                Err(CallError::Protocol { code, message, .. }) => Err(ToolFault::Protocol { code, message }),
-                Err(error) => {
-                    let why = running.hub.failure().map_or_else(|| error.to_string(), |failure| failure.to_string());
-                    Err(ToolFault::Lost(why))
-                }
+                Err(error) => Err(running.fault(error)),
             }
         })
     }

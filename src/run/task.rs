@@ -18,7 +18,9 @@ use super::{
     Keep, Only, RunOptions, agent, assert,
     emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
-    intact, restore,
+    intact,
+    needs::Lacks,
+    restore,
     servers::{Running, Servers},
     unit::{Ended, Inside, Limits, Unit},
     usage::{Ledger, Meter, Over},
@@ -28,7 +30,7 @@ use crate::{
     agent::OwnCall,
     event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
-    host::{Host, absent},
+    host::Host,
     journal::{End, Entry, TaskPast},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
@@ -49,6 +51,8 @@ pub(super) struct World<'a> {
     pub force: CancellationToken,
     /// Why no task can run: a server that does not start.
     pub unstarted: OnceLock<String>,
+    /// What tasks lack that are not run while others are.
+    pub lacks: OnceLock<Lacks>,
     /// Why the first agent that could not be started was not.
     pub agent_unstarted: OnceLock<String>,
     /// Why no further task is started: `--fail-fast`.
@@ -73,8 +77,8 @@ pub struct KeptWorld {
     pub dir: PathBuf,
     /// `spec.env`, secrets masked.
     pub env: Vec<(String, String)>,
-    /// The cleanup steps it owes.
-    pub owed: usize,
+    /// Its cleanup steps.
+    pub cleanups: usize,
 }
 
 /// What a run of a task came to.
@@ -109,7 +113,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
         let own = world.options.isolate.then(|| world.servers.another());
         let servers = own.as_ref().unwrap_or(world.servers);
-        match ready(world, servers, plan).await {
+        match ready(world, servers, task.index).await {
             Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some(world.cut_short("the run was cancelled")),
             Err(why) => facts.hindered = Some(why),
             Ok(running) => cleanup_failed = phases(world, plan, &events, servers, &running, &mut facts).await,
@@ -125,7 +129,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     }
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
-    // Why it fails is told at the end of the run.
+    // Why it fails is reported at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
 }
@@ -157,12 +161,9 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
 }
 
 /// What must be there before anything runs.
-async fn ready(world: &World<'_>, servers: &Servers<'_>, plan: &Plan) -> Result<Vec<Arc<Running>>, String> {
-    if let Some(command) = plan.commands.iter().find(|c| world.host.which(&c.value).is_none()) {
-        return Err(format!("it requires `{}`, which {}", command.value, absent(&command.value)));
-    }
-    match world.unstarted.get() {
-        Some(why) => Err(why.clone()),
+async fn ready(world: &World<'_>, servers: &Servers<'_>, index: usize) -> Result<Vec<Arc<Running>>, String> {
+    match world.unstarted.get().cloned().or_else(|| world.lacks.get()?.of(index)) {
+        Some(why) => Err(why),
         None => tokio::select! {
             servers = servers.all() => servers,
             () = world.cancel.cancelled() => Err("the run was cancelled".to_owned()),
@@ -221,8 +222,8 @@ async fn phases(
         force: &world.force,
         leftovers: Mutex::default(),
         agent_leftover: tokio::sync::Mutex::default(),
-        // Who judges a kept world owes nothing: whoever set it up does.
-        owes: AtomicBool::new(options.only == Some(Only::Verify)),
+        // The cleanup of a kept world stays with the run that set it up.
+        pending: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
         past: None,
         ended: Mutex::default(),
@@ -287,7 +288,7 @@ async fn phases(
     unit.bind_work(&mut scope);
     if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
         events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
-        unit.owe_cleanup(&plan.action(first).id);
+        unit.plan_cleanup(&plan.action(first).id);
         unit.cleanup(&Inside::cleanup_of_task(), &mut scope).await;
     }
     unit.reap().await;
@@ -336,12 +337,13 @@ impl World<'_> {
         is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
     }
 
-    /// Whether a broken run may be made again. What it owes or keeps would be forgotten, and what kept every task from running
+    /// Whether a broken run may be made again. Its pending cleanups and kept worlds would be forgotten, and what kept every task from running
     /// keeps this one.
     pub fn may_retry(&self, end: &TaskEnd) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
         let over = self.cancel.is_cancelled() || self.stopped.get().is_some() || self.unstarted.get().is_some();
-        !(kept || over || end.cleanup_failed)
+        let lacking = self.lacks.get().is_some_and(|lacks| lacks.of(end.task.index).is_some());
+        !(kept || over || lacking || end.cleanup_failed)
     }
 
     /// Why the run was cut short.
@@ -349,11 +351,11 @@ impl World<'_> {
         self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
     }
 
-    /// Leaves the world of a task as it is: what is owed stays owed.
+    /// Leaves the world of a task as it is: what is pending stays pending.
     async fn keep(&self, unit: &Unit<'_>) {
         let plan = unit.plan;
         if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
-            unit.owe_cleanup(&plan.action(first).id);
+            unit.plan_cleanup(&plan.action(first).id);
         }
         for leftover in unit.leftovers().await {
             leftover.release();
@@ -367,7 +369,7 @@ impl World<'_> {
             task: unit.events.run.clone(),
             dir: plan.task.folder().to_owned(),
             env: env.collect(),
-            owed: plan.members(PlanPhase::Cleanup).count(),
+            cleanups: plan.members(PlanPhase::Cleanup).count(),
         });
     }
 }
@@ -426,7 +428,7 @@ async fn agent_turn<'a>(
     if limits.cancel.is_cancelled() {
         return None;
     }
-    unit.owe_cleanup(&action.id);
+    unit.plan_cleanup(&action.id);
     unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
     let started = unit.host.elapsed();
     unit.events.emitter.durable().await;
@@ -720,7 +722,7 @@ fn reported(record: CallRecord) -> CallReport {
     }
 }
 
-/// As scripts are told it (`portable-format.md`, "Script protocol").
+/// As scripts are given it (`portable-format.md`, "Script protocol").
 fn history(calls: &[CallReport]) -> Value {
     let of = |kind: CallKind| -> Vec<Value> {
         let calls = calls.iter().filter(|c| c.kind == kind);

@@ -30,7 +30,7 @@ pub enum Shape {
         fields: IndexMap<String, Field>,
         rest: Option<Box<Shape>>,
     },
-    /// One of several; which one is told by the kind of the value.
+    /// One of several; the kind of the value decides which.
     OneOf(Vec<Shape>),
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Context, Contract, Done, Stop, ToolAnswer, ToolFault, Tools, compare};
 use crate::{
     builtin::tool::{ContentExpect, Expect, StepsExpect, Tool},
+    diagnostic::nearest,
     event::{Difference, Outcome},
     hir::{ArgKind, Dialect, OperationKind},
     signature::Schema,
@@ -21,16 +22,30 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
         return Err(format!("`{}` is not a tool", cx.step.op.name).into());
     };
     let args = Value::Object(args);
+    let broken = |fault: &ToolFault| match fault {
+        ToolFault::Lost(why) => format!("the server `{server}` did not answer: {why}"),
+        ToolFault::Protocol { code, message } => {
+            format!("the server `{server}` does not list its tools: {message} ({code})")
+        }
+        ToolFault::Unlisted(listed) => {
+            format!("not called: {}", no_such_tool(server, tool, listed))
+        }
+    };
+    // What is no tool answers with an error, which tells nothing of what was meant.
+    let contract = cx.within(cx.tools.contract(server, tool)).await?.map_err(|fault| broken(&fault))?;
     // Where an error is expected, the server is asked whether the arguments are one.
     if !expects_error(cx)
-        && let Some(faults) = cx.within(faults(cx.tools, (server, tool), &args, |c| Some(&c.input))).await?
+        && let Some(faults) = cx
+            .within(faults(cx.tools, (server, tool), &contract, &args, |c| Some(&c.input)))
+            .await?
+            .map_err(|fault| broken(&fault))?
     {
         return Err(format!("the arguments do not fit the schema of `{tool}`, so it was not called: {faults}").into());
     }
     let called = cx.within(cx.tools.call(server, tool, args)).await?;
     let (answer, refusal) = match called {
         Ok(answer) => (answer, None),
-        Err(ToolFault::Lost(why)) => return Err(format!("the server `{server}` did not answer: {why}").into()),
+        Err(fault @ (ToolFault::Lost(_) | ToolFault::Unlisted(_))) => return Err(broken(&fault).into()),
         // A refusal is an error too, where errors are expected.
         Err(ToolFault::Protocol { code, message }) => {
             let refusal = format!("the server `{server}` refused the call: {message} ({code})");
@@ -39,7 +54,10 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
         }
     };
     if let Some(structured) = answer.structured_content.as_ref().filter(|_| !answer.is_error)
-        && let Some(faults) = cx.within(faults(cx.tools, (server, tool), structured, |c| c.output.as_ref())).await?
+        && let Some(faults) = cx
+            .within(faults(cx.tools, (server, tool), &contract, structured, |c| c.output.as_ref()))
+            .await?
+            .map_err(|fault| broken(&fault))?
     {
         let fault = format!(
             "the server `{server}` breaks its own `outputSchema` of `{tool}`: in `structuredContent`, {faults}"
@@ -50,6 +68,21 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
         Dialect::Portable => portable(cx, &answer, refusal),
         _ => steps(cx, &answer, refusal),
     })
+}
+
+/// A tool that its server does not list, with those that may be meant.
+pub fn no_such_tool(server: &str, tool: &str, listed: &[String]) -> String {
+    let listed = || listed.iter().map(String::as_str);
+    let others = match nearest(tool, listed()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if listed().len() == 0 => "it lists none".to_owned(),
+        None => {
+            let names: Vec<_> = listed().take(12).map(|name| format!("`{name}`")).collect();
+            let more = if listed().len() > names.len() { ", …" } else { "" };
+            format!("it lists {}{more}", names.join(", "))
+        }
+    };
+    format!("the tool `{tool}`, which the server `{server}` does not list: {others}")
 }
 
 /// `isError: true` needs no values to be read.
@@ -66,22 +99,23 @@ const SHOWN: usize = 3;
 async fn faults(
     tools: &dyn Tools,
     (server, tool): (&str, &str),
+    known: &Contract,
     value: &Value,
     schema: fn(&Contract) -> Option<&Schema>,
-) -> Option<String> {
-    let mut found = Vec::new();
-    for anew in [false, true] {
-        let contract = tools.contract(server, tool, anew).await?;
-        found = schema(&contract)?.faults(value, &[]);
-        if found.is_empty() {
-            return None;
-        }
+) -> Result<Option<String>, ToolFault> {
+    let faults = |contract: &Contract| schema(contract).map(|schema| schema.faults(value, &[])).unwrap_or_default();
+    if faults(known).is_empty() {
+        return Ok(None);
+    }
+    let found = faults(&tools.contract_anew(server, tool).await?);
+    if found.is_empty() {
+        return Ok(None);
     }
     let mut words: Vec<_> = found.iter().take(SHOWN).map(ToString::to_string).collect();
     if found.len() > SHOWN {
         words.push(format!("{} more", found.len() - SHOWN));
     }
-    Some(words.join("; "))
+    Ok(Some(words.join("; ")))
 }
 
 fn portable(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done {

@@ -43,8 +43,8 @@ Where the eval names no MCP config, variables describe the server: MCP_COMMAND, 
 MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
 name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
 
-What is owed in cleanup stands in a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
-of all that agents and servers said.
+Pending cleanups are written to a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
+of all messages of agents and servers.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
@@ -146,6 +146,9 @@ pub struct Args {
     /// Make a run again that is broken, at most N times; each is reported. One whose cleanup failed, or whose world is kept, is not.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
     pub retry_broken: u32,
+    /// Run the tasks that lack nothing where another one does: a command, a variable, a tool, a judge, an extension.
+    #[arg(long, help_heading = "Verdicts")]
+    pub keep_going: bool,
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     pub exit_zero: bool,
@@ -238,6 +241,7 @@ pub fn as_started(args: &Args, settings: &Settings) -> Args {
         allow_unchecked: args.allow_unchecked || settings.allow_unchecked,
         require_server_use: args.require_server_use || settings.require_server_use,
         exit_zero: args.exit_zero || settings.exit_zero,
+        keep_going: args.keep_going || settings.keep_going,
         retry_broken: if args.retry_broken > 0 { args.retry_broken } else { settings.retry_broken },
         max_time: args.max_time.or(settings.max_time),
         max_tokens: args.max_tokens.or(settings.max_tokens),
@@ -262,6 +266,7 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
         budget: Budget { time: args.max_time, bounds: bounds(args) },
         retry_broken: args.retry_broken,
         exit_zero: args.exit_zero,
+        keep_going: args.keep_going,
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
@@ -301,6 +306,7 @@ pub fn repeated(args: &Args) -> Vec<String> {
         ("--isolate", args.isolate),
         ("--allow-unchecked", args.allow_unchecked),
         ("--require-server-use", args.require_server_use),
+        ("--keep-going", args.keep_going),
     ];
     let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
     values.flatten().chain(flags).collect()

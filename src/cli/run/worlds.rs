@@ -31,7 +31,7 @@ pub fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast
     worlds
 }
 
-/// `--phase cleanup`: pays for the kept worlds of the selected tasks.
+/// `--phase cleanup`: cleans up the kept worlds of the selected tasks.
 pub fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
     let names = names(plan, selection);
     let mut worst = None;

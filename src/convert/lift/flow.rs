@@ -543,7 +543,7 @@ impl<'a> Lifter<'a> {
         Out::step(step)
     }
 
-    /// The same where the script merely goes on: in cleanup a failure is told, and nothing else changes.
+    /// The same where the script merely goes on: in cleanup a failure is reported, and nothing else changes.
     fn ignored_in_passing(&self, out: Out) -> Out {
         if self.phase == PhaseKind::Cleanup && !out.steps.is_empty() {
             return forgiving(out).but(Label::Stronger, "a failure is reported as a failed cleanup");

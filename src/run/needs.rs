@@ -1,0 +1,147 @@
+//! What a run needs of this machine and of this build, looked at before anything is set up (`decisions.md` §13).
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+
+use super::Only;
+use crate::{
+    hir::OperationKind,
+    host::{Host, absent},
+    plan::{ActionKind, AgentKind, EvalPlan, Judge, Plan},
+    step::no_such_tool,
+};
+
+/// What tasks lack, by the task's place in the plan; each is a predicate: `needs the command `x`, which is not on the PATH`.
+#[derive(Default)]
+pub(super) struct Lacks(IndexMap<usize, Vec<String>>);
+
+impl Lacks {
+    pub fn add(&mut self, task: usize, whys: Vec<String>) {
+        if !whys.is_empty() {
+            self.0.entry(task).or_default().extend(whys);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Why a task cannot run.
+    pub fn of(&self, task: usize) -> Option<String> {
+        self.0.get(&task).map(|whys| format!("it {}", whys.join("; it ")))
+    }
+
+    /// Whether no task of these is left.
+    pub fn are_of_all(&self, tasks: &[usize]) -> bool {
+        tasks.iter().all(|task| self.0.contains_key(task))
+    }
+
+    /// A line for each thing that is lacking.
+    pub fn lines(&self, plan: &EvalPlan) -> Vec<String> {
+        let mut tasks: IndexMap<&str, Vec<usize>> = IndexMap::new();
+        for (task, whys) in &self.0 {
+            whys.iter().for_each(|why| tasks.entry(why).or_default().push(*task));
+        }
+        let line = |(why, tasks): (&str, Vec<usize>)| {
+            let name = tasks.first().map_or("", |&task| plan.tasks[task].task.name.value.as_str());
+            match tasks.len() {
+                0 | 1 => format!("task `{name}` {why}"),
+                2 => format!("task `{name}`, and another one, {why}"),
+                n => format!("task `{name}`, and {} others, {why}", n - 1),
+            }
+        };
+        tasks.into_iter().map(line).collect()
+    }
+}
+
+/// What of a task is not there, as far as this machine can tell without starting anything.
+pub(super) fn of_task(plan: &Plan, host: &dyn Host, judge: &Asked, only: Option<Only>) -> Vec<String> {
+    let mut whys = Vec::new();
+    for (name, variable) in &plan.process_env {
+        if variable.required && host.env(name).is_none() {
+            whys.push(format!("needs the environment variable `{name}`, which is not set"));
+        }
+    }
+    for command in plan.commands.iter().filter(|c| host.which(&c.value).is_none()) {
+        whys.push(format!("requires `{}`, which {}", command.value, absent(&command.value)));
+    }
+    whys.extend(extensions(plan).into_iter().map(|name| format!("runs `{name}`, and {NO_EXTENSIONS}")));
+    if plan.judgements() > 0
+        && only != Some(Only::Setup)
+        && let Err(why) = judge
+    {
+        whys.push(why.clone());
+    }
+    whys
+}
+
+/// Why no step of an extension can run.
+pub const NO_EXTENSIONS: &str = "this version of gevals runs no extensions";
+
+/// The operations of extensions that a task names.
+pub fn extensions(plan: &Plan) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    plan.walk(&mut |_, _, action| {
+        if let ActionKind::Step(step) = &action.kind
+            && let OperationKind::Extension { .. } = &step.op.kind
+        {
+            names.insert(step.op.name.clone());
+        }
+    });
+    names
+}
+
+/// The judge as it is asked; an error is the predicate of a task that asks it.
+pub(super) type Asked = Result<Judge, String>;
+
+pub(super) fn judge(plan: &EvalPlan, host: &dyn Host) -> Asked {
+    let Some(planned) = &plan.judge else {
+        return Err("asks a judge, and the eval configures none".to_owned());
+    };
+    let cannot = |why: String| format!("asks the judge `{}`: {why}", planned.title());
+    let judge = planned.resolved(&|name| host.env(name)).map_err(|unset| cannot(unset.join("; ")))?;
+    judges(&judge, host).map_err(cannot)?;
+    Ok(judge)
+}
+
+/// What a judge needs, if it is there.
+///
+/// # Errors
+/// What is missing.
+pub fn judges(judge: &Judge, host: &dyn Host) -> Result<String, String> {
+    match &judge.kind {
+        AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified => {
+            Err("an agent without a model cannot judge".to_owned())
+        }
+        kind => agent(kind, host),
+    }
+}
+
+/// What an agent needs, if it is there.
+///
+/// # Errors
+/// What is missing.
+pub fn agent(kind: &AgentKind, host: &dyn Host) -> Result<String, String> {
+    match kind {
+        AgentKind::Noop => Ok("it does nothing".to_owned()),
+        AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("it needs nothing but its file".to_owned()),
+        AgentKind::Shell(_) => Ok("a shell runs it".to_owned()),
+        AgentKind::Model(model) => match crate::agent::endpoint(host, model) {
+            Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
+            Err(why) => Err(why),
+        },
+        AgentKind::Acp(agent) => match host.which(&crate::agent::acp_program(agent).to_string_lossy()) {
+            Some(path) => Ok(path.display().to_string()),
+            None => Err(format!("`{}` {}", agent.command.value, absent(&agent.command.value))),
+        },
+        AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
+        AgentKind::Unspecified => Err("the eval names none".to_owned()),
+    }
+}
+
+/// The tools of a server that a task names and that the server does not list, as predicates.
+pub fn unlisted(plan: &Plan, server: &str, listed: &[String]) -> Vec<String> {
+    let missing = plan.tools().into_iter().filter(|(of, tool)| *of == server && !listed.iter().any(|l| l == tool));
+    missing.map(|(_, tool)| format!("names {}", no_such_tool(server, tool, listed))).collect()
+}
