@@ -857,49 +857,6 @@ fn without(steps: &mut Vec<Step>, gone: &dyn Fn(&Step) -> bool) -> bool {
     inner || steps.len() < before
 }
 
-/// Names that mean something to programs.
-pub(super) fn is_special(name: &str) -> bool {
-    const PREFIXES: [&str; 14] = [
-        "KUBE", "HELM_", "DOCKER_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "CURL_", "PYTHON", "NODE_OPT",
-        "NPM_", "BASH",
-    ];
-    const NAMES: [&str; 28] = [
-        "PATH",
-        "HOME",
-        "USER",
-        "SHELL",
-        "LANG",
-        "TERM",
-        "IFS",
-        "PWD",
-        "OLDPWD",
-        "TMPDIR",
-        "TMP",
-        "TEMP",
-        "EDITOR",
-        "PAGER",
-        "HOSTNAME",
-        "UID",
-        "EUID",
-        "PPID",
-        "RANDOM",
-        "SECONDS",
-        "OPTARG",
-        "OPTIND",
-        "REPLY",
-        "CI",
-        "GOPATH",
-        "GOFLAGS",
-        "GOPROXY",
-        "NODE_PATH",
-    ];
-    // The name of the program itself is nothing that it reads.
-    let own = PREFIXES.iter().any(|p| name == p.trim_end_matches('_')) || name == "KUBECTL";
-    !own && PREFIXES.iter().any(|p| name.starts_with(p))
-        || NAMES.contains(&name)
-        || name.to_ascii_lowercase().ends_with("_proxy")
-}
-
 /// What the scripts of a task share: above all the variables that may stand in `spec.env`, which are those that have one
 /// value wherever they are used.
 fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Option<usize>) -> Shared<'a> {
@@ -917,7 +874,7 @@ fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Opti
             None => !used.contains(name),
         });
         let holds_self = value.template().contains(&format!("env.{name} "));
-        if fits && agreed && !holds_self && !is_special(name) && !text.is_empty() && !text.contains(['\n', '\'']) {
+        if fits && agreed && !holds_self && !lift::is_special(name) && !text.is_empty() && !text.contains(['\n', '\'']) {
             env.insert(name.clone(), (value.template(), value.constant()));
         }
     }
