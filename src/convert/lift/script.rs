@@ -7,7 +7,9 @@ use std::{
 
 use super::{
     Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, messages,
-    statement::{self, assigned, assigned_beyond, lists, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk},
+    statement::{
+        self, assigned, assigned_beyond, lists, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
+    },
 };
 use crate::{
     bash::{
