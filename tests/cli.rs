@@ -60,7 +60,7 @@ fn served(mcp: &str) -> World {
 #[test]
 fn scripts_find_the_last_lines_the_version_and_completions() {
     let world = small("", "grep -q x WORLD/x", "");
-    let ran = world.run(&["run", "eval.yaml", "--format", "classic"]).expect(1, &["0 of 1 tasks passed"]);
+    let ran = world.run(&["run", "eval.yaml", "--format", "classic"]).expect(1, &["0 of 1 task passed"]);
     let (_, last) = ran.out.split_once("=== Overall Statistics ===\n").unwrap();
     assert!(last.starts_with("Total Tasks: 1\nTasks Passed: 0/1\nAssertions Passed: 0/0\n\nCompleted in "), "{last}");
     let version = world.run(&["version"]).expect(0, &[]).out;

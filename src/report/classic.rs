@@ -5,11 +5,13 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{ReportFormat, ReportInput, Results, text::Text};
+use super::{
+    ReportFormat, ReportInput, Results,
+    text::{Text, brief},
+};
 use crate::{
     event::EventKind,
     results::{RunResult, Statistics},
-    ty::duration,
 };
 
 pub(super) const FORMAT: ReportFormat = ReportFormat {
@@ -22,7 +24,7 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
             let mut out = text.take(event);
             if let EventKind::RunFinished { duration: took, .. } = &event.kind {
                 out += &last_lines(&input, &results);
-                writeln!(out, "\nCompleted in {}", duration::format(*took)).ok();
+                writeln!(out, "\nCompleted in {}", brief(*took)).ok();
             }
             out
         })
