@@ -68,7 +68,7 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
     assert_eq!(version, format!("gevals {}\n", env!("CARGO_PKG_VERSION")));
     for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef gevals"), ("fish", "complete -c gevals")] {
         let script = world.run(&["completion", shell]).expect(0, &[word]).out;
-        assert!(script.contains("--max-cost") && !script.contains("prove-inside"), "{shell}");
+        assert!(script.contains("max-cost") && !script.contains("prove-inside"), "{shell}");
     }
     world.run(&["completion", "--help"]).expect(0, &["source <(gevals completion bash)"]);
 }
