@@ -25,7 +25,7 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     let steps = &task.verify.steps;
     let (Some(first), false) = (steps.first(), view.asserted) else { return };
-    // A script that tries something to no avail has a rule of its own, `script-cannot-fail`.
+    // A script that checks something and cannot fail has a rule of its own, `script-cannot-fail`.
     if !steps.iter().all(|s| cannot_fail(s, view)) || exit_status::in_vain(view) {
         return;
     }
