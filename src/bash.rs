@@ -44,6 +44,18 @@ pub fn is_own(word: &str) -> bool {
     KEYWORDS.contains(&word) || BUILTINS.contains(&word)
 }
 
+/// Characters that mean only themselves to every shell.
+pub fn is_safe(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('~')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c))
+}
+
+/// Quotes where a shell needs them.
+pub fn quote(text: &str) -> String {
+    if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
 pub fn parse(text: &str) -> Option<Script> {
     thread_local! {

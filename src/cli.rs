@@ -242,5 +242,5 @@ fn shown(path: &std::path::Path) -> String {
 /// A path as a word of a shell.
 #[cfg(feature = "run")]
 fn quoted(path: &std::path::Path) -> String {
-    crate::report::quoted(&shown(path))
+    crate::bash::quote(&shown(path))
 }

@@ -7,7 +7,6 @@ mod results;
 mod text;
 
 pub use results::Results;
-pub(crate) use text::quoted;
 
 pub use crate::render::results::results_path;
 

@@ -100,7 +100,7 @@ impl Checker<'_> {
                     let mut diagnostic = Diagnostic::new(&UNKNOWN_FILTER, span, fault.message).help_opt(fault.help);
                     if let Some(used) = index.and_then(|i| hole.filters.get(i)).map(|f| f.name.text.as_str())
                         && template::filter(used).is_none()
-                        && let Some(near) = nearest(used, template::FILTERS.iter().map(|f| f.name))
+                        && let Some(near) = template::meant(used)
                     {
                         let name = Span { end: span.start + used.len() as u32, ..span };
                         diagnostic = diagnostic.fix(format!("write `{near}`"), name, near);

@@ -183,15 +183,8 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Some((kind, list)) = matchers(item) else { continue };
         for matcher in list {
             let Some(pattern) = &matcher.pattern else { continue };
+            // `.*` says what it means.
             if matches_all(&pattern.value, Texts::Names) {
-                out.push(
-                    Diagnostic::new(
-                        &UNANCHORED_TOOL_PATTERN,
-                        pattern.span,
-                        format!("this pattern matches every {}", kind.name()),
-                    )
-                    .help("say which are meant; if all of them are, leave the pattern out"),
-                );
                 continue;
             }
             let tools = view.unit.lock.tools(&matcher.server.value).filter(|_| kind == CallKind::Tool);

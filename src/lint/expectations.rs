@@ -18,7 +18,8 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let dialect = view.task.dialect;
     view.task.walk(&mut |_, step| {
-        if let Some((key, expect)) = &step.expect {
+        let whole = |expect: &Arg<Def>| !view.has_unread(expect.span);
+        if let Some((key, expect)) = step.expect.as_ref().filter(|(_, expect)| whole(expect)) {
             match &expect.kind {
                 ArgKind::Record(fields) if fields.is_empty() => empty(step, *key, dialect, out),
                 _ => value(expect, dialect, out),

@@ -127,6 +127,16 @@ impl Shape {
         }
     }
 
+    /// Whether a record with this key may stand here, alone or as an item of a list.
+    pub fn holds(&self, key: &str) -> bool {
+        match self {
+            Self::Record { fields, .. } => fields.contains_key(key),
+            Self::OneOf(shapes) => shapes.iter().any(|shape| shape.holds(key)),
+            Self::List { items, .. } => items.holds(key),
+            _ => false,
+        }
+    }
+
     /// The type a hole must have to stand here.
     pub fn ty(&self) -> Type {
         match self {

@@ -4,7 +4,7 @@ use std::{io::Write, path::Path, sync::Arc};
 
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
-    Compiled, Options,
+    Compiled, Options, bash,
     cli::{Global, complain, print_findings, shown, status, tolerated_findings, unreadable, warn},
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
@@ -14,7 +14,6 @@ use crate::{
     plan::EvalPlan,
     prices::Prices,
     project::{Project, TaskUnit},
-    report,
     run::{self, Selection},
     source::{Files, Sources, Span},
 };
@@ -201,7 +200,7 @@ pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, fil
         print_findings(printed, sources, files, global);
     }
     if printed.len() < found.len() && !args.quiet {
-        let eval = report::quoted(&shown(&args.eval));
+        let eval = bash::quote(&shown(&args.eval));
         eprintln!(
             "{} warnings and notes are not shown: `gevals check {eval}` shows them\n",
             found.len() - printed.len()

@@ -1061,7 +1061,7 @@ impl<'a> Lifter<'a> {
         {
             name.push_str("_name");
         }
-        let safe = list.iter().all(|(v, _)| super::super::shell::is_safe(v));
+        let safe = list.iter().all(|(v, _)| crate::bash::is_safe(v));
         let last = after.is_empty() && st.tail;
         let mut inner = State { tail: last, waiting: false, ..st.clone() };
         let hole = vec![crate::convert::shell::Piece::Hole {

@@ -18,7 +18,7 @@ use crate::{
     },
     convert::{
         Piece, classify,
-        shell::{self, Scope, Text},
+        shell::{Scope, Text},
         step::{self, Step},
     },
     hir::PhaseKind,
@@ -796,7 +796,7 @@ fn residual(
             && let Some(word) = simple.words.get(1)
             && let Some(below) = script_dir_prefix(&word.source)
         {
-            head += &text.replace(word.source.as_str(), &shell::quote(below));
+            head += &text.replace(word.source.as_str(), &bash::quote(below));
             head.push('\n');
             continue;
         }
