@@ -54,7 +54,7 @@ pub fn print(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty, out:
         out.write_str(text.strip_prefix("  ").unwrap_or(&text))?;
         let labels = diagnostic.labels.len().saturating_sub(LABELS);
         if labels > 0 {
-            writeln!(out, "  and {} more of these places", labels)?;
+            writeln!(out, "  and {labels} more of these places")?;
         }
         if let Some(also) = also(diagnostic, sources, Some(PLACES)) {
             writeln!(out, "  {}", wrap(&also, 0, style.width.max(40) - 4))?;
