@@ -62,7 +62,7 @@ pub enum ServerError {
     NoAnswer { server: String, within: Duration, stderr: String },
     #[error("`{server}` does not speak MCP: it printed `{excerpt}` where messages are expected")]
     NotMcp { server: String, excerpt: String },
-    #[error("`{server}` sent a message of more than {limit} bytes")]
+    #[error("`{server}` sent a message of more than {limit} bytes, which is the limit (`--max-message`)")]
     TooLong { server: String, limit: usize },
     #[error("`{server}` refused `initialize`: {message} ({code})")]
     Refused { server: String, code: i64, message: String },

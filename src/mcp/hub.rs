@@ -81,6 +81,8 @@ impl Hub {
 
     /// An initialized client on a session of its own.
     pub async fn client(&self, kind: SessionKind, options: ClientOptions) -> Result<Client, ServerError> {
+        // What the hub lets through fits.
+        let options = ClientOptions { max_message: self.relay.options.max_message, ..options };
         let client = Client::start(self.connect(kind), options);
         match client.initialize().await {
             Ok(_) => Ok(client),
