@@ -441,8 +441,9 @@ impl Relay {
         let mut guard = self.lock();
         let state = &mut *guard;
         if let Some(pending) = state.pending.remove(&(space, key.clone())) {
+            let greeting = pending.initialize;
             self.refuse(state, pending, &error);
-            if state.server.is_none() && !state.dead {
+            if greeting && state.server.is_none() && !state.dead {
                 state.failure = Some(error);
             }
         }
