@@ -22,7 +22,7 @@ use std::{path::PathBuf, time::Duration};
 use indexmap::IndexMap;
 use thiserror::Error;
 
-pub use bridge::{bridge, bridge_stdio};
+pub use bridge::{bridge, bridge_stdio, serve_stdio};
 pub(crate) use child::Lines;
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::HttpFront;

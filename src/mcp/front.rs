@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
     io,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -58,7 +59,12 @@ struct Front {
 }
 
 pub(super) async fn serve(relay: Arc<Relay>, kind: SessionKind) -> io::Result<HttpFront> {
-    let (listener, port) = listen::loopback().await?;
+    serve_at(relay, kind, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
+}
+
+pub(super) async fn serve_at(relay: Arc<Relay>, kind: SessionKind, address: SocketAddr) -> io::Result<HttpFront> {
+    let (listener, address) = listen::at(address).await?;
+    let port = address.port();
     let over = relay.over.child_token();
     let limit = relay.options.max_message;
     let front = Arc::new(Front { relay, kind, port, sessions: Mutex::default(), over: over.clone() });
@@ -76,7 +82,7 @@ pub(super) async fn serve(relay: Arc<Relay>, kind: SessionKind) -> io::Result<Ht
         over.cancelled().await;
         ended.close();
     });
-    Ok(HttpFront { url: format!("http://127.0.0.1:{port}/mcp"), front })
+    Ok(HttpFront { url: format!("http://{address}/mcp"), front })
 }
 
 impl Front {
@@ -111,7 +117,7 @@ impl Front {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let ours = |authority: &str| {
             let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
-            matches!(host, "127.0.0.1" | "localhost") && port.parse() == Ok(self.port)
+            matches!(host, "127.0.0.1" | "localhost" | "[::1]") && port.parse() == Ok(self.port)
         };
         let local_origin = |origin: &str| {
             let Some(authority) = origin.strip_prefix("http://").or(origin.strip_prefix("https://")) else {

@@ -1,6 +1,6 @@
 //! One server: started or reached, given out in sessions, and closed.
 
-use std::{io, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use serde_json::Value;
 use tokio::{
@@ -77,6 +77,19 @@ impl Hub {
     /// Serves sessions of this kind over streamable HTTP on a free port of 127.0.0.1, until the front is dropped.
     pub async fn serve_http(&self, kind: SessionKind) -> io::Result<HttpFront> {
         front::serve(self.relay.clone(), kind).await
+    }
+
+    /// The same at an address of this machine.
+    ///
+    /// # Errors
+    /// The address is taken, or is none of this machine.
+    pub async fn serve_http_at(&self, kind: SessionKind, address: SocketAddr) -> io::Result<HttpFront> {
+        front::serve_at(self.relay.clone(), kind, address).await
+    }
+
+    /// Waits until the server can no longer be used.
+    pub async fn ended(&self) {
+        self.relay.dead.cancelled().await;
     }
 
     /// An initialized client on a session of its own.

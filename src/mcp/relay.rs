@@ -169,6 +169,8 @@ pub(super) struct Relay {
     uplink: Uplink,
     permits: Arc<Semaphore>,
     state: Mutex<State>,
+    /// The server is of no use any more.
+    pub dead: CancellationToken,
     /// Everything that serves this hub ends with it.
     pub over: CancellationToken,
 }
@@ -268,6 +270,7 @@ impl Relay {
             uplink,
             permits: Arc::new(Semaphore::new(QUEUED)),
             state: Mutex::new(State { pipe, ..State::default() }),
+            dead: CancellationToken::new(),
             over: CancellationToken::new(),
         })
     }
@@ -469,6 +472,7 @@ impl Relay {
             return;
         }
         state.dead = true;
+        self.dead.cancel();
         state.pipe = None;
         for (_, pending) in std::mem::take(&mut state.pending) {
             self.refuse(state, pending, &error);
