@@ -67,14 +67,13 @@ fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
 /// The same run of the task, or the first one that was recorded. Of a run that was made again, the last attempt.
 fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String> {
     let mut lines = text.lines().enumerate().peekable();
-    // What `gevals proxy` recorded belongs to no eval: it is whole the task's.
-    let whole = match lines.next().map(|(_, line)| serde_json::from_str(line)) {
-        Some(Ok(Line::Recording { version, eval, .. })) if version <= VERSION => eval.is_empty(),
+    match lines.next().map(|(_, line)| serde_json::from_str(line)) {
+        Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
         Some(Ok(Line::Recording { version, .. })) => {
             return Err(format!("the recording `{shown}` has version {version}, which this version does not know"));
         }
         _ => return Err(format!("`{shown}` is no recording")),
-    };
+    }
     let mut runs: IndexMap<u32, Part> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), (u32, usize)> = IndexMap::new();
     while let Some((number, text)) = lines.next() {
@@ -90,9 +89,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
                 open.retain(|_, (run, _)| *run != task.run);
                 runs.insert(task.run, Part::default());
             }
-            Line::Message { task: Some(task), server, session, direction, mut message, .. }
-                if whole || task.name == wanted =>
-            {
+            Line::Message { task: Some(task), server, session, direction, mut message, .. } if task.name == wanted => {
                 let id = message.get("id").map(Value::to_string).unwrap_or_default();
                 match (direction, message.get("method").and_then(Value::as_str).and_then(kind_of)) {
                     (Way::ToServer, Some(kind)) => {

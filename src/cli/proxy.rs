@@ -26,12 +26,12 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   gevals proxy -- npx -y @modelcontextprotocol/server-everything     as the command of a client's config
-  gevals proxy --record calls.jsonl -- my-server --port 0            and keep every message
+  gevals proxy --record calls.jsonl --task write-note -- my-server   and keep every message
   gevals proxy --http 127.0.0.1:8080 -- my-server                    a process, served over HTTP
   gevals proxy --url https://example.org/mcp                         an HTTP server, for a client of processes
 
-Messages pass as they are. Every call is a line on standard error, with its outcome and how long it took. The agent
-`builtin.replay:calls.jsonl` makes the calls of a recording again, in any eval with a server of that name.
+Messages pass as they are. Every call is a line on standard error, with its outcome and how long it took. In an eval
+with a server of the same name, the agent `builtin.replay:calls.jsonl` makes the calls of a recording again.
 
 Exit status: 0 the client has left, 2 used wrongly, 3 the server does not start or has ended";
 
@@ -57,6 +57,9 @@ pub struct Args {
     /// What the server is called in the recording; by default the command's name, or the host.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// The task whose calls these are, in the recording: `builtin.replay` makes them again in a task of this name.
+    #[arg(long, value_name = "NAME", default_value = "proxy", requires = "record")]
+    task: String,
     /// The longest message, either way, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_message: u16,
@@ -112,7 +115,7 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
     };
     let broken = |why: String| (status::BROKEN, why);
     let hub = Hub::start(spec, options).await.map_err(|error| broken(error.to_string()))?;
-    let task = TaskRun { index: 0, name: "proxy".to_owned(), run: 0 };
+    let task = TaskRun { index: 0, name: args.task.clone(), run: 0 };
     let recorder = Recorder::new(secrets).of_task(task);
     let mut calls = recorder.subscribe();
     let shown = tokio::spawn(async move {
@@ -170,7 +173,7 @@ fn spec(args: &Args) -> ServerSpec {
     ServerSpec { name, transport }
 }
 
-/// A recording that belongs to no eval.
+/// A recording of no eval.
 fn record(path: &Path, secrets: &Arc<Secrets>) -> Result<Arc<Recording>, String> {
     let first = Line::Recording {
         version: VERSION,
