@@ -223,7 +223,12 @@ impl Link {
         let response = request.send().await.map_err(|error| self.server.failed(&error))?;
         let status = response.status();
         let mut receipt = Receipt { status, headers: mirrored(response.headers()), body: None };
-        let mut tell = |receipt| envelope.receipt.take().map(|asker| asker.send(receipt));
+        let mut tell = |receipt| {
+            if let Some(asker) = envelope.receipt.take() {
+                // A client that has left does not want to know.
+                let _ = asker.send(receipt);
+            }
+        };
         if initialize {
             let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
             handshake.session = response.headers().get(SESSION_ID).cloned();
