@@ -10,7 +10,7 @@ mod hints;
 mod host;
 mod inside;
 mod invert;
-pub mod shim;
+mod shim;
 mod side;
 mod trace;
 mod world;
@@ -26,7 +26,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use self::files::tree;
-pub use self::inside::inside;
+use self::inside::inside;
 use crate::{
     bash,
     convert::{Converted, Label},
@@ -212,7 +212,7 @@ pub fn prove(bwrap: &Path, exe: &Path, task: &Path, new: &Converted, seeds: u64)
     };
     let mut child = Command::new(bwrap)
         .args(jail.arguments())
-        .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", "prove-inside"])
+        .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", INSIDE])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -293,4 +293,13 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
         }
     }
     found
+}
+
+/// The word by which gevals starts itself in a jail.
+const INSIDE: &str = "prove-inside";
+
+/// What a process of a jail does: a command that scripts call, or the inner half of a proof. No command of the user, so the
+/// command line does not know it and cannot offer it.
+pub fn in_jail() -> Option<u8> {
+    shim::main().or_else(|| std::env::args().nth(1).filter(|arg| arg == INSIDE).map(|_| inside()))
 }
