@@ -34,7 +34,7 @@ pub const TOOLS: &[Tool] = &[
         looks: &[&["list"], &["ls"], &["status"], &["get"], &["history"], &["version"]],
     },
     Tool {
-        names: &["docker", "podman"],
+        names: &["docker", "podman", "nerdctl"],
         // `-t` of `rm` and `stop`.
         valued: &["-t", "--time", "-H", "--host", "--context"],
         looks: &[&["ps"], &["inspect"], &["images"], &["logs"], &["version"], &["info"]],
