@@ -88,6 +88,11 @@ impl Statement {
         &text[text.bytes().rposition(|b| b == b'/').map_or(0, |at| at + 1)..]
     }
 
+    /// The same, with one name for programs with the same command line: `kubectl` for `oc` ([`super::tools`]).
+    pub fn tool(&self) -> &str {
+        super::tools::canonical(self.name())
+    }
+
     /// The name of a function that is defined here.
     pub fn function(&self) -> Option<&str> {
         match &self.kind {

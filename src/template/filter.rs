@@ -230,6 +230,9 @@ pub fn filter(name: &str) -> Option<&'static FilterInfo> {
 
 /// The type of a hole whose path leads to a value of type `base`. A value that may be missing is a fault, unless the
 /// first filter is `default`.
+///
+/// # Errors
+/// A filter does not take what it is given; with the place of the filter, where it is one's fault.
 pub fn hole_type(base: &Type, base_may_be_missing: bool, filters: &[Filter]) -> Result<Type, TypeFault> {
     if base_may_be_missing && !filters.first().is_some_and(Filter::is_default) {
         let help = Some("say what to take instead: `| default('…')`".to_owned());
@@ -245,6 +248,9 @@ pub fn hole_type(base: &Type, base_may_be_missing: bool, filters: &[Filter]) -> 
 }
 
 /// The value of a hole whose path leads to `base`; `None` is a missing value, which only `default` accepts.
+///
+/// # Errors
+/// The value is missing and no `default` stands in, or a filter does not take it.
 pub fn apply_filters(base: Option<Value>, filters: &[Filter]) -> Result<Value, EvalError> {
     let mut blame = None;
     let value = filters.iter().try_fold(base, |value, filter| {
