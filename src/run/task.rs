@@ -679,6 +679,7 @@ fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, f
             unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Assert.name().to_owned() });
         }
         let Some(report) = assert::evaluate(assertion, calls, skills) else { continue };
+        let report = ActionReport { comparisons: 1, ..report };
         unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
         facts.checks.push(judged(&action.id, unit.report(&action.id, report)));
     }
@@ -692,7 +693,7 @@ fn skip<'a>(unit: &Unit<'a>, ix: ActionIx, scope: &mut Scope<'a>) -> Ended {
 }
 
 fn judged(id: &str, end: Ended) -> Judged {
-    Judged { id: id.to_owned(), outcome: end.outcome, why: end.message }
+    Judged { id: id.to_owned(), outcome: end.outcome, why: end.message, comparisons: end.comparisons }
 }
 
 fn reported(record: CallRecord) -> CallReport {
