@@ -56,7 +56,7 @@ pub struct AgentContext<'a> {
     /// Fills a template of the oracle; the value is what `calls` stands for, a list of `{content, structuredContent,
     /// isError}`. Errors are the message.
     pub fill: &'a (dyn Fn(&Arg<Def>, &Value) -> Result<Value, String> + Send + Sync),
-    /// Told of what the turn has used so far, whenever that is known anew. Where it is too much, `cancel` fires.
+    /// Receives what the turn has used so far, whenever that is known anew. Where it is too much, `cancel` fires.
     pub used: &'a (dyn Fn(Spent) + Send + Sync),
     pub calls: &'a dyn AgentCalls,
 }
@@ -71,7 +71,7 @@ pub struct AgentServer {
     pub allowed: Vec<String>,
     /// The titles of these tools, where they have one: an agent may ask for permission by it.
     pub titles: Vec<String>,
-    /// As the MCP config has it; the agent is told.
+    /// As the MCP config has it; the agent gets it.
     pub enable_all_tools: bool,
 }
 

@@ -6,6 +6,7 @@ pub mod gotext;
 mod plain;
 pub mod program;
 pub mod prompt;
+mod stand_in;
 pub mod syntax;
 
 use std::{cell::RefCell, ops::Range};
@@ -41,6 +42,18 @@ pub const BUILTINS: &[&str] = &[
 /// Whether a word in the place of a command names no program, or need not.
 pub fn is_own(word: &str) -> bool {
     KEYWORDS.contains(&word) || BUILTINS.contains(&word)
+}
+
+/// Characters that mean only themselves to every shell.
+pub fn is_safe(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('~')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c))
+}
+
+/// Quotes where a shell needs them.
+pub fn quote(text: &str) -> String {
+    if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.

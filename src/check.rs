@@ -322,12 +322,13 @@ impl<'a> Checker<'a> {
         };
         let signature = op.signature.clone();
         let name = op.name.clone();
+        let keys = signature.step_keys(self.task.dialect);
         let mut checked = Step {
             id: step.id.clone(),
             op,
             key: step.key,
             span: step.span,
-            args: self.record(&args, &signature.params, What::Step(&name), step.key, scope),
+            args: self.record(&args, &signature.params, What::Step(&name, &keys), step.key, scope),
             blocks: Vec::new(),
             timeout: step.timeout,
             continue_on_error: step.continue_on_error,

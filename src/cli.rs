@@ -45,9 +45,9 @@ pub mod status {
     pub const USAGE: u8 = 2;
     /// Nothing could run.
     pub const BROKEN: u8 = 3;
-    /// Cleanups are still owed.
+    /// Cleanups are still pending.
     #[cfg(feature = "run")]
-    pub const OWED: u8 = 4;
+    pub const PENDING: u8 = 4;
 }
 
 const EXAMPLES: &str = "\
@@ -242,5 +242,5 @@ fn shown(path: &std::path::Path) -> String {
 /// A path as a word of a shell.
 #[cfg(feature = "run")]
 fn quoted(path: &std::path::Path) -> String {
-    crate::report::quoted(&shown(path))
+    crate::bash::quote(&shown(path))
 }

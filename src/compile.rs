@@ -1,6 +1,6 @@
 //! The whole way, from paths to plans: read, check, lint, lower.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     builtin,
     check::{self, Checked},
+    decode,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{AgentRef, Assertion, AssertionKind, Assertions, JudgeRef, Limits, Name},
     lint::{
@@ -19,7 +20,7 @@ use crate::{
     plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
-    source::{Files, Listed, Sources, Span, Spanned},
+    source::{FileId, Files, Listed, Sources, Span, Spanned},
 };
 
 /// What came of compiling.
@@ -107,7 +108,12 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         eval.selected.iter().for_each(|s| selecting[s.task].push((index, s)));
     }
     let scripts = ScriptFiles::default();
-    let shared = Shared { options, project: &project, units: &units, scripts: &scripts, sources, files };
+    let mut unread: HashMap<FileId, Vec<Span>> = HashMap::new();
+    for key in unread_keys(&out) {
+        unread.entry(key.file).or_default().push(key);
+    }
+    let shared =
+        Shared { unread: &unread, options, project: &project, units: &units, scripts: &scripts, sources, files };
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
     let tasks = || -> Vec<TaskResult> {
         let tasks = (0..project.tasks.len()).into_par_iter();
@@ -157,6 +163,10 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
 }
 
+fn unread_keys(found: &Diagnostics) -> impl Iterator<Item = Span> {
+    found.iter().filter(|d| std::ptr::eq(d.rule, &raw const decode::UNKNOWN_FIELD)).map(|d| d.span)
+}
+
 /// What rules find in an eval as a whole.
 fn in_eval(unit: &EvalUnit, tasks: &[&TaskUnit], sources: &Sources, files: &dyn Files) -> Diagnostics {
     let mut found = Diagnostics::default();
@@ -171,6 +181,8 @@ fn in_eval(unit: &EvalUnit, tasks: &[&TaskUnit], sources: &Sources, files: &dyn 
 struct Shared<'a> {
     options: &'a Options,
     project: &'a Project,
+    /// Keys that nobody reads, as far as that is known from reading.
+    unread: &'a HashMap<FileId, Vec<Span>>,
     /// The tasks of each eval.
     units: &'a [Vec<&'a TaskUnit>],
     scripts: &'a ScriptFiles,
@@ -204,6 +216,8 @@ impl Shared<'_> {
             let cx = check::Context { sources, files, vocabularies: builtin::vocabularies(), lock };
             let mut found = Diagnostics::default();
             let checked = check_task(unit, cx, &mut found);
+            let known = self.unread.get(&unit.file).into_iter().flatten().copied();
+            let unread: Vec<Span> = known.chain(unread_keys(&found)).collect();
             result.found.extend(found);
             let Some(checked) = checked else { continue };
             let task = &checked.task;
@@ -211,7 +225,16 @@ impl Shared<'_> {
                 true => script::views(unit, task, self.scripts, sources, files),
                 false => Vec::new(),
             };
-            let view = TaskView { unit, task, scripts: &scripts, eval: None, asserted: false, sources, files };
+            let view = TaskView {
+                unit,
+                task,
+                scripts: &scripts,
+                eval: None,
+                asserted: false,
+                unread: &unread,
+                sources,
+                files,
+            };
             if selecting.is_empty() {
                 lint::in_task(&view, self.options.soft, &mut result.found);
             }

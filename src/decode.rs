@@ -366,7 +366,7 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
     };
     Err(Box::new(
         Diagnostic::new(&INVALID_PATTERN, span, format!("`{text}` is not a pattern: {reason}"))
-            .help("patterns have RE2 syntax; a backslash before a character takes it as it stands"),
+            .help("patterns have RE2 syntax; a backslash before a character takes it literally"),
     ))
 }
 
@@ -477,6 +477,15 @@ impl<'t> Fields<'t> {
     /// Reports every key that nobody asked for, with the nearest name and the place where it would belong. One that is a
     /// missing key misspelt is one fault, not two.
     pub fn finish(self, reader: &mut Reader<'_>) {
+        self.report(reader, false);
+    }
+
+    /// The same of a mapping that means nothing without what its unknown keys were to say: each is a hard error.
+    pub fn finish_hard(self, reader: &mut Reader<'_>) {
+        self.report(reader, true);
+    }
+
+    fn report(self, reader: &mut Reader<'_>, hard: bool) {
         self.blanks.iter().for_each(|entry| reader.out.push(empty_value(self.node, *entry)));
         for entry in &self.entries {
             let unknown = unknown_field(entry.name, entry.key.span(), self.what, self.asked.iter().copied());
@@ -489,6 +498,7 @@ impl<'t> Fields<'t> {
                     });
                     reader.error(unknown.strength(Strength::Hard));
                 }
+                None if hard => reader.error(unknown.strength(Strength::Hard)),
                 None => reader.out.push(unknown),
             }
         }
@@ -591,6 +601,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("expect", "a step", "it belongs inside the step's body"),
     ("outputs", "a step", "it belongs inside the step's body"),
     ("id", "a step", "it belongs inside the step's body"),
+    ("expect", "`script`", "a script passes by its exit status: compare in it (`… | grep -q WORD`)"),
     ("extension", "a requirement", "an extension is imported: write `imports: [{package: …}]` under `spec`"),
     ("limits", "a task's spec", "write `timeout` and `cleanupTimeout` under `metadata`"),
     ("limits", "a task", "limits belong under `spec`, in the steps dialect"),
@@ -623,7 +634,7 @@ pub fn quote(text: &str) -> String {
 /// Which texts of a value have holes.
 pub type Scan = fn(Node<'_>) -> Template<Path>;
 
-/// A scalar's text as it stands.
+/// A scalar's text, unchanged.
 pub fn literal(node: Node<'_>) -> Template<Path> {
     Template::literal(node.text().unwrap_or_default(), node.span())
 }

@@ -284,7 +284,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let limit = (length / 3).max(1);
     candidates
         .into_iter()
-        // A distance is at least the difference in length; the words of strangers may be long.
+        // A distance is at least the difference in length; unknown words may be long.
         .filter(|c| c.chars().count().abs_diff(length) <= limit.min(c.chars().count()))
         .map(|c| {
             let folded = c.to_lowercase();

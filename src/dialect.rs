@@ -158,10 +158,8 @@ fn known(info: &DialectInfo, version: &str) -> bool {
 /// Whether a version is one of ours, or probably means one.
 pub fn nearly_ours(version: &str) -> bool {
     let group = version.split('/').next();
-    DIALECTS
-        .iter()
-        .flat_map(|d| d.versions.iter().chain(d.aliases))
-        .any(|ours| ours.split('/').next() == group || strsim::osa_distance(version, ours) < 4)
+    let ours = || DIALECTS.iter().flat_map(|d| d.versions.iter().chain(d.aliases));
+    ours().any(|ours| ours.split('/').next() == group) || ours().any(|ours| strsim::osa_distance(version, ours) < 4)
 }
 
 /// Versions whose group is a domain that is not ours belong to other programs.

@@ -103,7 +103,7 @@ pub enum EventKind {
     ServerStarted {
         server: String,
     },
-    /// Something about a server that no call shows: rubbish on its output, a capability it was not told of.
+    /// Something about a server that no call shows: rubbish on its output, a capability that it was not offered.
     ServerNotice {
         server: String,
         message: String,
@@ -115,12 +115,14 @@ pub enum EventKind {
         phase: String,
     },
     /// The world is about to change; these planned cleanups must run, whatever happens.
-    CleanupOwed {
+    #[serde(alias = "cleanupOwed")]
+    CleanupPending {
         action: String,
         cleanups: Vec<String>,
     },
     /// One of them is done with (passed, failed, skipped: it was attempted, or nothing was made).
-    CleanupPaid {
+    #[serde(alias = "cleanupPaid")]
+    CleanupDone {
         cleanup: String,
     },
     ActionStarted {

@@ -69,7 +69,7 @@ mod door {
         /// The permission bits.
         fn mode(&self, path: &Path) -> io::Result<u32>;
         fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
-        /// A new, empty folder that only this user can enter; whoever asked removes it.
+        /// A new, empty folder that only this user can enter; the caller removes it.
         fn temp_dir(&self) -> io::Result<PathBuf>;
 
         /// Runs a process to its end, its limit or its cancellation.

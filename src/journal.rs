@@ -1,9 +1,9 @@
-//! The journal of a run: on disk before the world changes, so that whoever finds a dead run can clean up after it.
+//! The journal of a run: on disk before the world changes, so that the run can be cleaned up after if it dies.
 //!
 //! A run has a folder of its own, `.gevals/runs/RUN` in the output directory, and in it `journal.jsonl`: one entry a
 //! line, appended, never rewritten. The events of the run are the most of it; the other entries are what events do not
 //! tell and a later gevals needs – the files the plan was made of, the values of a task, the marks of processes. Secrets
-//! stand in none of them. Whoever may append holds the lock of the file: the run itself, then `recover` or a resumed run.
+//! stand in none of them. The process that appends holds the lock of the file: the run itself, then `recover` or a resumed run.
 #![expect(clippy::disallowed_methods, reason = "the journal is a file of its own kind: appended to and synced")]
 
 mod past;
@@ -57,7 +57,7 @@ pub enum Entry {
         task: TaskRun,
         values: Values,
     },
-    /// The variables of the loops around a group that owes a cleanup.
+    /// The variables of the loops around a group that has a cleanup pending.
     Vars {
         task: TaskRun,
         action: String,
@@ -68,13 +68,13 @@ pub enum Entry {
         pid: i32,
         start: u64,
     },
-    /// What the task owes is kept on purpose.
+    /// The cleanups of the task are left pending on purpose.
     Kept {
         task: TaskRun,
     },
     /// The results are written.
     Reported,
-    /// The last one: the run has ended, and nothing is owed.
+    /// The last one: the run has ended, and no cleanup is pending.
     Closed,
 }
 
@@ -198,7 +198,7 @@ pub struct Journal {
     state: Mutex<State>,
     /// Bytes that are known to be on the disk.
     synced: Mutex<u64>,
-    /// The same, for whoever need not wait.
+    /// The same, without waiting.
     durable: AtomicU64,
     failure: OnceLock<String>,
 }
@@ -209,7 +209,7 @@ struct State {
     written: u64,
     /// Where the last line ends that a recovery needs; what only tells the story can wait for the next one.
     urgent: u64,
-    owed: HashSet<(TaskRun, String)>,
+    pending: HashSet<(TaskRun, String)>,
 }
 
 /// Why a journal cannot be had.
@@ -281,8 +281,8 @@ impl Journal {
             return Err(Refusal::Later(past.header.version));
         }
         file.set_len(good)?;
-        let owed = past.tasks.iter().flat_map(|(task, of)| of.owed.keys().map(|id| (task.clone(), id.clone())));
-        let journal = Self::over(dir.to_owned(), past.header.run.clone(), file, good, owed.collect());
+        let pending = past.tasks.iter().flat_map(|(task, of)| of.pending.keys().map(|id| (task.clone(), id.clone())));
+        let journal = Self::over(dir.to_owned(), past.header.run.clone(), file, good, pending.collect());
         Ok((journal, past))
     }
 
@@ -296,8 +296,8 @@ impl Journal {
         self.failure().map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
-    fn over(dir: PathBuf, run: String, file: File, written: u64, owed: HashSet<(TaskRun, String)>) -> Self {
-        let state = State { file: Arc::new(file), written, urgent: 0, owed };
+    fn over(dir: PathBuf, run: String, file: File, written: u64, pending: HashSet<(TaskRun, String)>) -> Self {
+        let state = State { file: Arc::new(file), written, urgent: 0, pending };
         Self {
             dir,
             run,
@@ -348,11 +348,11 @@ impl Journal {
         let Some(task) = &event.task else { return };
         let mut state = self.state();
         match &event.kind {
-            EventKind::CleanupOwed { cleanups, .. } => {
-                state.owed.extend(cleanups.iter().map(|id| (task.clone(), id.clone())));
+            EventKind::CleanupPending { cleanups, .. } => {
+                state.pending.extend(cleanups.iter().map(|id| (task.clone(), id.clone())));
             }
-            EventKind::CleanupPaid { cleanup } => {
-                state.owed.remove(&(task.clone(), cleanup.clone()));
+            EventKind::CleanupDone { cleanup } => {
+                state.pending.remove(&(task.clone(), cleanup.clone()));
             }
             EventKind::ActionFinished { report, .. } if !report.outputs.is_empty() => {}
             _ => return,
@@ -418,9 +418,9 @@ impl Journal {
         self.failure.get_or_init(|| format!("`{}` cannot be written: {error}", self.dir.join(FILE).display()));
     }
 
-    /// Whether anything is owed.
-    pub fn owes(&self) -> bool {
-        !self.state().owed.is_empty()
+    /// Whether a cleanup is pending.
+    pub fn has_pending(&self) -> bool {
+        !self.state().pending.is_empty()
     }
 
     /// The world of a task is left as it is, for somebody to look at.
@@ -428,16 +428,16 @@ impl Journal {
         self.append(&Entry::Kept { task: task.clone() });
     }
 
-    /// The results are written; ends the journal if nothing is owed, and no world kept.
+    /// The results are written; ends the journal if no cleanup is pending, and no world kept.
     pub fn close(&self, keeps: bool) {
         self.append(&Entry::Reported);
-        if !self.owes() && !keeps {
+        if !self.has_pending() && !keeps {
             self.append(&Entry::Closed);
         }
         self.sync_now();
     }
 
-    /// Ends the journal whatever is owed.
+    /// Ends the journal, whatever is pending.
     pub fn forget(&self) {
         self.append(&Entry::Closed);
         self.sync_now();
@@ -472,7 +472,7 @@ pub fn is_stillborn(dir: &Path) -> bool {
     fs::read(dir.join(FILE)).is_ok_and(|bytes| !bytes.contains(&b'\n'))
 }
 
-/// Whether the run has ended and owes nothing: so says the last line.
+/// Whether the last line says that the run has ended and no cleanup is pending.
 pub fn is_closed(dir: &Path) -> bool {
     let last = "\n\"closed\"\n";
     let tail = || {

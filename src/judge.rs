@@ -41,7 +41,7 @@ pub struct Asking<'a> {
     /// For all attempts together.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
-    /// Told of what all attempts have used so far.
+    /// Receives what all attempts have used so far.
     pub used: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 

@@ -61,7 +61,7 @@ use crate::{
     hir::{Def, Eval, Task},
     policy,
     project::{self, EvalUnit, Project, TaskUnit},
-    source::{Files, Sources},
+    source::{Files, Sources, Span},
     yaml,
 };
 
@@ -99,8 +99,18 @@ pub struct TaskView<'a> {
     pub eval: Option<EvalView<'a>>,
     /// Whether an assertion set of the eval applies to the task.
     pub asserted: bool,
+    /// Keys of the task that nobody reads, which have been reported.
+    pub unread: &'a [Span],
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
+}
+
+impl TaskView<'_> {
+    /// Whether a key in this place was to say something, and is not read: what is missing there follows from it.
+    pub fn has_unread(&self, place: Span) -> bool {
+        let inside = |key: &Span| key.file == place.file && place.start <= key.start && key.end <= place.end;
+        self.unread.iter().any(inside)
+    }
 }
 
 /// An eval and what it refers to.
@@ -279,7 +289,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
-    Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InTask(servers::required) },
+    Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InBoth(servers::required, oracle::calls) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &unlocked::NOT_LOCKED, found: Found::InEval(unlocked::check) },
@@ -301,7 +311,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &config::UNUSED_SOURCE, found: Found::InEval(config::unused_source) },
     Lint { rule: &config::MISSING_DIFFICULTY, found: Found::InEval(config::difficulty) },
     Lint { rule: &oracle::NO_ORACLE_ENTRY, found: Found::InTask(oracle::missing) },
-    Lint { rule: &oracle::UNUSED_ORACLE_ENTRY, found: Found::InEval(oracle::unused) },
+    Lint { rule: &oracle::UNUSED_ORACLE_ENTRY, found: Found::InProject(oracle::unused) },
 ];
 
 /// The rule of this name.

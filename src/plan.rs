@@ -2,7 +2,7 @@
 //! by `run` and by nothing else.
 //!
 //! The graph is all there is: phases, actions and blocks are its nodes; what holds what, what runs after what, and which
-//! values flow are its edges. Whatever else is said of a plan is a question to it.
+//! values flow are its edges. Everything else about a plan is a question to it.
 //!
 //! Property: *the set of executed actions is a subset of the planned ones.* A plan serialises to a documented, versioned
 //! form ([`wire`]), has a digest, renders and diffs.
@@ -406,7 +406,7 @@ pub enum Edge {
     Order,
     /// Uses its output of this name.
     Data(Box<str>),
-    /// Is owed once it has started.
+    /// A cleanup that is pending once it has started.
     Finally,
     /// Is a branch of it.
     Branch,

@@ -25,7 +25,7 @@ rule! {
 /// The file's name; it is looked for upwards.
 pub const FILE_NAME: &str = "gevals.toml";
 
-/// What a level makes of a rule's findings. A hard error keeps its weight whatever is said: without meaning no plan.
+/// What a level makes of a rule's findings. A hard error keeps its weight at every level: without meaning there is no plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     Off,
@@ -121,7 +121,7 @@ impl Policy {
         policy
     }
 
-    /// Sets a rule's level, over what was said before.
+    /// Sets a rule's level, over earlier ones.
     pub fn set(&mut self, rule: impl Into<String>, level: Level) {
         self.levels.push((rule.into(), level));
     }

@@ -7,7 +7,6 @@ mod results;
 mod text;
 
 pub use results::Results;
-pub(crate) use text::quoted;
 
 pub use crate::render::results::results_path;
 
@@ -133,7 +132,7 @@ pub async fn run(
     }
     let selection = &input.selection;
     if selection.of(&input.plan).is_empty() && !selection.all(&input.plan).is_empty() {
-        // An empty shard is one, too: whoever merges the shards looks for it.
+        // An empty shard is one, too: a merge of the shards looks for it.
         let mut results = Results::new(input);
         results.finish_empty();
         return match host.write(&input.results, results.text().as_bytes(), None) {
@@ -156,7 +155,7 @@ pub async fn run(
     summary
 }
 
-/// Whether the results will have a place, asked before anything is done that they would tell of.
+/// Whether the results will have a place, asked before anything is done that belongs in them.
 fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::io::Result<()> {
     host.create_dir_all(&options.output_dir)?;
     if host.files().stat(&input.results) == Some(Stat::Dir) {

@@ -1,6 +1,6 @@
 //! Runs the plan of an eval – that, and nothing else – and says what happens as one ordered stream of events.
 //!
-//! Properties: *the set of executed actions is a subset of the planned ones; whatever happens, every cleanup that is owed
+//! Properties: *the set of executed actions is a subset of the planned ones; whatever happens, every pending cleanup
 //! is attempted.*
 
 mod agent;
@@ -100,7 +100,7 @@ pub struct RunOptions {
     pub worlds: HashMap<String, Arc<TaskPast>>,
     /// Where what happens is written down before it does.
     pub journal: Option<Arc<Journal>>,
-    /// What the journal told when it was opened again: tasks with results are not run once more.
+    /// What the journal held when it was opened again: tasks with results are not run once more.
     pub past: Option<Arc<Past>>,
 }
 
@@ -557,7 +557,7 @@ pub fn unpriced(
     if usage::price(prices, plan.model.as_deref(), &plan.agent_name).is_none() {
         faults.push(unknown(&format!("`{}`", plan.model.as_deref().unwrap_or(&plan.agent_name))));
     }
-    // Of a judge whose variables are not set that is told.
+    // A judge whose variables are not set is reported so.
     let judge = asked_judge(plan, selected).and_then(|judge| judge.resolved(env).ok()).filter(|_| of_run);
     if let Some(judge) = judge.filter(|judge| usage::judge_price(prices, Some(judge)).is_none()) {
         faults.push(unknown(&format!("the judge `{}`", judge.title())));
@@ -600,7 +600,7 @@ fn good(verdict: Verdict, allow_unchecked: bool) -> bool {
     }
 }
 
-/// Keys that agents and judges use, whoever reads them.
+/// Keys that agents and judges use, whichever process reads them.
 const AGENT_KEYS: [&str; 6] =
     ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// What stands where a secret stood.
 pub const MASK: &str = "***";
 
-/// Shorter values would mask half of any text; whoever writes one masks it in its own place.
+/// Shorter values would mask half of any text; the writer masks those in their own place.
 const SHORTEST: usize = 6;
 
 /// Parts of a name, between `_`, `-` and `.`, that tell a secret.
@@ -135,7 +135,7 @@ const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
 pub fn veil(line: &str) -> Cow<'_, str> {
     // A short word under `key:` is a label more often than a secret.
     let telling = |name: &str| is_secret_name(name) && !matches!(name.to_ascii_lowercase().as_str(), "key" | "auth");
-    // Most lines tell of nothing, and patterns take longer to make than most findings to print.
+    // Most lines hold none, and patterns take longer to make than most findings to print.
     let lower = line.to_ascii_lowercase();
     let tells = HINTS.iter().any(|hint| lower.contains(hint));
     let mut values: Vec<Range<usize>> = Vec::new();

@@ -132,6 +132,19 @@ impl Signature {
         }
     }
 
+    /// The keys of a step's body that are the step's own, and none of its arguments.
+    pub fn step_keys(&self, dialect: Dialect) -> Vec<&'static str> {
+        let portable = dialect == Dialect::Portable;
+        let keys = [
+            ("id", portable),
+            ("timeout", true),
+            ("continueOnError", self.continues),
+            ("outputs", portable && self.lists_outputs),
+            ("expect", self.expect.is_some()),
+        ];
+        keys.into_iter().filter(|(_, read)| *read).map(|(key, _)| key).collect()
+    }
+
     /// The outputs a step offers where it lists none: its own values, those of `result` one by one. The flag says
     /// whether it may offer more than is known.
     pub fn implicit_outputs(&self) -> (Values, bool) {

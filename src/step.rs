@@ -93,7 +93,7 @@ pub struct Context<'a> {
     pub tools: &'a dyn Tools,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
-    /// Told of what the judge of this step has used so far.
+    /// Receives what the judge of this step has used so far.
     pub judged: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 

@@ -11,7 +11,9 @@ mod filter;
 mod scan;
 mod value;
 
-pub use filter::{EvalError, FILTERS, FilterInfo, Param, ParamKind, TypeFault, apply_filters, filter, hole_type};
+pub use filter::{
+    EvalError, FILTERS, FilterInfo, Param, ParamKind, TypeFault, apply_filters, filter, hole_type, meant,
+};
 pub use scan::{escape, scan};
 pub use value::{fill, render, walk_type, walk_value};
 

@@ -343,7 +343,7 @@ impl<'t> Node<'t> {
     }
 
     /// The smallest range of the source that holds a byte range of [`Node::text`]; an empty range gives an empty span.
-    /// Whoever asks often about one long scalar takes its [`Node::source_map`] once.
+    /// Callers that ask often about one long scalar take its [`Node::source_map`] once.
     pub fn cooked(self, range: Range<usize>) -> Span {
         self.source_map().span(range)
     }

@@ -12,7 +12,10 @@ use std::{
 use futures_util::future::BoxFuture;
 use gevals::{
     agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer},
-    bash::prompt::{Context, Frame, VARIABLE, prompt_context},
+    bash::{
+        gotext,
+        prompt::{Context, Frame, VARIABLE, prompt_context},
+    },
     hir::{Arg, ArgKind, CallKind, Def, OracleCall, Part, ShellAgent, Template},
     host::{FakeHost, Host, RealHost},
     plan::AgentKind,
@@ -93,8 +96,8 @@ proptest! {
     #[test]
     fn an_agent_reads_exactly_the_prompt(fragments in prop::collection::vec(fragment(), 0..12)) {
         let p: String = fragments.concat();
-        let frame = Frame::new(EVERYWHERE, &[]).unwrap();
-        let output = Command::new("bash").args(["-c", &frame.fill(&p)]).env(VARIABLE, &p).output().unwrap();
+        let frame = Frame::new(EVERYWHERE, &[], &p).unwrap();
+        let output = Command::new("bash").args(["-c", &frame.fill()]).env(VARIABLE, &p).output().unwrap();
         let expected = [
             p.clone(), format!("--x={p}."), format!("a {p} $b"), format!("<{p}{p}>"), format!("c {p} d"), format!("{p}\n"),
             format!("\t<{p}> $x\n"), format!("{p}\n"), p.clone(), p.clone(), format!("EO{p}\n{p}\n"),
@@ -103,6 +106,24 @@ proptest! {
         prop_assert_eq!(got, expected.map(|text| text + "\0").concat());
         prop_assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         prop_assert!(!Path::new("/tmp/gevals-injected").exists());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_template_is_read_or_refused_at_a_place(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "{{", "}}", "{{-", "-}}", " ", ".Prompt", "$.Prompt", ".A", "if ", "else ", "end", "range ", "with ", "define ", "\"", "`",
+            "'", "/*", "*/", "printf ", "slice ", "len ", "\"%q\" ", "1", "$x ", ":= ", "= ", "|", "(", ")", "é", "\n", "\\", "%!", "template ",
+        ]), 0..24),
+    ) {
+        let template = parts.concat();
+        for fault in gotext::faults(&template, &["Prompt"]) {
+            prop_assert!(template.get(fault.range.clone()).is_some(), "{template:?}: {fault:?}");
+        }
+        if let Err(fault) = prompt_context(&template) {
+            prop_assert!(template.get(fault.range.clone()).is_some(), "{template:?}: {fault:?}");
+        }
     }
 }
 
@@ -154,13 +175,59 @@ fn the_context_of_a_prompt() {
         ("a $((1 + {{ .Prompt }}))", "cannot"),
         ("a \"{{ .Prompt }}", "not understood"),
         ("a {{ .Promt }}", "no field `Promt`"),
-        ("a {{ if .Prompt }}", "not a field"),
+        ("a {{ if .Prompt }}", "no `{{ end }}`"),
+        ("a {{ frob .Prompt }}", "no function `frob`"),
+        ("a {{ if .McpServerFileArgs }}$(b {{ .Prompt }}){{ end }}", "`$(…)`"),
     ] {
         let fault = prompt_context(text).expect_err(text);
         assert!(fault.message.contains(why), "{text}: {fault}");
         assert!(text.get(fault.range).is_some());
     }
     assert_eq!(of("a no prompt"), Ok(vec![]));
+    for (text, contexts) in [
+        ("a {{ printf \"%q\" .Prompt }}", vec![Context::Bare]),
+        ("a {{ .Prompt | printf \"--p='%s'\" }}", vec![Context::SingleQuoted]),
+        (
+            "a {{ with .Prompt }}\"{{ . }}\" {{ end }}{{ $p := $.Prompt }}{{ $p }}",
+            vec![Context::DoubleQuoted, Context::Bare],
+        ),
+        (
+            "a{{ if .McpServerFileArgs }} --mcp {{ .Prompt }}{{ else }} '{{ .Prompt }}'{{ end }}",
+            vec![Context::Bare, Context::SingleQuoted],
+        ),
+    ] {
+        assert_eq!(of(text), Ok(contexts), "{text}");
+    }
+}
+
+#[test]
+fn functions_of_a_prompt_see_the_prompt_and_give_data() {
+    let prompt = "a \"b\" '$HOME' `id` <é>\n\\ /prompt0/ EOT\nEOT\n";
+    let quoted = "\"a \\\"b\\\" '$HOME' `id` <é>\\n\\\\ /prompt0/ EOT\\nEOT\\n\"";
+    for (argument, expected) in [
+        ("{{ printf \"%q\" .Prompt }}", prompt.to_owned()),
+        ("--p={{ printf \"%q\" .Prompt }}.", format!("--p={prompt}.")),
+        ("'{\"p\": {{ printf \"%q\" .Prompt }}}'", format!("{{\"p\": {quoted}}}")),
+        ("\"{{ printf \"%q\" .Prompt }}\"", quoted.to_owned()),
+        ("{{ slice .Prompt 0 9 }}", prompt[..9].to_owned()),
+        ("\"{{ slice .Prompt 0 15 }}\"", prompt[..15].to_owned()),
+        ("\"{{ printf \"%.3s|%s\" .Prompt \"x\" }}\"", format!("{}|x", &prompt[..3])),
+        ("{{ len .Prompt }}", prompt.len().to_string()),
+        ("{{ if eq .Prompt \"no\" }}no{{ else }}yes{{ end }}", "yes".to_owned()),
+        (
+            "{{ html .Prompt }}",
+            prompt.replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;").replace('\'', "&#39;"),
+        ),
+    ] {
+        let line = format!("printf '%s\\0' {argument}");
+        let frame = Frame::new(&line, &[], prompt);
+        let output = Command::new("bash").args(["-c", &frame.unwrap().fill()]).env(VARIABLE, prompt).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected + "\0", "{line}");
+    }
+    let heredoc = "cat <<EOT\n{{ printf \"%q\" .Prompt }}\nEOT\n";
+    let line = Frame::new(heredoc, &[], prompt).unwrap().fill();
+    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{quoted}\n"));
 }
 
 struct Server(Mutex<Vec<String>>);
@@ -316,7 +383,7 @@ async fn the_shell_agent() {
     turn.servers[0].allowed.pop();
     let server = turn.servers[0].clone();
     turn.servers.push(AgentServer { name: "other".to_owned(), url: "http://127.0.0.1:8/mcp".to_owned(), ..server });
-    // One file tells of both; a template with a URL is filled for each.
+    // One file lists both; a template with a URL is filled for each.
     let done = turn.go(&*HOST, &shell("cat $(echo {{ .McpServerFileArgs }} | cut -d' ' -f2); : {{ .Prompt }}")).await;
     let config: Value = serde_json::from_str(&done.output).unwrap();
     assert_eq!(config["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["kube", "other"]);

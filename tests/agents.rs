@@ -133,7 +133,7 @@ fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
 }
 
 #[test]
-fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
+fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
     const SHELL: &str = "kind: Agent\nmetadata: {name: sh}\ncommands:\n  runPrompt: 'my-agent {{ .Prompt }}'\n";
     const MODEL: &str = "kind: Agent\nbuiltin: {type: llm-agent, model: openai:m}\n";
     let said = |agent: &str, more: &str, file: &str| {
@@ -145,7 +145,7 @@ fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
         world.run(&["check", "eval.yaml"])
     };
     for (agent, file, exit, expected) in [
-        ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line is not told of it"),
+        ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line does not get it"),
         (
             "type: file, path: agent.yaml, model: x",
             "kind: Agent\nacp: {cmd: a}\n",
@@ -157,7 +157,7 @@ fn what_an_agent_is_told_in_vain_is_said_before_it_runs() {
             "type: builtin.claude-code, path: agent.yaml",
             SHELL,
             1,
-            "`path` has no effect: `builtin.claude-code` is not told by a file",
+            "`path` has no effect: `builtin.claude-code` takes no file",
         ),
         (
             "type: file, path: agent.yaml",
@@ -239,7 +239,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     assert_eq!(sent(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")]), "none");
     assert_eq!(sent(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL"), own]), OWN);
     assert_eq!(sent("  apiKey: MYLOCAL\n", &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")]), KEY);
-    // A variable that is named and not set is said to be missing, whatever else is set.
+    // A variable that is named and not set is reported as missing, whatever else is set.
     for variables in [&[][..], &[own]] {
         let (sent, ran) = key(both, variables, &[]);
         assert_eq!(sent, None);
@@ -380,7 +380,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .run(&["run", "eval.yaml", "--agent", &replay])
         .expect(0, &["call 1 of the recording", "is answered otherwise than recorded"]);
 
-    // What is no recording, or has nothing of the task, is said.
+    // A file that is no recording, or has nothing of the task, is reported.
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
         .expect(2, &["cannot read the recording `no.jsonl`"]);
@@ -399,7 +399,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .expect(2, &["the recording `new.jsonl` has version 99"]);
 }
 
-/// A program that speaks ACP: this very test binary, which is told by `FAKE_AGENT` what to do.
+/// A program that speaks ACP: this very test binary, whose part `FAKE_AGENT` selects.
 fn acp(world: &World) {
     let exe = std::env::current_exe().unwrap();
     let file = format!(
@@ -419,7 +419,7 @@ fn run_acp(world: &World, fake: &str, args: &[&str]) -> Ran {
     ran
 }
 
-/// Answers as an agent does that is told to: tell, ask, call, say, and end.
+/// Answers as an agent does, by its orders: report, ask, call, say, and end.
 #[test]
 #[ignore = "it is a program that other tests start"]
 fn fake_acp_agent() {
@@ -574,7 +574,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
     world.run(&["run", "eval.yaml"]);
     assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));
 
-    // What cannot be is said before anything runs.
+    // What is impossible is reported before anything runs.
     world.write("agent.yaml", "kind: Agent\ncommands: {runPrompt: 'cat {{ .Prompt }}'}\n");
     world.run(&["check"]).expect(0, &["skills-not-taken"]);
     std::fs::remove_dir_all(world.path("more")).unwrap();
@@ -620,7 +620,7 @@ no JSON
 "#;
     let file = "type: file, path: agent.yaml";
     let (replay, model) = ("type: builtin.replay, path: r.jsonl", "type: builtin.llm-agent, model: \"openai:m\"");
-    // What the machine tells is told before anything is set up.
+    // What the machine shows is reported before anything is set up.
     for (agent, text, why) in [
         ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
         (model, String::new(), "`OPENAI_API_KEY`"),

@@ -212,7 +212,7 @@ fn a_folder_has_each_fault_once() {
             // SARIF quotes the rules' pages before the results.
             let shown = ran.out.rsplit("\"results\":").next().unwrap();
             for fault in ["unknown key `nmae`", "there is no field `Promt`", "unknown key `outptu`", "hold `: `"] {
-                // Where all is one line, what is said once is there once; elsewhere a line may say it twice.
+                // Where all is one line, a text is there once; elsewhere a line may have it twice.
                 let count = match format {
                     "json" => shown.matches(fault).count(),
                     _ => shown.lines().filter(|line| line.contains(fault)).count(),
@@ -264,7 +264,7 @@ fn the_action_annotates_counts_and_sums_up() {
     };
     let first = results(&output);
     assert!(first.len() == 1 && Path::new(&first[0]).exists(), "{output}");
-    // Another run of the job has a folder of its own, unless it is told otherwise; several agents have results each.
+    // Another run of the job has a folder of its own, unless a flag says otherwise; several agents have results each.
     let run = |args: &str| act(&[("INPUT_COMMAND", "run"), ("INPUT_PATHS", "q/eval.yaml"), ("INPUT_ARGS", args)]);
     let (code, out, output, _) = run("--run ^write-note$ --format json --color=never");
     assert!(code == Some(0) && results(&output).len() == 1 && results(&output) != first, "{out}{output}");

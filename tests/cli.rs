@@ -201,7 +201,7 @@ fn wrong_usage_is_said_before_anything_runs() {
     assert!(world.path("new/folder/gevals-e-out.json").exists());
 }
 
-/// Results are put in the place of the old ones whole, whoever may write to those.
+/// Results are put in the place of the old ones whole, even if those are read-only or shared.
 #[test]
 fn read_only_results_are_replaced() {
     let world = small("", OK, "");
@@ -417,8 +417,8 @@ fn events_are_lines_of_json_and_nothing_else() {
     assert!(open.is_empty(), "{open:?}");
     let count = |wanted: fn(&EventKind) -> bool| events.iter().filter(|e| wanted(&e.kind)).count();
     assert_eq!(count(|k| matches!(k, EventKind::TaskFinished { .. })), 8);
-    assert!(count(|k| matches!(k, EventKind::CleanupOwed { .. })) >= 8);
-    assert!(count(|k| matches!(k, EventKind::CleanupPaid { .. })) >= 8);
+    assert!(count(|k| matches!(k, EventKind::CleanupPending { .. })) >= 8);
+    assert!(count(|k| matches!(k, EventKind::CleanupDone { .. })) >= 8);
     // Also where it goes wrong, standard output is for programs.
     let world = served("{command: sh, args: [-c, exit 1], enableAllTools: true}");
     let ran = world.run(&["run", "q", "--format", "json"]).expect(3, &["exited with status 1"]);

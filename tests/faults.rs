@@ -73,7 +73,7 @@ fn small_world() -> World {
     world
 }
 
-/// What a journal tells of itself.
+/// What a journal says of itself.
 #[derive(Default, Debug)]
 struct Told {
     /// Lines of the log of cleanup steps that are known to be done.
@@ -234,7 +234,7 @@ fn round(usual: Duration, random: &mut fastrand::Rng, table: &Mutex<Table>) {
         }
     }
     let again = world.run(&["recover"]);
-    if again.code != Some(0) || !again.out.contains("nothing is owed") {
+    if again.code != Some(0) || !again.out.contains("no cleanup is pending") {
         found.other.push(format!("recover again: {:?} {}{}", again.code, again.out, again.err));
     }
     let mut table = table.lock().unwrap();

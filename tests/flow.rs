@@ -88,7 +88,7 @@ fn run(case: &Case) -> String {
     let mut out = String::new();
     for line in ran.out.lines() {
         let event: Event = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        // Tasks are told apart where there are several, and runs of one.
+        // Tasks are distinguished where there are several, and runs of one.
         let whose = event.task.as_ref().map_or_else(String::new, |task| match (task.name.as_str(), task.run) {
             ("t", 0) => String::new(),
             (name, run) => format!("{name}#{} ", run + 1),

@@ -20,7 +20,7 @@ use world::World;
 /// What a server does with a request that it should answer.
 type Deed = fn(&Value, &mut TcpStream) -> std::io::Result<()>;
 
-/// The deed, what is said of it, and whether it can only be done at the start.
+/// The misbehaviour, what the report of it contains, and whether it can only be done at the start.
 const DEEDS: &[(&str, Deed, &str)] = &[
     ("never answers", never, "within"),
     ("answers a byte at a time", dribbles, "within"),
@@ -30,7 +30,7 @@ const DEEDS: &[(&str, Deed, &str)] = &[
     ("streams notifications without end", endless_notifications, "within"),
     ("streams comments without end", endless_comments, "within"),
     ("answers with a page", page, "no message"),
-    ("answers somebody else", stranger, "no message"),
+    ("answers somebody else", foreign_id, "no message"),
     ("answers with nothing", |_, s| answer(s, "200 OK", "application/json", ""), "no message"),
     ("takes a request for a notification", |_, s| answer(s, "202 Accepted", "text/plain", ""), "no message"),
     ("has nothing to say", |_, s| answer(s, "204 No Content", "text/plain", ""), "no message"),
@@ -93,7 +93,7 @@ fn in_a_call_of_the_agent() {
 #[test]
 fn in_a_step() {
     each("tools/call", |name, said, world| {
-        // Whoever demands an error of the tool does not mean this one.
+        // An expected error of the tool is not this one.
         let step = "notes.x: {args: {}, timeout: 20s, expect: {isError: true}}";
         let task = world.read("task.yaml").replace("command: {run: test -e eval.yaml}", step);
         world.write("task.yaml", &task.replace("  prompt", "  requires: [{mcpServer: notes}]\n  prompt"));
@@ -203,7 +203,10 @@ fn converse(mut stream: TcpStream, method: &str, deed: Deed, own: &str) -> std::
                 let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}});
                 message(&mut stream, &json!({"jsonrpc": "2.0", "id": id, "result": result}))?;
             }
-            Some("tools/list") => message(&mut stream, &json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}}))?,
+            Some("tools/list") => message(
+                &mut stream,
+                &json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [{"name": "x", "inputSchema": {"type": "object"}}]}}),
+            )?,
             _ if posted => answer(&mut stream, "202 Accepted", "text/plain", "")?,
             _ => answer(&mut stream, "405 Method Not Allowed", "text/plain", "")?,
         }
@@ -295,7 +298,7 @@ fn page(_: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
     answer(stream, "200 OK", "text/html", "<html>Please log in.</html>")
 }
 
-fn stranger(_: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
+fn foreign_id(_: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
     message(stream, &json!({"jsonrpc": "2.0", "id": "another", "result": {}}))
 }
 

@@ -32,7 +32,7 @@ fn tasks(tasks: &[(&str, &str)]) -> World {
     world
 }
 
-/// Makes a file, waits if it is told to, and removes it.
+/// Makes a file, waits if its variable says so, and removes it.
 const SLOW: &str = r#"  env: {F: "WORLD/made-{random.id}"}
   setup:
     - command: {run: "touch $F"}
@@ -80,7 +80,7 @@ fn a_killed_run_is_recovered_then_resumed() {
     assert!(world.survivors().is_empty());
     let told = [("a", "passed"), ("b", "cancelled"), ("c", "cancelled")].map(|(n, o)| (n.to_owned(), o.to_owned()));
     assert_eq!(outcomes(&world), told);
-    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 
     world.write("quick", "");
     let resumed =
@@ -100,7 +100,7 @@ fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
     let text = world.read("b.yaml");
     world.write("b.yaml", &text.replace("rm $F", "true"));
     world.run(&["run", "eval.yaml", "--resume"]).expect(2, &["the task `b` has changed since"]);
-    // It was paid for all the same.
+    // It was cleaned up all the same.
     assert_eq!((made(&world), world.read("log").as_str()), (0, "cleaned\n"));
 
     let world = tasks(&[("b", SLOW)]);
@@ -115,7 +115,7 @@ fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
     assert_eq!(made(&world), 0);
 }
 
-/// Ctrl-C leaves nothing owed, and the rest can be run later.
+/// Ctrl-C leaves nothing pending, and the rest can be run later.
 #[test]
 fn an_interrupted_run_owes_nothing_and_is_resumed() {
     let world = tasks(&[("a", QUICK), ("b", SLOW)]);
@@ -123,12 +123,12 @@ fn an_interrupted_run_owes_nothing_and_is_resumed() {
     world.wait_for("here");
     run.signal(Signal::INT);
     run.end().expect(130, &[]);
-    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
     world.write("quick", "");
     world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are there", "2 of 2 tasks passed"]);
 }
 
-/// A second Ctrl-C stops cleanup, which is then owed; the next run pays it and says so.
+/// A second Ctrl-C stops cleanup, which is then pending; the next run does it and reports it.
 #[test]
 fn the_next_run_pays_what_a_second_signal_left() {
     let world = tasks(&[(
@@ -149,17 +149,17 @@ fn the_next_run_pays_what_a_second_signal_left() {
     assert_eq!(made(&world), 0);
 }
 
-/// What fails in a recovery stays owed, until somebody says that it is done.
+/// What fails in a recovery stays pending, until somebody says that it is done.
 #[test]
 fn what_cannot_be_paid_stays_owed() {
     let world = tasks(&[("b", &SLOW.replace("rm $F", "rm $F && test -e WORLD/can"))]);
     killed(&world, &["run", "eval.yaml"], "here");
-    world.run(&["recover"]).expect(4, &["cleanup/0 is still owed: failed"]);
-    world.run(&["recover"]).expect(4, &["cleanup/0 is still owed: failed"]);
+    world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
+    world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
     world.run(&["recover", "--forget"]).expect(2, &["name it"]);
     world.run(&["recover", "--forget", &id]).expect(0, &["1 cleanup is forgotten"]);
-    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
     world.run(&["recover", "nowhere"]).expect(2, &["neither a folder nor a run"]);
 }
 
@@ -205,7 +205,7 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     assert_eq!(made(&world), 1);
     world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &["`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
-    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
 
 /// What gevals prints for people to copy is what they need, wherever results are written.
@@ -237,7 +237,7 @@ fn worlds_of_failures_are_kept() {
     assert_eq!(made(&world), 1);
     world.run(&["recover"]).expect(0, &["its world was kept", "`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
-    world.run(&["recover"]).expect(0, &["nothing is owed"]);
+    world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
 
 /// A server that is not there is found before anything runs.
@@ -310,7 +310,7 @@ fn secrets_are_written_nowhere() {
     let ran = with_secret(&["recover"]).end();
     assert_eq!(world.read("log"), "cleaned\n", "{}", ran.out);
     // A step that would get a mask instead of the value is not run with it.
-    ran.expect(4, &["`b`: cleanup/0 is done", "cleanup/1 is still owed", "has no value"]);
+    ran.expect(4, &["`b`: cleanup/0 is done", "cleanup/1 is still pending", "has no value"]);
     for file in ["journal.jsonl", "recording.jsonl"] {
         let text = fs::read_to_string(run_of(&world).join(file)).unwrap();
         assert!(!text.contains("hush-hush"), "{file}: {text}");
@@ -413,7 +413,7 @@ fn processes_end_with_their_world() {
     assert!(!lives(&world, "pid"));
 }
 
-/// A broken run that owes something is not made again: nobody would know of it any more.
+/// A broken run with pending cleanups is not made again: they would be forgotten.
 #[test]
 fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
     // Each time it is broken.

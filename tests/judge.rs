@@ -1,7 +1,7 @@
 //! Judges, by processes and sockets: what one submits decides, and what else happens is neither a pass nor a failure. No answer
 //! talks its way to a pass.
 //!
-//! The judge is this test binary once more ([`the_fake_judge`]), in the place of a model that believes everything it is told –
+//! The judge is this test binary once more ([`the_fake_judge`]), in the place of a model that believes every answer –
 //! outside the blocks of data.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
@@ -118,7 +118,7 @@ async fn the_fake_judge() {
     }
 }
 
-/// The address of a judge's tool that is no business of whoever looks for it.
+/// The address of a judge's tool that others may look for and must not find.
 fn overheard() -> String {
     fs::write(env::temp_dir().join("forging"), "").unwrap();
     loop {
@@ -610,7 +610,7 @@ fn a_judge_is_priced_by_the_model_of_its_file() {
     // Two answers of 13 tokens.
     assert_eq!(summary["limits"]["cost"], 0.026, "{summary}");
 
-    // What variables hold is told by their names.
+    // The names of variables say what they hold.
     let eval = EVAL.replace(
         "{ref: {type: file, path: judge.yaml}}",
         "{env: {baseUrlKey: J_URL, apiKeyKey: J_KEY, modelNameKey: J_MODEL}}",

@@ -1,4 +1,5 @@
-//! The layers that src/README.md draws are the ones the sources keep, and only the edge names the world.
+//! What src/README.md says of the sources holds: its layers, its edge, the files and names of its walks. And links of the
+//! documents lead somewhere.
 //!
 //! Textual, on tokens: comments, literals and `#[cfg(test)]` items are left out; a name that a macro makes is not seen.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads the sources")]
@@ -229,8 +230,63 @@ fn tree(tokens: &[String], mut at: usize, mut path: Vec<String>, found: &mut BTr
 fn every_name_is_a_module() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let names: BTreeSet<_> = layers().into_keys().chain(block("edge").split_whitespace().map(str::to_string)).collect();
-    let strangers: Vec<_> = names.iter().filter(|name| !src.join(format!("{name}.rs")).exists()).collect();
-    assert!(strangers.is_empty(), "src/README.md speaks of {strangers:?}, which are no modules");
+    let unknown: Vec<_> = names.iter().filter(|name| !src.join(format!("{name}.rs")).exists()).collect();
+    assert!(unknown.is_empty(), "src/README.md speaks of {unknown:?}, which are no modules");
+}
+
+#[test]
+fn links_between_documents_lead_to_files() {
+    let mut faults = Vec::new();
+    for page in documents() {
+        for link in links(&fs::read_to_string(&page).unwrap()) {
+            if !page.with_file_name(&link).exists() {
+                faults.push(format!("{}: no file `{link}`", page.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// In *A day in the life* every name of Rust stands in one of the files that its item links to.
+#[test]
+fn the_walks_name_what_is_in_the_files() {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new("`(?:[A-Za-z]+::)?([a-z]+(?:_[a-z0-9]+)*|[A-Z][A-Za-z_]+)`").unwrap());
+    let readme = fs::read_to_string(root().join("src/README.md")).unwrap();
+    let (_, walks) = readme.split_once("\n## A day in the life\n").unwrap();
+    let walks = walks.split_once("\n## ").map_or(walks, |(walks, _)| walks);
+    let items = Regex::new(r"(?m)^\d+\. ").unwrap();
+    let mut faults = Vec::new();
+    let mut names = 0;
+    for item in items.split(walks).skip(1) {
+        let files = links(item).map(|link| fs::read_to_string(root().join("src").join(link)).unwrap_or_default());
+        let known: BTreeSet<String> = files.flat_map(|text| tokens(&text)).collect();
+        for name in NAME.captures_iter(item).map(|found| found[1].to_string()) {
+            names += 1;
+            if !known.contains(&name) && !["pdo", "make", "allow"].contains(&name.as_str()) {
+                faults.push(format!(
+                    "`{name}` is not in the files beside it: {}",
+                    item.lines().next().unwrap_or_default()
+                ));
+            }
+        }
+    }
+    assert!(faults.is_empty() && names > 20, "{names} names\n{}", faults.join("\n"));
+}
+
+/// The Markdown files that people read, but not pages that are tests: their text is what gevals prints.
+fn documents() -> Vec<PathBuf> {
+    let folders =
+        ["", "docs", "grammar", "lints", "src", "tests", "examples", "packaging"].map(|folder| root().join(folder));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|e| e == "md")).collect()
+}
+
+/// The files that a text links to, without the place in them.
+fn links(text: &str) -> impl Iterator<Item = String> {
+    static LINK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\]\(([^)\s#]+)[^)\s]*\)").unwrap());
+    let links = LINK.captures_iter(text).map(|found| found[1].to_string());
+    links.filter(|link| !link.contains("://") && !link.starts_with("mailto:"))
 }
 
 /// The line of each module.

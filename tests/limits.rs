@@ -270,7 +270,7 @@ fn several_models_share_what_they_may_use() {
         assert_eq!((&limits["maxTokens"], &limits["tokens"]), (&json!(40), &json!(tokens)), "{model}");
     }
     world.run(&["result", "summary", "out/openai-b/gevals-e-out.json"]).expect(0, &["Limits:     52 of 40 tokens"]);
-    // One that cannot be run is found before another one is paid for.
+    // One that cannot be run is found before another one is started.
     let (ran, asked) = go(&["--model", "openai:a", "--model", "nope"]);
     ran.expect(2, &["`nope` names no provider", "nope cannot be run, so nothing is"]);
     assert_eq!(asked, 0);
@@ -405,7 +405,7 @@ fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
         command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
         (world.start(command).end(), model.asked().len())
     };
-    // A price that is missing is missed before anything is paid for.
+    // A missing price is found before anything is spent.
     world.write("prices.yaml", "models: {m-1: {input: 1000, output: 1000}}\n");
     let (ran, asked) = go(&["openai:m-1", "openai:m-2"]);
     ran.expect(3, &["has no price for `openai:m-2`", "openai:m-2 cannot be run, so nothing is"]);

@@ -36,9 +36,9 @@ mcpServers:
   notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
 ";
 
-/// The end of whoever has to be stopped; anyone else has far more time than that takes.
+/// How soon those that hang are stopped; all others have far more time than they take.
 const LATE: &str = "task exceeded timeout of 2s";
-/// The same, of whoever first has to get as far as its prompt.
+/// The same, for those that hang after their prompt.
 const LATE_IN_ITS_TURN: &str = "task exceeded timeout of 4s";
 const ENOUGH: &str = "20s";
 /// With a grace before gevals kills, on a slow machine.
@@ -262,7 +262,7 @@ fn acp_agents_that_speak_badly() {
                 1,
                 "it asked more than 10000 times",
             ),
-            ("it calls without end", &calls, 1, "it told of more than 10000 calls"),
+            ("it calls without end", &calls, 1, "it reported more than 10000 calls"),
         ],
     );
 }

@@ -30,7 +30,7 @@ fn single_faults_of_evals_are_seen_and_placed() {
     hold(&corpus("kind: Eval", 20), 12, 500);
 }
 
-/// Makes every mutant there is, and looks at what is said of it.
+/// Makes every mutant there is, and looks at the findings.
 fn hold(corpus: &[Valid], kinds: usize, least: usize) {
     let mut table: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     let mut missed = String::new();

@@ -66,7 +66,7 @@ fn ids(plan: &Plan) -> Vec<&str> {
     ids
 }
 
-/// `FROM -NAME-> TO` for data, `FROM ..> TO` for what is owed, `FROM --o TO` for branches.
+/// `FROM -NAME-> TO` for data, `FROM ..> TO` for what is pending, `FROM --o TO` for branches.
 fn flow(plan: &Plan) -> Vec<String> {
     let id = |ix| &plan.action(ix).id;
     let flow = plan.links().filter_map(|(from, to, edge)| match edge {
@@ -696,7 +696,7 @@ fn a_plan_says_why_a_step_waits() {
     assert_eq!(shown(&note.waits_for), ["setup/create: Order, Data ns"]);
     assert_eq!(shown(&note.waited_for_by)[0], "agent: Order");
     assert_eq!(shown(&note.path), ["setup/create: ", "setup/note: Order, Data ns"]);
-    // A branch, and what a group owes; an executed id means the planned one.
+    // A branch, and the cleanup of a group; an executed id means the planned one.
     let got = ask("verify/either/0/got");
     assert_eq!(shown(&got.waits_for), ["verify/either: Branch"]);
     assert_eq!(ask("verify/either#2/0/got"), got);
@@ -826,7 +826,7 @@ proptest! {
         for ix in plan.graph.node_indices() {
             let holders = plan.graph.edges_directed(ix, Direction::Incoming).filter(|e| *e.weight() == Edge::Holds);
             let is_phase = matches!(plan.graph[ix], Node::Phase(_));
-            prop_assert_eq!(holders.count(), usize::from(!is_phase), "all but phases are held once");
+            prop_assert_eq!(holders.count(), usize::from(!is_phase), "everything except phases is held once");
         }
         for phase in PlanPhase::ALL {
             let mut agenda = plan.agenda(phase);

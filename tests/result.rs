@@ -449,7 +449,7 @@ fn how_much_is_printed_can_be_chosen() {
     says(&quiet, &["PASS "]);
     let verbose = ["write-note verify/read passed", "calls notes.notes_create {\"title\":", "server notes started"];
     world.run(&["run", "q", "-v"]).expect(0, &verbose);
-    // Many warnings are counted, those that may fool the author are told.
+    // Many warnings are counted, those that may fool the author are shown.
     let step = "    - command: {run: \"sleep 0; test -d /\", env: {PATH: /bin}, continueOnError: true}\n";
     let task = format!(
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  env: {{PATH: /bin:/usr/bin, HOME: /}}\n  prompt: Do it.\n  verify:\n{}",
@@ -460,7 +460,7 @@ fn how_much_is_printed_can_be_chosen() {
         "eval.yaml",
         "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: task.yaml}]\n",
     );
-    let ran = world.run(&["run", "eval.yaml"]).expect(0, &["are not shown: `gevals check eval.yaml` tells them"]);
+    let ran = world.run(&["run", "eval.yaml"]).expect(0, &["are not shown: `gevals check eval.yaml` shows them"]);
     assert!(ran.err.lines().count() < 10, "{}", ran.err);
     assert!(world.results("e")["findings"].as_array().unwrap().len() > 5);
     assert!(world.run(&["run", "eval.yaml", "-v"]).expect(0, &[]).err.lines().count() > 20);

@@ -147,12 +147,12 @@ async fn phases_run_in_order_and_cleanup_backwards() {
     let ran = run("  setup: [{command: {run: ok 1}}]\n  verify: [{command: {run: ok 2}}]\n  cleanup: [{command: {id: a, run: ok 3}}, {command: {id: b, run: ok 4}}]\n").await;
     assert_eq!(ran.started(), ["setup/0", "agent", "verify/0", "cleanup/b", "cleanup/a"]);
     assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Passed, 0));
-    let owed = ran
+    let pending = ran
         .events
         .iter()
-        .position(|e| matches!(&e.kind, EventKind::CleanupOwed { cleanups, .. } if cleanups.len() == 2));
+        .position(|e| matches!(&e.kind, EventKind::CleanupPending { cleanups, .. } if cleanups.len() == 2));
     let first = ran.events.iter().position(|e| matches!(e.kind, EventKind::ActionStarted { .. }));
-    assert!(owed < first, "owed before the world changes");
+    assert!(pending < first, "pending before the world changes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -303,8 +303,8 @@ async fn cleanup_survives_everything() {
         assert_eq!(cleaned, ["cleanup/2", "cleanup/1", "cleanup/0"], "{steps}");
         assert_eq!((ran.verdict(), ran.summary.exit), (verdict, exit), "{steps}");
         assert!(ran.summary.tasks[0].cleanup_failed);
-        let paid = ran.events.iter().filter(|e| matches!(e.kind, EventKind::CleanupPaid { .. })).count();
-        assert_eq!(paid, 3, "{steps}");
+        let done = ran.events.iter().filter(|e| matches!(e.kind, EventKind::CleanupDone { .. })).count();
+        assert_eq!(done, 3, "{steps}");
     }
 }
 
@@ -491,16 +491,16 @@ proptest! {
             }
         }
         prop_assert!(open.is_empty(), "never finished: {open:?}\n{text}");
-        // Every cleanup that was owed was attempted.
-        let owed: HashSet<_> = ran.events.iter().flat_map(|e| match &e.kind {
-            EventKind::CleanupOwed { cleanups, .. } => cleanups.clone(),
+        // Every cleanup that was pending was attempted.
+        let pending: HashSet<_> = ran.events.iter().flat_map(|e| match &e.kind {
+            EventKind::CleanupPending { cleanups, .. } => cleanups.clone(),
             _ => Vec::new(),
         }).collect();
-        let paid: HashSet<_> = ran.events.iter().filter_map(|e| match &e.kind {
-            EventKind::CleanupPaid { cleanup } => Some(cleanup.clone()),
+        let done: HashSet<_> = ran.events.iter().filter_map(|e| match &e.kind {
+            EventKind::CleanupDone { cleanup } => Some(cleanup.clone()),
             _ => None,
         }).collect();
-        prop_assert_eq!(owed, paid, "{}", text);
+        prop_assert_eq!(pending, done, "{}", text);
         // Green means that everything checked passed.
         let top = |id: &str| id.starts_with("verify/") && !id["verify/".len()..].contains(['/', '[', '#']);
         let all = ran.events.iter().all(|e| !matches!(&e.kind, EventKind::ActionFinished { action, report } if top(action) && report.outcome != Outcome::Passed));
@@ -720,7 +720,7 @@ proptest! {
         let merged = merge(&given(None)).unwrap();
         prop_assert_eq!(&merged.faults, &Vec::<String>::new());
         prop_assert_eq!(in_order(merged.file), in_order(whole));
-        // What is missing is told, and what is twice.
+        // What is missing is reported, and what is there twice.
         let left_out = left_out % of + 1;
         if of > 1 {
             let faults = merge(&given(Some(left_out))).unwrap().faults;

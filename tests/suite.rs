@@ -426,6 +426,56 @@ fn fixes_keep_the_quotes_they_write_between() {
     }
 }
 
+/// The line, and what to write instead.
+#[test]
+fn mistakes_name_their_cure() {
+    const HEAD: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n";
+    const STEPS: &str =
+        "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: t}\nspec:\n  prompt: {inline: x}\n";
+    let cases = [
+        (HEAD, "  prompt: x\n  requires: [notes]\n  verify: []\n", 6, "write `mcpServer: notes` or `command: notes`"),
+        (HEAD, "  prompt: x\n  verify:\n    - command: {run: [test, -e, a b]}\n", 7, "`\"test -e 'a b'\"`"),
+        (
+            HEAD,
+            "  prompt: x\n  verify:\n    - command: {run: cat a, expect: milk}\n",
+            7,
+            "`expect: {stdout: {contains: milk}}`",
+        ),
+        (
+            HEAD,
+            "  prompt: x\n  verify:\n    - command: {run: cat a, expect: 'a: b'}\n",
+            7,
+            "`expect: {stdout: {contains: \"a: b\"}}`",
+        ),
+        (HEAD, "  prompt: x\n  verify:\n    - command: {run: cat a, expect: 1}\n", 7, "`expect: {exitCode: 1}`"),
+        (HEAD, "  prompt: x\n  verify:\n    - http: {url: http://a/, expect: 404}\n", 7, "`expect: {status: 404}`"),
+        (
+            HEAD,
+            "  requires: [{mcpServer: n}]\n  prompt: x\n  verify:\n    - n.get: {expect: milk}\n",
+            8,
+            "`expect: {content: {contains: milk}}`",
+        ),
+        (
+            HEAD,
+            "  requires: [{mcpServer: n}]\n  prompt: x\n  verify:\n    - n.get: {title: a}\n",
+            8,
+            "`args: {title: …}`",
+        ),
+        (HEAD, "  prompt: a {random.id | uppercase}\n  verify: []\n", 5, "did you mean `upper`?"),
+        (STEPS, "  verify: [{script: {inline: cat a, expect: {stdout: a}}}]\n", 6, "`… | grep -q WORD`"),
+    ];
+    for (head, text, line, cure) in cases {
+        let mut files = MemoryFiles::default();
+        files.add("task.yaml", format!("{head}{text}"), false);
+        let case = Case::of(&files, &[PathBuf::from("task.yaml")]).unwrap();
+        let errors: Vec<_> = case.diagnostics().iter().filter(|d| d.strength.is_error()).collect();
+        let [error] = errors.as_slice() else { panic!("{text}{}", case.concise()) };
+        let at = case.sources.get(error.span.file).position(error.span.start).line;
+        let help = error.help.as_deref().unwrap_or_default();
+        assert!(at == line && help.contains(cure), "{text}{at}: {}: {help}", error.message);
+    }
+}
+
 /// What is meant by mistakes whose cure is more than one word.
 #[test]
 fn fixes_give_what_was_meant() {

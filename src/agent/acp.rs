@@ -41,7 +41,7 @@ use crate::{
 const LONGEST: usize = 16 << 20;
 /// Bytes that are not of the protocol, before it is taken to speak another.
 const NOISE: usize = 1 << 20;
-/// Requests of the agent, and calls that it tells of.
+/// Requests of the agent, and calls that it reports.
 const REQUESTS: usize = 10_000;
 const ENDED: &str = "its output ended before the answer";
 /// How long it may take to tell that it has stopped.
@@ -120,7 +120,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
         let mut result = {
             let ended = async {
                 let ended = tokio::select! {
-                    // An agent that never stops talking leaves nothing to whoever is asked behind it.
+                    // An agent that never stops talking leaves nothing to those that are asked after it.
                     biased;
                     () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
                     () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
@@ -140,7 +140,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
                 never = counts => never,
             }
         };
-        // Why it stopped talking is told by how it ended, if it did.
+        // How it ended, if it did, says why it stopped talking.
         if let Err(AgentFault::Failed(why)) = &mut result
             && let Ok(exit) = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await
         {
@@ -474,7 +474,7 @@ impl Heard {
             self.speak(Speaking::Nothing);
         }
         if is_new && self.calls.len() >= REQUESTS {
-            return Err(format!("it told of more than {REQUESTS} calls"));
+            return Err(format!("it reported more than {REQUESTS} calls"));
         }
         let call = self.calls.entry(id.to_owned()).or_insert_with(|| OwnCall { title: String::new(), input: None });
         if let Some(title) = update["title"].as_str().filter(|title| !title.is_empty()) {

@@ -1,5 +1,5 @@
 //! `builtin.replay`: makes the calls of a recording once more, in their order, on the servers as they are now. What they
-//! answer otherwise than then is told.
+//! answer otherwise than then is reported.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// Differences told one by one.
 const TOLD: usize = 20;
-/// Characters of a value that are told.
+/// Characters of a value that are shown.
 const SHOWN: usize = 200;
 /// Of these, before and after what differs.
 const AROUND: usize = 32;
@@ -139,7 +139,7 @@ fn kind_of(method: &str) -> Option<CallKind> {
     }
 }
 
-/// As the result of a call that a server refuses is told to agents within gevals.
+/// As the result of a call that a server refuses is given to agents within gevals.
 fn refusal(error: &Value) -> Value {
     let text = format!("{} ({})", error["message"].as_str().unwrap_or_default(), error["code"]);
     json!({ "content": [{ "type": "text", "text": text }], "isError": true })

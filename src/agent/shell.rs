@@ -67,7 +67,7 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     super::skills::mount(cx, dir)?;
     let config = match cx.servers {
         [] => String::new(),
-        // One file tells of all servers; a template with the URL of one is filled for each.
+        // One file lists all servers; a template with the URL of one is filled for each.
         many => {
             let template = text(&agent.mcp_server_arg);
             let parts = if template.contains(".URL") { many.chunks(1).collect() } else { vec![many] };
@@ -86,8 +86,8 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     }
     let separator = agent.allowed_tools_separator.as_ref().map_or(" ", |s| s.value.as_str());
     let values = [("McpServerFileArgs", config.as_str()), ("AllowedToolArgs", &tools.join(separator))];
-    let frame = Frame::new(run_prompt, &values).map_err(|f| format!("`runPrompt` cannot be used: {f}"))?;
-    Ok(frame.fill(cx.prompt))
+    let frame = Frame::new(run_prompt, &values, cx.prompt).map_err(|f| format!("`runPrompt` cannot be used: {f}"))?;
+    Ok(frame.fill())
 }
 
 fn mcp_server_arg(

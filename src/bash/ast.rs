@@ -1,5 +1,5 @@
 //! A script in detail: what a converter must know of it, word by word. Whatever is not understood is [`Kind::Other`], and
-//! whoever meets one leaves the statement as it is.
+//! a caller that meets one leaves the statement as it is.
 
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ pub enum Kind {
     },
     /// `((NAME++))` and its like: one variable is changed, and what it was before counts.
     Step(String),
-    /// What is not understood, as it stands.
+    /// What is not understood, unchanged.
     Other(String),
 }
 

@@ -1,8 +1,14 @@
-//! Go's `text/template` as far as agent files use it: fields, comments and trim markers. No IO.
+//! Go's `text/template`, in which agent files are written (`upstream-behaviour.md` §3.4): read and checked here, evaluated by the
+//! crate gotmpl. No IO.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-/// Why a template cannot be read, and where.
+use gotmpl::{
+    FuncMap, MissingKey, Template, TemplateError, Value,
+    parse::{BranchNode, Expr, ListNode, Node, Parser, PipeNode},
+};
+
+/// Why a template cannot be read or evaluated, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
@@ -11,106 +17,242 @@ pub struct Fault {
     pub message: String,
 }
 
-/// What a template is made of; texts that trim markers cut are shorter than what lies between the fields.
+/// `.Name` or `$.Name`, wherever the template uses it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Piece<'t> {
-    Text {
-        text: &'t str,
-        range: Range<usize>,
-    },
-    /// `{{ .Name }}`; the range has the braces in it.
-    Field {
-        name: &'t str,
-        range: Range<usize>,
-    },
+pub struct Field {
+    pub name: String,
+    /// From its `.` or `$` on.
+    pub range: Range<usize>,
 }
 
-/// Reads a template of which only `fields` are known.
+/// The functions of every template.
+const FUNCTIONS: [&str; 19] = [
+    "and", "call", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt", "ne", "not", "or", "print", "printf",
+    "println", "slice", "urlquery",
+];
+
+/// Every field that a template uses, in the order of the text.
 ///
 /// # Errors
-/// An unknown field, or an action that is not a field.
-pub fn scan<'t>(template: &'t str, fields: &[&str]) -> Result<Vec<Piece<'t>>, Fault> {
-    let mut faults = Vec::new();
-    let pieces = read(template, fields, &mut faults);
-    faults.into_iter().next().map_or(Ok(pieces), Err)
+/// A template that cannot be parsed, and a name that is none of `fields` or of the functions.
+pub fn fields(template: &str, fields: &[&str]) -> Result<Vec<Field>, Fault> {
+    let (found, faults) = read(template, fields)?;
+    faults.into_iter().next().map_or(Ok(found), Err)
 }
 
-/// Everything that is wrong with a template.
+/// Everything that is wrong with a template of which only `fields` are known.
 pub fn faults(template: &str, fields: &[&str]) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    read(template, fields, &mut faults);
-    faults
-}
-
-fn read<'t>(template: &'t str, fields: &[&str], faults: &mut Vec<Fault>) -> Vec<Piece<'t>> {
-    let mut pieces = Vec::new();
-    let mut at = 0;
-    let mut trim_next = false;
-    loop {
-        let open = template[at..].find("{{").map(|i| at + i);
-        let mut text = at..open.unwrap_or(template.len());
-        if trim_next {
-            text.start = text.end - template[text.clone()].trim_start().len();
-        }
-        let Some(open) = open else {
-            push_text(&mut pieces, template, text);
-            return pieces;
-        };
-        let inside = open + 2;
-        let Some(close) = template[inside..].find("}}").map(|i| inside + i) else {
-            faults.push(Fault { range: open..template.len(), message: "`{{` is never closed".to_owned() });
-            return pieces;
-        };
-        let range = open..close + 2;
-        let mut action = &template[inside..close];
-        if action.strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_whitespace)) {
-            action = &action[1..];
-            text.end = text.start + template[text.clone()].trim_end().len();
-        }
-        trim_next = action.strip_suffix('-').is_some_and(|rest| rest.ends_with(char::is_whitespace));
-        if trim_next {
-            action = &action[..action.len() - 1];
-        }
-        push_text(&mut pieces, template, text);
-        at = range.end;
-        let action = action.trim();
-        if action.starts_with("/*") && action.ends_with("*/") {
-            continue;
-        }
-        let name = action.strip_prefix('.').filter(|n| n.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
-        let known = fields.iter().map(|f| format!("`{{{{ .{f} }}}}`")).collect::<Vec<_>>().join(", ");
-        match name {
-            Some(name) if fields.contains(&name) => pieces.push(Piece::Field { name, range }),
-            Some(name) => {
-                faults.push(Fault { range, message: format!("there is no field `{name}` here, only {known}") });
-            }
-            None => {
-                let message = format!("`{{{{ {action} }}}}` is not a field; what can be filled is {known}");
-                faults.push(Fault { range, message });
-            }
-        }
+    let faults = match read(template, fields) {
+        Ok((_, faults)) => faults,
+        Err(fault) => return vec![fault],
+    };
+    if !faults.is_empty() {
+        return faults;
     }
-}
-
-fn push_text<'t>(pieces: &mut Vec<Piece<'t>>, template: &'t str, range: Range<usize>) {
-    if !range.is_empty() {
-        pieces.push(Piece::Text { text: &template[range.clone()], range });
-    }
+    // What a function says of its arguments shows only when it is called; a branch may be taken or not.
+    let probes = ["x", ""].map(|value| fields.iter().map(|name| (*name, value)).collect::<Vec<_>>());
+    let error = probes.iter().find_map(|values| execute(template, values, FuncMap::new()).err().filter(is_certain));
+    error.iter().map(|error| fault(template, error)).collect()
 }
 
 /// Fills a template.
 ///
 /// # Errors
-/// As [`scan`].
+/// As [`fields`], and what a function says of its arguments.
 pub fn render(template: &str, values: &[(&str, &str)]) -> Result<String, Fault> {
-    let fields: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
-    let value = |field| values.iter().find(|(name, _)| *name == field).map_or("", |(_, value)| value);
-    let pieces = scan(template, &fields)?;
-    let texts = pieces.iter().map(|piece| match piece {
-        Piece::Text { text, .. } => text,
-        Piece::Field { name, .. } => value(*name),
-    });
-    Ok(texts.collect())
+    let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    fields(template, &known)?;
+    evaluate(template, values, FuncMap::new())
+}
+
+/// Whether an error does not come from how long a value is.
+fn is_certain(error: &TemplateError) -> bool {
+    !matches!(error, TemplateError::IndexOutOfRange { .. })
+}
+
+/// Evaluates a template that [`fields`] has read, with some functions in the place of the usual ones.
+///
+/// # Errors
+/// What a function says of its arguments.
+pub(super) fn evaluate(template: &str, values: &[(&str, &str)], functions: FuncMap) -> Result<String, Fault> {
+    execute(template, values, functions).map_err(|error| fault(template, &error))
+}
+
+fn execute(template: &str, values: &[(&str, &str)], functions: FuncMap) -> Result<String, TemplateError> {
+    let data: BTreeMap<Arc<str>, Value> =
+        values.iter().map(|(name, value)| (Arc::from(*name), Value::String(Arc::from(*value)))).collect();
+    Template::new("template")
+        .missing_key(MissingKey::Error)
+        .max_range_iters(10_000)
+        .funcs(functions)
+        .parse(template)
+        .and_then(|template| template.execute_to_string(&Value::Map(Arc::new(data))))
+}
+
+fn read(template: &str, known: &[&str]) -> Result<(Vec<Field>, Vec<Fault>), Fault> {
+    let parsed = Parser::new(template, "{{", "}}").and_then(Parser::parse);
+    let (body, defines) = parsed.map_err(|error| fault(template, &error))?;
+    balanced(template)?;
+    let mut walk = Walk { template, known, fields: Vec::new(), faults: Vec::new() };
+    walk.list(&body, true);
+    // Their dot is what a `template` hands on.
+    defines.iter().for_each(|define| walk.list(&define.body, false));
+    walk.fields.sort_by_key(|field| field.range.start);
+    Ok((walk.fields, walk.faults))
+}
+
+/// An error of the crate, at the action where it was found.
+fn fault(template: &str, error: &TemplateError) -> Fault {
+    let (at, message) = match error {
+        TemplateError::Parse { line, col, message, .. } | TemplateError::Lex { line, col, message, .. } => {
+            (offset(template, *line, *col), format!("the template cannot be parsed: {message}"))
+        }
+        TemplateError::Exec(message) => (None, format!("the template cannot be evaluated: {message}")),
+        other => (None, format!("the template cannot be evaluated: {other}")),
+    };
+    Fault { range: at.map_or(0..template.len(), |at| action(template, at)), message }
+}
+
+/// The byte at a line and a column, both from 1; columns count characters.
+fn offset(text: &str, line: usize, column: usize) -> Option<usize> {
+    let from = match line.checked_sub(1)? {
+        0 => 0,
+        nth => text.match_indices('\n').nth(nth - 1)?.0 + 1,
+    };
+    let within = text[from..].char_indices().map(|(at, _)| at).nth(column.checked_sub(1)?);
+    Some(from + within.unwrap_or(text.len() - from))
+}
+
+/// The `{{ … }}` around a byte.
+fn action(template: &str, at: usize) -> Range<usize> {
+    let start = template[..at].rfind("{{").unwrap_or(if at < template.len() { at } else { 0 });
+    let end = template[at..].find("}}").map_or(template.len(), |end| at + end + 2);
+    start..end.max(start)
+}
+
+/// Refuses a block without an end, and an end without a block, both of which gotmpl 0.6 takes and Go does not.
+fn balanced(template: &str) -> Result<(), Fault> {
+    let mut open: Vec<(&str, Range<usize>)> = Vec::new();
+    for (keyword, range) in actions(template) {
+        let inner = open.last().map(|(keyword, _)| *keyword);
+        match (keyword, inner) {
+            ("if" | "range" | "with" | "block" | "define", _) => open.push((keyword, range)),
+            ("end", Some(_)) => drop(open.pop()),
+            ("else", Some("if" | "range" | "with")) => {}
+            ("break" | "continue", _) if open.iter().any(|(keyword, _)| *keyword == "range") => {}
+            ("end" | "else" | "break" | "continue", _) => {
+                return Err(Fault { range, message: format!("there is nothing here that `{keyword}` belongs to") });
+            }
+            _ => {}
+        }
+    }
+    match open.pop() {
+        Some((keyword, range)) => Err(Fault { range, message: format!("this `{keyword}` has no `{{{{ end }}}}`") }),
+        None => Ok(()),
+    }
+}
+
+/// The first word of every action of a template that has been parsed, and where the action is.
+fn actions(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + template[at..].find("{{")?;
+        let inside = template[start + 2..].strip_prefix('-').unwrap_or(&template[start + 2..]).trim_start();
+        let word = &inside[..inside.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(inside.len())];
+        let mut end = template.len() - inside.len();
+        if inside.starts_with("/*") {
+            end += inside.find("*/")? + 2;
+        }
+        // `}}` in a quoted text ends nothing.
+        loop {
+            let rest = &template[end..];
+            let next = rest.find(['}', '"', '`', '\''])?;
+            end += next + 1;
+            match rest.as_bytes()[next] {
+                b'}' if template[end..].starts_with('}') => break,
+                b'`' => end += template[end..].find('`')? + 1,
+                quote @ (b'"' | b'\'') => {
+                    let mut escaped = false;
+                    end += 1 + template.as_bytes()[end..].iter().position(|b| {
+                        let closes = *b == quote && !escaped;
+                        escaped = *b == b'\\' && !escaped;
+                        closes
+                    })?;
+                }
+                _ => {}
+            }
+        }
+        at = end + 1;
+        Some((word, start..at))
+    })
+}
+
+/// Looks at every name of a template.
+struct Walk<'t> {
+    template: &'t str,
+    known: &'t [&'t str],
+    fields: Vec<Field>,
+    faults: Vec<Fault>,
+}
+
+impl Walk<'_> {
+    /// `root` where `.` is what the template is filled from.
+    fn list(&mut self, list: &ListNode, root: bool) {
+        for node in &list.nodes {
+            match node {
+                Node::List(list) => self.list(list, root),
+                Node::Action(action) => self.pipe(&action.pipe, root),
+                Node::If(branch) => self.branch(branch, root, root),
+                Node::Range(branch) | Node::With(branch) => self.branch(branch, root, false),
+                Node::Template(call) => call.pipe.iter().for_each(|pipe| self.pipe(pipe, root)),
+                Node::Text(_) | Node::Define(_) | Node::Break(_) | Node::Continue(_) => {}
+            }
+        }
+    }
+
+    fn branch(&mut self, branch: &BranchNode, root: bool, inner: bool) {
+        self.pipe(&branch.pipe, root);
+        self.list(&branch.body, inner);
+        branch.else_body.iter().for_each(|list| self.list(list, root));
+    }
+
+    fn pipe(&mut self, pipe: &PipeNode, root: bool) {
+        for expression in pipe.commands.iter().flat_map(|command| &command.args) {
+            self.expression(expression, root);
+        }
+    }
+
+    fn expression(&mut self, expression: &Expr, root: bool) {
+        match expression {
+            Expr::Field(at, names) if root => self.field(at.offset, ".", names),
+            Expr::Variable(at, variable, names) if variable == "$" && !names.is_empty() => {
+                self.field(at.offset, "$.", names);
+            }
+            Expr::Identifier(at, name) if !FUNCTIONS.contains(&name.as_str()) => {
+                let known = FUNCTIONS.join("`, `");
+                let message = format!("there is no function `{name}`, only `{known}`");
+                self.faults.push(Fault { range: at.offset..at.offset + name.len(), message });
+            }
+            Expr::Pipe(_, pipe) => self.pipe(pipe, root),
+            Expr::Chain(_, inner, _) => self.expression(inner, root),
+            _ => {}
+        }
+    }
+
+    fn field<S: AsRef<str>>(&mut self, at: usize, sigil: &str, names: &[S]) {
+        let Some(name) = names.first().map(AsRef::as_ref) else { return };
+        let range = at..(at + sigil.len() + name.len()).min(self.template.len());
+        let known = || self.known.iter().map(|f| format!("`{{{{ .{f} }}}}`")).collect::<Vec<_>>().join(", ");
+        if !self.known.contains(&name) {
+            let message = format!("there is no field `{name}` here, only {}", known());
+            self.faults.push(Fault { range, message });
+        } else if let Some(inner) = names.get(1) {
+            let message = format!("`.{name}` is a text, and has no field `{}`", inner.as_ref());
+            self.faults.push(Fault { range, message });
+        } else {
+            self.fields.push(Field { name: name.to_owned(), range });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -118,12 +260,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_and_trim_markers() {
-        let values = [("A", "1"), ("B", "{{ .A }}")];
-        assert_eq!(render("x {{ .A }}{{.B}} y", &values).as_deref(), Ok("x 1{{ .A }} y"));
-        assert_eq!(render("x {{- .A -}} \n y{{/* no */}}", &values).as_deref(), Ok("x1y"));
-        assert_eq!(scan("{{ .C }}", &["A"]).map_err(|f| f.range), Err(0..8));
-        assert_eq!(scan("a {{ if .A }}", &["A"]).map_err(|f| f.range), Err(2..13));
-        assert!(scan("{{ .A", &["A"]).is_err() && scan("{{-}}", &["A"]).is_err() && scan("{{}}", &["A"]).is_err());
+    fn templates_are_evaluated_as_go_does() {
+        let values = [("A", "1"), ("B", "{{ .A }}"), ("E", "")];
+        let out = |template: &str| render(template, &values);
+        for (template, expected) in [
+            ("x {{ .A }}{{.B}} y", "x 1{{ .A }} y"),
+            ("x {{- .A -}} \n y{{/* no */}}", "x1y"),
+            (r#"{{ printf "%q-%5s" .B .A }}"#, r#""{{ .A }}"-    1"#),
+            ("{{ if .E }}e{{ else if eq .A \"1\" }}one{{ end }}", "one"),
+            ("{{ with .A }}<{{ . }}{{ $.E }}>{{ else }}none{{ end }}", "<1>"),
+            ("{{ $x := .A | print \"n\" }}{{ $x }}{{ len $x }}", "n12"),
+            ("{{ range $i := 3 }}{{ $i }},{{ end }}", "0,1,2,"),
+            (r#"{{ define "d" }}[{{ . }}]{{ end }}{{ template "d" .A }}"#, "[1]"),
+            ("{{ \"}}\" }}{{ `{{` }}", "}}{{"),
+            ("{{ and .A .E }}|{{ or .E .A }}|{{ not .E }}|{{ html \"<\" }}|{{ urlquery \"a b\" }}", "|1|true|&lt;|a+b"),
+        ] {
+            assert_eq!(out(template).as_deref(), Ok(expected), "{template}");
+        }
+    }
+
+    #[test]
+    fn faults_are_placed() {
+        let range = |template: &str| {
+            faults(template, &["A"]).into_iter().map(|f| (f.range.start, f.range.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(range("a {{ .C }} {{ if .A }}{{ $.D }}{{ end }}"), [(5, 7), (25, 28)]);
+        assert_eq!(range("a {{ frob .A }}"), [(5, 9)]);
+        assert_eq!(range("{{ .A.b }}"), [(3, 5)]);
+        assert_eq!(range("ok {{ if .A }} no end"), [(3, 14)]);
+        assert_eq!(
+            range("{{ if eq .A \"{{ end }}\" }}{{/* {{ end }} */}}x{{- else -}}y{{ end }}{{ end }}"),
+            [(68, 77)]
+        );
+        assert_eq!(range("ok {{ .A | }}"), [(3, 13)]);
+        for broken in ["{{ .A", "{{-}}", "{{}}", "{{ $x }}", "{{ slice .A \"b\" }}", "{{ template \"none\" }}"] {
+            assert_eq!(range(broken).len(), 1, "{broken}");
+        }
+        assert!(range("{{ .A }} {{ with .A }}{{ . }}{{ end }}").is_empty());
     }
 }

@@ -8,7 +8,7 @@ use super::{
     program::{Branch, Kind, Program, Repeat, Statement},
 };
 
-/// What the parser would tell of a text; `None`: there may be more in it than is known here.
+/// What the parser would make of a text; `None`: there may be more in it than is known here.
 pub fn read(text: &str) -> Option<Program> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     let body = reader.list()?;

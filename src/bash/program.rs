@@ -10,7 +10,7 @@ use super::{Script, Word};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     pub body: Vec<Statement>,
-    /// Whether all of it was understood. Whoever concludes something from what is *not* there asks this first.
+    /// Whether all of it was understood. Conclusions from what is *not* there need this.
     pub sound: bool,
 }
 

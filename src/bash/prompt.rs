@@ -9,8 +9,8 @@ use tree_sitter::Node;
 
 pub use super::gotext::Fault;
 use super::{
-    Script, Word,
-    gotext::{self, Piece},
+    Script, Word, gotext,
+    stand_in::{StandIns, Text},
 };
 
 /// What `runPrompt` may use.
@@ -35,28 +35,41 @@ pub enum Context {
     QuotedHeredoc,
 }
 
+/// A prompt while there is none.
+const PROBE: &str = "Create the pod `web`, and say when it is ready. Its image is \"nginx\".";
+
 /// Every place of the prompt in a `runPrompt` template, with its context.
 ///
 /// # Errors
 /// A template that cannot be read, and a place where the prompt would not be data: in `$(…)`, a nested shell, a comment.
 pub fn prompt_context(run_prompt: &str) -> Result<Vec<(Range<usize>, Context)>, Fault> {
-    let frame = Frame::new(run_prompt, &[])?;
-    Ok(frame.places.into_iter().map(|place| (place.origin, place.context)).collect())
+    let mut found = Vec::new();
+    // Branches of the template may be taken or not.
+    for value in ["x", ""] {
+        let frame = Frame::new(run_prompt, &[("McpServerFileArgs", value), ("AllowedToolArgs", value)], PROBE)?;
+        let places = frame.places.into_iter().map(|place| (place.text.origin, place.context));
+        found.extend(places);
+    }
+    found.sort_by_key(|(range, _)| range.start);
+    found.dedup();
+    Ok(found)
 }
 
-/// A command line with places for the prompt.
+/// A command line, with the places of the prompt in it.
 #[derive(Debug)]
 pub struct Frame {
-    /// With [`PLACEHOLDER`]s.
-    text: String,
+    /// With words that stand in for the prompt.
+    line: String,
     places: Vec<Place>,
 }
 
 #[derive(Debug)]
 struct Place {
-    origin: Range<usize>,
-    /// Of the placeholder.
+    /// Of the word.
     range: Range<usize>,
+    text: Text,
+    /// Whether the text is the whole prompt, as [`VARIABLE`] holds it.
+    whole: bool,
     context: Context,
     /// Of a quoted heredoc.
     heredoc: Option<Heredoc>,
@@ -69,52 +82,53 @@ struct Heredoc {
     end: Range<usize>,
 }
 
-/// A plain word wherever it stands, and part of no name.
-const PLACEHOLDER: &str = "/prompt/";
-
 impl Frame {
-    /// Reads a `runPrompt` template and fills all but the prompt.
+    /// Evaluates a `runPrompt` template.
     ///
     /// # Errors
     /// As [`prompt_context`].
-    pub fn new(run_prompt: &str, values: &[(&str, &str)]) -> Result<Self, Fault> {
-        let mut text = String::new();
-        let mut spots = Vec::new();
-        for piece in gotext::scan(run_prompt, &FIELDS)? {
-            match piece {
-                Piece::Text { text: piece, .. } => text += piece,
-                Piece::Field { name: PROMPT, range } => {
-                    spots.push((range, text.len()..text.len() + PLACEHOLDER.len()));
-                    text += PLACEHOLDER;
-                }
-                Piece::Field { name, .. } => text += values.iter().find(|(n, _)| *n == name).map_or("x", |(_, v)| v),
-            }
-        }
+    pub fn new(run_prompt: &str, values: &[(&str, &str)], prompt: &str) -> Result<Self, Fault> {
         let whole = |message: &str| Fault { range: 0..run_prompt.len(), message: message.to_owned() };
+        let words = StandIns::new(run_prompt).map_err(|error| whole(&error.to_string()))?;
+        let mut template = run_prompt.to_owned();
+        for field in gotext::fields(run_prompt, &FIELDS)?.into_iter().rev().filter(|field| field.name == PROMPT) {
+            let text = Text { value: prompt.to_owned(), bare: None, origin: field.range.clone() };
+            template.replace_range(field.range, &format!("\"{}\"", words.add(text)));
+        }
+        let values: Vec<_> = FIELDS.iter().map(|field| (*field, value(values, field))).collect();
+        let line = gotext::evaluate(&template, &values, words.functions())
+            // Its range is one of another text.
+            .map_err(|fault| whole(&fault.message))?;
+        let spots = words.places(&line);
         if spots.is_empty() {
-            return Ok(Self { text, places: Vec::new() });
+            return Ok(Self { line, places: Vec::new() });
         }
         let not_bash = || whole("it is not understood as bash, so where the prompt stands cannot be told");
-        let script = sound(&text).ok_or_else(not_bash)?;
-        let places = spots.into_iter().map(|(origin, range)| {
-            let (context, heredoc) = place(&script, &range)
-                .map_err(|why| Fault { range: origin.clone(), message: format!("the prompt cannot stand {why}") })?;
-            Ok(Place { origin, range, context, heredoc })
+        let script = sound(&line).ok_or_else(not_bash)?;
+        let places = spots.into_iter().map(|(range, text)| {
+            let (context, heredoc) = place(&script, &range).map_err(|why| Fault {
+                range: text.origin.clone(),
+                message: format!("the prompt cannot stand {why}"),
+            })?;
+            let whole = text.value == prompt;
+            Ok(Place { range, text, whole, context, heredoc })
         });
         let places = places.collect::<Result<_, Fault>>()?;
-        Ok(Self { text, places })
+        Ok(Self { line, places })
     }
 
-    /// The command line for a prompt; [`VARIABLE`] must hold the prompt where it runs.
-    pub fn fill(&self, prompt: &str) -> String {
+    /// The command line; [`VARIABLE`] must hold the prompt where it runs.
+    pub fn fill(&self) -> String {
         let mut edits: Vec<(Range<usize>, String)> = Vec::new();
         let mut renamed: Vec<&Heredoc> = Vec::new();
         for place in &self.places {
-            edits.push((place.range.clone(), written(place.context, prompt)));
+            edits.push((place.range.clone(), place.written()));
             if let Some(heredoc) = place.heredoc.as_ref().filter(|h| !renamed.contains(h)) {
                 renamed.push(heredoc);
-                let delimiter = &self.text[heredoc.end.clone()];
-                let body = self.text[heredoc.body.clone()].replace(PLACEHOLDER, prompt);
+                let delimiter = &self.line[heredoc.end.clone()];
+                let inside = |p: &&Place| heredoc.body.start <= p.range.start && p.range.end <= heredoc.body.end;
+                let texts = self.places.iter().filter(inside).map(|p| (p.range.clone(), p.written()));
+                let body = edited(&self.line, heredoc.body.clone(), texts);
                 if body.contains(delimiter) {
                     let mut fresh = "GEVALS_END".to_owned();
                     while body.contains(&fresh) {
@@ -126,24 +140,42 @@ impl Frame {
             }
         }
         edits.sort_by_key(|(range, _)| range.start);
-        let mut out = String::new();
-        let mut at = 0;
-        for (range, text) in edits {
-            out += &self.text[at..range.start];
-            out += &text;
-            at = range.end;
-        }
-        out + &self.text[at..]
+        edited(&self.line, 0..self.line.len(), edits.into_iter())
     }
 }
 
-fn written(context: Context, prompt: &str) -> String {
-    match context {
-        Context::Bare => format!("'{}'", prompt.replace('\'', r"'\''")),
-        Context::SingleQuoted => prompt.replace('\'', r"'\''"),
-        Context::QuotedHeredoc => prompt.to_owned(),
-        Context::DoubleQuoted | Context::Heredoc => format!("${{{VARIABLE}}}"),
+fn value<'v>(values: &[(&str, &'v str)], field: &str) -> &'v str {
+    values.iter().find(|(name, _)| *name == field).map_or("", |(_, value)| value)
+}
+
+/// A part of a text with some ranges replaced, in their order.
+fn edited(text: &str, part: Range<usize>, edits: impl Iterator<Item = (Range<usize>, String)>) -> String {
+    let mut out = String::new();
+    let mut at = part.start;
+    for (range, new) in edits {
+        out += &text[at..range.start];
+        out += &new;
+        at = range.end;
     }
+    out + &text[at..part.end]
+}
+
+impl Place {
+    fn written(&self) -> String {
+        let Text { value, bare, .. } = &self.text;
+        match self.context {
+            Context::Bare => format!("'{}'", bare.as_ref().unwrap_or(value).replace('\'', r"'\''")),
+            Context::SingleQuoted => value.replace('\'', r"'\''"),
+            Context::QuotedHeredoc => value.clone(),
+            Context::DoubleQuoted | Context::Heredoc if self.whole => format!("${{{VARIABLE}}}"),
+            Context::DoubleQuoted => escaped(value, &['\\', '$', '`', '"']),
+            Context::Heredoc => escaped(value, &['\\', '$', '`']),
+        }
+    }
+}
+
+fn escaped(text: &str, special: &[char]) -> String {
+    text.chars().flat_map(|c| special.contains(&c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// The script, if all of it is understood. The grammar does not know a redirection between a heredoc and a pipe

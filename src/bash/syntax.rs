@@ -962,7 +962,7 @@ impl<'t> Parser<'t> {
         let mut depth = 0;
         loop {
             match self.bytes.get(self.at) {
-                // What is open is said by whoever reads it as commands.
+                // What is open is reported where it is read as commands.
                 None => break,
                 Some(b'(') => depth += 1,
                 Some(b')') if depth > 0 => depth -= 1,

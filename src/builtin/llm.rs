@@ -15,9 +15,9 @@ pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Judge {
-    /// All of this must be said, in meaning; more may be.
+    /// The answer must state all of this, in meaning; it may state more.
     pub contains: Option<String>,
-    /// This must be said, in meaning, and nothing else.
+    /// The answer must state this, in meaning, and nothing else.
     pub exact: Option<String>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 
 pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portable, signature, meaning: file_or_inline };
 
-/// Runs a script. Without a protocol exit status 0 passes; with `protocol: json` the script is told about the task on
+/// Runs a script. Without a protocol exit status 0 passes; with `protocol: json` the script gets a description of the task on
 /// standard input and gives its verdict on standard output.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -27,7 +27,7 @@ impl Checker<'_> {
                     Some(_) => {}
                 }
             }
-            _ => self.conforms(args, schema, What::Step(&op.name), key),
+            _ => self.conforms(args, schema, What::Step(&op.name, &[]), key),
         }
     }
 

@@ -100,7 +100,7 @@ impl Checker<'_> {
                     let mut diagnostic = Diagnostic::new(&UNKNOWN_FILTER, span, fault.message).help_opt(fault.help);
                     if let Some(used) = index.and_then(|i| hole.filters.get(i)).map(|f| f.name.text.as_str())
                         && template::filter(used).is_none()
-                        && let Some(near) = nearest(used, template::FILTERS.iter().map(|f| f.name))
+                        && let Some(near) = template::meant(used)
                     {
                         let name = Span { end: span.start + used.len() as u32, ..span };
                         diagnostic = diagnostic.fix(format!("write `{near}`"), name, near);
@@ -470,7 +470,7 @@ impl Checker<'_> {
         const FILLED: &str = "in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere";
         let source = self.cx.sources.get(suspect.span.file);
         let message = format!("`{}` {}", source.slice(suspect.span), suspect.detail);
-        let finding = Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, message).here("sent as it stands");
+        let finding = Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, message).here("sent literally");
         match dialect {
             // Its author knows no holes, and may mean the braces.
             Dialect::Legacy => self.out.push(finding.strength(Strength::Warning).help(UNFILLED_LEGACY)),

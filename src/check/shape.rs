@@ -8,6 +8,7 @@ use super::{
     scope::Scope,
 };
 use crate::{
+    bash,
     decode::{MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field},
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, ArgKind, Def, Name, Template},
@@ -27,8 +28,8 @@ rule! {
 /// What a value is, as messages call it: most are never written.
 #[derive(Clone, Copy)]
 pub(super) enum What<'a> {
-    /// A step of this type.
-    Step(&'a str),
+    /// The body of a step of this type, and the keys that are read there besides its arguments.
+    Step(&'a str, &'a [&'static str]),
     /// What stands under this key.
     Key(&'a str),
     /// What a step of this type expects.
@@ -41,7 +42,7 @@ pub(super) enum What<'a> {
 impl fmt::Display for What<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Step(name) | What::Key(name) => write!(f, "`{name}`"),
+            What::Step(name, _) | What::Key(name) => write!(f, "`{name}`"),
             What::Expect(step) => write!(f, "the `expect` of `{step}`"),
             What::Item(list) => write!(f, "an item of {list}"),
             What::Mapping(key @ What::Key(_)) => key.fmt(f),
@@ -75,10 +76,19 @@ impl Checker<'_> {
                 (None, Some(rest)) => checked.push((key.clone(), self.arg(arg, rest, What::Key(&key.value), scope))),
                 (None, None) => {
                     let mut known: Vec<&str> = fields.keys().map(String::as_str).collect();
-                    if matches!(what, What::Step(_)) {
-                        known.extend(["id", "timeout", "continueOnError", "outputs", "expect"]);
+                    if let What::Step(_, keys) = what {
+                        known.extend(keys);
                     }
-                    self.out.push(unknown_field(&key.value, key.span, &what.to_string(), known.iter().copied()));
+                    let unknown = unknown_field(&key.value, key.span, &what.to_string(), known.iter().copied());
+                    self.out.push(match what {
+                        What::Step(name, _)
+                            if unknown.fix.is_none() && name.contains('.') && known.contains(&"args") =>
+                        {
+                            let help = format!("what the tool takes stands under `args`: `args: {{{}: …}}`", key.value);
+                            unknown.here("nobody reads this here").help(help)
+                        }
+                        _ => unknown,
+                    });
                     // Nobody reads it, but a hole in it is still held to its scope.
                     self.arg(arg, &Shape::Any, What::Words("an argument"), scope);
                 }
@@ -162,6 +172,7 @@ impl Checker<'_> {
             let found = describe(&arg.kind);
             let mut diagnostic =
                 Diagnostic::new(&WRONG_TYPE, arg.span, format!("{what} must be {}, not {found}", shape.describe()));
+            diagnostic = diagnostic.help_opt(cure(&arg.kind, shape, what));
             let source = self.cx.sources.get(arg.span.file);
             let written = source.slice(arg.span);
             let duration = matches!(shape, Shape::String { format: Some(Format::Duration), .. });
@@ -301,6 +312,8 @@ impl Checker<'_> {
             diagnostic = diagnostic.help("remove the quotes").fix("remove the quotes", span, text);
         } else if matches!(shape, Shape::Bool) {
             diagnostic = diagnostic.help("write `true` or `false`");
+        } else {
+            diagnostic = diagnostic.help_opt(record_for(yaml_word(text), &["stdout", "content", "body"], shape, what));
         }
         self.error(diagnostic);
     }
@@ -367,7 +380,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Servers may know methods of their own, but none that is all but one of these.
+    /// Servers may know methods of their own, but none that nearly is one of these.
     fn method(&mut self, text: &str, span: Span) {
         const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
         if text.is_empty() || KNOWN.contains(&text) {
@@ -408,6 +421,45 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// What to write instead of a value of the wrong kind.
+fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
+    match kind {
+        ArgKind::List(items) if admits_text(shape) => {
+            let words: Option<Vec<_>> = items.iter().map(|item| item.as_literal().map(bash::quote)).collect();
+            let line = words.filter(|words| !words.is_empty())?.join(" ");
+            Some(format!("write the words as one text: `{}`", yaml_word(&line)))
+        }
+        ArgKind::Int(number) => record_for(number.to_string(), &["exitCode", "status"], shape, what),
+        _ => record_for("…".to_owned(), &[], shape, what),
+    }
+}
+
+/// How the mapping is written that a bare value was probably to be: `expect: {stdout: {contains: milk}}`. `keys` are those
+/// that such a value is likely meant for.
+fn record_for(value: String, keys: &[&str], shape: &Shape, what: What<'_>) -> Option<String> {
+    let fields = shape.fields().filter(|fields| !fields.is_empty())?;
+    let meant = keys.iter().find_map(|key| fields.get_key_value(*key));
+    Some(match (what, meant) {
+        (What::Expect(_), Some((key, field))) => match field.shape.holds("contains") {
+            true => format!("write `expect: {{{key}: {{contains: {value}}}}}`"),
+            false => format!("write `expect: {{{key}: {value}}}`"),
+        },
+        _ => {
+            let known: Vec<_> = fields.keys().map(|key| format!("`{key}`")).collect();
+            format!("write `KEY: VALUE`; keys are {}", known.join(", "))
+        }
+    })
+}
+
+/// A text as a value of YAML, quoted where it must be.
+fn yaml_word(text: &str) -> String {
+    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        && text.chars().all(|c| c.is_alphanumeric() || " ._/-=+$".contains(c))
+        && !text.ends_with(' ')
+        && !matches!(text, "true" | "false" | "null" | "yes" | "no" | "on" | "off");
+    if plain { text.to_owned() } else { quote(text) }
 }
 
 /// The part of a shape that a value of this kind is held against.

@@ -189,7 +189,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         (true, None) => beside(&kept, args)?,
         (false, None) => {
             for (i, outcome) in kept.iter().enumerate() {
-                // Several documents are told apart.
+                // Several documents are distinguished.
                 if kept.len() > 1 && !args.diff && args.report.is_none() {
                     let rule = if i > 0 { "---\n" } else { "" };
                     print(&format!("{rule}# {}\n", outcome.path.display()));
@@ -199,7 +199,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             Vec::new()
         }
     };
-    // What was written is told; what is printed speaks for itself.
+    // What was written is reported; what is printed needs no report.
     if let Some(format) = args.report.or(writes.then_some(Format::Text)) {
         print(&report(&outcomes, format));
     }
@@ -351,8 +351,8 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources) {
         let unit = again.project.tasks.iter().find(|t| normalize(&t.path) == path);
         let after = of(&again.diagnostics, &sources);
         let hard = after.iter().find(|d| d.strength == Strength::Hard);
-        let stranger = after.iter().find(|d| !before.contains(&d.rule.name));
-        if let Some(d) = hard.or(stranger) {
+        let added = after.iter().find(|d| !before.contains(&d.rule.name));
+        if let Some(d) = hard.or(added) {
             let at = sources.get(d.span.file).position(d.span.start);
             outcome.result = Err(format!(
                 "{}: its conversion would have an error that it does not have: {} (line {} of the result: {})",

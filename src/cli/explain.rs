@@ -17,7 +17,7 @@ const TOPICS: [(&str, &str); 4] = [
 /// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The rule's name, as it stands in a finding; without one, all rules and topics are listed.
+    /// The rule's name, as a finding shows it; without one, all rules and topics are listed.
     rule: Option<String>,
 }
 

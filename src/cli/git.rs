@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// What is said of a revision that there is not.
+/// The message for a revision that does not exist.
 pub(super) fn no_revision(rev: &str, root: &str) -> String {
     let remote = if rev.contains('/') {
         "; a branch must be fetched first: `actions/checkout` does with `fetch-depth: 0`"

@@ -20,7 +20,7 @@ use crate::{
     report::{self, ReportInput},
     run::{
         Gate, Interrupt, RunOptions, environment_secrets, interrupts,
-        recover::{RecoverOptions, Recovered, end_processes, pay},
+        recover::{RecoverOptions, Recovered, clean_up, end_processes},
     },
     source::{Files, Sources},
 };
@@ -33,20 +33,20 @@ Examples:
   gevals recover --forget k3v9x0aa     its world was cleaned up by hand
 
 A run that was killed has left a journal, .gevals/runs/RUN/journal.jsonl in its output directory. What it left
-running is ended, the cleanups it owes are run, and its results are completed. Runs that are under way are left alone.
+running is ended, its pending cleanups are run, and its results are completed. Runs that are under way are left alone.
 It may be killed itself, and run again: a cleanup step that is known to be done is never run twice.
 
-Exit status: 0 nothing is owed any more, 2 there is no such run, or it is under way, 3 a journal cannot be used,
-             4 something is still owed, 130 or 143 interrupted";
+Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is under way, 3 a journal cannot be used,
+             4 a cleanup is still pending, 130 or 143 interrupted";
 
-/// Clean up after runs that were killed: end what they left running, run the cleanups they owe, write their results.
+/// Clean up after runs that were killed: end what they left running, run their pending cleanups, write their results.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// An output directory, the folder of a run, or a run's id.
     #[arg(value_name = "DIR|RUN", default_value = ".")]
     path: PathBuf,
-    /// Forget what one run owes, without cleaning up: for what somebody has cleaned up by hand.
+    /// Forget the pending cleanups of one run, without cleaning up: for what somebody has cleaned up by hand.
     #[arg(long)]
     forget: bool,
 }
@@ -58,11 +58,11 @@ pub fn main(args: &Args, _: Global) -> u8 {
             complain(&format!("there is neither a folder nor a run `{}`", shown(&args.path)));
             return status::USAGE;
         }
-        print("nothing is owed: no run has left a journal here\n");
+        print("no cleanup is pending: no run has left a journal here\n");
         return status::OK;
     }
     let named = runs.len() == 1 && !args.path.join(".gevals").is_dir();
-    // Absolute, since each run is made up for in the folder it was started in.
+    // Absolute, since each run is recovered in the folder it was started in.
     let runs: Vec<_> = runs.iter().filter_map(|dir| std::path::absolute(dir).ok()).collect();
     if args.forget {
         return forget(&runs, named);
@@ -70,8 +70,8 @@ pub fn main(args: &Args, _: Global) -> u8 {
     let mut worst = status::OK;
     let mut found = 0;
     for dir in runs {
-        let made_up = make_up(&dir, &What { kept: true, only: None }, &mut |line| print(&format!("{line}\n")));
-        match made_up {
+        let recovered = recover(&dir, &What { kept: true, only: None }, &mut |line| print(&format!("{line}\n")));
+        match recovered {
             Ok(None) => {}
             Ok(Some(exit)) => {
                 found += 1;
@@ -91,7 +91,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
         }
     }
     if found == 0 && worst == status::OK {
-        print("nothing is owed\n");
+        print("no cleanup is pending\n");
     }
     worst
 }
@@ -107,9 +107,9 @@ fn forget(runs: &[PathBuf], named: bool) -> u8 {
     }
     match Journal::reopen(dir) {
         Ok((journal, past)) => {
-            let owed: usize = past.tasks.values().map(|task| task.owed.len()).sum();
+            let pending: usize = past.tasks.values().map(|task| task.pending.len()).sum();
             journal.forget();
-            print(&format!("run `{}`: {} forgotten\n", name_of(dir), count(owed, "cleanup is", "cleanups are")));
+            print(&format!("run `{}`: {} forgotten\n", name_of(dir), count(pending, "cleanup is", "cleanups are")));
             status::OK
         }
         Err(refusal) => {
@@ -127,7 +127,7 @@ fn writer_of(dir: &Path) -> Option<Writer> {
     Past::read(dir).ok()?.0.writers.pop()
 }
 
-/// What is made up for.
+/// What is recovered.
 pub(super) struct What {
     /// Worlds that are kept on purpose, too.
     pub kept: bool,
@@ -136,14 +136,14 @@ pub(super) struct What {
 }
 
 impl What {
-    fn pays(&self, task: &String) -> bool {
+    fn covers(&self, task: &String) -> bool {
         self.kept && self.only.as_ref().is_none_or(|only| only.contains(task))
     }
 }
 
-/// Makes up for one run, if there is anything to make up for. Gives the exit status; changes the current folder to the
+/// Recovers one run, if there is anything to recover. Gives the exit status; changes the current folder to the
 /// run's and back.
-pub(super) fn make_up(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Result<Option<u8>, Refusal> {
+pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Result<Option<u8>, Refusal> {
     if journal::is_closed(dir) {
         return Ok(None);
     }
@@ -167,7 +167,7 @@ pub(super) fn make_up(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
             header.name,
             shown(&header.cwd)
         ));
-        return Ok(Some(status::OWED));
+        return Ok(Some(status::PENDING));
     }
     let exit = in_place(dir, journal, &past, what, say);
     std::env::set_current_dir(here)?;
@@ -200,7 +200,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let [Some(plan)] = compiled.evals.as_slice() else {
         let why = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard).map(|d| d.message.clone());
         say(&format!("  `{}` cannot be planned any more: {}", shown(&header.eval), why.unwrap_or_default()));
-        return Ok(status::OWED);
+        return Ok(status::PENDING);
     };
     if wire::eval_digest(plan) != header.plan_digest {
         say("  note: files of the eval have changed since; the cleanups are run as they are now");
@@ -223,9 +223,9 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let recovered = runtime.block_on(async {
         let interrupts = interrupts()?;
         let (sink, _) = tokio::sync::mpsc::unbounded_channel();
-        Ok::<_, std::io::Error>(pay(plan, past, &journal, &options, host.as_ref(), interrupts, sink).await)
+        Ok::<_, std::io::Error>(clean_up(plan, past, &journal, &options, host.as_ref(), interrupts, sink).await)
     })?;
-    let mut exit = told(past, &recovered, say);
+    let mut exit = report(past, &recovered, say);
     let mut reported = past.reported;
     if !past.reported && recovered.interrupted.is_none() {
         let findings = super::tolerated_findings(&compiled, &sources);
@@ -241,13 +241,13 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
             }
         }
     }
-    let others = past.tasks.iter().any(|(task, of)| of.kept && !what.pays(&task.name));
+    let others = past.tasks.iter().any(|(task, of)| of.kept && !what.covers(&task.name));
     if reported && recovered.interrupted.is_none() {
         journal.close(others);
     }
     if let Some(why) = journal.failure() {
         say(&format!("  {why}"));
-        exit = exit.max(status::OWED);
+        exit = exit.max(status::PENDING);
     }
     runtime.shutdown_timeout(Duration::from_millis(200));
     Ok(exit)
@@ -260,12 +260,12 @@ fn prices(path: &Path, files: &dyn Files) -> Option<Arc<Prices>> {
     prices.map(Arc::new)
 }
 
-fn told(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
-    for (task, cleanup) in &recovered.paid {
+fn report(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
+    for (task, cleanup) in &recovered.done {
         say(&format!("  {}: {cleanup} is done", of_run(past, task)));
     }
-    for (task, cleanup, why) in &recovered.unpaid {
-        say(&format!("  {}: {cleanup} is still owed: {why}", of_run(past, task)));
+    for (task, cleanup, why) in &recovered.left {
+        say(&format!("  {}: {cleanup} is still pending: {why}", of_run(past, task)));
     }
     if recovered.cancelled > 0 {
         say(&format!("  {} cancelled", count(recovered.cancelled, "task run was", "task runs were")));
@@ -273,8 +273,8 @@ fn told(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
     match recovered.interrupted {
         Some(Interrupt::Int) => 130,
         Some(Interrupt::Term) => 143,
-        None if recovered.unpaid.is_empty() => status::OK,
-        None => status::OWED,
+        None if recovered.left.is_empty() => status::OK,
+        None => status::PENDING,
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 pub use self::args::Args;
 use self::{
     args::{Phase, as_started, options, repeated},
-    journals::{Resumed, begin, make_up_for_others, resume},
+    journals::{Resumed, begin, recover_others, resume},
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
 };
@@ -80,7 +80,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             return status::BROKEN;
         }
     };
-    make_up_for_others(args);
+    recover_others(args);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -170,9 +170,9 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     match summary {
         Ok(summary) => {
             *used = summary.used.unwrap_or(*used);
-            // The text report has told already what kept every task from running.
-            let told = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
-            for fault in summary.faults.iter().filter(|fault| !told(fault)) {
+            // The text report has shown already what kept every task from running.
+            let reported = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
+            for fault in summary.faults.iter().filter(|fault| !reported(fault)) {
                 complain(&fault.trim_end().replace('\n', "\n  "));
             }
             tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));

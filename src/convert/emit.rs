@@ -5,7 +5,7 @@ use crate::yaml::{self, Data, Node, Style, quoted, yaml11};
 /// A value to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// As it stands, on one line.
+    /// Unchanged, on one line.
     Raw(String),
     Text(String),
     Map(Vec<Entry>),

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use crate::{
-    bash::ast::{List, Part, Word},
+    bash::{
+        ast::{List, Part, Word},
+        is_safe, quote,
+    },
     template,
 };
 
@@ -67,18 +70,6 @@ impl Text {
             (_, piece) => self.0.push(piece),
         }
     }
-}
-
-/// Characters that mean only themselves to every shell.
-pub fn is_safe(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with('~')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c))
-}
-
-/// Quotes where a shell needs them.
-pub fn quote(text: &str) -> String {
-    if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The variables and functions of a script at one place.

@@ -192,7 +192,7 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
             true => (header.span(), quote(&text.replace(&bare, &braced))),
             false => (header.cooked(start..start + bare.len()), braced.clone()),
         };
-        let message = format!("`{bare}` is sent as it stands: nobody fills it");
+        let message = format!("`{bare}` is sent literally: nobody fills it");
         reader.out.push(
             Diagnostic::new(&INVALID_SERVER, header.span(), message)
                 .strength(Strength::Warning)

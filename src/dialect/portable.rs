@@ -112,6 +112,14 @@ fn import(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Import> {
 
 /// One entry of `requires`; which ones exist depends on the dialect.
 pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) -> Option<Requirement> {
+    if let Some(name) = node.as_str() {
+        let kinds: &[&str] =
+            if dialect == Dialect::Steps { &["mcpServer", "extension", "command"] } else { &["mcpServer", "command"] };
+        let written: Vec<_> = kinds.iter().map(|kind| format!("`{kind}: {name}`")).collect();
+        let help = format!("say what it is: write {}", written.join(" or "));
+        reader.error(decode::mistyped(node, "a mapping", "a requirement").help(help));
+        return None;
+    }
     let mut fields = reader.fields(node, "a requirement")?;
     let server = fields.take(reader, "mcpServer");
     let alias = fields.take(reader, "as");
@@ -119,11 +127,13 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
     let command = fields.take(reader, "command");
     let judge = fields.take(reader, "judge");
     let none = [server, extension, command, judge].iter().all(Option::is_none);
-    let misspelt = none && fields.misspells(["mcpServer", "command", "judge"]);
-    fields.finish(reader);
-    if misspelt {
+    fields.misspells(["mcpServer", "command", "judge"]);
+    // What stands there instead is the fault.
+    if none && !fields.remaining().is_empty() {
+        fields.finish_hard(reader);
         return None;
     }
+    fields.finish(reader);
     let mut kinds = Vec::new();
     if let Some(n) = server {
         kinds.push(RequirementKind::McpServer(reader.name(n, "the name of a server")?));

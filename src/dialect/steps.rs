@@ -136,11 +136,11 @@ pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span)
     };
     match parse(text, place) {
         Ok(parts) => {
-            let stranger = parts.iter().find_map(|p| match p {
+            let other = parts.iter().find_map(|p| match p {
                 Part::Hole(hole) if !matches!(hole.reference.root.text.as_str(), "steps" | "env") => Some(hole.span),
                 _ => None,
             });
-            match stranger {
+            match other {
                 None => Template { parts, span, suspects: Vec::new() },
                 Some(at) => Template {
                     suspects: vec![Suspect {

@@ -1,7 +1,7 @@
 //! Processes: started in a group of their own, fed, read within bounds, and ended at their limit with all they started.
 //!
 //! A step is as alive as the process it started, not as the pipes it handed on: soon after the leader's end its output is
-//! taken as it stands. What it left in the background may live on ([`Finished::leftover`]); its output is read on and
+//! taken as it is. What it left in the background may live on ([`Finished::leftover`]); its output is read on and
 //! thrown away, so that it neither blocks nor dies of a closed pipe.
 #![expect(clippy::disallowed_methods, reason = "this is the door to processes")]
 
@@ -233,16 +233,16 @@ impl Handle {
 
 /// Who wants to know of every process that is started.
 #[derive(Default)]
-pub(super) struct Told(pub OnceLock<Box<dyn Fn(u32) + Send + Sync>>);
+pub(super) struct OnStart(pub OnceLock<Box<dyn Fn(u32) + Send + Sync>>);
 
-impl std::fmt::Debug for Told {
+impl std::fmt::Debug for OnStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Told")
+        f.write_str("OnStart")
     }
 }
 
 /// Runs a process to its end, its limit or its cancellation. If the future is dropped, all it started is killed.
-pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, told: &Told) -> Finished {
+pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, on_start: &OnStart) -> Finished {
     let started = Instant::now();
     let without_process = |exit| Finished {
         exit,
@@ -256,7 +256,7 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, tol
         return without_process(Exit::Cancelled { killed: false });
     }
     let stdin = if let Stdin::Empty = exec.stdin { Stdio::null() } else { Stdio::piped() };
-    let (mut leader, tree, mut stdout, mut stderr) = match start(&exec, mark, stdin, told).await {
+    let (mut leader, tree, mut stdout, mut stderr) = match start(&exec, mark, stdin, on_start).await {
         Ok((leader, tree, out, err)) => {
             (leader, tree, Stream::new(out, exec.capture_limit), Stream::new(err, exec.capture_limit))
         }
@@ -311,8 +311,8 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, tol
 }
 
 /// Starts a process to talk to; of the [`Exec`], time-out and capture do not count.
-pub(super) async fn spawn(exec: Exec, mark: String, told: &Told) -> Result<Process, StartFault> {
-    let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped(), told).await?;
+pub(super) async fn spawn(exec: Exec, mark: String, on_start: &OnStart) -> Result<Process, StartFault> {
+    let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped(), on_start).await?;
     let stdin = leader.child.stdin.take();
     Ok(Process {
         stdin: stdin.map_or_else(|| Box::new(tokio::io::sink()) as _, |pipe| Box::new(pipe) as _),
@@ -363,7 +363,7 @@ async fn start(
     exec: &Exec,
     mark: String,
     stdin: Stdio,
-    told: &Told,
+    on_start: &OnStart,
 ) -> Result<(Leader, Tree, Option<Pipe>, Option<Pipe>), StartFault> {
     let other = |e: io::Error| StartFault::Other(e.to_string());
     let cwd = std::path::absolute(&exec.cwd).map_err(other)?;
@@ -414,8 +414,8 @@ async fn start(
     // The command still holds the writing end of a merged pipe, which would never close.
     drop(command);
     let pid = pid(&child);
-    if let (Some(told), Some(pid)) = (told.0.get(), child.id()) {
-        told(pid);
+    if let (Some(on_start), Some(pid)) = (on_start.0.get(), child.id()) {
+        on_start(pid);
     }
     let tree = Tree::of_exec(mark, pid);
     let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));

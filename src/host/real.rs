@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub struct RealHost {
     started: Instant,
     mark: String,
-    told: exec::Told,
+    on_start: exec::OnStart,
     clients: http::Clients,
 }
 
@@ -35,14 +35,14 @@ impl RealHost {
         Self {
             started: Instant::now(),
             mark: random_id(),
-            told: exec::Told::default(),
+            on_start: exec::OnStart::default(),
             clients: http::Clients::default(),
         }
     }
 
-    /// From here on, whoever leads a new process group is told of by its pid.
-    pub fn on_start(&self, told: impl Fn(u32) + Send + Sync + 'static) {
-        let _ = self.told.0.set(Box::new(told));
+    /// From here on `report` receives the pid of each new process group's leader.
+    pub fn on_start(&self, report: impl Fn(u32) + Send + Sync + 'static) {
+        let _ = self.on_start.0.set(Box::new(report));
     }
 
     fn exec_mark(&self) -> String {
@@ -120,11 +120,11 @@ impl Host for RealHost {
     }
 
     fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
-        Box::pin(exec::run(exec, self.exec_mark(), cancel, &self.told))
+        Box::pin(exec::run(exec, self.exec_mark(), cancel, &self.on_start))
     }
 
     fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>> {
-        Box::pin(exec::spawn(exec, self.exec_mark(), &self.told))
+        Box::pin(exec::spawn(exec, self.exec_mark(), &self.on_start))
     }
 
     fn mark(&self) -> &str {

@@ -5,7 +5,7 @@
 //! a gevals which runs inside a step of another one does not hide its processes.
 //!
 //! A daemon that left the group, lost its parent and overwrote its environment (nginx and postgres do, for a title) cannot
-//! be told from another exec's. It came to us as an orphan, though, and is found when the whole host is ended.
+//! be distinguished from another exec's. It came to us as an orphan, though, and is found when the whole host is ended.
 //!
 //! The leader stays unreaped as long as its tree is in use: so its pid, which names the group, cannot be given to
 //! another process meanwhile. Off Linux there is no `/proc`, and the group is all there is.
@@ -54,7 +54,7 @@ impl Tree {
         tree
     }
 
-    /// Groups of a dead gevals, whoever is in them.
+    /// Groups of a dead gevals, whichever processes are in them.
     pub fn of_groups(groups: Vec<(i32, u64)>) -> Self {
         // A mark that no process has.
         let mut tree = Self::of_exec("-".to_owned(), None);
@@ -260,7 +260,7 @@ mod platform {
             alive
         }
 
-        /// Whether nothing outlived the leader, as far as can be told without a look at every process: what it left behind
+        /// Whether nothing outlived the leader, as far as can be known without a look at every process: what it left behind
         /// has become our child, or descends from one that has.
         pub(super) fn is_alone(&self) -> bool {
             let own = process::getpid();

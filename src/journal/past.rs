@@ -1,4 +1,4 @@
-//! What a journal tells: which tasks have results, what each of the others owes, and the values needed to pay it.
+//! What a journal tells: which tasks have results, which cleanups of the others are pending, and the values that those need.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -43,9 +43,9 @@ pub struct Past {
 #[derive(Clone, Debug, Default)]
 pub struct TaskPast {
     pub end: Option<End>,
-    /// Cleanups that are not paid, and the action that owes each.
-    pub owed: IndexMap<String, String>,
-    pub paid: HashSet<String>,
+    /// Cleanups that are pending, and the action that each belongs to.
+    pub pending: IndexMap<String, String>,
+    pub done: HashSet<String>,
     pub begun: HashSet<String>,
     /// Actions that ended, in order; of the reports, what they printed is left out.
     pub ended: IndexMap<String, ActionReport>,
@@ -102,10 +102,12 @@ impl Past {
         Ok((past, good))
     }
 
-    /// Whether it needs `recover`: it did not end, or has not told its results, or owes what is not kept on purpose.
+    /// Whether it needs `recover`: it did not end, or has not written its results, or a cleanup is pending that is not kept on purpose.
     pub fn interrupted(&self) -> bool {
         !self.closed
-            && (!self.finished || !self.reported || self.tasks.values().any(|task| !task.owed.is_empty() && !task.kept))
+            && (!self.finished
+                || !self.reported
+                || self.tasks.values().any(|task| !task.pending.is_empty() && !task.kept))
     }
 
     /// What agents and judges used of the run's limits, as far as turns came to an end; the price is the judge's.
@@ -180,12 +182,12 @@ impl Past {
         let of = self.task(task);
         match event.kind {
             EventKind::TaskStarted { .. } => *of = TaskPast::default(),
-            EventKind::CleanupOwed { action, cleanups } => {
-                of.owed.extend(cleanups.into_iter().map(|cleanup| (cleanup, action.clone())));
+            EventKind::CleanupPending { action, cleanups } => {
+                of.pending.extend(cleanups.into_iter().map(|cleanup| (cleanup, action.clone())));
             }
-            EventKind::CleanupPaid { cleanup } => {
-                of.owed.shift_remove(&cleanup);
-                of.paid.insert(cleanup);
+            EventKind::CleanupDone { cleanup } => {
+                of.pending.shift_remove(&cleanup);
+                of.done.insert(cleanup);
             }
             EventKind::ActionStarted { action } => {
                 of.begun.insert(action);
@@ -204,7 +206,7 @@ impl Past {
             EventKind::CallRecorded { call } => of.calls.push(call),
             EventKind::TaskFinished { verdict, reason, duration, cleanup_failed } => {
                 of.end = Some(End { verdict, reason, duration, cleanup_failed });
-                if of.owed.is_empty() && !of.kept {
+                if of.pending.is_empty() && !of.kept {
                     let end = of.end.take();
                     *of = TaskPast { end, ..TaskPast::default() };
                 }
@@ -218,6 +220,6 @@ impl TaskPast {
     /// The report of a cleanup step that never runs again.
     pub fn completed(&self, id: &str) -> Option<&ActionReport> {
         let report = self.ended.get(id)?;
-        (self.paid.contains(id) || report.outcome == Outcome::Passed).then_some(report)
+        (self.done.contains(id) || report.outcome == Outcome::Passed).then_some(report)
     }
 }

@@ -20,9 +20,9 @@ pub struct Question<'a> {
 /// How the answer and the reference must agree (§6.4 of the upstream behaviour).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Criterion {
-    /// All of the reference is said, in meaning; more may be.
+    /// The answer states all of the reference, in meaning; it may state more.
     Contains,
-    /// It is said in meaning, and nothing else.
+    /// The answer states it in meaning, and nothing else.
     Exact,
 }
 

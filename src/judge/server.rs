@@ -1,4 +1,4 @@
-//! The judge's MCP server: one tool, on 127.0.0.1, at an address that only the judge is told. It lives as long as one attempt.
+//! The judge's MCP server: one tool, on 127.0.0.1, at an address that only the judge gets. It lives as long as one attempt.
 
 use std::{
     io,

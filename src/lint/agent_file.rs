@@ -40,7 +40,7 @@ fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, o
     if let Some(path) = reference.path.as_ref().filter(|_| super::AGENT_TYPES.contains(&kind))
         && !matches!(kind, "file" | "builtin.script" | "builtin.replay")
     {
-        push(path, "path", &format!("`{kind}` is not told by a file"));
+        push(path, "path", &format!("`{kind}` takes no file"));
     }
     let Some(model) = &reference.model else { return };
     match (kind, file) {
@@ -48,10 +48,10 @@ fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, o
             push(model, "model", &format!("`{kind}` has no model"));
         }
         ("file", Some(Agent { builtin: None, acp: Some(_), .. })) => {
-            push(model, "model", "a program over ACP is not told of it; `acp.args` may name one");
+            push(model, "model", "a program over ACP does not get it; `acp.args` may name one");
         }
         ("file", Some(Agent { builtin: None, commands: Some(_), .. })) => {
-            push(model, "model", "a command line is not told of it; `runPrompt` may name one");
+            push(model, "model", "a command line does not get it; `runPrompt` may name one");
         }
         _ => {}
     }

@@ -183,20 +183,13 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Some((kind, list)) = matchers(item) else { continue };
         for matcher in list {
             let Some(pattern) = &matcher.pattern else { continue };
+            // `.*` says what it means.
             if matches_all(&pattern.value, Texts::Names) {
-                out.push(
-                    Diagnostic::new(
-                        &UNANCHORED_TOOL_PATTERN,
-                        pattern.span,
-                        format!("this pattern matches every {}", kind.name()),
-                    )
-                    .help("say which are meant; if all of them are, leave the pattern out"),
-                );
                 continue;
             }
             let tools = view.unit.lock.tools(&matcher.server.value).filter(|_| kind == CallKind::Tool);
             let Some(tools) = tools else { continue };
-            let extra = strangers(&pattern.value, tools.keys().map(String::as_str));
+            let extra = unlisted(&pattern.value, tools.keys().map(String::as_str));
             if extra.is_empty() {
                 continue;
             }
@@ -211,7 +204,7 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 /// Tools that a pattern matches by accident: where it matches one tool whole, all others; where it is a word, those it
 /// matches in the middle of a word.
-fn strangers<'t>(pattern: &str, tools: impl Iterator<Item = &'t str> + Clone) -> Vec<&'t str> {
+fn unlisted<'t>(pattern: &str, tools: impl Iterator<Item = &'t str> + Clone) -> Vec<&'t str> {
     let (Ok(part), Ok(whole)) = (regex::Regex::new(pattern), regex::Regex::new(&format!("^(?:{pattern})$"))) else {
         return Vec::new();
     };

@@ -72,7 +72,7 @@ pub fn blank_lines(view: &TaskView<'_>, out: &mut Diagnostics) {
         let line = at..at + text.find('\n').unwrap_or(text.len());
         out.push(
             Diagnostic::new(&SHEBANG_NOT_FIRST, content.span(line), "this is not the first line of the script")
-                .here("other tools execute the text as it stands, and the system reads only its very first bytes")
+                .here("other tools execute the text unchanged, and the system reads only its very first bytes")
                 .help("remove what stands before it")
                 .fix("remove it", content.span(0..at), ""),
         );

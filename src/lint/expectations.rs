@@ -14,7 +14,8 @@ use crate::{
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let dialect = view.task.dialect;
     view.task.walk(&mut |_, step| {
-        if let Some((key, expect)) = &step.expect {
+        let whole = |expect: &Arg<Def>| !view.has_unread(expect.span);
+        if let Some((key, expect)) = step.expect.as_ref().filter(|(_, expect)| whole(expect)) {
             match &expect.kind {
                 // That is none of the types it may have.
                 ArgKind::Null => {}
@@ -113,6 +114,5 @@ fn blank(name: &Name) -> Diagnostic {
 }
 
 fn nothing(name: &Name, message: &str) -> Diagnostic {
-    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message)
-        .help("say what is expected: as it is written, this cannot fail")
+    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message).help("say what is expected: this cannot fail")
 }

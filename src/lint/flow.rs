@@ -42,7 +42,7 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whoever asks for the rounds of a loop may use everything in it.
+/// What asks for the rounds of a loop may use everything in it.
 fn walk(step: &Step<Def>, all: bool, used: &IndexSet<(String, String)>, out: &mut Diagnostics) {
     let id = step.id.as_ref().map(|i| i.value.clone());
     for (name, _) in step.outputs.iter().flatten() {

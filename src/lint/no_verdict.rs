@@ -2,9 +2,12 @@
 
 use super::{EvalView, TaskView};
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics, Strength},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
+    dialect,
+    hir::Dialect,
     rule,
     source::Span,
+    yaml::{Entry, Node},
 };
 
 rule! {
@@ -13,7 +16,17 @@ rule! {
 
 /// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (`tests/coverage.md` A4).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    if !view.task.verify.steps.is_empty() || view.asserted {
+    if !view.task.verify.steps.is_empty() {
+        return;
+    }
+    let verify = verify_of(view);
+    if verify.is_some_and(|verify| view.has_unread(verify)) {
+        return;
+    }
+    let empty_script = view.task.verify.key.filter(|_| view.task.dialect == Dialect::Legacy);
+    if view.asserted {
+        // Nothing follows but that nobody sees what was meant.
+        out.extend(empty_script.map(|verify| dialect::legacy::empty_phase("verify", verify)));
         return;
     }
     let task = &view.task;
@@ -21,16 +34,33 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let help = "add a step to verify that can fail, or assertions to the eval's task set";
     out.push(match (view.eval, task.verify.key) {
         // A task with an empty `verify` leaves it to its evals: each that asserts nothing is at fault.
-        (Some(eval), Some(verify)) => Diagnostic::new(&NO_VERDICT, set(view, &eval), message)
+        (Some(eval), Some(verify)) if empty_script.is_none() => Diagnostic::new(&NO_VERDICT, set(view, &eval), message)
             .label(verify, "the task leaves it to the eval")
             .help(help),
-        (Some(eval), None) => Diagnostic::new(&NO_VERDICT, task.name.span, message)
+        (Some(eval), verify) => Diagnostic::new(&NO_VERDICT, verify.unwrap_or(task.name.span), message)
             .label(eval.eval.name.span, "this eval asserts nothing of it either")
             .help(help),
+        (None, Some(verify)) if empty_script.is_some() => dialect::legacy::empty_phase("verify", verify),
         (None, verify) => Diagnostic::new(&NO_VERDICT, verify.unwrap_or(task.name.span), message)
             .strength(Strength::Note)
             .help("it has no verify step; the assertions of an eval would have to decide"),
     });
+}
+
+/// Where the verify of a task is written, or, without one, the keys that may have been meant for it.
+fn verify_of(view: &TaskView<'_>) -> Option<Span> {
+    let phases = find(view.unit.tree.root(), &["spec", "steps"])?.value;
+    match find(phases, &["verify"]) {
+        Some(verify) => Some(verify.value.span()),
+        None => {
+            let near = |e: &Entry<'_>| nearest(e.name, ["verify"]).is_some();
+            phases.entries().find(near).map(|e| e.key.span())
+        }
+    }
+}
+
+fn find<'t>(node: Node<'t>, names: &[&str]) -> Option<Entry<'t>> {
+    node.entries().find(|e| names.iter().any(|name| e.name.eq_ignore_ascii_case(name)))
 }
 
 /// The task set by which the eval selects the task.

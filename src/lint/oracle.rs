@@ -1,9 +1,13 @@
 //! A scripted agent that does not know what to do, or knows too much.
 
-use super::{EvalView, TaskView, servers};
+use indexmap::IndexMap;
+
+use super::{EvalView, ProjectView, TaskView, servers};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
+    project::EvalUnit,
     rule,
+    source::FileId,
 };
 
 rule! {
@@ -39,24 +43,39 @@ pub fn missing(view: &TaskView<'_>, out: &mut Diagnostics) {
     out.push(diagnostic.help("add an entry of that name to the oracle: without one the task is broken"));
 }
 
-pub fn unused(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let Some(oracle) = &view.unit.oracle else { return };
-    for entry in &oracle.tasks {
-        for call in &entry.calls {
-            servers::known(view, &call.server, out);
+/// The servers that the entries name.
+pub fn calls(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for call in view.unit.oracle.iter().flat_map(|oracle| &oracle.tasks).flat_map(|entry| &entry.calls) {
+        servers::known(view, &call.server, out);
+    }
+}
+
+/// Entries for tasks that there are not. Several evals may share an oracle, and a task that none of them selects today is
+/// there all the same.
+pub fn unused(view: &ProjectView<'_>, out: &mut Diagnostics) {
+    let project = view.project;
+    let mut oracles: IndexMap<FileId, Vec<&EvalUnit>> = IndexMap::new();
+    for unit in &project.evals {
+        if let Some(entry) = unit.oracle.as_ref().and_then(|oracle| oracle.tasks.first()) {
+            oracles.entry(entry.task.span.file).or_default().push(unit);
         }
+    }
+    let tasks = || project.tasks.iter().map(|unit| unit.task.as_ref());
+    // A task that could not be read, or whose name could not, may be the one that is meant.
+    if project.evals.iter().any(|unit| unit.reported.is_some())
+        || tasks().any(|task| task.is_none_or(|t| t.name.value.is_empty()))
+    {
+        return;
+    }
+    let names: Vec<&str> = tasks().flatten().map(|task| task.name.value.as_str()).collect();
+    for entry in oracles.values().filter_map(|evals| evals[0].oracle.as_ref()).flat_map(|oracle| &oracle.tasks) {
         let name = &entry.task;
-        // An entry may belong to the task whose name could not be read.
-        if view.tasks.iter().any(|u| u.task.as_ref().is_none_or(|t| t.name.value.is_empty())) {
+        if names.contains(&name.value.as_str()) {
             continue;
         }
-        if view.tasks.iter().filter_map(|u| u.task.as_ref()).any(|t| t.name.value == name.value) {
-            continue;
-        }
-        let names = view.tasks.iter().filter_map(|u| u.task.as_ref()).map(|t| t.name.value.as_str());
         let mut diagnostic =
-            Diagnostic::new(&UNUSED_ORACLE_ENTRY, name.span, format!("the eval selects no task `{}`", name.value));
-        if let Some(near) = nearest(&name.value, names) {
+            Diagnostic::new(&UNUSED_ORACLE_ENTRY, name.span, format!("no eval selects a task `{}`", name.value));
+        if let Some(near) = nearest(&name.value, names.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
         }
         out.push(diagnostic.help("remove the entry, or correct its name"));

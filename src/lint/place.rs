@@ -6,7 +6,7 @@ use super::{EvalView, TaskView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     hir::Name,
-    rule,
+    policy, rule,
     source::{Span, resolve},
 };
 
@@ -59,22 +59,31 @@ pub fn task_paths(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A file neither below the task's folder nor below the eval's is lost when the suite is copied or fetched.
+/// A file outside of what is copied with the eval, the repository or the folder of `gevals.toml`: who has the one need not
+/// have the other. Nothing follows from a path that stays inside.
 fn leaves(view: &TaskView<'_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
-    let eval = view.eval?;
-    let below = |dir: &Path| {
-        path.starts_with(dir)
-            && (!dir.as_os_str().is_empty() || !matches!(path.components().next(), Some(Component::ParentDir)))
-    };
-    if below(&view.task.dir) || below(&eval.eval.dir) {
-        return None;
+    /// Nobody nests folders deeper than this.
+    const CLIMBS: usize = 64;
+    let mut dir = view.eval?.eval.dir.clone();
+    for _ in 0..CLIMBS {
+        let rest = path.strip_prefix(&dir);
+        if rest.is_ok_and(|rest| rest.components().next() != Some(Component::ParentDir)) {
+            return None;
+        }
+        let root = [".git", policy::FILE_NAME].iter().find(|name| view.files.stat(&dir.join(name)).is_some());
+        if let Some(marker) = root {
+            let what = if *marker == ".git" { "the repository" } else { "the folder of `gevals.toml`" };
+            return Some(
+                Diagnostic::new(&PATH_LEAVES_TASK, span, format!("`{text}` lies outside of {what}"))
+                    .help("keep what a task needs inside: who copies or clones the suite gets no more than that"),
+            );
+        }
+        let up = matches!(dir.components().next_back(), None | Some(Component::ParentDir));
+        if up {
+            dir.push("..");
+        } else if !dir.pop() {
+            return None;
+        }
     }
-    Some(
-        Diagnostic::new(
-            &PATH_LEAVES_TASK,
-            span,
-            format!("`{text}` lies outside the folder of the task and that of the eval"),
-        )
-        .help("keep what a task needs below its eval: who copies or fetches the suite gets no more than that"),
-    )
+    None
 }

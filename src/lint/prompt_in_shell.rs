@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::EvalView;
 use crate::{
     bash::{
-        gotext::{self, Piece},
+        gotext,
         prompt::{self, Context, Fault},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
@@ -70,8 +70,8 @@ pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
         let deaf = |template: &Name| {
             let text = &template.value;
             let unfilled = !text.contains(prompt::VARIABLE) && !text.trim().is_empty();
-            let fields = gotext::scan(text, &prompt::FIELDS);
-            unfilled && fields.is_ok_and(|f| !f.iter().any(|p| matches!(p, Piece::Field { name: "Prompt", .. })))
+            let fields = gotext::fields(text, &prompt::FIELDS);
+            unfilled && fields.is_ok_and(|fields| !fields.iter().any(|field| field.name == "Prompt"))
         };
         // What else is there decides what is run.
         if agent.acp.is_some() || agent.builtin.is_some() {
@@ -126,7 +126,7 @@ pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 fn context_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     let Some(template) = agent.commands.as_ref().and_then(|c| c.run_prompt.as_ref()) else { return };
-    if gotext::scan(&template.value, &prompt::FIELDS).is_err() {
+    if !gotext::faults(&template.value, &prompt::FIELDS).is_empty() {
         return;
     }
     match prompt::prompt_context(&template.value) {

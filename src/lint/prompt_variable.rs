@@ -20,7 +20,7 @@ rule! {
 static VARIABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)").unwrap());
 
-/// A prompt goes to the agent as it stands: no shell ever reads it (author mistake 13).
+/// A prompt goes to the agent unchanged: no shell ever reads it (author mistake 13).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let span = prompt.text.span;
@@ -41,7 +41,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Some(map) => map.span(whole.range()),
             None => Span::new(span.file, whole.range()),
         };
-        // In backticks it is code that the agent is told about; in a hole it is filled.
+        // In backticks it is code that the prompt is about; in a hole it is filled.
         let quoted = text[..whole.start()].matches('`').count() % 2 == 1;
         if quoted || text[..whole.start()].ends_with('\\') || prompt.text.holes().any(|h| h.span.contains(place)) {
             continue;
@@ -50,7 +50,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let diagnostic = Diagnostic::new(
             &SHELL_VARIABLE_IN_PROMPT,
             place,
-            format!("the agent reads `{}` as it stands", whole.as_str()),
+            format!("the agent reads `{}` literally", whole.as_str()),
         )
         .here("no shell reads a prompt");
         let declared = view.task.env.iter().any(|(n, _)| n.value == name);

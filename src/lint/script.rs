@@ -70,6 +70,8 @@ pub struct Content {
     parsed: OnceLock<Option<bash::Script>>,
     /// Empty and not sound where it is no shell's.
     pub program: Program,
+    /// Whether it was read without the parser, which is only possible where the shell parses it, too.
+    pub is_plain: bool,
     place: Place,
     /// The holes of the text, in order.
     pub holes: Vec<Range<usize>>,
@@ -148,7 +150,8 @@ impl Content {
             Reader::Foreign => (OnceLock::from(None), None),
             _ => (OnceLock::new(), bash::plain(&text)),
         };
-        let mut content = Self { text, parsed, program: Program::default(), place, holes, style, indent };
+        let is_plain = plain.is_some();
+        let mut content = Self { text, parsed, program: Program::default(), is_plain, place, holes, style, indent };
         let program = plain.or_else(|| Some(content.script()?.program()));
         content.program = program.unwrap_or_default();
         if content.text.contains(HOLE) {

@@ -216,7 +216,7 @@ pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.walk(&mut |_, step| {
         let stated = step.expect.as_ref().and_then(|(_, e)| e.get("status"));
         let asked = stated.is_some_and(|s| !matches!(s.kind, ArgKind::Int(0)));
-        if matches!(step.op.kind, OperationKind::Builtin("http")) && !asked {
+        if matches!(step.op.kind, OperationKind::Builtin("http")) && !asked && !view.has_unread(step.span) {
             out.push(
                 Diagnostic::new(
                     &HTTP_WITHOUT_STATUS,

@@ -20,7 +20,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let Some(grammar) = grammar(script) else { continue };
         let content = &script.content;
-        let report = report(&content.text, grammar);
+        let report = if content.is_plain { Report::default() } else { report(&content.text, grammar) };
         if let Some(fault) = &report.fault {
             let message = format!("the shell cannot parse this {}: {}", script.what(), fault.message);
             let mut diagnostic = Diagnostic::new(&SCRIPT_SYNTAX, content.span(fault.at.clone()), message);

@@ -50,7 +50,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(
                 Diagnostic::new(&UNEXPANDED_HOLE, span, message)
                     .strength(Strength::Warning)
-                    .here("the shell gets it as it stands")
+                    .here("the shell gets it literally")
                     .help(help),
             );
         }

@@ -23,7 +23,9 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let dialect = view.task.dialect;
     view.task.walk(&mut |_, step| {
-        let Some((_, expect)) = &step.expect else { return };
+        let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
+            return;
+        };
         if let Some(code) = expect.get("exitCode")
             && let ArgKind::Int(n) = code.kind
             && !(0..=255).contains(&n)

@@ -26,6 +26,10 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     let steps = &task.verify.steps;
     let (Some(first), false) = (steps.first(), view.asserted) else { return };
+    // What was to make one fail stands under a key that nobody reads.
+    if steps.iter().any(|step| view.has_unread(step.span)) {
+        return;
+    }
     // A script that tries something to no avail has a rule of its own, `script-cannot-fail`.
     if !steps.iter().all(|s| cannot_fail(s, view)) || exit_status::in_vain(view) {
         return;
@@ -162,14 +166,20 @@ fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
 /// What the judge or a `grep` looks for in the answer stands in the prompt: an agent that repeats the question passes.
 pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
-    let text = LazyCell::new(|| fold(&texts::written(&prompt.text)));
+    let text = LazyCell::new(|| {
+        let text = texts::written(&prompt.text);
+        // Where letter case is the question, words in another case do not answer it.
+        let fold = if CASE.is_match(&text) { exactly } else { fold };
+        (fold(&text), fold)
+    });
+    let contains = |word: &str| text.0.contains(&text.1(word));
     for step in &view.task.verify.steps {
         step.walk(&mut |step| {
             if step.op.signature.judges {
                 for (_, arg) in &step.args {
                     if let Some(word) = arg.as_literal()
                         && !word.trim().is_empty()
-                        && text.contains(&fold(word))
+                        && contains(word)
                     {
                         out.push(answered(
                             arg.span,
@@ -185,7 +195,7 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let greps = GREP.captures_iter(&script).filter_map(|c| (1..4).find_map(|i| c.get(i)));
                 let patterns = PATTERN.captures_iter(&script).filter_map(|c| c.get(1));
                 let words: Vec<&str> = greps.chain(patterns).map(|m| m.as_str()).collect();
-                let given: Vec<_> = words.iter().filter(|w| w.len() > 2 && text.contains(&fold(w))).collect();
+                let given: Vec<_> = words.iter().filter(|w| w.len() > 2 && contains(w)).collect();
                 if let (Some(word), true) = (given.first(), given.len() == words.len() && !script.contains("grep -v")) {
                     out.push(answered(
                         step.key,
@@ -209,6 +219,11 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#).unwrap()
 });
 
+static CASE: LazyLock<Regex> = LazyLock::new(|| {
+    #[expect(clippy::unwrap_used, reason = "a constant")]
+    Regex::new(r"(?i)\b(?:upper|lower|title|camel|snake|kebab|pascal)[ _-]?cased?\b|\b(?:letter|sentence) case\b|\bcapital(?:s|i[sz]ed?|i[sz]ation| letters?)\b|\bcase[- ]sensitive").unwrap()
+});
+
 fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Span) -> Diagnostic {
     Diagnostic::new(&PROMPT_CONTAINS_ANSWER, span, message)
         .label(prompt, "in this prompt")
@@ -217,7 +232,12 @@ fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Spa
 
 /// Lower case, white space made one.
 fn fold(text: &str) -> String {
-    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+    exactly(&text.to_lowercase())
+}
+
+/// White space made one.
+fn exactly(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A whole phrase that the agent must say in just these words (author mistake 14).

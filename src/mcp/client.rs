@@ -350,7 +350,7 @@ impl Shared {
     }
 
     fn send(&self, message: Bytes) {
-        // A failed send is a closed connection, which whoever waits is told.
+        // A failed send is a closed connection, which ends the waiting calls.
         let _ = self.out.send(message);
     }
 }
@@ -363,7 +363,7 @@ async fn read_all(mut lines: Lines<impl AsyncRead + Unpin>, shared: Arc<Shared>)
             }
         }
     }
-    // Whoever waits finds the sender gone.
+    // A waiting call finds the sender gone.
     *shared.lock() = None;
 }
 

@@ -68,7 +68,7 @@ pub async fn serve_http(dir: &Path, listener: TcpListener, stop: CancellationTok
 #[derive(Debug, Clone)]
 struct Server {
     notes: Arc<Notes>,
-    /// Everyone who is told when the list changes.
+    /// Everyone who is notified when the list changes.
     peers: Arc<Mutex<Vec<Peer<RoleServer>>>>,
 }
 
@@ -185,7 +185,7 @@ impl Server {
                 let progress = ProgressNotificationParam::new(token.clone(), done)
                     .with_total(total)
                     .with_message(format!("searched {}", note.title));
-                // Whoever has left does not miss it.
+                // A session that has ended does not miss it.
                 let _ = context.peer.notify_progress(progress).await;
             }
         }
@@ -214,7 +214,7 @@ impl Server {
     }
 }
 
-/// Peers have no identity but the client that they were told of.
+/// Peers have no identity but the client that they were given.
 fn same(one: &Peer<RoleServer>, other: &Peer<RoleServer>) -> bool {
     match (one.peer_info(), other.peer_info()) {
         (Some(one), Some(other)) => Arc::ptr_eq(&one, &other),

@@ -422,7 +422,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let transport = Transport::Http { url: url.to_owned(), headers: IndexMap::new() };
-    // Whoever waits at either end has a deadline of his own.
+    // Both ends have deadlines of their own.
     let options = HubOptions { initialize_timeout: Duration::from_secs(24 * 60 * 60), ..HubOptions::default() };
     let hub = Hub::start(ServerSpec { name: "gevals".to_owned(), transport }, options).await?;
     let (mut reader, mut writer) = tokio::io::split(hub.connect(SessionKind::Own));

@@ -59,7 +59,7 @@ impl Server {
         }
         // An error means that there is a provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Elsewhere the configured headers would be sent to a stranger.
+        // Elsewhere the configured headers would be sent to another server.
         let same_origin = Policy::custom(|attempt| {
             let origin = attempt.previous().first().map(Url::origin);
             if attempt.previous().len() < 5 && origin == Some(attempt.url().origin()) {

@@ -1,7 +1,7 @@
 //! One server and the sessions that share it. Messages pass as the bytes they came in; only an id or a progress token that
 //! another request holds is replaced on the way to the server, and put back on the way to its owner.
 //!
-//! A process has one connection, so its sessions are told apart by the ids of their requests. A streamable HTTP server has
+//! A process has one connection, so its sessions are distinguished by the ids of their requests. A streamable HTTP server has
 //! a session of its own for each of ours. Everything that both ways have in common happens in `State`, under one lock that is
 //! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances.
 
@@ -114,7 +114,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the process, or makes ready to speak HTTP. Nothing is said to the server before the first session does.
+    /// Starts the process, or makes ready to speak HTTP. Nothing is sent to the server before the first session sends.
     #[expect(clippy::unused_async, reason = "needs a runtime, and says so")]
     pub async fn start(spec: ServerSpec, options: HubOptions) -> Result<Hub, ServerError> {
         let ServerSpec { name, transport } = spec;
@@ -297,7 +297,7 @@ pub(super) struct Port {
     pub id: u64,
     outbox: mpsc::UnboundedReceiver<Bytes>,
     queued: Arc<AtomicUsize>,
-    /// Ends whoever serves the session.
+    /// Ends the task that serves the session.
     pub ended: CancellationToken,
     inner: Arc<Inner>,
 }
@@ -622,7 +622,7 @@ impl Inner {
             && exceeds(&wanted, &first)
         {
             let text = format!(
-                "a client with the capabilities {wanted} shares a server that was told {first} by the client before it"
+                "a client with the capabilities {wanted} shares a server that got {first} from the client before it"
             );
             self.remark(state, Some(session), &text);
         }
@@ -883,7 +883,7 @@ impl Inner {
         self.deliver(state, pending.session, message::lost(&pending.id, &text));
     }
 
-    /// The server is of no use any more: whoever waits for it is told, and so is whoever asks later.
+    /// The server is of no use any more: pending and later calls get this error.
     fn fail(&self, error: ServerError) {
         let mut guard = self.lock();
         let state = &mut *guard;

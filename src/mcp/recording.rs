@@ -109,7 +109,7 @@ impl Recording {
         self.write(&[&head, b",\"message\":", &message, b"}"]);
     }
 
-    /// One line of JSON, whatever was said.
+    /// One line of JSON, whatever the message was.
     fn masked<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
         let text = String::from_utf8_lossy(message);
         let is_json = |text: &str| serde_json::from_str::<&RawValue>(text).is_ok();

@@ -60,7 +60,7 @@ fn bound(plan: &Plan, ix: ActionIx) -> Option<Duration> {
     }
 }
 
-/// The duration that a step is told to last.
+/// The duration that a step is asked to last.
 fn lasting(step: &StepAction) -> Option<Duration> {
     let duration = step.op.signature.params.fields()?.get("duration")?;
     let Shape::String { format: Some(Format::Duration), .. } = duration.shape else { return None };

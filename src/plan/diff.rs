@@ -212,7 +212,7 @@ fn task(old: &Plan, new: &Plan, old_reach: &Reach, new_reach: &Reach) -> Option<
     (!same).then_some(diff)
 }
 
-/// In the plan's JSON it is told by the edges alone.
+/// In the plan's JSON only the edges show it.
 fn parallel_verify(old: &Plan, new: &Plan) -> Vec<FactChange> {
     let [before, after] = [old, new].map(|plan| Some(plan.task.parallel_verify.into()));
     let change = FactChange { name: "parallelVerify".to_owned(), before, after };

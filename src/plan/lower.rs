@@ -256,11 +256,11 @@ impl Lowering {
                 }
                 let all: Vec<_> = std::iter::once(ix).chain(blocks.iter().flat_map(|(_, a)| a).copied()).collect();
                 self.order(&all);
-                let owed = blocks.iter().find(|(role, _)| *role == BlockRole::Cleanup);
-                let owed = owed.and_then(|(_, actions)| actions.first().copied());
-                if let (Some(cleanup), Some(&first)) = (owed, all.get(1)) {
-                    let owes = if first == cleanup { ix } else { first };
-                    self.graph.add_edge(owes, cleanup, Edge::Finally);
+                let cleanup = blocks.iter().find(|(role, _)| *role == BlockRole::Cleanup);
+                let cleanup = cleanup.and_then(|(_, actions)| actions.first().copied());
+                if let (Some(cleanup), Some(&first)) = (cleanup, all.get(1)) {
+                    let from = if first == cleanup { ix } else { first };
+                    self.graph.add_edge(from, cleanup, Edge::Finally);
                 }
             }
         }

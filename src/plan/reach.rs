@@ -251,7 +251,7 @@ impl Search<'_> {
     }
 }
 
-/// What kubectl and its like are told to work in.
+/// The namespace and context that kubectl and its like work in.
 fn namespaces<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let made = match words {
         ["create" | "delete" | "get", "ns" | "namespace" | "namespaces", name, ..] => Some(*name),

@@ -14,7 +14,7 @@ use crate::diagnostic::nearest;
 /// The version of [`Answer`] as JSON.
 pub const VERSION: u32 = 1;
 
-/// What is said of a step, in each task that has it.
+/// The answer for a step, in each task that has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {

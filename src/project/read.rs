@@ -75,7 +75,7 @@ pub(super) enum Judged {
 }
 
 /// Looks at a file before it is judged. One that is `held` to be ours was named; one that was found in a folder or by a
-/// glob is ours only by what it says, and where it is not, nothing is said of it.
+/// glob is ours only by what it says, and where it is not, nothing is reported.
 ///
 /// # Errors
 /// It is ours, and cannot be read.

@@ -9,7 +9,7 @@ use super::{
     world::{Answer, Call, Dice, Mood, World},
 };
 
-/// A request as it stands in the trace, and the status and text of its answer; no status: there was none.
+/// A request in the trace, and the status and text of its answer; no status: there was none.
 pub fn ask(
     world: &World,
     method: &str,

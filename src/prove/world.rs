@@ -1,4 +1,4 @@
-//! Made-up worlds: what every command answers, by a seed. The same question gets the same answer, whoever asks.
+//! Made-up worlds: what every command answers, by a seed. The same question gets the same answer, from whichever script.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -88,7 +88,7 @@ fn render(views: &[View<'_>]) -> String {
             .filter_map(|link| {
                 let kind = match link.kind {
                     LinkKind::Data => "data",
-                    LinkKind::Finally => "owed",
+                    LinkKind::Finally => "pending",
                     LinkKind::Order | LinkKind::Branch | LinkKind::Layout => return None,
                 };
                 Some(LinkData { from: link.from, to: link.to, kind, label: link.label.clone() })

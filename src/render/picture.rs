@@ -293,7 +293,7 @@ impl Picture {
         self.links.extend(named);
         for (from, to, kind) in others {
             if kind == LinkKind::Finally || drawn.insert((from, to)) {
-                let label = if kind == LinkKind::Finally { "owed".to_owned() } else { String::new() };
+                let label = if kind == LinkKind::Finally { "pending".to_owned() } else { String::new() };
                 self.links.push(Link { from, to, kind, label });
             }
         }
@@ -323,7 +323,7 @@ impl Picture {
         if let (Some(first), Some(last)) = (keys.first(), keys.last())
             && last.0 == PlanPhase::Cleanup
         {
-            self.links.push(Link { from: first.1, to: last.1, kind: LinkKind::Finally, label: "owed".to_owned() });
+            self.links.push(Link { from: first.1, to: last.1, kind: LinkKind::Finally, label: "pending".to_owned() });
         }
         let task = self.task(view, plan, items);
         self.items.extend(task);

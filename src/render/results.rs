@@ -173,9 +173,10 @@ fn reasons(result: &Value) -> HashMap<String, String> {
             let (Some(id), Some(report)) = (step.get("id").and_then(Value::as_str), step.get("report")) else {
                 continue;
             };
-            let told =
+            let explained =
                 report.get("judgement").is_some() || report.get("outcome").and_then(Value::as_str) != Some("passed");
-            if let Some(why) = report.get("message").and_then(Value::as_str).filter(|why| told && !why.is_empty()) {
+            if let Some(why) = report.get("message").and_then(Value::as_str).filter(|why| explained && !why.is_empty())
+            {
                 whys.insert(without(&without(id, '#'), '['), why.to_owned());
             }
         }

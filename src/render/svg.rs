@@ -1,7 +1,7 @@
 //! Plans as SVG, drawn without any other program; readable on a light page and on a dark one.
 //!
 //! A plan is a sequence of nested sequences, so boxes stand below each other in the order in which they run, frames
-//! round them, and no two boxes overlap by construction. Values flow down lanes at the right; what is owed, at the left.
+//! round them, and no two boxes overlap by construction. Values flow down lanes at the right; cleanup edges, at the left.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -95,7 +95,7 @@ fn draw(picture: &Picture) -> String {
         }
         routes.into_iter().map(|(from, to)| Route { from, to }).collect::<Vec<_>>()
     };
-    let (data, owed) = (routes(LinkKind::Data), routes(LinkKind::Finally));
+    let (data, cleanup) = (routes(LinkKind::Data), routes(LinkKind::Finally));
 
     let mut body = String::new();
     // A task alone says its name on its frame.
@@ -111,7 +111,7 @@ fn draw(picture: &Picture) -> String {
             (x, y) = (PAD, y + row_height + GAP);
             row_height = 0.0;
         }
-        let (w, h) = layout.group(item, x, y, &data, &owed, &mut body);
+        let (w, h) = layout.group(item, x, y, &data, &cleanup, &mut body);
         x += w + GAP;
         row_height = row_height.max(h);
         width = width.max(x - GAP + PAD);
@@ -145,7 +145,7 @@ impl<'a> Layout<'a> {
         x: f64,
         y: f64,
         data: &[Route],
-        owed: &[Route],
+        cleanup: &[Route],
         out: &mut String,
     ) -> (f64, f64) {
         self.boxes.clear();
@@ -156,7 +156,7 @@ impl<'a> Layout<'a> {
         let (width, height) = self.item(item, 0.0, 0.0, width);
         let at: HashMap<usize, usize> = self.boxes.iter().enumerate().map(|(i, b)| (b.node.key, i)).collect();
         let (right, right_width) = self.lanes(&at, data, width, false);
-        let (left, left_width) = self.lanes(&at, owed, 0.0, true);
+        let (left, left_width) = self.lanes(&at, cleanup, 0.0, true);
         let _ = writeln!(out, "<g transform=\"translate({:.1} {y:.1})\">", x + left_width);
         self.write(out);
         out.push_str(&left);
@@ -270,7 +270,7 @@ impl<'a> Layout<'a> {
         let mut out = String::new();
         for (route, (from, to)) in mine.iter().enumerate() {
             let lane = edge + side * (strip + LANE * lane_of[route] as f64);
-            let class = if left { "owed".to_owned() } else { format!("data d{}", route % 6) };
+            let class = if left { "pending".to_owned() } else { format!("data d{}", route % 6) };
             let border = |b: &Placed<'_>| if left { b.x } else { b.x + b.w };
             let start = match left {
                 true => from.y + from.h / 2.0,
@@ -477,9 +477,9 @@ text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fil
 .box{fill:var(--fill);stroke:var(--line)}.title{font-weight:600;fill:var(--ink)}.bar{stroke:var(--step);stroke-width:3;stroke-linecap:round}\
 .control .bar{stroke:var(--control)}.agent .bar{stroke:var(--agent)}.agent .box{stroke:var(--agent)}.assertion .bar{stroke:var(--assertion)}.cleanup .bar{stroke:var(--cleanup)}\
 .passed .box{fill:var(--okf);stroke:var(--ok)}.failed .box,.broken .box{fill:var(--nof);stroke:var(--no)}.broken .box{stroke-width:2}.skipped .box{fill:var(--skipf);stroke:var(--skip);stroke-dasharray:3 3}.cancelled .box{fill:var(--stopf);stroke:var(--stop)}\
-path{fill:none}.order{stroke:var(--line);stroke-width:1.3}.owed{stroke:var(--cleanup);stroke-dasharray:4 3}.data{stroke-width:1.3}\
+path{fill:none}.order{stroke:var(--line);stroke-width:1.3}.pending{stroke:var(--cleanup);stroke-dasharray:4 3}.data{stroke-width:1.3}\
 .d0{stroke:var(--d0)}.d1{stroke:var(--d1)}.d2{stroke:var(--d2)}.d3{stroke:var(--d3)}.d4{stroke:var(--d4)}.d5{stroke:var(--d5)}\
-text.label{font-size:10px;stroke:none;paint-order:stroke}text.d0{fill:var(--d0)}text.d1{fill:var(--d1)}text.d2{fill:var(--d2)}text.d3{fill:var(--d3)}text.d4{fill:var(--d4)}text.d5{fill:var(--d5)}text.owed{fill:var(--cleanup)}\
+text.label{font-size:10px;stroke:none;paint-order:stroke}text.d0{fill:var(--d0)}text.d1{fill:var(--d1)}text.d2{fill:var(--d2)}text.d3{fill:var(--d3)}text.d4{fill:var(--d4)}text.d5{fill:var(--d5)}text.pending{fill:var(--cleanup)}\
 .word{font-style:italic}marker path{stroke:none}\
 .mn{fill:var(--line)}.mo{fill:var(--cleanup)}.m0{fill:var(--d0)}.m1{fill:var(--d1)}.m2{fill:var(--d2)}.m3{fill:var(--d3)}.m4{fill:var(--d4)}.m5{fill:var(--d5)}";
 

@@ -11,6 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{Detail, ReportFormat, ReportInput};
 use crate::{
+    bash,
     event::{
         ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
         Verdict,
@@ -205,8 +206,8 @@ impl Text {
 
     /// Of each task once, at its name; annotations know `notice` and `warning`.
     pub(super) fn annotated_remarks(&self) -> Vec<(&'static str, Failure)> {
-        let mut told = HashSet::new();
-        let once = self.remarked.iter().filter(|(task, remark)| told.insert((task.index, remark.kind)));
+        let mut shown = HashSet::new();
+        let once = self.remarked.iter().filter(|(task, remark)| shown.insert((task.index, remark.kind)));
         let annotated = once.filter_map(|(task, remark)| {
             let span = self.input.plan.tasks.get(task.index)?.task.name.span;
             let severity = if remark.kind.severity() == "warning" { "warning" } else { "notice" };
@@ -409,14 +410,14 @@ impl Text {
     fn rerun(&self, runs: &[&TaskRun]) -> String {
         let names: IndexSet<_> = runs.iter().map(|t| literal(&t.name)).collect();
         let all: IndexSet<_> = self.done.iter().map(|d| d.task.name.as_str()).collect();
-        let eval = quoted(&self.input.eval);
+        let eval = bash::quote(&self.input.eval);
         let names: Vec<_> = names.into_iter().collect();
         let run = match names.as_slice() {
-            [one] => format!(" --run {}", quoted(&format!("^{one}$"))),
+            [one] => format!(" --run {}", bash::quote(&format!("^{one}$"))),
             several if several.len() == all.len() && self.is_whole() => String::new(),
-            several => format!(" --run {}", quoted(&format!("^({})$", several.join("|")))),
+            several => format!(" --run {}", bash::quote(&format!("^({})$", several.join("|")))),
         };
-        let flags: String = self.input.flags.iter().map(|flag| format!(" {}", quoted(flag))).collect();
+        let flags: String = self.input.flags.iter().map(|flag| format!(" {}", bash::quote(flag))).collect();
         format!("gevals run {eval}{run}{flags}")
     }
 
@@ -587,14 +588,4 @@ fn brief(time: Duration) -> String {
 /// As a pattern that means just this; `-` needs no escape outside brackets.
 fn literal(text: &str) -> String {
     regex::escape(text).replace("\\-", "-")
-}
-
-/// As a word of a shell.
-pub(crate) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{ResultsFile, Statistics, diff::cell, view::status};
 
-/// The most failures that are told in full; GitHub takes a megabyte.
+/// The most failures that are shown in full; GitHub takes a megabyte.
 const FAILURES: usize = 50;
 
 pub fn step_summary(file: &ResultsFile) -> String {

@@ -1,4 +1,4 @@
-//! `gevals result merge`: the results of shards as those of one run. What is there twice, or nowhere, is said.
+//! `gevals result merge`: the results of shards as those of one run. What is there twice, or nowhere, is reported.
 //!
 //! Property: *merging all shards of a run gives the results of that run, but for order and times.*
 

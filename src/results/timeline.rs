@@ -30,7 +30,7 @@ pub fn timeline(output: &str) -> Vec<Entry> {
 fn entry(line: &Value) -> Option<Entry> {
     let kind = line.get("type")?.as_str()?;
     if let Some(item) = line.get("item").filter(|_| kind.starts_with("item.")) {
-        // What begins is told again when it ends.
+        // What begins is reported again when it ends.
         if kind == "item.started" {
             return None;
         }

@@ -27,7 +27,7 @@ pub(super) struct Emitter<'a> {
     noticed: Mutex<HashSet<(String, String)>>,
     pub vault: Vault,
     journal: Option<Arc<Journal>>,
-    /// Fires when the journal cannot be written: nothing more may be done that it would have to tell of.
+    /// Fires when the journal cannot be written: nothing more may be done that belongs in it.
     unwritable: CancellationToken,
 }
 
@@ -178,8 +178,8 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         | EventKind::TaskStarted { .. }
         | EventKind::TokensCounted { .. }
         | EventKind::PhaseStarted { .. }
-        | EventKind::CleanupOwed { .. }
-        | EventKind::CleanupPaid { .. }
+        | EventKind::CleanupPending { .. }
+        | EventKind::CleanupDone { .. }
         | EventKind::ActionStarted { .. }
         | EventKind::RunFinished { .. } => {}
     }

@@ -22,9 +22,9 @@ use crate::{
 /// Why a template has no value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It uses an output of a step that did not pass: whoever uses it is skipped.
+    /// It uses an output of a step that did not pass: a step that uses it is skipped.
     NotPassed { step: String, outcome: Outcome },
-    /// Anything else: whoever uses it is broken.
+    /// Anything else: a step that uses it is broken.
     Broken(String),
 }
 

@@ -1,4 +1,4 @@
-//! Makes up for a run that died: what it left running is ended, what it owed is paid, and every task gets a result.
+//! Recovers a run that died: what it left running is ended, its pending cleanups are run, and every task gets a result.
 
 use std::{
     path::PathBuf,
@@ -41,9 +41,9 @@ pub struct RecoverOptions {
     pub executable: Option<PathBuf>,
     pub secrets: Vec<String>,
     pub server_timeout: Duration,
-    /// The tasks whose cleanups are paid; all of them where there is none.
+    /// The tasks whose cleanups are run; all of them where there is none.
     pub only: Option<Vec<String>>,
-    /// Whether worlds that are kept on purpose are paid as well.
+    /// Whether worlds that are kept on purpose are cleaned up as well.
     pub kept: bool,
 }
 
@@ -52,9 +52,10 @@ pub struct RecoverOptions {
 pub struct Recovered {
     /// Processes that were ended.
     pub ended: usize,
-    pub paid: Vec<(TaskRun, String)>,
-    /// With the reason.
-    pub unpaid: Vec<(TaskRun, String, String)>,
+    /// Cleanups that are done.
+    pub done: Vec<(TaskRun, String)>,
+    /// Cleanups that are still pending, with the reason.
+    pub left: Vec<(TaskRun, String, String)>,
     /// Tasks that get the result `cancelled`.
     pub cancelled: usize,
     pub interrupted: Option<Interrupt>,
@@ -81,8 +82,8 @@ pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
     ended
 }
 
-/// Pays what is owed. Events are numbered on from those of the journal; the caller has killed what was left.
-pub async fn pay(
+/// Runs the pending cleanups. Events are numbered on from those of the journal; the caller has killed what was left.
+pub async fn clean_up(
     plan: &EvalPlan,
     past: &Past,
     journal: &Arc<Journal>,
@@ -102,7 +103,7 @@ pub async fn pay(
         Emitter::new(host, sink, secrets).with_journal(Some(Arc::clone(journal)), past.next, CancellationToken::new());
     let servers = Servers::new(specs, &emitter, options.server_timeout, false);
     let wanted = |task: &TaskRun, of: &TaskPast| {
-        !of.owed.is_empty()
+        !of.pending.is_empty()
             && (options.kept || !of.kept)
             && options.only.as_ref().is_none_or(|only| only.contains(&task.name))
     };
@@ -111,10 +112,10 @@ pub async fn pay(
             for (task, of) in past.tasks.iter().filter(|(task, of)| wanted(task, of)) {
                 let Some(planned) = plan.tasks.get(task.index).filter(|p| p.task.name.value == task.name) else {
                     let why = "the eval has no such task any more".to_owned();
-                    recovered.unpaid.extend(of.owed.keys().map(|id| (task.clone(), id.clone(), why.clone())));
+                    recovered.left.extend(of.pending.keys().map(|id| (task.clone(), id.clone(), why.clone())));
                     continue;
                 };
-                pay_task(planned, task, of, &emitter, &servers, host, &stop, &mut recovered).await;
+                clean_up_task(planned, task, of, &emitter, &servers, host, &stop, &mut recovered).await;
             }
         };
         tokio::pin!(work);
@@ -142,7 +143,7 @@ pub async fn pay(
         return recovered;
     }
     recovered.cancelled = give_results(past, &emitter);
-    if !past.finished && !journal.owes() {
+    if !past.finished && !journal.has_pending() {
         let (duration, exit) = (host.elapsed().saturating_sub(started), exit_of(past));
         let limits = limited(plan, past, options.prices.as_ref(), host);
         emitter.emit(None, EventKind::RunFinished { duration, exit, limits });
@@ -203,7 +204,7 @@ fn exit_of(past: &Past) -> u8 {
     status(&ends, settings.allow_unchecked, &gate, settings.exit_zero)
 }
 
-async fn pay_task(
+async fn clean_up_task(
     plan: &Plan,
     task: &TaskRun,
     past: &TaskPast,
@@ -213,15 +214,15 @@ async fn pay_task(
     stop: &CancellationToken,
     recovered: &mut Recovered,
 ) {
-    let all_unpaid = |why: String| past.owed.keys().map(move |id| (task.clone(), id.clone(), why.clone()));
+    let all_left = |why: String| past.pending.keys().map(move |id| (task.clone(), id.clone(), why.clone()));
     if stop.is_cancelled() {
-        recovered.unpaid.extend(all_unpaid("the recovery was interrupted".to_owned()));
+        recovered.left.extend(all_left("the recovery was interrupted".to_owned()));
         return;
     }
     if !plan.step_servers.is_empty()
         && let Err(why) = servers.all().await
     {
-        recovered.unpaid.extend(all_unpaid(why));
+        recovered.left.extend(all_left(why));
         return;
     }
     let events = TaskEvents { emitter, run: task.clone() };
@@ -229,7 +230,7 @@ async fn pay_task(
     let env = match values.set_env(&plan.env) {
         Ok(env) => env,
         Err(why) => {
-            recovered.unpaid.extend(all_unpaid(why));
+            recovered.left.extend(all_left(why));
             return;
         }
     };
@@ -247,15 +248,15 @@ async fn pay_task(
         force: stop,
         leftovers: Mutex::default(),
         agent_leftover: tokio::sync::Mutex::default(),
-        owes: AtomicBool::new(true),
+        pending: AtomicBool::new(true),
         cleanup_failed: AtomicBool::new(false),
         past: Some(past),
         ended: Mutex::default(),
     };
     let is_top = |id: &String| plan.members(PlanPhase::Cleanup).any(|ix| plan.action(ix).id == *id);
-    // Groups first, innermost first: what was owed last is paid first.
+    // Groups first, innermost first: the newest cleanup is run first.
     let mut groups: Vec<&String> = Vec::new();
-    for (cleanup, owner) in past.owed.iter().rev() {
+    for (cleanup, owner) in past.pending.iter().rev() {
         if !is_top(cleanup) && !groups.contains(&owner) {
             groups.push(owner);
         }
@@ -276,7 +277,7 @@ async fn pay_task(
             unit.cleanup(&inside, &mut scope).await;
         }
     }
-    if past.owed.keys().any(is_top) {
+    if past.pending.keys().any(is_top) {
         let mut scope = restore::scope(&values, plan, past, "");
         unit.bind_work(&mut scope);
         events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
@@ -285,11 +286,11 @@ async fn pay_task(
     unit.reap().await;
     emitter.durable().await;
     let ended = unit.ended.lock().unwrap_or_else(PoisonError::into_inner);
-    for cleanup in past.owed.keys() {
+    for cleanup in past.pending.keys() {
         match ended.get(cleanup) {
-            Some(None) => recovered.paid.push((task.clone(), cleanup.clone())),
-            Some(Some(why)) => recovered.unpaid.push((task.clone(), cleanup.clone(), why.clone())),
-            None => recovered.unpaid.push((task.clone(), cleanup.clone(), "it was not reached".to_owned())),
+            Some(None) => recovered.done.push((task.clone(), cleanup.clone())),
+            Some(Some(why)) => recovered.left.push((task.clone(), cleanup.clone(), why.clone())),
+            None => recovered.left.push((task.clone(), cleanup.clone(), "it was not reached".to_owned())),
         }
     }
 }

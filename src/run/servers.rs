@@ -33,8 +33,8 @@ pub(super) struct Running {
     asked: Option<Result<Vec<Value>, CallError>>,
     /// What its tools take and give, where a step has asked.
     contracts: std::sync::Mutex<Option<IndexMap<String, Contract>>>,
-    /// Tokens of what agents are told of it.
-    told: OnceCell<u64>,
+    /// Tokens of its description to agents.
+    described: OnceCell<u64>,
     config: Server,
 }
 
@@ -69,7 +69,7 @@ impl Running {
             };
             tokens::count(&instructions) + allowed.iter().map(of_tool).sum::<u64>()
         };
-        *self.told.get_or_init(count_all).await
+        *self.described.get_or_init(count_all).await
     }
 
     /// The names of its tools.
@@ -210,7 +210,7 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Writes down what is said.
+    /// Records the messages.
     pub fn recorded(self, recording: Option<Arc<Recording>>) -> Self {
         Self { recording, ..self }
     }
@@ -258,7 +258,7 @@ impl<'a> Servers<'a> {
             own: OnceCell::from(own),
             asked: None,
             contracts: std::sync::Mutex::default(),
-            told: OnceCell::new(),
+            described: OnceCell::new(),
             config: config.clone(),
         };
         // A process hears one `initialize`. It should be the agent's, whose capabilities nobody knows before it speaks;

@@ -77,8 +77,8 @@ pub struct KeptWorld {
     pub dir: PathBuf,
     /// `spec.env`, secrets masked.
     pub env: Vec<(String, String)>,
-    /// The cleanup steps it owes.
-    pub owed: usize,
+    /// Its cleanup steps.
+    pub cleanups: usize,
 }
 
 /// What a run of a task came to.
@@ -129,7 +129,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     }
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
-    // Why it fails is told at the end of the run.
+    // Why it fails is reported at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
 }
@@ -222,8 +222,8 @@ async fn phases(
         force: &world.force,
         leftovers: Mutex::default(),
         agent_leftover: tokio::sync::Mutex::default(),
-        // Who judges a kept world owes nothing: whoever set it up does.
-        owes: AtomicBool::new(options.only == Some(Only::Verify)),
+        // The cleanup of a kept world stays with the run that set it up.
+        pending: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
         past: None,
         ended: Mutex::default(),
@@ -288,7 +288,7 @@ async fn phases(
     unit.bind_work(&mut scope);
     if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
         events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
-        unit.owe_cleanup(&plan.action(first).id);
+        unit.plan_cleanup(&plan.action(first).id);
         unit.cleanup(&Inside::cleanup_of_task(), &mut scope).await;
     }
     unit.reap().await;
@@ -337,7 +337,7 @@ impl World<'_> {
         is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
     }
 
-    /// Whether a broken run may be made again. What it owes or keeps would be forgotten, and what kept every task from running
+    /// Whether a broken run may be made again. Its pending cleanups and kept worlds would be forgotten, and what kept every task from running
     /// keeps this one.
     pub fn may_retry(&self, end: &TaskEnd) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
@@ -351,11 +351,11 @@ impl World<'_> {
         self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
     }
 
-    /// Leaves the world of a task as it is: what is owed stays owed.
+    /// Leaves the world of a task as it is: what is pending stays pending.
     async fn keep(&self, unit: &Unit<'_>) {
         let plan = unit.plan;
         if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
-            unit.owe_cleanup(&plan.action(first).id);
+            unit.plan_cleanup(&plan.action(first).id);
         }
         for leftover in unit.leftovers().await {
             leftover.release();
@@ -369,7 +369,7 @@ impl World<'_> {
             task: unit.events.run.clone(),
             dir: plan.task.folder().to_owned(),
             env: env.collect(),
-            owed: plan.members(PlanPhase::Cleanup).count(),
+            cleanups: plan.members(PlanPhase::Cleanup).count(),
         });
     }
 }
@@ -428,7 +428,7 @@ async fn agent_turn<'a>(
     if limits.cancel.is_cancelled() {
         return None;
     }
-    unit.owe_cleanup(&action.id);
+    unit.plan_cleanup(&action.id);
     unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
     let started = unit.host.elapsed();
     unit.events.emitter.durable().await;
@@ -723,7 +723,7 @@ fn reported(record: CallRecord) -> CallReport {
     }
 }
 
-/// As scripts are told it (`portable-format.md`, "Script protocol").
+/// As scripts are given it (`portable-format.md`, "Script protocol").
 fn history(calls: &[CallReport]) -> Value {
     let of = |kind: CallKind| -> Vec<Value> {
         let calls = calls.iter().filter(|c| c.kind == kind);

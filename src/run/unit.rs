@@ -46,22 +46,22 @@ pub(super) struct Unit<'a> {
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
     pub judge: Option<&'a Judge>,
-    /// Told of what a judge has used so far, and of what it was told last.
+    /// Receives what a judge has used so far, and what it received last.
     pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
     pub env: Vec<(String, String)>,
-    /// What scripts are told.
+    /// What scripts are given.
     pub state: Mutex<TaskState>,
     /// Fires at the second signal; the first one does not stop cleanup.
     pub force: &'a CancellationToken,
     pub leftovers: Mutex<Vec<Leftover>>,
     /// What the agent left in the background.
     pub agent_leftover: tokio::sync::Mutex<AgentLeftover>,
-    /// Whether the task's cleanup is owed.
-    pub owes: AtomicBool,
+    /// Whether the task's cleanup is pending.
+    pub pending: AtomicBool,
     pub cleanup_failed: AtomicBool,
-    /// What a journal tells of this run of the task, where its cleanup is made up for.
+    /// What a journal holds of this run of the task, in a recovery.
     pub past: Option<&'a TaskPast>,
-    /// Cleanup steps that ended; with the reason, where they are still owed.
+    /// Cleanup steps that ended; with the reason, where they are still pending.
     pub ended: Mutex<HashMap<String, Option<String>>>,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Unit<'a> {
                 return self.report(&id, ActionReport::new(end.outcome, end.message));
             }
             if step.op.signature.effects != Effects::None {
-                self.owe_cleanup(&id);
+                self.plan_cleanup(&id);
             }
             self.events.emit(EventKind::ActionStarted { action: id.clone() });
             let started = self.host.elapsed();
@@ -220,12 +220,12 @@ impl<'a> Unit<'a> {
         self.left(limits).is_zero().then(|| Ended::new(Outcome::Skipped, "no time was left"))
     }
 
-    /// The world is about to change: from now on the task owes its cleanup.
-    pub fn owe_cleanup(&self, id: &str) {
+    /// The world is about to change: from now on the task's cleanup is pending.
+    pub fn plan_cleanup(&self, id: &str) {
         let mut cleanups = self.plan.members(PlanPhase::Cleanup).peekable();
-        if cleanups.peek().is_some() && !self.owes.swap(true, Ordering::Relaxed) {
+        if cleanups.peek().is_some() && !self.pending.swap(true, Ordering::Relaxed) {
             let cleanups = cleanups.map(|ix| self.plan.action(ix).id.clone()).collect();
-            self.events.emit(EventKind::CleanupOwed { action: id.to_owned(), cleanups });
+            self.events.emit(EventKind::CleanupPending { action: id.to_owned(), cleanups });
         }
     }
 
@@ -251,9 +251,9 @@ impl<'a> Unit<'a> {
         let own = action.timeout.or(step.op.signature.timeout).unwrap_or(NO_LIMIT);
         let timeout = own.min(self.left(limits));
         let state = self.task_state(scope);
-        let told = Mutex::new(TokenUsage::default());
+        let last = Mutex::new(TokenUsage::default());
         let judged = |now| {
-            let before = std::mem::replace(&mut *told.lock().unwrap_or_else(PoisonError::into_inner), now);
+            let before = std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), now);
             (self.judged)(now, before);
         };
         let context = Context {
@@ -333,7 +333,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// All that runs on in the background; whoever takes it ends it, or lets it live.
+    /// All that runs on in the background; the caller ends it, or lets it live.
     pub async fn leftovers(&self) -> Vec<Leftover> {
         let agent = self.agent_leftover.lock().await.left.take();
         let mut all = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -418,7 +418,7 @@ impl<'a> Unit<'a> {
         for block in blocks(BlockRole::Cleanup) {
             let inside = nested.inside(block, "");
             let cleanups = self.plan.members(block.holder).map(|ix| inside.id_of(self.plan.action(ix))).collect();
-            self.events.emit(EventKind::CleanupOwed { action: nested.id.to_owned(), cleanups });
+            self.events.emit(EventKind::CleanupPending { action: nested.id.to_owned(), cleanups });
         }
         let mut end = Ended::passed();
         for role in [BlockRole::Setup, BlockRole::Steps] {
@@ -446,20 +446,20 @@ impl<'a> Unit<'a> {
             agenda.done(ix);
             let in_time = !self.left(&limits).is_zero();
             let (passed, skipped) = (end.outcome == Outcome::Passed, end.outcome == Outcome::Skipped);
-            // Skipped for want of an output: nothing was made, nothing is owed.
+            // Skipped for want of an output: nothing was made, and nothing is to be cleaned up.
             if !(passed || skipped && in_time) {
                 self.cleanup_failed.store(true, Ordering::Relaxed);
             }
             let done = match self.past {
                 None => end.outcome != Outcome::Cancelled && (!skipped || in_time),
-                // What a recovery cannot do stays owed, so that the next one tries again.
-                Some(past) => (passed || skipped && in_time) && !past.paid.contains(&id),
+                // What a recovery cannot do stays pending, so that the next one tries again.
+                Some(past) => (passed || skipped && in_time) && !past.done.contains(&id),
             };
-            let paid = self.past.is_none_or(|past| done || past.paid.contains(&id));
-            let why = (!paid).then(|| end.brief());
+            let is_done = self.past.is_none_or(|past| done || past.done.contains(&id));
+            let why = (!is_done).then(|| end.brief());
             self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), why);
             if done {
-                self.events.emit(EventKind::CleanupPaid { cleanup: id });
+                self.events.emit(EventKind::CleanupDone { cleanup: id });
             }
         }
     }
@@ -617,7 +617,7 @@ impl<'a> Unit<'a> {
         limits.deadline.saturating_sub(self.host.elapsed())
     }
 
-    /// What scripts are told, with the outputs so far.
+    /// What scripts are given, with the outputs so far.
     fn task_state(&self, scope: &Scope<'a>) -> TaskState {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
         state.steps = scope.steps();

@@ -23,8 +23,8 @@ pub(super) struct Meter<'a> {
     price: Option<Price>,
     bounds: &'a Bounds,
     budget: &'a Ledger,
-    /// What the budget has been told of so far.
-    told: Used,
+    /// What was reported to the budget so far.
+    reported: Used,
 }
 
 /// What all tasks of a run have used together.
@@ -130,7 +130,7 @@ impl<'a> Meter<'a> {
             source: "estimated".to_owned(),
             ..TokenEstimate::default()
         };
-        Self { estimate, least: 0, tool_calls: 0, price, bounds, budget, told: Used::default() }
+        Self { estimate, least: 0, tool_calls: 0, price, bounds, budget, reported: Used::default() }
     }
 
     /// A call that the agent has made.
@@ -204,7 +204,7 @@ impl<'a> Meter<'a> {
         estimate.cost = cost(self.price, &used);
         let now =
             Used { tokens: used.total_tokens, cost: estimate.cost.unwrap_or_default(), tool_calls: self.tool_calls };
-        let run = self.budget.settle(std::mem::replace(&mut self.told, now), now);
+        let run = self.budget.settle(std::mem::replace(&mut self.reported, now), now);
         let task = over(now, self.bounds).map(|what| format!("the agent went beyond its limit of {what}"));
         Over { task, run }
     }

@@ -12,7 +12,7 @@ pub struct Facts {
     pub cancelled: Option<String>,
     /// The server that was lost while the agent worked.
     pub lost: Option<String>,
-    /// The one phase that was asked for: what the others would have told is not missed.
+    /// The one phase that was asked for: what the others would have found is not missed.
     pub only: Option<Only>,
     /// The set-up step that kept the agent from running.
     pub setup: Option<Judged>,

@@ -132,7 +132,7 @@ pub struct Extension {
     pub package: Name,
     /// Variables of its process.
     pub env: Option<IndexMap<String, String>>,
-    /// What it is told when it starts.
+    /// What it is given when it starts.
     pub config: Option<Value>,
 }
 

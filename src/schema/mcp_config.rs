@@ -20,7 +20,7 @@ pub struct McpConfig {
     extend("anyOf" = [{ "required": ["command"] }, { "required": ["url"] }])
 )]
 pub struct Server {
-    /// Told by `command` or `url` where it is left out.
+    /// Follows from `command` or `url` where it is left out.
     #[schemars(rename = "type")]
     pub kind: Option<ServerType>,
     /// The program; exactly `gevals` is this executable.

@@ -274,8 +274,8 @@ pub struct LegacyVerify {
     pub inline: Option<String>,
     /// The path of a script, from the task's folder.
     pub file: Option<String>,
-    /// All of this must be said, in meaning; more may be.
+    /// The answer must state all of this, in meaning; it may state more.
     pub contains: Option<String>,
-    /// This must be said, in meaning, and nothing else.
+    /// The answer must state this, in meaning, and nothing else.
     pub exact: Option<String>,
 }

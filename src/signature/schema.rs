@@ -28,7 +28,7 @@ struct Inner {
 }
 
 struct Compiled {
-    /// `None`: nothing can be said of any value.
+    /// `None`: nothing is known of any value.
     validator: Option<Validator>,
     /// What of the schema is not judged, and why.
     gap: Option<String>,

@@ -30,7 +30,7 @@ pub enum Shape {
         fields: IndexMap<String, Field>,
         rest: Option<Box<Shape>>,
     },
-    /// One of several; which one is told by the kind of the value.
+    /// One of several; the kind of the value decides which.
     OneOf(Vec<Shape>),
 }
 
@@ -124,6 +124,16 @@ impl Shape {
         match self {
             Self::Record { fields, .. } => Some(fields),
             _ => None,
+        }
+    }
+
+    /// Whether a record with this key may stand here, alone or as an item of a list.
+    pub fn holds(&self, key: &str) -> bool {
+        match self {
+            Self::Record { fields, .. } => fields.contains_key(key),
+            Self::OneOf(shapes) => shapes.iter().any(|shape| shape.holds(key)),
+            Self::List { items, .. } => items.holds(key),
+            _ => false,
         }
     }
 

@@ -291,11 +291,34 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
     }
 }
 
+/// The filter that is probably meant by a name that none has.
+pub fn meant(name: &str) -> Option<&'static str> {
+    /// What other languages call them.
+    const SYNONYMS: [(&str, &str); 14] = [
+        ("uppercase", "upper"),
+        ("upcase", "upper"),
+        ("lowercase", "lower"),
+        ("downcase", "lower"),
+        ("strip", "trim"),
+        ("json", "tojson"),
+        ("to_json", "tojson"),
+        ("len", "length"),
+        ("size", "length"),
+        ("count", "length"),
+        ("uniq", "unique"),
+        ("number", "float"),
+        ("integer", "int"),
+        ("str", "string"),
+    ];
+    let synonym = SYNONYMS.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, filter)| *filter);
+    synonym.or_else(|| nearest(name, FILTERS.iter().map(|info| info.name)))
+}
+
 /// The filter's entry, if it is promised and its arguments are right.
 fn known(used: &Filter) -> Result<&'static FilterInfo, TypeFault> {
     let name = &used.name.text;
     let Some(info) = filter(name) else {
-        let help = match nearest(name, FILTERS.iter().map(|info| info.name)) {
+        let help = match meant(name) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the filters are {}", FILTERS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ")),
         };

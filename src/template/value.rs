@@ -22,7 +22,7 @@ pub fn walk_value<'v>(base: &'v Value, segments: &[Segment]) -> Option<&'v Value
     })
 }
 
-/// A value as it stands in text: strings as they are, null as nothing, everything else as JSON.
+/// A value as text: strings as they are, null as nothing, everything else as JSON.
 pub fn render(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -32,7 +32,7 @@ pub fn fault(url: &str) -> Option<&'static str> {
     }
 }
 
-/// Whoever stands before the host, a password with them.
+/// The user before the host, with a password.
 pub fn user(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];

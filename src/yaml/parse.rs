@@ -22,7 +22,7 @@ use crate::{
 /// How many nodes aliases and merge keys may add to a document.
 const EXPANSION_BUDGET: u64 = 1_000_000;
 
-/// How deep a tree may be with its aliases followed: whoever walks it may recurse. What is written without aliases is
+/// How deep a tree may be with its aliases followed: walks of it may recurse. What is written without aliases is
 /// bounded by the parser.
 const DEPTH_LIMIT: u32 = 600;
 

@@ -1,4 +1,4 @@
-//! The endpoint of a model that says what it is told to, over a real socket and in each provider's own protocol.
+//! The endpoint of a model with prepared answers, over a real socket and in each provider's own protocol.
 
 use std::{
     collections::VecDeque,

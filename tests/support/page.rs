@@ -79,7 +79,7 @@ impl Block {
         })
     }
 
-    /// The body as it stands in the file: `crlf` and `bom` say what Markdown cannot show.
+    /// The body as the file has it: `crlf` and `bom` say what Markdown cannot show.
     pub fn text(&self) -> String {
         let body = if self.has("crlf") { self.body.replace('\n', "\r\n") } else { self.body.clone() };
         if self.has("bom") { format!("\u{feff}{body}") } else { body }

@@ -1,5 +1,5 @@
 //! Waiting for a file to change. Times of files are compared every now and then: that works on every system and file
-//! system, and the compiler has told by its questions which files matter.
+//! system, and the questions of the compiler have shown which files matter.
 
 use std::{
     collections::HashMap,

@@ -43,8 +43,8 @@ Where the eval names no MCP config, variables describe the server: MCP_COMMAND, 
 MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
 name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
 
-What is owed in cleanup stands in a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
-of all that agents and servers said.
+Pending cleanups are written to a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
+of all messages of agents and servers.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
              4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";

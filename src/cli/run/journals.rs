@@ -9,7 +9,7 @@ use std::{
 use super::args::Args;
 use crate::{
     cli::{
-        recover::{What, make_up, name_of},
+        recover::{What, name_of, recover},
         status,
     },
     event::TaskRun,
@@ -93,7 +93,7 @@ pub struct Resumed {
     pub done: HashSet<TaskRun>,
 }
 
-/// Opens a run again: what it owed is paid first.
+/// Opens a run again: its pending cleanups are run first.
 pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Resumed, (u8, String)> {
     let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
     let runs = journal::runs(&args.output_dir);
@@ -110,9 +110,9 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Res
         let exit = if matches!(refusal, Refusal::Live(_)) { status::USAGE } else { status::BROKEN };
         (exit, format!("run `{id}` cannot be resumed: {refusal}"))
     };
-    let paid = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
-    if paid.is_some_and(|exit| exit != status::OK) {
-        return Err((status::BROKEN, format!("run `{id}` cannot be resumed: what it owes could not be paid")));
+    let exit = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
+    if exit.is_some_and(|exit| exit != status::OK) {
+        return Err((status::BROKEN, format!("run `{id}` cannot be resumed: its pending cleanups could not be run")));
     }
     let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
     if past.header.plan_digest != wire::eval_digest(plan) {
@@ -137,17 +137,17 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Res
     Ok(Resumed { journal, past, done })
 }
 
-/// Runs that were killed in the same output directory are made up for, and it is said so.
-pub fn make_up_for_others(args: &Args) {
+/// Recovers runs that were killed in the same output directory, and reports it.
+pub fn recover_others(args: &Args) {
     for dir in journal::runs(&args.output_dir) {
-        // Whoever holds a lock is at work; what cannot be read is `recover`'s to complain about.
+        // A run that holds its lock is at work; what cannot be read is `recover`'s to complain about.
         let _ = absolutely(&dir, &What { kept: false, only: None });
     }
 }
 
-/// `make_up` changes folders on its way, so its path is made absolute.
+/// `recover` changes folders on its way, so its path is made absolute.
 pub fn absolutely(dir: &Path, what: &What) -> Result<Option<u8>, Refusal> {
-    make_up(&std::path::absolute(dir)?, what, &mut |line| note(line))
+    recover(&std::path::absolute(dir)?, what, &mut |line| note(line))
 }
 
 /// For people, and not on standard output: that belongs to the report.

@@ -58,7 +58,7 @@ impl Combination {
     }
 }
 
-/// Runs them all, unless it is told to stop, and puts them side by side. The exit status is the worst one's.
+/// Runs them all, unless it is stopped, and puts them side by side. The exit status is the worst one's.
 pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     if args.resume.is_some() || args.phase.is_some() {
         complain(
@@ -66,7 +66,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         );
         return status::USAGE;
     }
-    // None is paid for before it is known that all of them have a plan, and what they cost where that is limited.
+    // None is started before it is known that all of them have a plan, and what they cost where that is limited.
     let mut ready = Vec::new();
     for (nth, combination) in combinations.iter().enumerate() {
         let one_of_them = Args {
@@ -103,7 +103,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         };
         let (exit, after) = go(&one_of_them, global, prepared, spent, time);
         used = after;
-        rows.push((combination.name(), exit, told(&before, &results(&folder)), folder));
+        rows.push((combination.name(), exit, passed(&before, &results(&folder)), folder));
         if exit >= 128 {
             break;
         }
@@ -137,7 +137,7 @@ fn results(folder: &Path) -> Vec<(String, Value)> {
 }
 
 /// How many tasks passed, in what this run has written.
-fn told(before: &[(String, Value)], after: &[(String, Value)]) -> String {
+fn passed(before: &[(String, Value)], after: &[(String, Value)]) -> String {
     let Some((_, written)) = after.iter().find(|one| !before.contains(one)) else { return "no results".to_owned() };
     let runs = written["results"].as_array().map(Vec::as_slice).unwrap_or_default();
     let passed = runs.iter().filter(|run| run["outcome"] == "passed").count();

@@ -4,7 +4,7 @@ use std::{io::Write, path::Path, sync::Arc};
 
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
-    Compiled, Options,
+    Compiled, Options, bash,
     cli::{Global, complain, print_findings, shown, status, tolerated_findings, unreadable, warn},
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
@@ -14,12 +14,11 @@ use crate::{
     plan::EvalPlan,
     prices::Prices,
     project::{Project, TaskUnit},
-    report,
     run::{self, Selection},
     source::{Files, Sources, Span},
 };
 
-/// An eval that can be run, and what is to be said of it before.
+/// An eval that can be run, and what is printed before it.
 pub struct Ready {
     pub plan: EvalPlan,
     pub selection: Selection,
@@ -42,7 +41,7 @@ impl Ready {
 /// Reads the eval; nothing is run.
 ///
 /// # Errors
-/// The exit status; why, is said.
+/// The exit status; the reason has been printed.
 pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     // mcpchecker's `-o` says what is printed.
     if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
@@ -170,7 +169,7 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
 }
 
-/// The file of prices. What is wrong with it is told.
+/// The file of prices. What is wrong with it is printed.
 pub fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Prices>, ()> {
     let bytes = files.read(path).map_err(|e| e.to_string());
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned()));
@@ -188,20 +187,23 @@ pub fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Pric
 /// Warnings are shown that anybody will read; the others are counted.
 const WARNINGS: usize = 5;
 
-/// Findings that keep nothing from running. Those that may fool the author are told one by one (`decisions.md` §1).
+/// Findings that keep nothing from running. Those that may fool the author are shown one by one (`decisions.md` §1).
 pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
     let (errors, mild): (Vec<_>, Vec<_>) = found.iter().cloned().partition(|d| d.strength.is_error());
-    let told = if args.verbose || (mild.len() <= WARNINGS && !args.quiet) { found } else { &errors };
+    let printed = if args.verbose || (mild.len() <= WARNINGS && !args.quiet) { found } else { &errors };
     if errors.len() > WARNINGS && !args.verbose {
         let err = std::io::stderr();
         let mut text = String::new();
-        let _ = diagnostic::concise(told, sources, &global.pretty(&err), &mut text);
-        let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(told, files));
-    } else if !told.is_empty() {
-        print_findings(told, sources, files, global);
+        let _ = diagnostic::concise(printed, sources, &global.pretty(&err), &mut text);
+        let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(printed, files));
+    } else if !printed.is_empty() {
+        print_findings(printed, sources, files, global);
     }
-    if told.len() < found.len() && !args.quiet {
-        let eval = report::quoted(&shown(&args.eval));
-        eprintln!("{} warnings and notes are not shown: `gevals check {eval}` tells them\n", found.len() - told.len());
+    if printed.len() < found.len() && !args.quiet {
+        let eval = bash::quote(&shown(&args.eval));
+        eprintln!(
+            "{} warnings and notes are not shown: `gevals check {eval}` shows them\n",
+            found.len() - printed.len()
+        );
     }
 }

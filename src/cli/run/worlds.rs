@@ -7,6 +7,7 @@ use super::{
     journals::{absolutely, note},
 };
 use crate::{
+    bash,
     cli::{
         complain,
         recover::{What, name_of},
@@ -14,7 +15,6 @@ use crate::{
     },
     journal::{self, Past, TaskPast},
     plan::EvalPlan,
-    report,
     run::{KeptWorld, Selection},
 };
 
@@ -31,7 +31,7 @@ pub fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast
     worlds
 }
 
-/// `--phase cleanup`: pays for the kept worlds of the selected tasks.
+/// `--phase cleanup`: cleans up the kept worlds of the selected tasks.
 pub fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
     let names = names(plan, selection);
     let mut worst = None;
@@ -63,22 +63,22 @@ pub fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
 
 /// How to enter what was left standing, and how to leave it.
 pub fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
-    let eval = report::quoted(&shown(&args.eval));
-    let flags: String = repeated(args).iter().map(|flag| format!(" {}", report::quoted(flag))).collect();
+    let eval = bash::quote(&shown(&args.eval));
+    let flags: String = repeated(args).iter().map(|flag| format!(" {}", bash::quote(flag))).collect();
     for world in kept {
         let name = &world.task.name;
-        let task = report::quoted(&format!("^{}$", regex::escape(name)));
+        let task = bash::quote(&format!("^{}$", regex::escape(name)));
         let again = format!("gevals run {eval} --run {task}{flags}");
         note(&format!("the world of `{name}` is left standing:"));
-        note(&format!("  enter    cd {}", report::quoted(&shown(&world.dir))));
+        note(&format!("  enter    cd {}", bash::quote(&shown(&world.dir))));
         for (variable, value) in &world.env {
-            note(&format!("           export {variable}={}", report::quoted(value)));
+            note(&format!("           export {variable}={}", bash::quote(value)));
         }
         note(&format!("  judge    {again} --phase verify"));
         note(&format!("  clean up {again} --phase cleanup"));
     }
     if !kept.is_empty() {
         let dir = if args.output_dir == Path::new(".") { run.to_owned() } else { shown(&args.output_dir) };
-        note(&format!("everything of this run is cleaned up by `gevals recover {}`", report::quoted(&dir)));
+        note(&format!("everything of this run is cleaned up by `gevals recover {}`", bash::quote(&dir)));
     }
 }

@@ -89,9 +89,9 @@ impl<'a> Lifter<'a> {
                 .iter()
                 .any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, constant: None, .. }));
             let mut written = st.scope.written(word)?;
-            if word.literal().is_none() && text.constant().is_some_and(|c| !shell::is_safe(&c)) && !text.has_open_hole()
+            if word.literal().is_none() && text.constant().is_some_and(|c| !bash::is_safe(&c)) && !text.has_open_hole()
             {
-                written = template::escape(&shell::quote(&text.constant()?));
+                written = template::escape(&bash::quote(&text.constant()?));
             }
             words.push(written);
         }

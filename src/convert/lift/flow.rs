@@ -543,7 +543,7 @@ impl<'a> Lifter<'a> {
         Out::step(step)
     }
 
-    /// The same where the script merely goes on: in cleanup a failure is told, and nothing else changes.
+    /// The same where the script merely goes on: in cleanup a failure is reported, and nothing else changes.
     fn ignored_in_passing(&self, out: Out) -> Out {
         if self.phase == PhaseKind::Cleanup && !out.steps.is_empty() {
             return forgiving(out).but(Label::Stronger, "a failure is reported as a failed cleanup");
@@ -1061,7 +1061,7 @@ impl<'a> Lifter<'a> {
         {
             name.push_str("_name");
         }
-        let safe = list.iter().all(|(v, _)| super::super::shell::is_safe(v));
+        let safe = list.iter().all(|(v, _)| crate::bash::is_safe(v));
         let last = after.is_empty() && st.tail;
         let mut inner = State { tail: last, waiting: false, ..st.clone() };
         let hole = vec![crate::convert::shell::Piece::Hole {

@@ -18,7 +18,7 @@ use crate::{
     },
     convert::{
         Piece, classify,
-        shell::{self, Scope, Text},
+        shell::{Scope, Text},
         step::{self, Step},
     },
     hir::PhaseKind,
@@ -328,8 +328,8 @@ fn chunks(
     let mut chunks: Vec<Chunk> = Vec::new();
     // Variables that a residual run has set; whatever uses them belongs to it, with all that stands between.
     let mut owners: HashMap<String, usize> = HashMap::new();
-    let mut owed: Vec<(usize, usize)> = Vec::new();
-    let owes = |owners: &HashMap<String, usize>, from: usize, to: usize| {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let spans_of = |owners: &HashMap<String, usize>, from: usize, to: usize| {
         owners
             .iter()
             .filter(|(name, _)| reads(&list[from..to], name))
@@ -372,7 +372,7 @@ fn chunks(
                     forget(stmt, &mut st, &lifter.tallies);
                 }
                 let kind = if out.steps.is_empty() { ChunkKind::Idle } else { ChunkKind::Lifted(out) };
-                owed.extend(owes(&owners, at, at + n));
+                spans.extend(spans_of(&owners, at, at + n));
                 for stmt in &list[at..at + n] {
                     if let Kind::Assign(assigns) = &stmt.kind {
                         owners.retain(|name, _| !assigns.iter().any(|a| !a.odd && a.name == *name));
@@ -382,7 +382,7 @@ fn chunks(
                 at += n;
             }
             Some(Next::End(Flow::Falls(out) | Flow::Passes(out, _))) => {
-                owed.extend(owes(&owners, at, list.len()));
+                spans.extend(spans_of(&owners, at, list.len()));
                 chunks.push(Chunk { from: at, to: list.len(), kind: ChunkKind::Lifted(out) });
                 at = list.len();
             }
@@ -394,7 +394,7 @@ fn chunks(
                 let why = reason(stmt);
                 let holes = st.scope.outputs();
                 let to = if takes_all(stmt) { list.len() } else { at + 1 };
-                owed.extend(owes(&owners, at, to));
+                spans.extend(spans_of(&owners, at, to));
                 for stmt in &list[at..to] {
                     let mut names = Vec::new();
                     assigned(stmt, &mut names);
@@ -409,7 +409,7 @@ fn chunks(
         }
     }
     let mut more = Vec::new();
-    for (owner, to) in owed {
+    for (owner, to) in spans {
         let lifted = |i: &usize| chunks.iter().any(|c| c.from <= *i && *i < c.to && c.is_lifted());
         more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
     }
@@ -796,7 +796,7 @@ fn residual(
             && let Some(word) = simple.words.get(1)
             && let Some(below) = script_dir_prefix(&word.source)
         {
-            head += &text.replace(word.source.as_str(), &shell::quote(below));
+            head += &text.replace(word.source.as_str(), &bash::quote(below));
             head.push('\n');
             continue;
         }

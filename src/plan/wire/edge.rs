@@ -24,7 +24,7 @@ pub enum EdgeKind {
     Order,
     /// `to` uses a value of `from`.
     Data,
-    /// `to` is owed once `from` has started.
+    /// The cleanup `to` is pending once `from` has started.
     Finally,
     /// `to` begins a branch of `from`.
     Branch,

@@ -14,7 +14,7 @@ use crate::{
     ty::Type,
 };
 
-/// Text with holes. `text` is in the hole language, holes written out in full; `holes` tells of each in turn.
+/// Text with holes. `text` is in the hole language, holes written out in full; `holes` describes each in turn.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateDocument {

@@ -284,7 +284,7 @@
     flow('Uses', of('data', 'to'), 'from');
     flow('Gives', of('data', 'from'), 'to');
     flow('Once it has started, owes', of('owed', 'from'), 'to');
-    flow('Owed by', of('owed', 'to'), 'from');
+    flow('Pending after', of('pending', 'to'), 'from');
     if (node.source) panel.append(make('h3', node.place), make('pre', node.source));
     else if (node.place) panel.append(make('p', node.place, 'soft'));
     const task = data.tasks.find(t => t.name === node.task);
