@@ -117,7 +117,7 @@ fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
 
 /// Ctrl-C leaves nothing pending, and the rest can be run later.
 #[test]
-fn an_interrupted_run_owes_nothing_and_is_resumed() {
+fn an_interrupted_run_leaves_nothing_pending_and_is_resumed() {
     let world = tasks(&[("a", QUICK), ("b", SLOW)]);
     let run = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("here");
@@ -130,7 +130,7 @@ fn an_interrupted_run_owes_nothing_and_is_resumed() {
 
 /// A second Ctrl-C stops cleanup, which is then pending; the next run does it and reports it.
 #[test]
-fn the_next_run_pays_what_a_second_signal_left() {
+fn the_next_run_does_the_cleanup_that_a_second_signal_stopped() {
     let world = tasks(&[(
         "b",
         &SLOW.replace("echo cleaned >> WORLD/log;", "touch WORLD/cleaning; test -e WORLD/quick || sleep 300;"),
@@ -151,7 +151,7 @@ fn the_next_run_pays_what_a_second_signal_left() {
 
 /// What fails in a recovery stays pending, until somebody says that it is done.
 #[test]
-fn what_cannot_be_paid_stays_owed() {
+fn a_cleanup_that_fails_stays_pending() {
     let world = tasks(&[("b", &SLOW.replace("rm $F", "rm $F && test -e WORLD/can"))]);
     killed(&world, &["run", "eval.yaml"], "here");
     world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
@@ -415,7 +415,7 @@ fn processes_end_with_their_world() {
 
 /// A broken run with pending cleanups is not made again: they would be forgotten.
 #[test]
-fn what_a_broken_run_owes_or_keeps_is_not_forgotten_by_making_it_again() {
+fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
     // Each time it is broken.
     let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"test -d /\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
     let world = tasks(&[("a", broken)]);

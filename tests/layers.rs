@@ -1,5 +1,5 @@
-//! What src/README.md says of the sources holds: its layers, its edge, the files and names of its walks. And links of the
-//! documents lead somewhere.
+//! What src/README.md says of the sources holds: its layers, its edge, the files and names of its walks. And the links of
+//! documents lead to files, and the words are plain.
 //!
 //! Textual, on tokens: comments, literals and `#[cfg(test)]` items are left out; a name that a macro makes is not seen.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads the sources")]
@@ -71,16 +71,7 @@ fn the_reader_of_sources_sees_what_it_should() {
 
 /// Circles of files that are still there, as the names of their files. A circle that is gone must leave this list, and none
 /// may be added.
-const CIRCLES: [&[&str]; 2] = [
-    &[
-        "convert::lift::capture",
-        "convert::lift::command",
-        "convert::lift::flow",
-        "convert::lift::script",
-        "convert::wrap",
-    ],
-    &["mcp::front", "mcp::http", "mcp::hub"],
-];
+const CIRCLES: [&[&str]; 1] = [&["mcp::front", "mcp::http", "mcp::hub"]];
 
 /// Files of one room may not use one another in a circle. A file may list, export and call the files in its own folder
 /// (`lint.rs` and `lint/…`), and these may use what it holds: this is no circle. A name that a file exports from one below it is
@@ -274,6 +265,55 @@ fn the_walks_name_what_is_in_the_files() {
     assert!(faults.is_empty() && names > 20, "{names} names\n{}", faults.join("\n"));
 }
 
+/// Words that read as translated, with what to write instead.
+const WORDS: [(&str, &str); 11] = [
+    ("owed|owes|owing", "pending"),
+    ("paid|pays", "done"),
+    ("whoever", "the caller, the user, any client …"),
+    ("strangers?", "foreign"),
+    ("told of|tells of", "reported, names, knows"),
+    ("makes up for", "recovers, compensates"),
+    ("as it stands", "as written, unchanged"),
+    ("minds", "is affected by, refuses"),
+    ("hitherto|thereof|therein", "so far, of it, in it"),
+    ("stand for itself|speaks? for itself", "is clear"),
+    ("to no avail", "without effect"),
+];
+
+#[test]
+fn the_words_are_plain() {
+    let words =
+        WORDS.map(|(words, instead)| (Regex::new(&format!("(?i)(?:^|[^a-z])({words})(?:[^a-z]|$)")).unwrap(), instead));
+    let folders = ["src", "docs", "lints", "tests/suite", "tests/flow", "tests/scenarios", "schemas", "grammar"];
+    let mut files: Vec<PathBuf> = folders.iter().flat_map(|folder| files_below(&root().join(folder))).collect();
+    files.extend(documents());
+    files.extend(fs::read_dir(root().join("tests")).unwrap().map(|entry| entry.unwrap().path()));
+    let is_text = |file: &PathBuf| file.extension().is_some_and(|e| e == "rs" || e == "md" || e == "json");
+    // This file has the list.
+    files.retain(|file| is_text(file) && !file.ends_with(file!()));
+    files.sort();
+    files.dedup();
+    let mut faults = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            for (word, instead) in &words {
+                if let Some(found) = word.captures(line) {
+                    let place = file.strip_prefix(root()).unwrap().display();
+                    faults.push(format!("{place}:{}: `{}`; plainer: {instead}", number + 1, &found[1]));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// All files in a folder and in the folders in it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 /// The Markdown files that people read, but not pages that are tests: their text is what gevals prints.
 fn documents() -> Vec<PathBuf> {
     let folders =
@@ -313,23 +353,11 @@ fn root() -> &'static Path {
 
 /// Every source file with the module of the first level it belongs to.
 fn sources() -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut dirs = vec![root().join("src")];
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let module = module_path(&path).remove(0);
-                if !ROOTS.contains(&module.as_str()) {
-                    found.push((path, module));
-                }
-            }
-        }
-    }
+    let mut found = files_below(&root().join("src"));
+    found.retain(|path| path.extension().is_some_and(|e| e == "rs"));
     found.sort();
-    found
+    let modules = found.into_iter().map(|path| (module_path(&path).remove(0), path));
+    modules.filter(|(module, _)| !ROOTS.contains(&module.as_str())).map(|(module, path)| (path, module)).collect()
 }
 
 fn module_path(file: &Path) -> Vec<String> {

@@ -712,7 +712,7 @@ mod http {
     }
 
     #[tokio::test]
-    async fn a_front_keeps_strangers_out() {
+    async fn a_front_serves_local_clients_only() {
         let (hub, _server) = hub(HubOptions { max_message: 10_000, ..HubOptions::default() });
         let front = hub.serve_http(agent_kind()).await.unwrap();
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -471,6 +471,16 @@ proptest! {
         let signals: Vec<_> = interrupt.map(|after| (after, Interrupt::Int)).into_iter().collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let ran = runtime.block_on(run_plan(world(), &plan, &RunOptions::default(), &signals));
+        // Each of them ends, executed or skipped with a reason; and what ends in a round or an attempt, ends once.
+        let ends: Vec<_> = ran.events.iter().filter_map(|event| match &event.kind {
+            EventKind::ActionFinished { action, report } => Some((action, report)),
+            _ => None,
+        }).collect();
+        let ended: HashSet<_> = ends.iter().map(|(action, _)| planned_id(action)).collect();
+        prop_assert_eq!(&ended, &planned, "{}", text);
+        let once: HashSet<_> = ends.iter().map(|(action, _)| *action).collect();
+        prop_assert_eq!(once.len(), ends.len(), "{:?}\n{}", ends, text);
+        prop_assert!(ends.iter().all(|(_, report)| report.outcome != Outcome::Skipped || !report.message.is_empty()));
         let mut open = Vec::new();
         for event in &ran.events {
             match &event.kind {

@@ -32,7 +32,7 @@ pub fn outcome(program: &Program) -> Status {
     Evaluator::new(program, None).run()
 }
 
-/// The statuses a script can end with once the loop at `range` has run its rounds to no avail, which a `break` in it
+/// The statuses a script can end with once the loop at `range` has run all its rounds without success, which a `break` in it
 /// ends if `by_break`; `None` where the loop is never reached.
 pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) -> Option<Status> {
     let evaluator = Evaluator { by_break, ..Evaluator::new(program, Some(range.clone())) };

@@ -8,6 +8,7 @@ mod capture;
 mod command;
 mod flow;
 mod script;
+mod statement;
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,7 +19,8 @@ use std::{
 use super::{Label, Tally, shell::Scope, step::Step};
 use crate::{hir::PhaseKind, source::Files};
 
-pub use script::{Source, lift};
+pub use script::{Source, constants, lift};
+pub use statement::is_special;
 
 /// What all scripts of a task share.
 pub struct Shared<'a> {
@@ -304,5 +306,3 @@ pub struct Books {
     pub tally: Tally,
     pub pieces: Vec<super::Piece>,
 }
-
-pub use script::constants;

@@ -138,8 +138,8 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a rule of this file finds a script of verify that tries something to no avail: other rules then leave it at
-/// that.
+/// Whether a rule of this file finds a script of verify that checks something and cannot fail: other rules then report
+/// nothing.
 pub(super) fn in_vain(view: &TaskView<'_>) -> bool {
     let mut scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
     never_failing(view).next().is_some() || scripts.any(|s| ignored(&s.content).is_some())

@@ -30,7 +30,7 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     if steps.iter().any(|step| view.has_unread(step.span)) {
         return;
     }
-    // A script that tries something to no avail has a rule of its own, `script-cannot-fail`.
+    // A script that checks something and cannot fail has a rule of its own, `script-cannot-fail`.
     if !steps.iter().all(|s| cannot_fail(s, view)) || exit_status::in_vain(view) {
         return;
     }

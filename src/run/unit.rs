@@ -147,6 +147,7 @@ impl<'a> Unit<'a> {
             }
             if let Some(end) = self.hindrance(step, scope, limits) {
                 self.bind_failure(ix, scope, end.outcome);
+                self.skip_inside(ix, &id);
                 return self.report(&id, ActionReport::new(end.outcome, end.message));
             }
             if step.op.signature.effects != Effects::None {
@@ -158,6 +159,7 @@ impl<'a> Unit<'a> {
                 self.events.emitter.durable().await;
                 if limits.cancel.is_cancelled() {
                     self.bind_failure(ix, scope, Outcome::Cancelled);
+                    self.skip_inside(ix, &id);
                     return self.report(&id, ActionReport::new(Outcome::Cancelled, "the run was cancelled"));
                 }
             }
@@ -181,8 +183,17 @@ impl<'a> Unit<'a> {
             } else {
                 self.bind_failure(ix, scope, report.outcome);
             }
+            self.skip_inside(ix, &id);
             self.report(&id, report)
         })
+    }
+
+    /// Ends the steps inside one that ends, where none of its rounds or branches has led to them. What a round of an outer
+    /// loop did not reach, another one may.
+    fn skip_inside(&self, ix: ActionIx, id: &str) {
+        if !id.contains(['[', '#']) && self.past.is_none() {
+            self.events.skip_inside(self.plan, ix, "not reached");
+        }
     }
 
     /// Runs steps one after another, as inside a group, a round or a branch: what fails or breaks ends it.

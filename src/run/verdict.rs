@@ -28,6 +28,8 @@ pub struct Facts {
     pub unused: bool,
     /// Whether a pass is none then.
     pub must_use: bool,
+    /// Its world is left standing.
+    pub kept: bool,
     /// The task's time was over before everything was done.
     pub timed_out: Option<String>,
 }

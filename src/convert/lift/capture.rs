@@ -3,7 +3,8 @@
 use super::{
     End, Flow, Lifter, Next, Out, State,
     command::{OUTPUT_STATUS, PLAIN_NUMBER, expect_of},
-    messages, script,
+    messages,
+    statement::{self, by_line, here_string, split},
 };
 use crate::{
     bash::{
@@ -121,7 +122,7 @@ impl<'a> Lifter<'a> {
             let later = rest[at..].iter().filter(|s| !self.idle(s));
             let used = compared
                 || format!("{ended:?}").contains(&format!("{{steps.{id}."))
-                || ended.is_none() && script::reads(later, &var);
+                || ended.is_none() && statement::reads(later, &var);
             if used && !whole {
                 return None;
             }
@@ -164,7 +165,7 @@ impl<'a> Lifter<'a> {
             Kind::Simple(simple) => {
                 matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))
                     && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other))
-                    && !super::flow::runs_commands(simple)
+                    && !statement::runs_commands(simple)
                     && !stmt.background
             }
             _ => false,
@@ -174,7 +175,7 @@ impl<'a> Lifter<'a> {
     fn one_capture(&self, stmt: &Stmt, st: &State) -> Option<Capture> {
         let Kind::Assign(assigns) = &stmt.kind else { return None };
         let [assign] = assigns.as_slice() else { return None };
-        let special = crate::convert::wrap::is_special(&assign.name);
+        let special = statement::is_special(&assign.name);
         if assign.odd || assign.export || special || st.scope.wild.contains(&assign.name) {
             return None;
         }
@@ -667,34 +668,11 @@ fn is_trim(stmt: &Stmt) -> bool {
     ["tr -d ' '", "tr -d '[:space:]'", "tr -d \"[:space:]\"", "xargs"].iter().any(|t| is(stmt, t))
 }
 
-/// Whether every line that a command prints ends, the last one too.
-pub(super) fn by_line(words: &[&str]) -> bool {
-    let format =
-        words.iter().enumerate().find_map(|(i, w)| match w.strip_prefix("--output=").or(w.strip_prefix("-o")) {
-            Some("") => words.get(i + 1).copied(),
-            Some(format) => Some(format.trim_start_matches('=')),
-            None if *w == "--output" => words.get(i + 1).copied(),
-            None => None,
-        });
-    matches!(words, ["kubectl" | "oc", rest @ ..] if rest.contains(&"get"))
-        && format.is_none_or(|f| matches!(f, "name" | "wide") || f.starts_with("custom-columns"))
-}
-
-/// `F <<< "$V"` as `echo "$V" | F`.
-pub(super) fn here_string(simple: &ast::Simple) -> Option<Vec<Stmt>> {
-    let at = simple.redirects.iter().position(|r| matches!(r, Redirect::Herestring(_)))?;
-    let mut filter = simple.clone();
-    let Redirect::Herestring(word) = filter.redirects.remove(at) else { return None };
-    let echo = ast::Simple { words: vec![Word::read("echo", 0), word], ..ast::Simple::default() };
-    let stmt = |simple| Stmt { range: 0..0, kind: Kind::Simple(simple), comments: Vec::new(), background: false };
-    Some(vec![stmt(echo), stmt(filter)])
-}
-
 /// Whether a statement hands the value of a variable to another command's input.
 fn pipes(stmt: &Stmt, var: &str) -> bool {
     let is_var = |w: &Word| matches!(w.parts.as_slice(), [Part::Var { name, .. }] if name == var);
     let mut found = false;
-    script::walk(stmt, &mut |s| {
+    statement::walk(stmt, &mut |s| {
         found |= match &s.kind {
             Kind::Pipeline(list) => {
                 matches!(&list[0].kind, Kind::Simple(s) if s.words.iter().any(is_var))
@@ -821,67 +799,6 @@ fn line_count(operator: &str, limit: u64) -> Option<Expect> {
         e.matches = e.matches.map(|m| m.replace("=}", "}"));
         e
     })
-}
-
-/// The words of a test without `&&` and its like.
-pub(super) fn words(inner: &str) -> Option<Vec<Word>> {
-    let words = split(inner)?;
-    let joined = words.iter().any(|w| matches!(w.source.as_str(), "&&" | "||" | "-a" | "-o" | "(" | ")"));
-    (!joined).then_some(words)
-}
-
-/// The words of a test.
-pub(super) fn split(inner: &str) -> Option<Vec<Word>> {
-    let mut words = Vec::new();
-    let bytes = inner.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at].is_ascii_whitespace() {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        while at < bytes.len() && !bytes[at].is_ascii_whitespace() {
-            match bytes[at] {
-                b'\\' => at += 2,
-                b'\'' => at += inner[at + 1..].find('\'')? + 2,
-                b'"' => {
-                    at += 1;
-                    let mut depth = 0;
-                    while at < bytes.len() && (bytes[at] != b'"' || depth > 0) {
-                        match bytes[at] {
-                            b'\\' => at += 1,
-                            b'(' if bytes[at - 1] == b'$' => depth += 1,
-                            b')' if depth > 0 => depth -= 1,
-                            _ => {}
-                        }
-                        at += 1;
-                    }
-                    at += 1;
-                }
-                b'$' if bytes.get(at + 1) == Some(&b'(') => {
-                    let mut depth = 0;
-                    while at < bytes.len() {
-                        match bytes[at] {
-                            b'(' => depth += 1,
-                            b')' => {
-                                depth -= 1;
-                                if depth == 0 {
-                                    break;
-                                }
-                            }
-                            _ => {}
-                        }
-                        at += 1;
-                    }
-                    at += 1;
-                }
-                _ => at += 1,
-            }
-        }
-        words.push(Word::read(inner.get(start..at.min(inner.len()))?, start));
-    }
-    Some(words)
 }
 
 /// Whether a command fails where the number that it prints is 0 (`grep -c`).

@@ -1,6 +1,6 @@
 //! One command: its words, its input, what it is expected to answer.
 
-use super::{Lifter, Out, State, capture::by_line, filters};
+use super::{Lifter, Out, State, filters, statement::by_line};
 use crate::{
     bash::{
         self,

@@ -2,9 +2,9 @@
 
 use super::{
     End, Ending, Flow, Lifter, Next, Out, State,
-    capture::here_string,
     command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, denied},
     messages, read_only,
+    statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
 };
 use crate::{
     bash::{
@@ -118,8 +118,7 @@ impl<'a> Lifter<'a> {
                 for assign in assigns {
                     if self.assign(assign, st).is_none() {
                         // What needs no command can be made again where it is needed.
-                        let harmless =
-                            !assign.export && !crate::convert::wrap::is_special(&assign.name) && self.harmless(assign);
+                        let harmless = !assign.export && !statement::is_special(&assign.name) && self.harmless(assign);
                         harmless.then_some(())?;
                         st.scope.set(&assign.name, None);
                         let words = assign.array.as_ref().filter(|_| !st.scope.wild.contains(&assign.name));
@@ -213,17 +212,17 @@ impl<'a> Lifter<'a> {
             // What a loop that waits has found out is looked at by itself.
             Kind::For { body, .. } | Kind::Count { body, .. } | Kind::While { body, .. }
                 if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) => {}
-            _ => super::script::assigned(stmt, &mut names),
+            _ => statement::assigned(stmt, &mut names),
         }
-        super::script::walk(stmt, &mut |s| {
+        statement::walk(stmt, &mut |s| {
             if let Kind::Simple(simple) = &s.kind
                 && let Some(body) = self.name(simple).and_then(|n| st.scope.functions.get(n))
             {
-                body.iter().for_each(|s| super::script::assigned_beyond(s, &mut names));
+                body.iter().for_each(|s| statement::assigned_beyond(s, &mut names));
             }
         });
         let read = |name: &String| {
-            !self.tallies.contains(name) && super::script::reads(after.iter().filter(|s| !self.idle(s)), name)
+            !self.tallies.contains(name) && statement::reads(after.iter().filter(|s| !self.idle(s)), name)
         };
         names.iter().any(read)
     }
@@ -319,7 +318,7 @@ impl<'a> Lifter<'a> {
     /// `NAME=value` that can be followed.
     pub(super) fn assign(&self, assign: &ast::Assign, st: &mut State) -> Option<()> {
         // What programs read by its name is not ours to move; exported, it is handed on to every command.
-        let special = crate::convert::wrap::is_special(&assign.name) && !assign.export;
+        let special = statement::is_special(&assign.name) && !assign.export;
         if assign.odd || special || matches!(assign.name.as_str(), "IFS" | "PATH") {
             return None;
         }
@@ -784,7 +783,7 @@ impl<'a> Lifter<'a> {
                 }
             }
             Kind::Test(inner, _) => {
-                let words = super::capture::words(inner)?;
+                let words = statement::words(inner)?;
                 let value = |w: &Word| st.scope.parts(&w.parts, true).and_then(|t| self.fixed(&t));
                 let number = |text: String| text.parse::<i64>().ok();
                 match words.as_slice() {
@@ -805,7 +804,7 @@ impl<'a> Lifter<'a> {
 
     /// A test: of what commands print, or as the command `test`.
     pub(super) fn test(&self, inner: &str, double: bool, st: &State, positive: bool) -> Option<Out> {
-        self.test_of(&super::capture::split(inner)?, double, st, positive)
+        self.test_of(&statement::split(inner)?, double, st, positive)
     }
 
     fn test_of(&self, words: &[Word], double: bool, st: &State, positive: bool) -> Option<Out> {
@@ -917,7 +916,7 @@ impl<'a> Lifter<'a> {
         let mut counts = false;
         let mut ends = false;
         for stmt in body {
-            super::script::walk(stmt, &mut |s| match &s.kind {
+            statement::walk(stmt, &mut |s| match &s.kind {
                 Kind::Step(name) => counts |= self.tallies.contains(name),
                 Kind::Assign(assigns) => counts |= assigns.iter().any(|a| self.tallies.contains(&a.name)),
                 Kind::Simple(simple) => ends |= matches!(self.name(simple), Some("exit" | "return")),
@@ -1127,7 +1126,7 @@ impl<'a> Lifter<'a> {
             return self.poll(Rounds { count: rounds, seen: None, behind: None }, "", body, after, st, end);
         }
         let Kind::Test(inner, _) = &condition.kind else { return None };
-        let words = super::capture::words(inner)?;
+        let words = statement::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
         let [Part::Var { name, .. }] = a.parts.as_slice() else { return None };
         let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
@@ -1211,12 +1210,12 @@ impl<'a> Lifter<'a> {
         let out = self.eventually(out, u64::from(rounds.count) * interval, interval);
         // What the loop has found out is known to nobody behind it.
         let mut found = vec![var.to_owned()];
-        body.iter().for_each(|s| super::script::assigned(s, &mut found));
+        body.iter().for_each(|s| statement::assigned(s, &mut found));
         let mut behind = st.clone();
         found.iter().for_each(|name| behind.scope.set(name, None));
         let leaks = |from: usize| {
             let rest = || after[from.min(after.len())..].iter().filter(|s| !self.idle(s));
-            found.iter().any(|name| super::script::reads(rest(), name))
+            found.iter().any(|name| statement::reads(rest(), name))
         };
         if hard {
             let out = out.told(&messages(&said));
@@ -1244,7 +1243,7 @@ impl<'a> Lifter<'a> {
         let rest =
             |said: &[String]| (!leaks(guard + 1)).then(|| Next::Steps(out.clone().told(&messages(said)), guard + 2));
         if let Some((name, value)) = flags.first()
-            && super::script::mentions(&after[guard], name)
+            && statement::mentions(&after[guard], name)
         {
             // `READY=true; break`
             let Flow::Fails(said) = at(name, None)? else { return None };
@@ -1257,7 +1256,7 @@ impl<'a> Lifter<'a> {
             };
         }
         if let Some(last) = rounds.behind
-            && super::script::mentions(&after[guard], var)
+            && statement::mentions(&after[guard], var)
         {
             // `if [ $n -eq 30 ]; then …; exit 1; fi`
             let Flow::Fails(said) = at(var, Some(&last.to_string()))? else { return None };
@@ -1277,7 +1276,7 @@ impl<'a> Lifter<'a> {
         let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
         let [(condition, body)] = branches.as_slice() else { return None };
         let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
-        let words = super::capture::words(inner)?;
+        let words = statement::words(inner)?;
         let [a, op, b] = words.as_slice() else { return None };
         let limit = st.scope.word(b)?.constant()?.parse::<u32>().ok()?;
         let last = a.variable() == Some(var)
@@ -1312,20 +1311,12 @@ fn shown(piece: &crate::convert::shell::Piece) -> String {
     }
 }
 
-/// Whether the words of a command run others; what the time is matters to nobody.
-pub(super) fn runs_commands(simple: &Simple) -> bool {
-    simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
-        Part::Command { text, .. } => !text.starts_with("date") || text.contains(['|', ';', '&', '`', '$']),
-        _ => false,
-    })
-}
-
 /// Whether a body ends the script, and never only itself.
 fn ends(body: &[Stmt]) -> bool {
     let mut exits = false;
     let mut returns = false;
     for stmt in body {
-        super::script::walk(stmt, &mut |s| {
+        statement::walk(stmt, &mut |s| {
             if let Kind::Simple(simple) = &s.kind {
                 let name = simple.words.first().map_or("", |w| w.source.as_str());
                 exits |= name == "exit";
@@ -1397,47 +1388,6 @@ fn set_in(list: &[Stmt], found: &mut Vec<(String, String)>) {
             _ => {}
         }
     }
-}
-
-/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: the folder below the script's that this is.
-pub(super) fn script_dir(source: &str) -> Option<&'static str> {
-    let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
-    let text =
-        text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
-    match text.as_str() {
-        "$(cd$(dirname$0)&&pwd)"
-        | "$(dirname$0)"
-        | "$(cd$(dirname$0);pwd)"
-        | "$(dirname$(realpath$0))"
-        | "$(dirname$(readlink-f$0))"
-        | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
-        "$(cd$(dirname$0)/..&&pwd)" => Some(".."),
-        "$(cd$(dirname$0)/../..&&pwd)" => Some("../.."),
-        _ => None,
-    }
-}
-
-/// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
-pub(super) fn script_dir_prefix(source: &str) -> Option<&str> {
-    let text = source.trim_matches('"');
-    for prefix in [
-        "$(dirname \"$0\")/",
-        "${0%/*}/",
-        "$(dirname \"${BASH_SOURCE[0]}\")/",
-        "$(dirname \"$BASH_SOURCE\")/",
-        "$(dirname $0)/",
-    ] {
-        if let Some(rest) = text.strip_prefix(prefix) {
-            return (!rest.contains('$')).then_some(rest);
-        }
-    }
-    None
-}
-
-pub(super) fn join(base: &str, below: &str) -> String {
-    let path = crate::source::normalize(&std::path::Path::new(base).join(below));
-    let text = path.to_string_lossy().into_owned();
-    if text.is_empty() { ".".to_owned() } else { text }
 }
 
 /// The variable of the environment that a default stands in for.

@@ -6,14 +6,15 @@ use std::{
 };
 
 use super::{
-    Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed,
-    flow::{script_dir, script_dir_prefix},
-    messages,
+    Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, messages,
+    statement::{
+        self, assigned, assigned_beyond, lists, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
+    },
 };
 use crate::{
     bash::{
         self,
-        ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
+        ast::{self, Kind, List, Part, Stmt, Word},
         flow,
     },
     convert::{
@@ -468,129 +469,6 @@ fn forget(stmt: &Stmt, st: &mut State, tallies: &HashSet<String>) {
     }
 }
 
-pub(super) fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
-    walk(stmt, &mut |s| {
-        if let Kind::Assign(assigns) = &s.kind {
-            names.extend(assigns.iter().filter(|a| !a.local).map(|a| a.name.clone()));
-        }
-    });
-}
-
-/// Every variable a statement may set.
-pub(super) fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
-    walk(stmt, &mut |s| match &s.kind {
-        Kind::Assign(assigns) => names.extend(assigns.iter().map(|a| a.name.clone())),
-        Kind::For { var, .. } | Kind::Count { var, .. } => names.push(var.clone()),
-        Kind::Step(name) => names.push(name.clone()),
-        Kind::Other(text) => {
-            let tokens = text.split(|c: char| c.is_whitespace() || ";(){}".contains(c));
-            let tokens: Vec<&str> = tokens.collect();
-            let named = tokens.iter().filter_map(|t| t.split_once('=').map(|(n, _)| n.trim_end_matches('+')));
-            let after = tokens.windows(2).filter(|w| matches!(w[0], "read" | "for" | "mapfile")).map(|w| w[1]);
-            names.extend(named.chain(after).filter(|n| ast::is_name(n)).map(str::to_owned));
-        }
-        Kind::Simple(simple)
-            if simple.words.first().is_some_and(|w| {
-                matches!(
-                    w.source.as_str(),
-                    "read" | "mapfile" | "readarray" | "printf" | "unset" | "let" | "eval" | "getopts"
-                )
-            }) =>
-        {
-            names.extend(simple.words[1..].iter().map(|w| w.source.clone()).filter(|w| ast::is_name(w)));
-        }
-        _ => {}
-    });
-}
-
-/// This statement and all below it; what stands in substitutions is text.
-pub(super) fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
-    visit(stmt);
-    lists(stmt).into_iter().flatten().for_each(|s| walk(s, visit));
-}
-
-/// The lists inside of a statement.
-fn lists(stmt: &Stmt) -> Vec<&[Stmt]> {
-    match &stmt.kind {
-        Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
-        Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
-        Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
-        Kind::If { branches, otherwise } => {
-            branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
-        }
-        Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
-        Kind::While { condition, body, .. } => vec![condition, body],
-        _ => Vec::new(),
-    }
-}
-
-/// Whether a list reads a variable before it sets it anew, as far as that can be told: rather yes than no.
-pub(super) fn reads<'s>(list: impl IntoIterator<Item = &'s Stmt>, name: &str) -> bool {
-    for stmt in list {
-        if mentions(stmt, name) {
-            return true;
-        }
-        let set = match &stmt.kind {
-            Kind::Assign(assigns) => assigns.iter().any(|a| a.name == name && !a.odd && a.value.is_some()),
-            Kind::For { var, .. } | Kind::Count { var, .. } => var == name,
-            _ => false,
-        };
-        if set {
-            return false;
-        }
-    }
-    false
-}
-
-/// Whether a statement reads a variable of before it.
-pub(super) fn mentions(stmt: &Stmt, name: &str) -> bool {
-    match &stmt.kind {
-        Kind::For { var, values, .. } if var == name => values.iter().any(|w| in_word(w, name)),
-        Kind::Count { var, .. } if var == name => false,
-        _ => mentions_itself(stmt, name) || lists(stmt).into_iter().any(|list| reads(list, name)),
-    }
-}
-
-fn in_word(word: &Word, name: &str) -> bool {
-    let mut names = Vec::new();
-    word.variables(&mut names);
-    names.iter().any(|n| n == name) || ast::names_in(&word.source).iter().any(|n| n == name)
-}
-
-fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
-    let word = |w: &Word| in_word(w, name);
-    let bare = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name);
-    match &stmt.kind {
-        Kind::Simple(Simple { env, words, redirects }) => {
-            env.iter().filter_map(|a| a.value.as_ref()).any(word)
-                || words.iter().any(word)
-                || words.first().is_some_and(|w| {
-                    w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
-                })
-                || redirects.iter().any(|r| match r {
-                    Redirect::Write(w) | Redirect::Herestring(w) => word(w),
-                    Redirect::Heredoc(parts) => {
-                        word(&Word { range: 0..0, source: String::new(), parts: parts.clone() })
-                    }
-                    Redirect::Other => true,
-                    _ => false,
-                })
-        }
-        Kind::Assign(assigns) => assigns.iter().any(|a| {
-            let items = a.array.iter().flatten().any(word);
-            a.value.as_ref().is_some_and(word)
-                || items
-                || a.odd && a.array.is_none() && a.name == name
-                || a.export && a.name == name
-        }),
-        Kind::Test(inner, _) => ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
-        Kind::For { values, .. } => values.iter().any(word),
-        Kind::Step(own) => own == name,
-        Kind::Other(text) => ast::names_in(text).iter().any(|n| n == name) || bare(text),
-        _ => false,
-    }
-}
-
 fn mentions_word(stmt: &Stmt, name: &str) -> bool {
     let mut found = false;
     walk(stmt, &mut |s| {
@@ -611,7 +489,7 @@ fn takes_all(stmt: &Stmt) -> bool {
     ];
     let own = match &stmt.kind {
         // Commands read these without naming them.
-        Kind::Assign(assigns) => assigns.iter().any(|a| a.export || crate::convert::wrap::is_special(&a.name)),
+        Kind::Assign(assigns) => assigns.iter().any(|a| a.export || statement::is_special(&a.name)),
         Kind::Simple(simple) => {
             let literal = |i: usize| simple.words.get(i).and_then(Word::literal);
             match literal(0).as_deref() {

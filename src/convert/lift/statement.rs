@@ -1,0 +1,305 @@
+//! What statements of a script say by themselves: the variables they read and set, the words of their conditions, the folders they name.
+
+use crate::bash::ast::{self, Kind, Part, Redirect, Simple, Stmt, Word};
+
+/// Every variable a statement may set.
+pub fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
+    walk(stmt, &mut |s| match &s.kind {
+        Kind::Assign(assigns) => names.extend(assigns.iter().map(|a| a.name.clone())),
+        Kind::For { var, .. } | Kind::Count { var, .. } => names.push(var.clone()),
+        Kind::Step(name) => names.push(name.clone()),
+        Kind::Other(text) => {
+            let tokens = text.split(|c: char| c.is_whitespace() || ";(){}".contains(c));
+            let tokens: Vec<&str> = tokens.collect();
+            let named = tokens.iter().filter_map(|t| t.split_once('=').map(|(n, _)| n.trim_end_matches('+')));
+            let after = tokens.windows(2).filter(|w| matches!(w[0], "read" | "for" | "mapfile")).map(|w| w[1]);
+            names.extend(named.chain(after).filter(|n| ast::is_name(n)).map(str::to_owned));
+        }
+        Kind::Simple(simple)
+            if simple.words.first().is_some_and(|w| {
+                matches!(
+                    w.source.as_str(),
+                    "read" | "mapfile" | "readarray" | "printf" | "unset" | "let" | "eval" | "getopts"
+                )
+            }) =>
+        {
+            names.extend(simple.words[1..].iter().map(|w| w.source.clone()).filter(|w| ast::is_name(w)));
+        }
+        _ => {}
+    });
+}
+
+/// Every variable a statement may set that is not local to it.
+pub fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
+    walk(stmt, &mut |s| {
+        if let Kind::Assign(assigns) = &s.kind {
+            names.extend(assigns.iter().filter(|a| !a.local).map(|a| a.name.clone()));
+        }
+    });
+}
+
+/// This statement and all below it; what stands in substitutions is text.
+pub fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
+    visit(stmt);
+    lists(stmt).into_iter().flatten().for_each(|s| walk(s, visit));
+}
+
+/// The lists inside of a statement.
+pub fn lists(stmt: &Stmt) -> Vec<&[Stmt]> {
+    match &stmt.kind {
+        Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
+        Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
+        Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
+        Kind::If { branches, otherwise } => {
+            branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
+        }
+        Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
+        Kind::While { condition, body, .. } => vec![condition, body],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a list reads a variable before it sets it anew, as far as that can be told: rather yes than no.
+pub fn reads<'s>(list: impl IntoIterator<Item = &'s Stmt>, name: &str) -> bool {
+    for stmt in list {
+        if mentions(stmt, name) {
+            return true;
+        }
+        let set = match &stmt.kind {
+            Kind::Assign(assigns) => assigns.iter().any(|a| a.name == name && !a.odd && a.value.is_some()),
+            Kind::For { var, .. } | Kind::Count { var, .. } => var == name,
+            _ => false,
+        };
+        if set {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether a statement reads a variable of before it.
+pub fn mentions(stmt: &Stmt, name: &str) -> bool {
+    match &stmt.kind {
+        Kind::For { var, values, .. } if var == name => values.iter().any(|w| in_word(w, name)),
+        Kind::Count { var, .. } if var == name => false,
+        _ => mentions_itself(stmt, name) || lists(stmt).into_iter().any(|list| reads(list, name)),
+    }
+}
+
+fn in_word(word: &Word, name: &str) -> bool {
+    let mut names = Vec::new();
+    word.variables(&mut names);
+    names.iter().any(|n| n == name) || ast::names_in(&word.source).iter().any(|n| n == name)
+}
+
+/// Whether a statement itself, without those inside it, mentions a variable.
+pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
+    let word = |w: &Word| in_word(w, name);
+    let bare = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name);
+    match &stmt.kind {
+        Kind::Simple(Simple { env, words, redirects }) => {
+            env.iter().filter_map(|a| a.value.as_ref()).any(word)
+                || words.iter().any(word)
+                || words.first().is_some_and(|w| {
+                    w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
+                })
+                || redirects.iter().any(|r| match r {
+                    Redirect::Write(w) | Redirect::Herestring(w) => word(w),
+                    Redirect::Heredoc(parts) => {
+                        word(&Word { range: 0..0, source: String::new(), parts: parts.clone() })
+                    }
+                    Redirect::Other => true,
+                    _ => false,
+                })
+        }
+        Kind::Assign(assigns) => assigns.iter().any(|a| {
+            let items = a.array.iter().flatten().any(word);
+            a.value.as_ref().is_some_and(word)
+                || items
+                || a.odd && a.array.is_none() && a.name == name
+                || a.export && a.name == name
+        }),
+        Kind::Test(inner, _) => ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
+        Kind::For { values, .. } => values.iter().any(word),
+        Kind::Step(own) => own == name,
+        Kind::Other(text) => ast::names_in(text).iter().any(|n| n == name) || bare(text),
+        _ => false,
+    }
+}
+
+/// Whether the words of a command run others; what the time is matters to nobody.
+pub fn runs_commands(simple: &Simple) -> bool {
+    simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
+        Part::Command { text, .. } => !text.starts_with("date") || text.contains(['|', ';', '&', '`', '$']),
+        _ => false,
+    })
+}
+
+/// The words of a test without `&&` and its like.
+pub fn words(inner: &str) -> Option<Vec<Word>> {
+    let words = split(inner)?;
+    let joined = words.iter().any(|w| matches!(w.source.as_str(), "&&" | "||" | "-a" | "-o" | "(" | ")"));
+    (!joined).then_some(words)
+}
+
+/// The words of a test.
+pub fn split(inner: &str) -> Option<Vec<Word>> {
+    let mut words = Vec::new();
+    let bytes = inner.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at].is_ascii_whitespace() {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && !bytes[at].is_ascii_whitespace() {
+            match bytes[at] {
+                b'\\' => at += 2,
+                b'\'' => at += inner[at + 1..].find('\'')? + 2,
+                b'"' => {
+                    at += 1;
+                    let mut depth = 0;
+                    while at < bytes.len() && (bytes[at] != b'"' || depth > 0) {
+                        match bytes[at] {
+                            b'\\' => at += 1,
+                            b'(' if bytes[at - 1] == b'$' => depth += 1,
+                            b')' if depth > 0 => depth -= 1,
+                            _ => {}
+                        }
+                        at += 1;
+                    }
+                    at += 1;
+                }
+                b'$' if bytes.get(at + 1) == Some(&b'(') => {
+                    let mut depth = 0;
+                    while at < bytes.len() {
+                        match bytes[at] {
+                            b'(' => depth += 1,
+                            b')' => {
+                                depth -= 1;
+                                if depth == 0 {
+                                    break;
+                                }
+                            }
+                            _ => {}
+                        }
+                        at += 1;
+                    }
+                    at += 1;
+                }
+                _ => at += 1,
+            }
+        }
+        words.push(Word::read(inner.get(start..at.min(inner.len()))?, start));
+    }
+    Some(words)
+}
+
+/// Whether every line that a command prints ends, the last one too.
+pub fn by_line(words: &[&str]) -> bool {
+    let format =
+        words.iter().enumerate().find_map(|(i, w)| match w.strip_prefix("--output=").or(w.strip_prefix("-o")) {
+            Some("") => words.get(i + 1).copied(),
+            Some(format) => Some(format.trim_start_matches('=')),
+            None if *w == "--output" => words.get(i + 1).copied(),
+            None => None,
+        });
+    matches!(words, ["kubectl" | "oc", rest @ ..] if rest.contains(&"get"))
+        && format.is_none_or(|f| matches!(f, "name" | "wide") || f.starts_with("custom-columns"))
+}
+
+/// `F <<< "$V"` as `echo "$V" | F`.
+pub fn here_string(simple: &Simple) -> Option<Vec<Stmt>> {
+    let at = simple.redirects.iter().position(|r| matches!(r, Redirect::Herestring(_)))?;
+    let mut filter = simple.clone();
+    let Redirect::Herestring(word) = filter.redirects.remove(at) else { return None };
+    let echo = Simple { words: vec![Word::read("echo", 0), word], ..Simple::default() };
+    let stmt = |simple| Stmt { range: 0..0, kind: Kind::Simple(simple), comments: Vec::new(), background: false };
+    Some(vec![stmt(echo), stmt(filter)])
+}
+
+/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: the folder below the script's that this is.
+pub fn script_dir(source: &str) -> Option<&'static str> {
+    let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
+    let text =
+        text.replace("BASH_SOURCE[0]", "0").replace("BASH_SOURCE", "0").replace("--", "").replace(">/dev/null2>&1", "");
+    match text.as_str() {
+        "$(cd$(dirname$0)&&pwd)"
+        | "$(dirname$0)"
+        | "$(cd$(dirname$0);pwd)"
+        | "$(dirname$(realpath$0))"
+        | "$(dirname$(readlink-f$0))"
+        | "$(cd$(dirname$0)&&pwd-P)" => Some(""),
+        "$(cd$(dirname$0)/..&&pwd)" => Some(".."),
+        "$(cd$(dirname$0)/../..&&pwd)" => Some("../.."),
+        _ => None,
+    }
+}
+
+/// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
+pub fn script_dir_prefix(source: &str) -> Option<&str> {
+    let text = source.trim_matches('"');
+    for prefix in [
+        "$(dirname \"$0\")/",
+        "${0%/*}/",
+        "$(dirname \"${BASH_SOURCE[0]}\")/",
+        "$(dirname \"$BASH_SOURCE\")/",
+        "$(dirname $0)/",
+    ] {
+        if let Some(rest) = text.strip_prefix(prefix) {
+            return (!rest.contains('$')).then_some(rest);
+        }
+    }
+    None
+}
+
+/// A path below another one.
+pub fn join(base: &str, below: &str) -> String {
+    let path = crate::source::normalize(&std::path::Path::new(base).join(below));
+    let text = path.to_string_lossy().into_owned();
+    if text.is_empty() { ".".to_owned() } else { text }
+}
+
+/// Whether a variable means something to programs.
+pub fn is_special(name: &str) -> bool {
+    const PREFIXES: [&str; 14] = [
+        "KUBE", "HELM_", "DOCKER_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "CURL_", "PYTHON", "NODE_OPT",
+        "NPM_", "BASH",
+    ];
+    const NAMES: [&str; 28] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "SHELL",
+        "LANG",
+        "TERM",
+        "IFS",
+        "PWD",
+        "OLDPWD",
+        "TMPDIR",
+        "TMP",
+        "TEMP",
+        "EDITOR",
+        "PAGER",
+        "HOSTNAME",
+        "UID",
+        "EUID",
+        "PPID",
+        "RANDOM",
+        "SECONDS",
+        "OPTARG",
+        "OPTIND",
+        "REPLY",
+        "CI",
+        "GOPATH",
+        "GOFLAGS",
+        "GOPROXY",
+        "NODE_PATH",
+    ];
+    // The name of the program itself is nothing that it reads.
+    let own = PREFIXES.iter().any(|p| name == p.trim_end_matches('_')) || name == "KUBECTL";
+    !own && PREFIXES.iter().any(|p| name.starts_with(p))
+        || NAMES.contains(&name)
+        || name.to_ascii_lowercase().ends_with("_proxy")
+}

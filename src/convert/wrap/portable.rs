@@ -1,0 +1,247 @@
+//! Tasks in the portable dialect: what they need, their phases, and what their scripts share.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use super::{Converter, Written, find, refusal};
+use crate::{
+    convert::{
+        Context, Refusal,
+        emit::{Entry, Item, Value},
+        lift::{self, Shared, Source},
+        shell::Text,
+        step::{self, Step},
+    },
+    hir::{Dialect, PhaseKind, RequirementKind},
+    ty::duration,
+    yaml::Node,
+};
+
+impl Converter<'_> {
+    pub fn as_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
+        // Here braces have an escape.
+        self.comments.forget("gevals: allow(unexpanded-hole)");
+        let mut entries = self.head(root, "mcp-eval/v1");
+        let mut metadata = self.metadata(root).unwrap_or_else(|| Entry::new("metadata", Value::Map(Vec::new())));
+        if let Value::Map(fields) = &mut metadata.value {
+            for (key, own) in
+                [("timeout", &self.task.meta.timeout), ("cleanupTimeout", &self.task.meta.cleanup_timeout)]
+            {
+                let limit = own.as_ref().map_or(crate::plan::UNSET_TIMEOUT, |t| t.value);
+                fields.push(Entry::new(key, Value::text(duration::format(limit))));
+            }
+        }
+        entries.push(metadata);
+        let legacy = self.task.dialect == Dialect::Legacy;
+        let block = find(root, if legacy { "steps" } else { "spec" })
+            .ok_or_else(|| refusal(root.span(), "the task has no steps"))?;
+        let above = self.comments.before(block.key.span().start as usize);
+        // In the order of the file, so that each comment stays with what follows it.
+        let mut over: HashMap<String, Vec<String>> = HashMap::new();
+        let mut items: HashMap<(PhaseKind, usize), Vec<String>> = HashMap::new();
+        for entry in block.value.entries() {
+            let name = entry.name.to_ascii_lowercase();
+            over.insert(name.clone(), self.comments.before(entry.key.span().start as usize));
+            if let Some(kind) = PhaseKind::ALL.into_iter().find(|k| k.name() == name) {
+                for (i, item) in entry.value.items().enumerate() {
+                    let mut comments = self.comments.before(item.span().start as usize);
+                    comments.extend(self.comments.before(item.span().end as usize));
+                    items.insert((kind, i), comments);
+                }
+            }
+            let inside = self.comments.before(entry.value.span().end as usize);
+            let behind = self.comments.behind(entry.value.span().end as usize);
+            if let Some(comments) = over.get_mut(&name) {
+                comments.extend(inside);
+                comments.extend(behind);
+            }
+        }
+        let shared = shared(self.cx, self.task, &self.scripts(), mistake);
+        let mut phases: Vec<(PhaseKind, Vec<Step>)> = Vec::new();
+        for kind in PhaseKind::ALL {
+            let mut steps = Vec::new();
+            for (i, step) in self.task.phase(kind).steps.iter().enumerate() {
+                let mut new = self.portable_step(kind, step, &shared)?;
+
+                if let (Some(first), Some(comments)) = (new.first_mut(), items.get(&(kind, i))) {
+                    first.comments.splice(0..0, comments.iter().cloned());
+                }
+                steps.append(&mut new);
+            }
+            let apart = std::mem::take(&mut self.apart) && self.task.phase(kind).steps.len() == 1;
+            if kind == PhaseKind::Verify && !apart {
+                steps = sequence(steps);
+            }
+            phases.push((kind, steps));
+        }
+        let mut spec = Vec::new();
+        if let Some(entry) = self.imports()? {
+            spec.push(entry);
+        }
+        if let Some(entry) = self.requires(over.get("requires").cloned().unwrap_or_default()) {
+            spec.push(entry);
+        }
+        let used = shared.env_used.borrow();
+        let env: Vec<Entry> = shared
+            .env
+            .iter()
+            .filter(|(name, _)| used.contains(*name))
+            .map(|(name, (value, _))| Entry::new(name, Value::text(value)))
+            .collect();
+        if !env.is_empty() {
+            spec.push(Entry::new("env", Value::Map(env)));
+        }
+        drop(used);
+        let mut prompt = Entry::new("prompt", self.prompt()?);
+        prompt.comments = over.remove("prompt").unwrap_or_default();
+        spec.push(prompt);
+        pruned(&mut phases);
+        let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
+        for (kind, mut steps) in phases {
+            if kind == PhaseKind::Cleanup {
+                if temporary {
+                    steps.push(Step::command(format!("rm -rf {}", lift::TEMPORARY.trim_end_matches('/'))));
+                }
+                // Cleanup runs from its end.
+                steps.reverse();
+            }
+            if steps.is_empty() && kind != PhaseKind::Verify {
+                continue;
+            }
+            let mut entry = Entry::new(kind.name(), step::list(&steps));
+            entry.comments = over.remove(kind.name()).unwrap_or_default();
+            spec.push(entry);
+        }
+        let mut spec = Entry::new("spec", Value::Map(spec));
+        spec.comments = above;
+        for (_, rest) in over {
+            spec.comments.extend(rest);
+        }
+        entries.push(spec);
+        for note in shared.notes.borrow().iter() {
+            self.note(note.clone());
+        }
+        Ok((entries, shared.places.get()))
+    }
+
+    pub fn imports(&self) -> Result<Option<Entry>, Refusal> {
+        let mut items = Vec::new();
+        for requirement in &self.task.requires {
+            let RequirementKind::Extension(name) = &requirement.kind else { continue };
+            let package = self.packages.get(&name.value).ok_or_else(|| {
+                refusal(
+                    name.span,
+                    format!(
+                        "the package of the extension `{}` is not known: convert it with the eval that declares it",
+                        name.value
+                    ),
+                )
+            })?;
+            let alias = requirement.alias.as_ref().unwrap_or(name);
+            let value = Value::map([("package", Value::text(package)), ("as", Value::text(&alias.value))]);
+            items.push(Item { comments: Vec::new(), value });
+        }
+        Ok((!items.is_empty()).then(|| Entry::new("imports", Value::List(items))))
+    }
+
+    pub fn requires(&self, comments: Vec<String>) -> Option<Entry> {
+        let mut items = Vec::new();
+        for requirement in &self.task.requires {
+            let mut fields = match &requirement.kind {
+                RequirementKind::Extension(_) => continue,
+                RequirementKind::McpServer(name) => vec![Entry::new("mcpServer", Value::text(&name.value))],
+                RequirementKind::Command(name) => vec![Entry::new("command", Value::text(&name.value))],
+                RequirementKind::Judge(_) => vec![Entry::new("judge", Value::bool(true))],
+            };
+            if let Some(alias) = &requirement.alias {
+                fields.push(Entry::new("as", Value::text(&alias.value)));
+            }
+            items.push(Item { comments: Vec::new(), value: Value::Map(fields) });
+        }
+        (!items.is_empty()).then(|| Entry { comments, ..Entry::new("requires", Value::List(items)) })
+    }
+}
+
+/// Checks go on behind one that fails; what does more than look must not.
+fn sequence(steps: Vec<Step>) -> Vec<Step> {
+    if steps.len() < 2 || lift::read_only(&steps[1..]) {
+        return steps;
+    }
+    vec![Step::new(step::Kind::Group { steps, cleanup: Vec::new() })]
+}
+
+/// Leaves out ids that nothing refers to, and files that nothing reads.
+fn pruned(phases: &mut [(PhaseKind, Vec<Step>)]) {
+    loop {
+        let all = format!("{phases:?}");
+        let mut unread = false;
+        for (_, steps) in phases.iter_mut() {
+            unread |= without(steps, &|step| match &step.kind {
+                step::Kind::File { path, content: Some(_), .. } => {
+                    path.starts_with(lift::TEMPORARY) && all.matches(path.as_str()).count() == 1
+                }
+                _ => false,
+            });
+        }
+        if !unread {
+            break;
+        }
+    }
+    let all = format!("{phases:?}");
+    for step in phases.iter_mut().flat_map(|(_, steps)| steps) {
+        step.each(&mut |s| {
+            let made = matches!(s.kind, step::Kind::Command { .. } | step::Kind::Http { .. });
+            if made && s.id.as_ref().is_some_and(|id| !all.contains(&format!("{{steps.{id}."))) {
+                s.id = None;
+            }
+        });
+    }
+}
+
+/// Takes steps out of a list; whether there were any.
+fn without(steps: &mut Vec<Step>, gone: &dyn Fn(&Step) -> bool) -> bool {
+    let before = steps.len();
+    steps.retain(|s| !gone(s));
+    let inner = steps.iter_mut().flat_map(Step::lists).map(|list| without(list, gone)).fold(false, |a, b| a | b);
+    inner || steps.len() < before
+}
+
+/// What the scripts of a task share: above all the variables that may stand in `spec.env`, which are those that have one
+/// value wherever they are used.
+fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Option<usize>) -> Shared<'a> {
+    let constants: Vec<HashMap<String, Option<Text>>> = scripts.iter().map(|s| lift::constants(&s.text)).collect();
+    let uses: Vec<HashSet<String>> =
+        scripts.iter().map(|s| crate::bash::ast::names_in(&s.text).into_iter().collect()).collect();
+    let mut env = BTreeMap::new();
+    for (name, value) in constants.iter().flatten() {
+        let Some(value) = value else { continue };
+        let fits = name.len() > 1 && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+        let text = value.constant().unwrap_or_default();
+        let agreed = constants.iter().zip(&uses).all(|(own, used)| match own.get(name) {
+            Some(Some(other)) => other == value,
+            Some(None) => false,
+            None => !used.contains(name),
+        });
+        let holds_self = value.template().contains(&format!("env.{name} "));
+        if fits && agreed && !holds_self && !lift::is_special(name) && !text.is_empty() && !text.contains(['\n', '\''])
+        {
+            env.insert(name.clone(), (value.template(), value.constant()));
+        }
+    }
+    let mut ids = HashSet::new();
+    task.walk(&mut |_, step| ids.extend(step.id.as_ref().map(|i| i.value.clone())));
+    Shared {
+        files: cx.files,
+        dir: task.dir.clone(),
+        allow_weaker: cx.allow_weaker,
+        env,
+        env_used: RefCell::default(),
+        ids: RefCell::new(ids),
+        temporary: RefCell::default(),
+        notes: RefCell::default(),
+        mistake,
+        places: Cell::new(0),
+    }
+}
