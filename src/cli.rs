@@ -217,7 +217,7 @@ fn warn(message: &str) {
 fn tolerated_findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json::Value> {
     let tolerated: Vec<_> =
         compiled.diagnostics.iter().filter(|d| d.strength <= diagnostic::Strength::Warning).cloned().collect();
-    let report = diagnostic::report(&tolerated, sources, compiled.project.files());
+    let report = diagnostic::report(&diagnostic::gather(tolerated), sources, compiled.project.files());
     report.diagnostics.iter().filter_map(|f| serde_json::to_value(f).ok()).collect()
 }
 
@@ -225,8 +225,9 @@ fn tolerated_findings(compiled: &Compiled, sources: &Sources) -> Vec<serde_json:
 fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
     let err = std::io::stderr();
     let mut text = String::new();
-    let _ = diagnostic::print(findings, sources, &global.pretty(&err), &mut text);
-    let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(findings, files));
+    let findings = diagnostic::gather(findings.to_vec());
+    let _ = diagnostic::print(&findings, sources, &global.pretty(&err), &mut text);
+    let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(&findings, files));
 }
 
 /// Prints to standard output; a reader that went away is no error.

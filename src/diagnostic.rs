@@ -5,10 +5,12 @@
 
 mod emit;
 pub mod fix;
+mod places;
 mod pretty;
 mod writers;
 
-pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, report};
+pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, PlaceReport, report};
+pub use places::{gather, places};
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
 
@@ -83,6 +85,8 @@ pub struct Diagnostic {
     pub label: String,
     /// Further places, each with what it has to do with the fault.
     pub labels: Vec<Label>,
+    /// Where else the same is found; only [`gather`] fills it.
+    pub places: Vec<Span>,
     /// What to write instead.
     pub help: Option<String>,
     pub fix: Option<Fix>,
@@ -127,6 +131,7 @@ impl Diagnostic {
             span,
             label: String::new(),
             labels: Vec::new(),
+            places: Vec::new(),
             help: None,
             fix: None,
         }

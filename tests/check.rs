@@ -333,10 +333,63 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
     }
     world.run(&["check", "q", "--format", "concise"]).expect(1, &["q/one.yaml:3:1", "found 3 errors in 4 files"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
-    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["3 known findings not shown"]);
+    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known, and not shown: 3 findings"]);
     world.write("q/four.yaml", &eval("four"));
     let ran = world.run(&["check", "q", "--baseline", "known.json", "--format", "concise"]);
     ran.expect(1, &["q/four.yaml:3:1: error[no-judge]", "found 1 error in 5 files"]);
+}
+
+#[test]
+fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
+    let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: q}\nspec: {prompt: Ask., verify: [{command: {run: test -e a}}]}\n";
+    let eval = |name: &str| {
+        format!(
+            "kind: Eval\nmetadata: {{name: {name}}}\nconfig:\n  agent: {{type: builtin.llm-agent, model: \"openai:x\"}}\n  llmJudge:\n    ref: {{type: builtin.llm-agent, model: \"openai:x\"}}\n  taskSets: [{{path: task.yaml}}]\n"
+        )
+    };
+    let world = World::new(&[("task.yaml", task)]);
+    for n in 1..=8 {
+        world.write(&format!("e{n}.yaml"), &eval(&format!("e{n}")));
+    }
+    let checked = |args: &[&str]| world.run(&[&["check", "."], args].concat()).out;
+    let text = checked(&[]);
+    assert_eq!(text.matches("warning[judge-is-agent]").count(), 1, "{text}");
+    assert!(text.contains("also at e2.yaml:6:10, e3.yaml:6:10") && text.contains("and 2 more"), "{text}");
+    assert!(text.ends_with("found 1 warning (at 8 places) in 9 files\n"), "{text}");
+    let lines = checked(&["--format", "concise"]);
+    assert!(
+        lines.starts_with("e1.yaml:6:10: warning[judge-is-agent] ") && lines.contains("(also at e2.yaml:6:10"),
+        "{lines}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&checked(&["--format", "json"])).unwrap();
+    let found = json["diagnostics"].as_array().unwrap();
+    assert!(found.len() == 1 && found[0]["places"].as_array().unwrap().len() == 7, "{json}");
+    assert_eq!(found[0]["places"][6]["path"], "e8.yaml");
+    let sarif: serde_json::Value = serde_json::from_str(&checked(&["--format", "sarif"])).unwrap();
+    let results = &sarif["runs"][0]["results"];
+    let again = |l: &&serde_json::Value| l["message"]["text"] == "here, too";
+    assert_eq!(results.as_array().unwrap().len(), 1);
+    assert_eq!(results[0]["relatedLocations"].as_array().unwrap().iter().filter(again).count(), 7);
+    for format in ["github", "junit"] {
+        let out = checked(&["--format", format]);
+        let all = (2..=8).all(|n| out.contains(&format!("e{n}.yaml:6:10")));
+        assert!(all && out.matches("judges its own answers").count() == 1, "{out}");
+    }
+    assert!(checked(&["--statistics"]).starts_with("     8  judge-is-agent\n"));
+    // An allowed place is none; a baseline knows each place by itself; an error stays where it is.
+    world.write("e8.yaml", &eval("e8").replace("    ref:", "    # gevals: allow(judge-is-agent)\n    ref:"));
+    assert!(checked(&["--write-baseline", "known.json"]).starts_with("1 finding (at 7 places) written"));
+    assert!(
+        checked(&["--baseline", "known.json"]).contains("known, and not shown: 1 finding (at 7 places)\nno findings")
+    );
+    world.write("e9.yaml", &eval("e9"));
+    let new = checked(&["--baseline", "known.json", "--format", "concise"]);
+    assert!(
+        new.starts_with("e9.yaml:6:10: warning[judge-is-agent]") && new.contains("found 1 warning in 10 files"),
+        "{new}"
+    );
+    let denied = checked(&["-D", "judge-is-agent"]);
+    assert!(denied.contains("found 8 errors in 10 files"), "{denied}");
 }
 
 #[test]

@@ -184,6 +184,7 @@ fn the_report_has_its_published_shape() {
             "rule": "test-rule", "level": "error", "message": "m", "help": null,
             "path": "t.yaml", "line": 1, "column": 4, "endLine": 1, "endColumn": 9,
             "labels": [{"path": "t.yaml", "line": 2, "column": 1, "endLine": 2, "endColumn": 2, "message": "l"}],
+            "places": [],
             "fix": {"description": "f", "applicability": "safe", "edits": [{"path": "t.yaml", "start": 7, "end": 12, "text": "prompt"}]},
         }], "files": 3})
     );

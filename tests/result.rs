@@ -452,7 +452,7 @@ fn how_much_is_printed_can_be_chosen() {
     // Many warnings are counted, those that may fool the author are shown.
     let step = "    - command: {run: \"sleep 0; test -d /\", env: {PATH: /bin}, continueOnError: true}\n";
     let task = format!(
-        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  env: {{PATH: /bin:/usr/bin, HOME: /}}\n  prompt: Do it.\n  verify:\n{}",
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  env: {{PATH: /bin:/usr/bin, HOME: /, A: a, B: b, C: c, D: d}}\n  prompt: Do it.\n  verify:\n{}",
         step.repeat(6)
     );
     world.write("task.yaml", &task);

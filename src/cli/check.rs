@@ -100,7 +100,7 @@ pub struct Args {
     /// The path that standard input stands for.
     #[arg(long, value_name = "PATH")]
     stdin_filename: Option<PathBuf>,
-    /// Count findings by rule instead of showing them.
+    /// Count the places of findings by rule instead of showing them.
     #[arg(long)]
     statistics: bool,
     /// List all rules.
@@ -196,10 +196,10 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
                 .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
-        put(&format!("{} written to {}\n", count(found.len(), "finding", "findings"), path.display()))?;
+        put(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()))?;
         return Ok(status::OK);
     }
-    let mut known = (0, Vec::new());
+    let mut known = (Vec::new(), Vec::new());
     if let Some(path) = &args.baseline {
         known = Baseline::read(path)?.take(&mut found, &sources, &|p| place(p, path, &compiled.project));
     }
@@ -212,6 +212,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
             )),
         };
     }
+    let (found, known) = (diagnostic::gather(found), (diagnostic::gather(known.0), known.1));
     let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return Ok(status::USAGE) };
     if args.statistics && writer.machine {
         return Err((status::USAGE, format!("--statistics counts for people, not as `{}`", args.format)));
@@ -229,8 +230,8 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         if fixed > 0 {
             text += &format!("fixed {}\n", count(fixed, "file", "files"));
         }
-        if known.0 > 0 {
-            text += &format!("{} known finding{} not shown\n", known.0, if known.0 == 1 { "" } else { "s" });
+        if !known.0.is_empty() {
+            text += &format!("known, and not shown: {}\n", counted(&known.0));
         }
         for entry in &known.1 {
             text += &format!("the baseline knows a finding that is gone: {entry}\n");
@@ -419,14 +420,22 @@ fn dry_run(mended: &Mended, files: &dyn Files, args: &Args) -> Result<u8, Fault>
     })
 }
 
+/// How many places each rule is broken at.
 fn statistics(found: &[Diagnostic]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for d in found {
-        *counts.entry(d.rule.name).or_default() += 1;
+        *counts.entry(d.rule.name).or_default() += diagnostic::places(std::slice::from_ref(d));
     }
     let mut rows: Vec<_> = counts.into_iter().collect();
     rows.sort_by_key(|(name, n)| (std::cmp::Reverse(*n), *name));
     rows.into_iter().map(|(name, n)| format!("{n:6}  {name}\n")).collect()
+}
+
+/// Findings, and their places where these are more.
+fn counted(found: &[Diagnostic]) -> String {
+    let places = diagnostic::places(found);
+    let findings = count(found.len(), "finding", "findings");
+    if places > found.len() { format!("{findings} (at {places} places)") } else { findings }
 }
 
 /// The disk, with another text in the place of one file: from standard input, or not yet written.
@@ -470,7 +479,7 @@ impl Files for Overlay {
     }
 }
 
-/// Findings that are known: by rule, task and text, wherever they have moved to.
+/// Findings that are known: by rule, task and text, wherever they have moved to; each place of one by itself.
 struct Baseline(Vec<Known>);
 
 #[derive(PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -502,21 +511,26 @@ impl Baseline {
         serde_json::from_slice(&bytes).map(Self).map_err(|e| fault(e.to_string()))
     }
 
-    /// Takes known findings out: how many those were, and what the baseline knows and nobody finds any more.
-    fn take(mut self, found: &mut Vec<Diagnostic>, sources: &Sources, place: Place<'_>) -> (usize, Vec<String>) {
-        let before = found.len();
-        found.retain(|d| {
-            let key = Self::key(d, sources, place);
+    /// Takes known findings out: those, and what the baseline knows and nobody finds any more.
+    fn take(
+        mut self,
+        found: &mut Vec<Diagnostic>,
+        sources: &Sources,
+        place: Place<'_>,
+    ) -> (Vec<Diagnostic>, Vec<String>) {
+        let mut known = Vec::new();
+        for d in std::mem::take(found) {
+            let key = Self::key(&d, sources, place);
             match self.0.iter().position(|k| *k == key) {
                 Some(at) => {
                     self.0.swap_remove(at);
-                    false
+                    known.push(d);
                 }
-                None => true,
+                None => found.push(d),
             }
-        });
+        }
         let gone = self.0.iter().map(|k| format!("{}: {}: {}", k.place, k.rule, k.message)).collect();
-        (before - found.len(), gone)
+        (known, gone)
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Finding {
     pub end_column: usize,
     /// Further places that belong to the finding; the first may repeat the finding's own place, to say more about it.
     pub labels: Vec<LabelReport>,
+    /// Where else the same is found: warnings and notes that say the same are one finding.
+    pub places: Vec<PlaceReport>,
     /// A mechanical cure, where there is one.
     pub fix: Option<FixReport>,
 }
@@ -50,6 +52,17 @@ pub enum Level {
     Error,
     Warning,
     Note,
+}
+
+/// A further place of a finding.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlaceReport {
+    pub path: String,
+    pub line: usize,
+    pub column: usize,
+    pub end_line: usize,
+    pub end_column: usize,
 }
 
 /// A place and what it has to do with the finding.
@@ -111,6 +124,7 @@ fn finding(diagnostic: &Diagnostic, sources: &Sources) -> Finding {
         end_line: end.line,
         end_column: end.column,
         labels: own.into_iter().chain(others).collect(),
+        places: diagnostic.places.iter().map(|span| place(*span, sources)).collect(),
         fix: diagnostic.fix.as_ref().map(|fix| FixReport {
             description: fix.description.clone(),
             applicability: fix.applicability,
@@ -125,6 +139,17 @@ fn finding(diagnostic: &Diagnostic, sources: &Sources) -> Finding {
                 })
                 .collect(),
         }),
+    }
+}
+
+fn place(span: Span, sources: &Sources) -> PlaceReport {
+    let (start, end) = ends(span, sources);
+    PlaceReport {
+        path: path(span, sources),
+        line: start.line,
+        column: start.column,
+        end_line: end.line,
+        end_column: end.column,
     }
 }
 

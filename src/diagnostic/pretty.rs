@@ -52,6 +52,13 @@ pub fn print(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty, out:
         handler(&excerpt, style).render_report(&mut text, &excerpt)?;
         // miette sets its headline off by two columns; ours begins where a reader scans for it.
         out.write_str(text.strip_prefix("  ").unwrap_or(&text))?;
+        let labels = diagnostic.labels.len().saturating_sub(LABELS);
+        if labels > 0 {
+            writeln!(out, "  and {labels} more of these places")?;
+        }
+        if let Some(also) = also(diagnostic, sources, Some(PLACES)) {
+            writeln!(out, "  {}", wrap(&also, 0, style.width.max(40) - 4))?;
+        }
         if let Some(fix) = &diagnostic.fix {
             print_fix(fix, sources, style, out)?;
         }
@@ -75,6 +82,27 @@ pub(super) fn errors_first(diagnostics: &[Diagnostic]) -> Vec<&Diagnostic> {
     sorted
 }
 
+/// The most places that are shown of what a finding points at, and of what is found often.
+const LABELS: usize = 6;
+const PLACES: usize = 5;
+
+/// Where else the same is found, as text.
+pub(super) fn also(diagnostic: &Diagnostic, sources: &Sources, most: Option<usize>) -> Option<String> {
+    let places = &diagnostic.places;
+    let most = most.unwrap_or(places.len());
+    let mut shown: Vec<String> = Vec::new();
+    for span in places.iter().take(most) {
+        let source = sources.get(span.file);
+        let Position { line, column } = source.position(span.start);
+        shown.push(format!("{}:{line}:{column}", name(&source)));
+    }
+    let rest = match places.len().saturating_sub(most) {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    (!places.is_empty()).then(|| format!("also at {}{rest}", shown.join(", ")))
+}
+
 /// Prints one line for each finding: `path:line:column: error[rule] message`.
 pub fn concise(
     diagnostics: &[Diagnostic],
@@ -89,7 +117,9 @@ pub fn concise(
         let level = format!("{}[{}]", diagnostic.strength.level(), diagnostic.rule.name);
         let level = level.style(colour_of(diagnostic.strength, style));
         let message = diagnostic.message.replace('\n', " ");
-        writeln!(out, "{}:{line}:{column}: {level} {}", name(&source), visible(&message))?;
+        let also = also(diagnostic, sources, style.limit.map(|_| PLACES));
+        let also = also.map(|also| format!(" ({also})")).unwrap_or_default();
+        writeln!(out, "{}:{line}:{column}: {level} {}{}", name(&source), visible(&message), visible(&also))?;
     }
     more(diagnostics.len() - shown.len(), out)
 }
@@ -100,10 +130,14 @@ pub fn summary(diagnostics: &[Diagnostic], files: usize) -> String {
         let of_level = || diagnostics.iter().filter(|d| d.strength.level() == level);
         let fixable =
             of_level().filter(|d| d.fix.as_ref().is_some_and(|f| f.applicability == Applicability::Safe)).count();
-        match (of_level().count(), fixable) {
+        let (n, places) = of_level().fold((0, 0), |(n, places), d| (n + 1, places + 1 + d.places.len()));
+        let remarks =
+            [(fixable > 0).then(|| format!("{fixable} fixable")), (places > n).then(|| format!("at {places} places"))];
+        let remarks: Vec<_> = remarks.into_iter().flatten().collect();
+        match (n, remarks.is_empty()) {
             (0, _) => None,
-            (n, 0) => Some(count(n, level)),
-            (n, fixable) => Some(format!("{} ({fixable} fixable)", count(n, level))),
+            (n, true) => Some(count(n, level)),
+            (n, false) => Some(format!("{} ({})", count(n, level), remarks.join(", "))),
         }
     });
     let kinds: Vec<_> = kinds.into_iter().flatten().collect();
@@ -204,7 +238,7 @@ impl Excerpt {
         let width = style.width.max(40);
         let mark = |span: Span, message: &str, primary| Mark::new(span, message, primary, sources);
         let mut marks = vec![mark(diagnostic.span, &diagnostic.label, true)];
-        marks.extend(diagnostic.labels.iter().map(|l| mark(l.span, &l.message, false)));
+        marks.extend(diagnostic.labels.iter().take(LABELS).map(|l| mark(l.span, &l.message, false)));
 
         let (mut text, mut snippets) = (String::new(), Vec::new());
         for group in group(marks) {

@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use serde_json::{Value, json};
 
-use super::{Diagnostic, Pretty, Strength, concise, pretty::errors_first, print, report};
+use super::{
+    Diagnostic, Pretty, Strength, concise,
+    pretty::{also, errors_first},
+    print, report,
+};
 use crate::source::Sources;
 
 /// One way to write findings.
@@ -87,13 +91,18 @@ fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> Strin
                 .labels
                 .iter()
                 .map(|l| location(&l.path, l.line, l.column, l.end_line, l.end_column, Some(&l.message)));
+            // SARIF's `locations` are places that must all be changed to mend one fault.
+            let again = f
+                .places
+                .iter()
+                .map(|p| location(&p.path, p.line, p.column, p.end_line, p.end_column, Some("here, too")));
             let mut result = json!({
                 "ruleId": d.rule.name,
                 "ruleIndex": index[d.rule.name],
                 "level": level(d.strength),
                 "message": { "text": text },
                 "locations": [location(&f.path, f.line, f.column, f.end_line, f.end_column, None)],
-                "relatedLocations": related.collect::<Vec<_>>(),
+                "relatedLocations": related.chain(again).collect::<Vec<_>>(),
             });
             if let Some(fix) = &f.fix {
                 result["properties"] =
@@ -153,6 +162,7 @@ fn github(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> Stri
             Strength::Note => "notice",
         };
         let help = f.help.map(|h| format!("\nhelp: {h}")).unwrap_or_default();
+        let also = also(d, sources, None).map(|also| format!("\n{also}")).unwrap_or_default();
         let _ = writeln!(
             out,
             "::{level} file={},line={},col={},endLine={},endColumn={},title={}::{}",
@@ -162,7 +172,7 @@ fn github(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> Stri
             f.end_line,
             f.end_column,
             property(d.rule.name),
-            data(&format!("{}{help}", f.message)),
+            data(&format!("{}{help}{also}", f.message)),
         );
     }
     out
@@ -177,7 +187,8 @@ fn junit(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> Strin
             true => TestCaseStatus::non_success(NonSuccessKind::Failure),
             false => TestCaseStatus::success(),
         };
-        let text = format!("{}:{}:{}: {}", f.path, f.line, f.column, f.message);
+        let also = also(d, sources, None).map(|also| format!("\n{also}")).unwrap_or_default();
+        let text = format!("{}:{}:{}: {}{also}", f.path, f.line, f.column, f.message);
         if d.strength.is_error() {
             status.set_type(d.rule.name).set_message(&f.message).set_description(&text);
         }

@@ -27,7 +27,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         names.extend(server.always_allow.iter().map(|t| t.value.as_str()));
         if view.unit.lock.tools(&server.name.value).is_none() && !names.is_empty() {
             let what = format!("the server `{}`", server.name.value);
-            out.push(finding(place, &what, &names).help(lock_it(view)));
+            out.push(finding(place, &what, &names).help(LOCK_IT));
         }
     }
     for (extension, names) in operations {
@@ -41,8 +41,8 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         if let (None, Some(span)) = (view.unit.lock.extensions.get(extension), place) {
             let by_path = package.is_some_and(|p| p.starts_with(['.', '/']));
             out.push(finding(span, &format!("the extension `{extension}`"), &names).help(match by_path {
-                true => lock_it(view),
-                false => "only extensions that are given by a path can be locked: releases cannot yet".to_owned(),
+                true => LOCK_IT,
+                false => "only extensions that are given by a path can be locked: releases cannot yet",
             }));
         }
     }
@@ -70,17 +70,16 @@ pub fn unread(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-fn lock_it(view: &EvalView<'_>) -> String {
-    format!("write one down, once and whenever it changes: `gevals lock {}`", view.unit.path.display())
-}
+const LOCK_IT: &str = "write a lock, once and whenever it changes: `gevals lock EVAL`";
 
 fn finding(span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
     let mut words: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     if names.len() > SHOWN {
         words.push(format!("{} more", names.len() - SHOWN));
     }
-    let message = format!("without a lock nobody knows whether {what} has {}", words.join(", "));
-    Diagnostic::new(&NOT_LOCKED, span, message)
+    let label = format!("{} {} on trust", words.join(", "), if names.len() == 1 { "is taken" } else { "are taken" });
+    // The cause is one, whatever number of evals uses the server: what each uses stands at its place.
+    Diagnostic::new(&NOT_LOCKED, span, format!("no lock says what {what} has")).here(label)
 }
 
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;

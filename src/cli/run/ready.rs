@@ -88,6 +88,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     }
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
+    let tolerated = diagnostic::gather(tolerated);
     let Some(plan) = plan else {
         complain("no task is selected");
         return Err(status::USAGE);
