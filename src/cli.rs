@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the command line is the edge: it prints and reads arguments")]
 
 mod check;
+mod completion;
 mod convert;
 #[cfg(feature = "run")]
 mod demo_server;
@@ -27,7 +28,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::{
     Compiled, Options, compile_with,
@@ -60,6 +61,7 @@ Examples:
   gevals result diff a.json b.json    what got worse between two runs
   gevals recover                      clean up after runs that were killed
   gevals explain unknown-field        what a rule is about, with its cure
+  source <(gevals completion bash)    complete commands and options in this shell
 
 Exit status:
   0  all is well        1  the answer is no        2  used wrongly, or it cannot be run
@@ -112,16 +114,15 @@ enum Command {
     Lock(lock::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
-    /// The inner half of a proof; it runs in a jail of its own.
-    #[cfg(feature = "run")]
-    #[command(hide = true)]
-    ProveInside,
+    Completion(completion::Args),
+    /// Print the version, as `--version` does.
+    Version,
 }
 
 /// Reads the arguments and does what they say.
 pub fn main() -> ExitCode {
     #[cfg(feature = "run")]
-    if let Some(code) = crate::prove::shim::main() {
+    if let Some(code) = crate::prove::in_jail() {
         return ExitCode::from(code);
     }
     #[cfg(not(feature = "run"))]
@@ -147,8 +148,11 @@ pub fn main() -> ExitCode {
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
-        #[cfg(feature = "run")]
-        Command::ProveInside => crate::prove::inside(),
+        Command::Completion(args) => completion::main(&args),
+        Command::Version => {
+            print(&Cli::command().render_version());
+            status::OK
+        }
     };
     ExitCode::from(code)
 }

@@ -2,6 +2,7 @@
 //! itself calls; a demonstration server.
 #![expect(clippy::disallowed_methods, reason = "servers are processes and connections; calls are timed")]
 
+mod bridge;
 mod child;
 mod client;
 pub mod demo;
@@ -9,20 +10,27 @@ mod front;
 mod http;
 mod hub;
 mod message;
+mod pipe;
 mod record;
 mod recording;
+mod relay;
+mod session;
+mod sse;
 
 use std::{path::PathBuf, time::Duration};
 
 use indexmap::IndexMap;
 use thiserror::Error;
 
+pub use bridge::{bridge, bridge_stdio};
 pub(crate) use child::Lines;
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
-pub use front::{HttpFront, bridge, bridge_stdio};
-pub use hub::{Direction, Hub, HubOptions, Session, SessionKind, Tap, Traffic};
+pub use front::HttpFront;
+pub use hub::Hub;
 pub use record::{CallKind, CallOutcome, CallRecord, Notice, Recorder};
 pub use recording::Recording;
+pub use relay::{Direction, HubOptions, SessionKind, Tap, Traffic};
+pub use session::Session;
 
 /// How to reach one MCP server.
 #[derive(Debug, Clone)]

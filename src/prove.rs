@@ -7,7 +7,7 @@
 mod curl;
 mod host;
 mod invert;
-pub mod shim;
+mod shim;
 mod trace;
 mod world;
 
@@ -217,7 +217,7 @@ pub fn prove(bwrap: &Path, exe: &Path, task: &Path, new: &Converted, seeds: u64)
     };
     let mut child = Command::new(bwrap)
         .args(jail.arguments())
-        .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", "prove-inside"])
+        .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", INSIDE])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -323,8 +323,17 @@ fn tree(root: &Path) -> Files {
     found
 }
 
+/// The word by which gevals starts itself in a jail.
+const INSIDE: &str = "prove-inside";
+
+/// What a process of a jail does: a command that scripts call, or the inner half of a proof. No command of the user, so the
+/// command line does not know it and cannot offer it.
+pub fn in_jail() -> Option<u8> {
+    shim::main().or_else(|| std::env::args().nth(1).filter(|arg| arg == INSIDE).map(|_| inside()))
+}
+
 /// The inner half: reads the job from standard input, and writes the certificate.
-pub fn inside() -> u8 {
+fn inside() -> u8 {
     let answer = (|| -> Result<Certificate, String> {
         let job: Job = serde_json::from_reader(std::io::stdin().lock()).map_err(|e| e.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;

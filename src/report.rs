@@ -1,5 +1,6 @@
 //! Reports: folds over the events of a run. What people and machines read while it runs, and the results file.
 
+mod classic;
 mod github;
 mod json;
 mod live;
@@ -40,7 +41,7 @@ pub struct ReportFormat {
 /// Takes the next event and gives the text that is to be printed for it.
 pub type Fold = Box<dyn FnMut(&Event) -> String + Send>;
 
-pub const REPORTS: &[ReportFormat] = &[text::FORMAT, github::FORMAT, json::FORMAT];
+pub const REPORTS: &[ReportFormat] = &[text::FORMAT, classic::FORMAT, github::FORMAT, json::FORMAT];
 
 /// What a report may know besides the events.
 #[derive(Clone)]

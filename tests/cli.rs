@@ -58,6 +58,31 @@ fn served(mcp: &str) -> World {
 }
 
 #[test]
+fn scripts_find_the_last_lines_the_version_and_completions() {
+    let world = small("", "grep -q x WORLD/x", "");
+    let ran = world.run(&["run", "eval.yaml", "--format", "classic"]).expect(1, &["0 of 1 task passed"]);
+    let (_, last) = ran.out.split_once("=== Overall Statistics ===\n").unwrap();
+    assert!(last.starts_with("Total Tasks: 1\nTasks Passed: 0/1\nAssertions Passed: 0/0\n\nCompleted in "), "{last}");
+    let version = world.run(&["version"]).expect(0, &[]).out;
+    assert_eq!(version, world.run(&["--version"]).expect(0, &[]).out);
+    assert_eq!(version, format!("gevals {}\n", env!("CARGO_PKG_VERSION")));
+    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef gevals"), ("fish", "complete -c gevals")] {
+        let script = world.run(&["completion", shell]).expect(0, &[word]).out;
+        assert!(script.contains("max-cost") && !script.contains("prove-inside"), "{shell}");
+    }
+    world.run(&["completion", "--help"]).expect(0, &["source <(gevals completion bash)"]);
+}
+
+#[test]
+fn no_inner_command_is_offered() {
+    let world = World::new(&[]);
+    let ran = world.run(&["prove-insid"]).expect(2, &["unrecognized subcommand 'prove-insid'"]);
+    assert!(!ran.err.contains("prove-inside"), "{}", ran.err);
+    let ran = world.run(&["--help"]).expect(0, &["completion", "version"]);
+    assert!(!ran.out.contains("prove-inside"), "{}", ran.out);
+}
+
+#[test]
 fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");

@@ -1,4 +1,4 @@
-//! The hub as a streamable HTTP server for agents, and a bridge from standard input and output to such a server.
+//! The hub as a streamable HTTP server for agents.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,18 +17,14 @@ use axum::{
     routing::post,
 };
 use futures_util::StreamExt;
-use indexmap::IndexMap;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
-};
+use tokio::sync::mpsc;
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
 use super::{
-    Hub, HubOptions, ServerError, ServerSpec, SessionKind, Transport,
     http::{PROTOCOL_VERSION, SESSION_ID},
-    hub::{Inner, Port},
     message::{self, IdKey, Message, Shape},
+    relay::{Port, Relay, SessionKind},
+    sse::event,
 };
 use crate::host::listen;
 
@@ -53,7 +49,7 @@ impl Drop for HttpFront {
 
 #[derive(Debug)]
 struct Front {
-    inner: Arc<Inner>,
+    relay: Arc<Relay>,
     kind: SessionKind,
     port: u16,
     /// By `Mcp-Session-Id`.
@@ -61,11 +57,11 @@ struct Front {
     over: CancellationToken,
 }
 
-pub(super) async fn serve(inner: Arc<Inner>, kind: SessionKind) -> io::Result<HttpFront> {
+pub(super) async fn serve(relay: Arc<Relay>, kind: SessionKind) -> io::Result<HttpFront> {
     let (listener, port) = listen::loopback().await?;
-    let over = inner.over.child_token();
-    let limit = inner.options.max_message;
-    let front = Arc::new(Front { inner, kind, port, sessions: Mutex::default(), over: over.clone() });
+    let over = relay.over.child_token();
+    let limit = relay.options.max_message;
+    let front = Arc::new(Front { relay, kind, port, sessions: Mutex::default(), over: over.clone() });
     let router = Router::new()
         .route("/mcp", post(on_post).get(on_get).delete(on_delete))
         .layer(DefaultBodyLimit::max(limit))
@@ -91,16 +87,16 @@ impl Front {
     fn close(&self) {
         self.over.cancel();
         for (_, conversation) in self.sessions().drain() {
-            self.inner.end(conversation.session);
+            self.relay.end(conversation.session);
         }
     }
 
     fn converse(&self) -> Arc<Conversation> {
-        let port = self.inner.open(self.kind.clone());
+        let port = self.relay.open(self.kind.clone());
         let conversation = Arc::new(Conversation { session: port.id, routes: Mutex::default() });
         tokio::spawn(conversation.clone().dispatch(port));
         if self.over.is_cancelled() {
-            self.inner.end(conversation.session);
+            self.relay.end(conversation.session);
         }
         conversation
     }
@@ -159,7 +155,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         conversation
     } else if !headers.contains_key(SESSION_ID) && is_sessionless(headers) {
         let conversation = front.converse();
-        passing = Some(EndLater { inner: front.inner.clone(), session: conversation.session });
+        passing = Some(EndLater { relay: front.relay.clone(), session: conversation.session });
         conversation
     } else {
         front.find(headers)?
@@ -175,7 +171,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         conversation.routes().posts.push(Post { waiting: requests.clone(), tokens, streaming, sender });
     }
     for message in messages {
-        front.inner.from_session(conversation.session, message.bytes).await;
+        front.relay.from_session(conversation.session, message.bytes).await;
     }
     let mut response = if requests.is_empty() {
         StatusCode::ACCEPTED.into_response()
@@ -225,7 +221,7 @@ async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Respo
     match front.find(&headers) {
         Ok(conversation) => {
             front.sessions().retain(|_, other| other.session != conversation.session);
-            front.inner.end(conversation.session);
+            front.relay.end(conversation.session);
             StatusCode::OK.into_response()
         }
         Err(refusal) => *refusal,
@@ -234,13 +230,13 @@ async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Respo
 
 /// Ends a session that served one request.
 struct EndLater {
-    inner: Arc<Inner>,
+    relay: Arc<Relay>,
     session: u64,
 }
 
 impl Drop for EndLater {
     fn drop(&mut self) {
-        self.inner.end(self.session);
+        self.relay.end(self.session);
     }
 }
 
@@ -284,20 +280,6 @@ fn event_stream(
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(first.chain(events))).into_response()
-}
-
-/// A line feed in a message is white space, and comes back as the border of two data lines; a carriage return would not.
-fn event(message: &Bytes) -> Bytes {
-    let plain = if message.contains(&b'\r') { message::single_line(message.clone()) } else { message.clone() };
-    let mut event = Vec::with_capacity(plain.len() + 24);
-    event.extend_from_slice(b"event: message\n");
-    for line in plain.split(|byte| *byte == b'\n') {
-        event.extend_from_slice(b"data: ");
-        event.extend_from_slice(line);
-        event.push(b'\n');
-    }
-    event.push(b'\n');
-    event.into()
 }
 
 /// For a client that cannot read streams: the answers alone, as one JSON document.
@@ -407,47 +389,4 @@ impl Routes {
             }
         }
     }
-}
-
-/// Speaks MCP on standard input and output on behalf of a streamable HTTP server.
-pub async fn bridge_stdio(url: &str) -> Result<(), ServerError> {
-    bridge(url, tokio::io::stdin(), tokio::io::stdout()).await
-}
-
-/// Speaks MCP line by line on behalf of a streamable HTTP server, until the input ends and everything that was asked is
-/// answered.
-pub async fn bridge<R, W>(url: &str, mut input: R, mut output: W) -> Result<(), ServerError>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    let transport = Transport::Http { url: url.to_owned(), headers: IndexMap::new() };
-    // Both ends have deadlines of their own.
-    let options = HubOptions { initialize_timeout: Duration::from_secs(24 * 60 * 60), ..HubOptions::default() };
-    let hub = Hub::start(ServerSpec { name: "gevals".to_owned(), transport }, options).await?;
-    let (mut reader, mut writer) = tokio::io::split(hub.connect(SessionKind::Own));
-    let inwards = async {
-        let _ = tokio::io::copy(&mut input, &mut writer).await;
-        // What was written last is still on its way into the hub, and what was answered last on its way out.
-        loop {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            if !hub.is_busy() {
-                return tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    };
-    let outwards = async {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(read @ 1..) = reader.read(&mut buffer).await {
-            if output.write_all(&buffer[..read]).await.is_err() || output.flush().await.is_err() {
-                break;
-            }
-        }
-    };
-    tokio::select! {
-        () = inwards => {}
-        () = outwards => {}
-    }
-    hub.close().await;
-    Ok(())
 }

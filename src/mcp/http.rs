@@ -18,8 +18,9 @@ use tokio_util::{bytes::Bytes, task::TaskTracker};
 
 use super::{
     ServerError,
-    hub::{Inner, Outgoing},
-    message::{IdKey, Message, Shape, members},
+    message::{IdKey, Message, Shape, members, unbatch},
+    relay::{Outgoing, Relay},
+    sse::Events,
 };
 
 pub(super) const SESSION_ID: &str = "mcp-session-id";
@@ -38,7 +39,7 @@ pub(super) struct Server {
     client: reqwest::Client,
     headers: HeaderMap,
     limit: usize,
-    relays: TaskTracker,
+    sessions: TaskTracker,
 }
 
 impl Server {
@@ -74,29 +75,29 @@ impl Server {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| unreachable(root_of(&error)))?;
-        Ok(Server { name: name.to_owned(), url: parsed, client, headers: map, limit, relays: TaskTracker::new() })
+        Ok(Server { name: name.to_owned(), url: parsed, client, headers: map, limit, sessions: TaskTracker::new() })
     }
 
     /// Runs a session until its queue ends.
-    pub fn serve(&self, inner: Arc<Inner>, session: u64, queue: mpsc::UnboundedReceiver<Outgoing>) {
+    pub fn serve(&self, relay: Arc<Relay>, session: u64, queue: mpsc::UnboundedReceiver<Outgoing>) {
         let server = self.clone();
-        self.relays.spawn(async move {
-            let over = inner.over.clone();
+        self.sessions.spawn(async move {
+            let over = relay.over.clone();
             tokio::select! {
                 () = over.cancelled() => {}
-                () = server.relay(inner, session, queue) => {}
+                () = server.run(relay, session, queue) => {}
             }
         });
     }
 
     /// When every session has taken its leave.
     pub async fn idle(&self) {
-        self.relays.close();
-        self.relays.wait().await;
+        self.sessions.close();
+        self.sessions.wait().await;
     }
 
-    async fn relay(&self, inner: Arc<Inner>, session: u64, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
-        let link = Link { inner, server: self.clone(), session, handshake: Arc::default() };
+    async fn run(&self, relay: Arc<Relay>, session: u64, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
+        let link = Link { relay, server: self.clone(), session, handshake: Arc::default() };
         let mut tasks = JoinSet::new();
         loop {
             let outgoing = tokio::select! {
@@ -108,7 +109,7 @@ impl Server {
             match (message.shape(), message.method.as_deref()) {
                 // What follows needs the session that the answer opens.
                 (Shape::Request, Some("initialize")) => {
-                    let within = link.inner.options.initialize_timeout;
+                    let within = link.relay.options.initialize_timeout;
                     let _ = tokio::time::timeout(within, link.exchange(&message)).await;
                 }
                 (Shape::Request, _) => {
@@ -172,7 +173,7 @@ struct Handshake {
 
 #[derive(Clone)]
 struct Link {
-    inner: Arc<Inner>,
+    relay: Arc<Relay>,
     server: Server,
     session: u64,
     handshake: Arc<Mutex<Handshake>>,
@@ -186,7 +187,7 @@ struct Resume {
 }
 
 impl Link {
-    /// Posts a message and relays everything that comes back.
+    /// Posts a message and sessions everything that comes back.
     async fn exchange(&self, message: &Message) {
         let wanted = match message.shape() {
             Shape::Request => message.key(),
@@ -194,8 +195,8 @@ impl Link {
         };
         if let Err(error) = self.post(message, wanted.as_ref()).await {
             match &wanted {
-                Some(key) => self.inner.lost(self.session, key, error),
-                None => self.inner.notice(Some(self.session), &format!("a notification was not delivered: {error}")),
+                Some(key) => self.relay.lost(self.session, key, error),
+                None => self.relay.notice(Some(self.session), &format!("a notification was not delivered: {error}")),
             }
         }
     }
@@ -242,20 +243,20 @@ impl Link {
             server: self.server.name.clone(),
             url: self.server.url.to_string(),
             status: status.as_u16(),
-            body: self.inner.excerpt(&body, 1000),
+            body: self.relay.excerpt(&body, 1000),
         })
     }
 
     /// Relays a message; `true` if it is the wanted answer.
     fn take(&self, bytes: &Bytes, wanted: Option<&IdKey>) -> bool {
         let mut found = false;
-        for part in super::message::unbatch(bytes.clone()) {
+        for part in unbatch(bytes.clone()) {
             let Some(message) = Message::parse(part) else { continue };
             if wanted.is_some() && message.shape() == Shape::Response && message.key().as_ref() == wanted {
                 found = true;
                 self.remember_protocol(&message);
             }
-            self.inner.from_server(self.session, message.bytes);
+            self.relay.from_server(self.session, message.bytes);
         }
         found
     }
@@ -295,7 +296,7 @@ impl Link {
                 }
             }
             if parser.size() > self.server.limit {
-                self.inner.notice(
+                self.relay.notice(
                     Some(self.session),
                     &format!("the server sent a message of more than {} bytes", self.server.limit),
                 );
@@ -419,104 +420,4 @@ fn root_of(error: &dyn Error) -> String {
         root = source;
     }
     root.to_string()
-}
-
-/// A parser of server-sent events, fed in pieces.
-#[derive(Default)]
-struct Events {
-    line: Vec<u8>,
-    /// The last byte was a carriage return, so a line feed now ends nothing.
-    after_return: bool,
-    data: Option<Vec<u8>>,
-    id: Option<String>,
-    retry: Option<Duration>,
-}
-
-struct Event {
-    data: Vec<u8>,
-    id: Option<String>,
-    retry: Option<Duration>,
-}
-
-impl Events {
-    fn feed(&mut self, chunk: &[u8]) -> Vec<Event> {
-        let mut events = Vec::new();
-        let mut rest = chunk;
-        while !rest.is_empty() {
-            if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
-                rest = &rest[1..];
-                continue;
-            }
-            let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
-                self.line.extend_from_slice(rest);
-                break;
-            };
-            self.line.extend_from_slice(&rest[..end]);
-            self.after_return = rest[end] == b'\r';
-            rest = &rest[end + 1..];
-            let line = std::mem::take(&mut self.line);
-            events.extend(self.line(&line));
-        }
-        events
-    }
-
-    fn size(&self) -> usize {
-        self.line.len() + self.data.as_ref().map_or(0, Vec::len)
-    }
-
-    fn line(&mut self, line: &[u8]) -> Option<Event> {
-        if line.is_empty() {
-            let (data, id, retry) = (self.data.take(), self.id.take(), self.retry.take());
-            return (data.is_some() || id.is_some() || retry.is_some()).then(|| Event {
-                data: data.unwrap_or_default(),
-                id,
-                retry,
-            });
-        }
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        let value = line.get(colon + 1..).unwrap_or_default();
-        let value = value.strip_prefix(b" ").unwrap_or(value);
-        match &line[..colon] {
-            b"data" => match &mut self.data {
-                Some(data) => {
-                    data.push(b'\n');
-                    data.extend_from_slice(value);
-                }
-                None => self.data = Some(value.to_vec()),
-            },
-            b"id" => self.id = String::from_utf8(value.to_vec()).ok().filter(|id| !id.contains('\0')),
-            b"retry" => {
-                self.retry = str::from_utf8(value).ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
-            }
-            _ => {}
-        }
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_the_same_however_they_are_cut() {
-        let text =
-            "\u{feff}: hello\n\ndata: a\ndata:b\r\nid: 7\r\n\r\nretry: 20\nid\n\nevent: x\rdata: c\r\rdata: unfinished";
-        let all = |size: usize| {
-            let mut parser = Events::default();
-            text.as_bytes()
-                .chunks(size)
-                .flat_map(|chunk| parser.feed(chunk))
-                .map(|event| (String::from_utf8(event.data).unwrap(), event.id, event.retry))
-                .collect::<Vec<_>>()
-        };
-        let expected = [
-            ("a\nb".to_owned(), Some("7".to_owned()), None),
-            (String::new(), Some(String::new()), Some(Duration::from_millis(20))),
-            ("c".to_owned(), None, None),
-        ];
-        for size in 1..text.len() {
-            assert_eq!(all(size), expected);
-        }
-    }
 }

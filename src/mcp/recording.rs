@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use super::hub::{Direction, Tap, Traffic};
+use super::relay::{Direction, Tap, Traffic};
 use crate::{
     event::{
         TaskRun,

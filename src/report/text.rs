@@ -585,7 +585,7 @@ fn plural(n: usize, what: &str) -> String {
     }
 }
 
-fn brief(time: Duration) -> String {
+pub(super) fn brief(time: Duration) -> String {
     let time = time.as_secs_f64();
     if time < 1.0 {
         format!("{time:.2}s")

@@ -1,0 +1,29 @@
+//! `gevals completion`: what a shell needs to complete our command lines.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::{Cli, print, status};
+
+const EXAMPLES: &str = "\
+Examples:
+  source <(gevals completion bash)                                      in this shell
+  gevals completion bash > ~/.local/share/bash-completion/completions/gevals
+  gevals completion zsh > ~/.zfunc/_gevals                              with ~/.zfunc in $fpath
+  gevals completion fish > ~/.config/fish/completions/gevals.fish";
+
+/// Print a script that completes commands and options in a shell.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub fn main(args: &Args) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "gevals", &mut script);
+    print(&String::from_utf8_lossy(&script));
+    status::OK
+}

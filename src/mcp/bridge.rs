@@ -1,0 +1,51 @@
+//! A streamable HTTP server for clients that speak on standard input and output.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::{Hub, HubOptions, ServerError, ServerSpec, SessionKind, Transport};
+
+/// Speaks MCP on standard input and output on behalf of a streamable HTTP server.
+pub async fn bridge_stdio(url: &str) -> Result<(), ServerError> {
+    bridge(url, tokio::io::stdin(), tokio::io::stdout()).await
+}
+
+/// Speaks MCP line by line on behalf of a streamable HTTP server, until the input ends and everything that was asked is
+/// answered.
+pub async fn bridge<R, W>(url: &str, mut input: R, mut output: W) -> Result<(), ServerError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let transport = Transport::Http { url: url.to_owned(), headers: IndexMap::new() };
+    // Both ends have deadlines of their own.
+    let options = HubOptions { initialize_timeout: Duration::from_secs(24 * 60 * 60), ..HubOptions::default() };
+    let hub = Hub::start(ServerSpec { name: "gevals".to_owned(), transport }, options).await?;
+    let (mut reader, mut writer) = tokio::io::split(hub.connect(SessionKind::Own));
+    let inwards = async {
+        let _ = tokio::io::copy(&mut input, &mut writer).await;
+        // What was written last is still on its way into the hub, and what was answered last on its way out.
+        loop {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if !hub.is_busy() {
+                return tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    };
+    let outwards = async {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(read @ 1..) = reader.read(&mut buffer).await {
+            if output.write_all(&buffer[..read]).await.is_err() || output.flush().await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = inwards => {}
+        () = outwards => {}
+    }
+    hub.close().await;
+    Ok(())
+}

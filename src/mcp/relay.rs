@@ -1,0 +1,470 @@
+//! Between one server and the sessions that share it. Messages pass as the bytes they came in; only an id or a progress
+//! token that another request holds is replaced on the way to the server, and put back on the way to its owner.
+//!
+//! A process has one connection, so its sessions are distinguished by the ids of their requests. A streamable HTTP server has
+//! a session of its own for each of ours. Everything that both ways have in common happens in `State`, under one lock that is
+//! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances. What fills
+//! and empties these queues (pipes, HTTP, sessions of this process) is not known here.
+
+mod from_server;
+mod to_server;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::{bytes::Bytes, sync::CancellationToken};
+
+use super::{
+    ServerError,
+    child::Process,
+    message::{self, IdKey, Message},
+    record::{CallOutcome, Notice, OpenCall, Recorder},
+    shortened,
+};
+use crate::secrets::Secrets;
+
+/// Messages on their way to the server, over all sessions, before their senders have to wait.
+const QUEUED: usize = 64;
+/// Notices of one kind that are worth keeping.
+const NOTICES: usize = 100;
+
+/// What a session of the hub did, or was sent, in bytes as they were on the wire. Not masked.
+#[derive(Debug, Clone, Copy)]
+pub struct Traffic<'a> {
+    pub server: &'a str,
+    /// Unique within the hub.
+    pub session: u64,
+    /// The recorder of an agent's session.
+    pub agent: Option<&'a Recorder>,
+    pub direction: Direction,
+    pub message: &'a [u8],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    ToServer,
+    FromServer,
+}
+
+pub type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
+
+#[derive(Clone)]
+pub struct HubOptions {
+    /// How long the answer to `initialize` may take.
+    pub initialize_timeout: Duration,
+    /// How long a process may take to end when its input is closed, and again when it is asked to.
+    pub close_grace: Duration,
+    /// The longest message, either way, in bytes.
+    pub max_message: usize,
+    /// Masked in records, notices and error texts.
+    pub secrets: Arc<Secrets>,
+    /// Sees every message of every session, in order. It is called under the hub's lock: it must be quick, and must not
+    /// call the hub.
+    pub on_message: Option<Tap>,
+}
+
+impl Default for HubOptions {
+    fn default() -> Self {
+        HubOptions {
+            initialize_timeout: Duration::from_secs(30),
+            close_grace: Duration::from_secs(2),
+            max_message: 64 << 20,
+            secrets: Arc::default(),
+            on_message: None,
+        }
+    }
+}
+
+impl fmt::Debug for HubOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HubOptions")
+            .field("initialize_timeout", &self.initialize_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whose session it is.
+#[derive(Debug, Clone)]
+pub enum SessionKind {
+    /// An agent's: its calls are recorded, and the server's own requests go to it.
+    Agent(Recorder),
+    /// Of gevals itself.
+    Own,
+}
+
+/// The hub's end of a session: what it is sent comes out of here. The session ends when this is dropped.
+pub(super) struct Port {
+    pub id: u64,
+    outbox: mpsc::UnboundedReceiver<Bytes>,
+    queued: Arc<AtomicUsize>,
+    /// Ends the task that serves the session.
+    pub ended: CancellationToken,
+    relay: Arc<Relay>,
+}
+
+impl Port {
+    pub async fn next(&mut self) -> Option<Bytes> {
+        let message = self.outbox.recv().await?;
+        self.queued.fetch_sub(message.len(), Ordering::Relaxed);
+        Some(message)
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.relay.end(self.id);
+    }
+}
+
+/// How what sessions say reaches the server.
+pub(super) enum Uplink {
+    /// One queue for all, to the process of the server or to other streams.
+    Shared { queue: mpsc::UnboundedSender<Outgoing>, process: Option<Process> },
+    /// A queue for each session, which this function is given to empty.
+    Each(Box<Serve>),
+}
+
+pub(super) type Serve = dyn Fn(Arc<Relay>, u64, mpsc::UnboundedReceiver<Outgoing>) + Send + Sync;
+
+/// A message to the server; the permit is what its sender waited for.
+pub(super) struct Outgoing {
+    pub message: Bytes,
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) struct Relay {
+    pub name: String,
+    pub options: HubOptions,
+    uplink: Uplink,
+    permits: Arc<Semaphore>,
+    state: Mutex<State>,
+    /// Everything that serves this hub ends with it.
+    pub over: CancellationToken,
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Relay({})", self.name)
+    }
+}
+
+/// Ids and tokens are unique within a space: all sessions of a pipe share space 0, an HTTP session has its own.
+type Place = (u64, IdKey);
+
+#[derive(Default)]
+struct State {
+    sessions: HashMap<u64, Member>,
+    /// Requests of the sessions, under the id that the server sees.
+    pending: HashMap<Place, Pending>,
+    /// Progress tokens, as the server sees them, of pending requests.
+    tokens: HashMap<Place, Token>,
+    /// Requests of the server, and who was asked.
+    asked: HashMap<Place, Asked>,
+    handshake: Handshake,
+    /// The server of a pipe hears `notifications/initialized` once.
+    greeted: bool,
+    /// The result of `initialize`.
+    server: Option<String>,
+    failure: Option<ServerError>,
+    /// Nothing can be sent any more. An HTTP server may fail now and answer later.
+    dead: bool,
+    notices: Vec<Notice>,
+    pipe: Option<mpsc::UnboundedSender<Outgoing>>,
+    /// Counts sessions, replaced ids, and moments of activity.
+    counter: u64,
+}
+
+/// `initialize` over a pipe, where there is one for all.
+#[derive(Default)]
+enum Handshake {
+    #[default]
+    New,
+    Running {
+        capabilities: String,
+        waiting: VecDeque<(u64, Message)>,
+    },
+    Done {
+        capabilities: String,
+        result: String,
+    },
+}
+
+struct Member {
+    kind: SessionKind,
+    outbox: mpsc::UnboundedSender<Bytes>,
+    queued: Arc<AtomicUsize>,
+    ended: CancellationToken,
+    last_active: u64,
+    /// It has its answer to `initialize`, or does without.
+    ready: bool,
+    /// The queue of this session alone.
+    own: Option<mpsc::UnboundedSender<Outgoing>>,
+}
+
+struct Pending {
+    session: u64,
+    /// The id as the session wrote it.
+    id: String,
+    /// The id as the server got it, if it is another.
+    replaced: Option<String>,
+    token: Option<IdKey>,
+    call: Option<OpenCall>,
+    initialize: bool,
+    /// Cancelled, or its session has ended. An answer may still come, so the id stays taken.
+    given_up: bool,
+}
+
+struct Token {
+    session: u64,
+    /// The token as the session wrote it, if the server got another.
+    original: Option<String>,
+}
+
+struct Asked {
+    session: u64,
+    id: String,
+}
+
+impl Relay {
+    pub fn new(name: String, uplink: Uplink, options: HubOptions) -> Arc<Relay> {
+        let pipe = match &uplink {
+            Uplink::Shared { queue, .. } => Some(queue.clone()),
+            Uplink::Each(_) => None,
+        };
+        Arc::new(Relay {
+            name,
+            options,
+            uplink,
+            permits: Arc::new(Semaphore::new(QUEUED)),
+            state: Mutex::new(State { pipe, ..State::default() }),
+            over: CancellationToken::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn process(&self) -> Option<&Process> {
+        match &self.uplink {
+            Uplink::Shared { process, .. } => process.as_ref(),
+            Uplink::Each(_) => None,
+        }
+    }
+
+    pub fn stderr(&self) -> String {
+        let text = self.process().map(Process::stderr).unwrap_or_default();
+        self.options.secrets.mask(&text).into_owned()
+    }
+
+    /// The result of `initialize`, as soon as there is one.
+    pub fn server(&self) -> Option<Value> {
+        self.lock().server.as_deref().and_then(|text| serde_json::from_str(text).ok())
+    }
+
+    pub fn failure(&self) -> Option<ServerError> {
+        self.lock().failure.clone().map(|error| error.masked(&self.options.secrets))
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.lock().pending.values().any(|pending| !pending.given_up)
+    }
+
+    pub fn notices(&self) -> Vec<Notice> {
+        self.lock().notices.clone()
+    }
+
+    fn space(&self, session: u64) -> u64 {
+        match self.uplink {
+            Uplink::Shared { .. } => 0,
+            Uplink::Each(_) => session,
+        }
+    }
+
+    pub fn open(self: &Arc<Self>, kind: SessionKind) -> Port {
+        let mut state = self.lock();
+        state.counter += 1;
+        let id = state.counter;
+        let (outbox, received) = mpsc::unbounded_channel();
+        let own = match &self.uplink {
+            Uplink::Shared { .. } => None,
+            Uplink::Each(serve) => {
+                let (queue, queued) = mpsc::unbounded_channel();
+                serve(self.clone(), id, queued);
+                Some(queue)
+            }
+        };
+        let (queued, ended) = (Arc::new(AtomicUsize::new(0)), self.over.child_token());
+        let member =
+            Member { kind, outbox, queued: queued.clone(), ended: ended.clone(), last_active: id, ready: false, own };
+        state.sessions.insert(id, member);
+        Port { id, outbox: received, queued, ended, relay: self.clone() }
+    }
+
+    pub fn end_all(&self) {
+        let sessions: Vec<u64> = self.lock().sessions.keys().copied().collect();
+        for session in sessions {
+            self.end(session);
+        }
+    }
+
+    /// The session is over: what it asked for is given up, and what it was asked will not be answered.
+    pub fn end(&self, session: u64) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if !state.sessions.contains_key(&session) {
+            return;
+        }
+        let space = self.space(session);
+        if let Handshake::Running { waiting, .. } = &mut state.handshake {
+            waiting.retain(|(waiter, _)| *waiter != session);
+        }
+        let mut unwanted = Vec::new();
+        for pending in state.pending.values_mut().filter(|pending| pending.session == session) {
+            if std::mem::replace(&mut pending.given_up, true) {
+                continue;
+            }
+            if let Some(call) = pending.call.take() {
+                call.ended(CallOutcome::Cancelled);
+            }
+            if !pending.initialize {
+                let id = pending.replaced.as_ref().unwrap_or(&pending.id);
+                unwanted.push(message::cancelled(id, "the session has ended"));
+            }
+        }
+        for asked in state.asked.extract_if(|_, asked| asked.session == session).map(|(_, asked)| asked) {
+            unwanted.push(message::refusal(&asked.id, -32603, "the session of the client has ended"));
+        }
+        for message in unwanted {
+            send(state, space, message, None);
+        }
+        state.tokens.retain(|_, token| token.session != session);
+        if space != 0 {
+            state.pending.retain(|(of, _), _| *of != space);
+        }
+        if let Some(member) = state.sessions.remove(&session) {
+            member.ended.cancel();
+        }
+    }
+
+    fn deliver(&self, state: &mut State, session: u64, bytes: Bytes) {
+        let Some(member) = state.sessions.get(&session) else { return };
+        self.tap(session, &member.kind, Direction::FromServer, &bytes);
+        let queued = member.queued.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        // A failed send is a session that is about to end.
+        let _ = member.outbox.send(bytes);
+        if queued > self.options.max_message.saturating_mul(4) {
+            member.ended.cancel();
+            self.remark(state, Some(session), "a client was disconnected: it does not read what it is sent");
+        }
+    }
+
+    fn tap(&self, session: u64, kind: &SessionKind, direction: Direction, message: &[u8]) {
+        if let Some(tap) = &self.options.on_message {
+            let agent = match kind {
+                SessionKind::Agent(recorder) => Some(recorder),
+                SessionKind::Own => None,
+            };
+            tap(Traffic { server: &self.name, session, agent, direction, message });
+        }
+    }
+
+    fn remark(&self, state: &mut State, session: Option<u64>, text: &str) {
+        let text = self.options.secrets.mask(text).into_owned();
+        let notice = Notice { server: self.name.clone(), text, at: Timestamp::now() };
+        if let Some(SessionKind::Agent(recorder)) =
+            session.and_then(|session| state.sessions.get(&session)).map(|member| &member.kind)
+        {
+            recorder.notice(notice.clone());
+        }
+        if state.notices.len() < NOTICES {
+            state.notices.push(notice);
+        }
+    }
+
+    /// The beginning of what a server said, for a message. Masked first: half a secret would not be found.
+    pub fn excerpt(&self, bytes: &[u8], most: usize) -> String {
+        shortened(&self.options.secrets.mask(&String::from_utf8_lossy(bytes)), most)
+    }
+
+    pub fn notice(&self, session: Option<u64>, text: &str) {
+        self.remark(&mut self.lock(), session, text);
+    }
+
+    fn too_late(&self, place: &Place) {
+        let running = self.lock().pending.get(place).is_some_and(|pending| pending.initialize);
+        if running {
+            let within = self.options.initialize_timeout;
+            let error = ServerError::NoAnswer { server: self.name.clone(), within, stderr: self.stderr() };
+            if place.0 == 0 { self.fail(error) } else { self.lost(place.0, &place.1, error) }
+        }
+    }
+
+    /// One request to an HTTP server came to nothing.
+    pub fn lost(&self, space: u64, key: &IdKey, error: ServerError) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if let Some(pending) = state.pending.remove(&(space, key.clone())) {
+            self.refuse(state, pending, &error);
+            if state.server.is_none() && !state.dead {
+                state.failure = Some(error);
+            }
+        }
+    }
+
+    fn refuse(&self, state: &mut State, pending: Pending, error: &ServerError) {
+        if let Some(call) = pending.call {
+            call.ended(CallOutcome::Lost);
+        }
+        if let Some(token) = pending.token {
+            state.tokens.remove(&(self.space(pending.session), token));
+        }
+        let text = error.brief();
+        let text = self.options.secrets.mask(&text);
+        self.deliver(state, pending.session, message::lost(&pending.id, &text));
+    }
+
+    /// The server is of no use any more: pending and later calls get this error.
+    pub fn fail(&self, error: ServerError) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if state.dead {
+            return;
+        }
+        state.dead = true;
+        state.pipe = None;
+        for (_, pending) in std::mem::take(&mut state.pending) {
+            self.refuse(state, pending, &error);
+        }
+        if let Handshake::Running { waiting, .. } = std::mem::take(&mut state.handshake) {
+            for (session, message) in waiting {
+                let answer = message::lost(message.id().unwrap_or("null"), &error.brief());
+                self.deliver(state, session, answer);
+            }
+        }
+        state.failure = Some(error);
+    }
+}
+
+/// Queues a message for the server.
+fn send(state: &mut State, space: u64, message: Bytes, permit: Option<OwnedSemaphorePermit>) {
+    let queue = match space {
+        0 => state.pipe.as_ref(),
+        session => state.sessions.get(&session).and_then(|member| member.own.as_ref()),
+    };
+    if let Some(queue) = queue {
+        // A failed send is a connection that is about to be declared dead.
+        let _ = queue.send(Outgoing { message, permit });
+    }
+}

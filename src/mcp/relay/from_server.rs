@@ -1,0 +1,130 @@
+//! What the server says, on its way to the sessions.
+
+use std::sync::Arc;
+
+use tokio_util::bytes::Bytes;
+
+use super::{Asked, Handshake, Member, Relay, SessionKind, State, send};
+use crate::mcp::message::{self, IdKey, Message, Shape};
+
+impl Relay {
+    /// Takes what the server says in a space; `false` if it is no message.
+    pub fn from_server(self: &Arc<Self>, space: u64, bytes: Bytes) -> bool {
+        let mut understood = true;
+        for bytes in message::unbatch(bytes) {
+            let Some(message) = Message::parse(bytes) else {
+                understood = false;
+                continue;
+            };
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            match message.shape() {
+                Shape::Request => self.server_request(state, space, message),
+                Shape::Notification => self.server_notification(state, space, &message),
+                Shape::Response => self.server_response(state, space, &message),
+            }
+        }
+        understood
+    }
+
+    fn server_response(self: &Arc<Self>, state: &mut State, space: u64, message: &Message) {
+        let found = message.key().and_then(|key| state.pending.remove(&(space, key)));
+        let Some(pending) = found else {
+            let mut sessions = state.sessions.keys().filter(|id| space == 0 || **id == space);
+            match (sessions.next().copied(), sessions.next()) {
+                (Some(only), None) => self.deliver(state, only, message.bytes.clone()),
+                _ => self.remark(state, None, "the server answered a request that nobody is waiting for"),
+            }
+            return;
+        };
+        if let Some(token) = pending.token {
+            state.tokens.remove(&(space, token));
+        }
+        if let Some(call) = pending.call {
+            call.answered(message.result(), message.error());
+        }
+        let edits = match (pending.replaced, message.id_place()) {
+            (Some(_), Some(place)) => vec![(place, pending.id)],
+            _ => Vec::new(),
+        };
+        if let Some(member) = state.sessions.get_mut(&pending.session) {
+            member.ready = true;
+        }
+        self.deliver(state, pending.session, message::splice(&message.bytes, edits));
+        if !pending.initialize {
+            return;
+        }
+        if let Some(result) = message.result() {
+            state.server = Some(result.to_owned());
+            if !state.dead {
+                state.failure = None;
+            }
+        }
+        if space == 0
+            && let Handshake::Running { capabilities, waiting } = std::mem::take(&mut state.handshake)
+        {
+            if let Some(result) = message.result() {
+                state.handshake = Handshake::Done { capabilities, result: result.to_owned() };
+            }
+            for (session, message) in waiting {
+                self.request(state, session, message, None);
+            }
+        }
+    }
+
+    fn server_notification(&self, state: &mut State, space: u64, message: &Message) {
+        let mut edits = Vec::new();
+        let owner = match message.method.as_deref() {
+            Some("notifications/progress") => message.param("progressToken").and_then(|raw| {
+                let token = state.tokens.get(&(space, IdKey::of(raw)))?;
+                edits.extend(token.original.clone().map(|original| (message.place_of(raw), original)));
+                Some(token.session)
+            }),
+            Some("notifications/cancelled") => message
+                .param("requestId")
+                .and_then(|raw| state.asked.remove(&(space, IdKey::of(raw))))
+                .map(|asked| asked.session),
+            _ => None,
+        };
+        let bytes = message::splice(&message.bytes, edits);
+        let listeners: Vec<u64> = match owner {
+            Some(owner) => vec![owner],
+            None if space != 0 => vec![space],
+            None if state.sessions.len() == 1 => state.sessions.keys().copied().collect(),
+            None => state.sessions.iter().filter(|(_, member)| member.ready).map(|(id, _)| *id).collect(),
+        };
+        for session in listeners {
+            self.deliver(state, session, bytes.clone());
+        }
+    }
+
+    fn server_request(&self, state: &mut State, space: u64, message: Message) {
+        let (Some(key), Some(id)) = (message.key(), message.id()) else { return };
+        let agent = |id: &u64| matches!(state.sessions.get(id), Some(Member { kind: SessionKind::Agent(_), .. }));
+        let target = if space != 0 {
+            Some(space)
+        } else {
+            state
+                .sessions
+                .iter()
+                .filter(|(id, _)| agent(id))
+                .max_by_key(|(id, member)| {
+                    (
+                        state.pending.values().any(|pending| pending.session == **id && !pending.given_up),
+                        member.last_active,
+                    )
+                })
+                .map(|(id, _)| *id)
+        };
+        match target {
+            Some(session) => {
+                state.asked.insert((space, key), Asked { session, id: id.to_owned() });
+                self.deliver(state, session, message.bytes);
+            }
+            None if message.method.as_deref() == Some("ping") => {
+                send(state, space, message::answer(id, "{}"), None);
+            }
+            None => send(state, space, message::refusal(id, -32601, "no agent is connected"), None),
+        }
+    }
+}

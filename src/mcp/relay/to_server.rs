@@ -1,0 +1,212 @@
+//! What sessions say, on its way to the server.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::bytes::Bytes;
+
+use super::{Direction, Handshake, Pending, Relay, SessionKind, State, Token, send};
+use crate::mcp::{
+    ServerError,
+    message::{self, IdKey, Message, Shape},
+    record::{CallKind, CallOutcome},
+};
+
+impl Relay {
+    /// Takes what a session says. Waits when the server is slow to read.
+    pub async fn from_session(self: &Arc<Self>, session: u64, bytes: Bytes) {
+        for bytes in message::unbatch(bytes) {
+            if bytes.trim_ascii().is_empty() {
+                continue;
+            }
+            let permit = self.permits.clone().acquire_owned().await.ok();
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let Some(member) = state.sessions.get_mut(&session) else { return };
+            state.counter += 1;
+            member.last_active = state.counter;
+            self.tap(session, &member.kind, Direction::ToServer, &bytes);
+            match Message::parse(bytes) {
+                None => {
+                    self.remark(state, Some(session), "a client sent something that is no JSON-RPC message");
+                    self.deliver(state, session, message::refusal("null", -32700, "not a JSON-RPC message"));
+                }
+                Some(message) => match message.shape() {
+                    Shape::Request => self.request(state, session, message, permit),
+                    Shape::Notification => self.notification(state, session, &message, permit),
+                    Shape::Response => self.response(state, session, message, permit),
+                },
+            }
+        }
+    }
+
+    pub(super) fn request(
+        self: &Arc<Self>,
+        state: &mut State,
+        session: u64,
+        message: Message,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
+        let space = self.space(session);
+        let (Some(key), Some(id), Some(id_place)) = (message.key(), message.id(), message.id_place()) else { return };
+        let id = id.to_owned();
+        let initialize = message.method.as_deref() == Some("initialize");
+        let Some(member) = state.sessions.get_mut(&session) else { return };
+        member.ready |= !initialize;
+        let call = match (&member.kind, message.method.as_deref().and_then(CallKind::of_method)) {
+            (SessionKind::Agent(recorder), Some(kind)) => Some(recorder.open(&self.name, kind, message.params())),
+            _ => None,
+        };
+        if state.dead {
+            if let Some(call) = call {
+                call.ended(CallOutcome::Lost);
+            }
+            let text = state.failure.as_ref().map_or_else(String::new, ServerError::brief);
+            self.deliver(state, session, message::lost(&id, &text));
+            return;
+        }
+        if initialize && space == 0 {
+            let capabilities = message.param("capabilities").unwrap_or("{}").to_owned();
+            match &mut state.handshake {
+                Handshake::New => state.handshake = Handshake::Running { capabilities, waiting: VecDeque::new() },
+                Handshake::Running { waiting, .. } => return waiting.push_back((session, message)),
+                Handshake::Done { .. } => return self.greet(state, session, &message),
+            }
+        }
+        let mut edits = Vec::new();
+        let mut place = (space, key);
+        let mut replaced = None;
+        if state.pending.contains_key(&place) {
+            let other = unused(&mut state.counter, &id, |key| !state.pending.contains_key(&(space, key)));
+            place.1 = IdKey::of(&other);
+            edits.push((id_place, other.clone()));
+            replaced = Some(other);
+        }
+        let mut token_key = None;
+        if let Some(token) = message.meta("progressToken") {
+            let mut token_place = (space, IdKey::of(token));
+            let mut original = None;
+            if state.tokens.contains_key(&token_place) {
+                let other = unused(&mut state.counter, token, |key| !state.tokens.contains_key(&(space, key)));
+                token_place.1 = IdKey::of(&other);
+                edits.push((message.place_of(token), other));
+                original = Some(token.to_owned());
+            }
+            token_key = Some(token_place.1.clone());
+            state.tokens.insert(token_place, Token { session, original });
+        }
+        let bytes = message::splice(&message.bytes, edits);
+        if initialize {
+            let (relay, place) = (self.clone(), place.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = relay.over.cancelled() => {}
+                    () = tokio::time::sleep(relay.options.initialize_timeout) => relay.too_late(&place),
+                }
+            });
+        }
+        state
+            .pending
+            .insert(place, Pending { session, id, replaced, token: token_key, call, initialize, given_up: false });
+        send(state, space, bytes, permit);
+    }
+
+    /// Answers `initialize` in the place of a server that has heard one already.
+    fn greet(&self, state: &mut State, session: u64, message: &Message) {
+        let Handshake::Done { capabilities, result } = &state.handshake else { return };
+        let answer = message::answer(message.id().unwrap_or("null"), result);
+        let wanted = message.param("capabilities").unwrap_or("{}");
+        if let (Ok(wanted), Ok(first)) = (serde_json::from_str(wanted), serde_json::from_str(capabilities))
+            && exceeds(&wanted, &first)
+        {
+            let text = format!(
+                "a client with the capabilities {wanted} shares a server that got {first} from the client before it"
+            );
+            self.remark(state, Some(session), &text);
+        }
+        if let Some(member) = state.sessions.get_mut(&session) {
+            member.ready = true;
+        }
+        self.deliver(state, session, answer);
+    }
+
+    fn notification(&self, state: &mut State, session: u64, message: &Message, permit: Option<OwnedSemaphorePermit>) {
+        let space = self.space(session);
+        if let Some(kind) = message.method.as_deref().and_then(CallKind::of_method)
+            && let Some(SessionKind::Agent(recorder)) = state.sessions.get(&session).map(|member| &member.kind)
+        {
+            recorder.open(&self.name, kind, message.params()).unanswerable();
+        }
+        let mut edits = Vec::new();
+        match message.method.as_deref() {
+            Some("notifications/initialized") if space == 0 => {
+                if state.greeted {
+                    return;
+                }
+                state.greeted = true;
+            }
+            Some("notifications/cancelled") => {
+                let Some(raw) = message.param("requestId") else { return };
+                let key = IdKey::of(raw);
+                let own = state
+                    .pending
+                    .values_mut()
+                    .find(|pending| pending.session == session && IdKey::of(&pending.id) == key);
+                if let Some(pending) = own {
+                    pending.given_up = true;
+                    if let Some(call) = pending.call.take() {
+                        call.ended(CallOutcome::Cancelled);
+                    }
+                    if let Some(other) = &pending.replaced {
+                        edits.push((message.place_of(raw), other.clone()));
+                    }
+                } else if state.pending.contains_key(&(space, key)) {
+                    // The request has been answered, and its id is another session's now.
+                    return;
+                }
+            }
+            _ => {}
+        }
+        send(state, space, message::splice(&message.bytes, edits), permit);
+    }
+
+    fn response(&self, state: &mut State, session: u64, message: Message, permit: Option<OwnedSemaphorePermit>) {
+        let space = self.space(session);
+        if let Some(key) = message.key() {
+            let place = (space, key);
+            match state.asked.get(&place) {
+                Some(asked) if asked.session != session => return,
+                _ => {
+                    state.asked.remove(&place);
+                }
+            }
+        }
+        send(state, space, message.bytes, permit);
+    }
+}
+
+/// An id of the kind of the given one that is free.
+fn unused(counter: &mut u64, like: &str, free: impl Fn(IdKey) -> bool) -> String {
+    loop {
+        *counter += 1;
+        let candidate = if like.starts_with('"') {
+            format!("\"gevals-{counter}\"")
+        } else {
+            format!("{}", 1_000_000_000 + *counter)
+        };
+        if free(IdKey::of(&candidate)) {
+            return candidate;
+        }
+    }
+}
+
+/// Does the first say anything that the second does not?
+fn exceeds(later: &Value, first: &Value) -> bool {
+    match (later, first) {
+        (Value::Object(later), Value::Object(first)) => {
+            later.iter().any(|(key, value)| first.get(key).is_none_or(|other| exceeds(value, other)))
+        }
+        _ => later != first,
+    }
+}

@@ -1,0 +1,49 @@
+//! `classic`: the text, and at its end the lines that scripts for mcpchecker look for
+//! (the upstream behaviour, §9.2).
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{
+    ReportFormat, ReportInput, Results,
+    text::{Text, brief},
+};
+use crate::{
+    event::EventKind,
+    results::{RunResult, Statistics},
+};
+
+pub(super) const FORMAT: ReportFormat = ReportFormat {
+    name: "classic",
+    summary: "the text, and the last lines that scripts for mcpchecker look for",
+    make: |input| {
+        let (mut text, mut results, input) = (Text::new(input), Results::new(input), input.clone());
+        Box::new(move |event| {
+            results.take(event);
+            let mut out = text.take(event);
+            if let EventKind::RunFinished { duration: took, .. } = &event.kind {
+                out += &last_lines(&input, &results);
+                writeln!(out, "\nCompleted in {}", brief(*took)).ok();
+            }
+            out
+        })
+    },
+};
+
+/// A task counts as passed by its outcome, as in `gevals result summary`.
+fn last_lines(input: &ReportInput, results: &Results) -> String {
+    let json = results.json();
+    let runs = json["results"].as_array().into_iter().flatten().filter_map(Value::as_object);
+    let runs: Vec<_> = runs.cloned().map(RunResult).collect();
+    let all = Statistics::of(&runs);
+    format!(
+        "\n=== Evaluation Complete ===\n\nResults saved to: {}\n\n=== Overall Statistics ===\nTotal Tasks: {}\nTasks Passed: {}/{}\nAssertions Passed: {}/{}\n",
+        input.results.strip_prefix(".").unwrap_or(&input.results).display(),
+        all.tasks,
+        all.tasks_passed,
+        all.tasks,
+        all.assertions_passed,
+        all.assertions,
+    )
+}
