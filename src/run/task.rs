@@ -291,7 +291,7 @@ async fn phases(
         Keep::Never => options.only == Some(Only::Setup),
     };
     facts.kept = keep;
-    // What the summary tells of cleanup stands behind it.
+    // Before the cleanup, which reports for itself.
     let why = match &facts.setup {
         _ if options.only == Some(Only::Setup) => NOT_ASKED.to_owned(),
         Some(setup) => format!("{NOT_REACHED}: `{}` did not pass", setup.id),
