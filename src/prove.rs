@@ -646,18 +646,26 @@ fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BTreeS
             web.bodies.extend(expect.get("body").map_or_else(Vec::new, |body| answers(body, words, &env)));
         }
         let Some(run) = text("run") else { return };
-        // `test '{steps.user.outputs.stdout}' = admin`
-        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" = "))
-            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
+        let own = match args.iter().find(|(n, _)| n.value == "env").map(|(_, a)| &a.kind) {
+            Some(ArgKind::Record(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        let variable = |name: &str| match own.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
+            Some(ArgKind::Text(t)) => Some(filled(t, &env)),
+            _ => None,
+        };
+        let Some(argv) = split(&run, &variable) else { return };
+        // `test "$USER" = admin`, which is `{steps.user.outputs.stdout}`
+        if let [test, output, operator, word] = argv.as_slice()
+            && test == "test"
+            && let Some(index) = output_of(output).and_then(|id| ids.get(id))
         {
-            commands[*index].1.push(word.1.trim_matches(['\'', '"']).to_owned());
+            match operator.as_str() {
+                "=" => commands[*index].1.push(word.clone()),
+                "!=" => commands[*index].1.push("anything-else-than-that".to_owned()),
+                _ => {}
+            }
         }
-        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" != "))
-            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
-        {
-            commands[*index].1.push("anything-else-than-that".to_owned());
-        }
-        let Some(argv) = split(&run) else { return };
         let expect = expect.as_ref();
         if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
             denied.insert(argv.join("\u{1f}"));
@@ -756,13 +764,18 @@ fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> String {
     parts.collect()
 }
 
-/// The words of one simple command.
-fn split(run: &str) -> Option<Vec<String>> {
+/// The words of one simple command, with what is in its variables.
+fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<String>> {
     let script = bash::parse(run)?;
     let list = bash::ast::read(&script)?;
+    let part = |part: &bash::ast::Part| match part {
+        bash::ast::Part::Text { text, .. } => Some(text.clone()),
+        bash::ast::Part::Var { name, default: None, .. } => variable(name),
+        _ => None,
+    };
     match list.as_slice() {
         [bash::ast::Stmt { kind: bash::ast::Kind::Simple(simple), .. }] => {
-            simple.words.iter().map(bash::ast::Word::literal).collect()
+            simple.words.iter().map(|word| word.parts.iter().map(part).collect()).collect()
         }
         _ => None,
     }
