@@ -146,9 +146,6 @@ pub struct ProofHost {
     pub made: Mutex<Option<Vec<(PathBuf, Vec<u8>, u32)>>>,
 }
 
-/// What `random.id` is in every world.
-pub const RANDOM_ID: &str = "r4nd0m1d";
-
 impl ProofHost {
     /// Writes down which phases have begun.
     pub fn listen(&self) {
@@ -162,7 +159,7 @@ impl ProofHost {
                     }
                 }
                 if phase == "verify" {
-                    *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(super::written());
+                    *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(super::files::written());
                 }
             }
             self.told.lock().unwrap_or_else(PoisonError::into_inner).push(event);
@@ -193,7 +190,7 @@ impl Host for ProofHost {
     }
 
     fn random_id(&self) -> String {
-        RANDOM_ID.to_owned()
+        super::files::RANDOM_ID.to_owned()
     }
 
     fn free_port(&self) -> io::Result<u16> {

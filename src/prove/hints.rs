@@ -1,0 +1,212 @@
+//! What scripts wait for: the answers and files that their tests look for, and the requests that they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    OUTSIDE, REAL, invert,
+    side::traced,
+    world::{Call, Web, fits},
+};
+use crate::{
+    bash,
+    hir::{Arg, ArgKind, Def, Part, Template},
+    plan::{ActionKind, Plan, StepAction},
+};
+
+pub type Hints = BTreeMap<String, Vec<String>>;
+
+/// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
+/// With the commands that it wants to fail, and all that it calls.
+pub fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BTreeSet<String>, BTreeSet<String>) {
+    let mut web: BTreeMap<String, Web> = BTreeMap::new();
+    let mut denied = BTreeSet::new();
+    let env: BTreeMap<String, String> = plan
+        .env
+        .iter()
+        .map(|(name, value)| {
+            let text = filled(value, &BTreeMap::new());
+            let default = text.split("default('").nth(1).and_then(|t| t.split("')").next()).map(str::to_owned);
+            (name.clone(), default.unwrap_or(text))
+        })
+        .collect();
+    // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
+    let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    // Those whose status is not that of success.
+    let mut free = BTreeSet::new();
+    let mut ids: BTreeMap<String, usize> = BTreeMap::new();
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    plan.walk(&mut |_, _, action| {
+        let ActionKind::Step(StepAction { args, expect, .. }) = &action.kind else { return };
+        let text = |name: &str| match args.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
+            Some(ArgKind::Text(t)) => Some(filled(t, &env)),
+            _ => None,
+        };
+        if let (Some(path), Some(content)) = (text("path"), text("content"))
+            && let Some(id) = output_of(content.trim())
+        {
+            files.insert(path, id.to_owned());
+        }
+        if let (Some(url), Some(expect)) = (text("url"), expect.as_ref()) {
+            let web = web.entry(url).or_default();
+            let number = |arg: &Arg<Def>| arg.as_value().and_then(|v| v.as_u64()).and_then(|n| u16::try_from(n).ok());
+            match expect.get("status").map(|s| (&s.kind, s)) {
+                Some((ArgKind::List(codes), _)) => web.statuses.extend(codes.iter().filter_map(number)),
+                Some((_, code)) => web.statuses.extend(number(code)),
+                None => {}
+            }
+            web.bodies.extend(expect.get("body").map_or_else(Vec::new, |body| answers(body, words, &env)));
+        }
+        let Some(run) = text("run") else { return };
+        let own = match args.iter().find(|(n, _)| n.value == "env").map(|(_, a)| &a.kind) {
+            Some(ArgKind::Record(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        let variable = |name: &str| match own.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
+            Some(ArgKind::Text(t)) => Some(filled(t, &env)),
+            _ => None,
+        };
+        let Some(argv) = split(&run, &variable) else { return };
+        // `test "$USER" = admin`, which is `{steps.user.outputs.stdout}`
+        if let [test, output, operator, word] = argv.as_slice()
+            && test == "test"
+            && let Some(index) = output_of(output).and_then(|id| ids.get(id))
+        {
+            match operator.as_str() {
+                "=" => commands[*index].1.push(word.clone()),
+                "!=" => commands[*index].1.push("anything-else-than-that".to_owned()),
+                _ => {}
+            }
+        }
+        let expect = expect.as_ref();
+        if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
+            denied.insert(argv.join("\u{1f}"));
+        }
+        if expect.is_some_and(|e| e.get("exitCode").is_some()) {
+            free.insert(commands.len());
+        }
+        let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
+        ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
+        commands.push((argv, wanted));
+    });
+    // From the end: what a filter is to print, the command before it must have printed something for.
+    let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
+    for index in (0..commands.len()).rev() {
+        if let Some(inputs) = read.remove(&index) {
+            commands[index].1 = invert::combined(&inputs, &commands[index].1);
+        }
+        let (argv, wanted) = &commands[index];
+        let source = argv.last().and_then(|path| files.get(path)).and_then(|id| ids.get(id)).copied();
+        let open = wanted.is_empty() && free.contains(&index);
+        if let Some(source) = source.filter(|s| *s < index && !open) {
+            read.entry(source).or_default().push(invert::inputs(argv, wanted));
+        }
+    }
+    let asked = commands.iter().map(|(argv, _)| traced(argv)).collect();
+    let mut found = Hints::new();
+    for (argv, wanted) in commands.iter().filter(|(argv, _)| argv.first().is_some_and(|name| name == "curl")) {
+        let Some(url) = argv.iter().find(|a| a.contains("://")) else { continue };
+        let codes: Vec<u16> = wanted.iter().filter_map(|w| w.parse().ok()).collect();
+        let web = web.entry(url.clone()).or_default();
+        match codes.is_empty() {
+            true => web.bodies.extend(wanted.iter().cloned()),
+            false => web.statuses.extend(codes),
+        }
+    }
+    for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
+        found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
+    }
+    (found, web, denied, asked)
+}
+
+/// Files that a script names: in its own folder, or in `/tmp`.
+pub fn paths(text: &str, named: &mut BTreeSet<String>) {
+    const ENDINGS: [&str; 10] = ["txt", "json", "log", "pid", "csv", "yaml", "yml", "md", "out", "html"];
+    for word in text.split(|c: char| c.is_whitespace() || "\"'`;|()<>,=:".contains(c)) {
+        let (dir, name) = word.rsplit_once('/').unwrap_or(("", word));
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        let known = name.rsplit_once('.').is_some_and(|(stem, end)| !stem.is_empty() && ENDINGS.contains(&end));
+        if plain && known && matches!(dir, "" | "/tmp") {
+            named.insert(word.to_owned());
+        }
+    }
+}
+
+/// Words that a script compares with.
+pub fn mined(text: &str, words: &mut BTreeSet<String>) {
+    for line in text.lines().filter(|l| l.contains('[') || l.contains("grep") || l.contains("case")) {
+        for word in line.split([' ', '"', '\'', '*', ';', '|', ')', '(']) {
+            let fits = !word.is_empty()
+                && word.len() < 40
+                && !word.starts_with(['$', '-', '[', ']', '{', '#', '>', '&', '!', '='])
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@".contains(c));
+            if fits && !bash::is_own(word) && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
+                words.insert(word.to_owned());
+            }
+        }
+    }
+}
+
+/// Whether a call is one of these; a `curl` is written down as its request.
+pub fn asks(pattern: &str, call: &Call) -> bool {
+    let request = pattern.starts_with("curl\u{1f}") && call.argv[0] == "http";
+    request
+        && pattern
+            .split('\u{1f}')
+            .any(|word| word.contains("://") && call.argv.get(2).is_some_and(|url| fits(word, url)))
+        || fits(pattern, &call.key())
+}
+
+/// The id in `{steps.ID.outputs.stdout}`.
+pub fn output_of(text: &str) -> Option<&str> {
+    text.strip_prefix("{steps.")?.strip_suffix(".outputs.stdout}")
+}
+
+/// Texts that an expectation takes.
+pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
+    let text = |arg: Option<&Arg<Def>>| match arg.map(|a| &a.kind) {
+        Some(ArgKind::Text(t)) => Some(filled(t, env)),
+        _ => None,
+    };
+    let mut wanted: Vec<String> = text(Some(expect)).or_else(|| text(expect.get("equals"))).into_iter().collect();
+    if let Some(part) = text(expect.get("contains")) {
+        wanted.extend([part.clone(), format!("some {part} more")]);
+    }
+    if let Some(pattern) = text(expect.get("matches")).and_then(|p| regex::Regex::new(&p).ok()) {
+        let lines = (0..6).map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect::<String>());
+        let numbers = (0..30).map(|n| n.to_string());
+        let literal = pattern.as_str().trim_start_matches("(?m)").trim_start_matches("(?s)").trim_start_matches("(?i)");
+        let plain = literal.replace(['^', '$', '\\'], "").replace("(?:", "(").replace(".*", "-");
+        let choices = plain.trim_matches(['(', ')']).split('|').map(str::to_owned).collect::<Vec<_>>();
+        let candidates = words.iter().cloned().chain(numbers).chain(lines).chain([plain.clone()]).chain(choices);
+        wanted.extend(candidates.filter(|c| pattern.is_match(c.trim_end_matches('\n'))).take(12));
+    }
+    wanted
+}
+
+pub fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> String {
+    let parts = template.parts.iter().map(|part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Hole(hole) => {
+            let name = hole.text.trim_matches(['{', '}']).trim_start_matches("env.");
+            env.get(name).cloned().unwrap_or_else(|| hole.text.clone())
+        }
+    });
+    parts.collect()
+}
+
+/// The words of one simple command, with what is in its variables.
+fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<String>> {
+    let script = bash::parse(run)?;
+    let list = bash::ast::read(&script)?;
+    let part = |part: &bash::ast::Part| match part {
+        bash::ast::Part::Text { text, .. } => Some(text.clone()),
+        bash::ast::Part::Var { name, default: None, .. } => variable(name),
+        _ => None,
+    };
+    match list.as_slice() {
+        [bash::ast::Stmt { kind: bash::ast::Kind::Simple(simple), .. }] => {
+            simple.words.iter().map(|word| word.parts.iter().map(part).collect()).collect()
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,236 @@
+//! One task in one world: what it did, and how two of them differ.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use super::{
+    Allowance, Slack,
+    files::{Files, restore, untouched, written},
+    host::{Clock, ProofHost},
+    shim::{TASK, WORLD},
+    trace::{PAUSE, TRACE},
+    world::{Call, Mood, World, fits},
+};
+use crate::{
+    convert::looks,
+    event::{EventKind, Outcome, Verdict},
+    host::RealHost,
+    plan::{EvalPlan, Plan},
+    run::{RunOptions, run_eval},
+};
+
+/// What a run came to.
+pub struct Ran {
+    pub phases: BTreeMap<String, Vec<Call>>,
+    /// Of each call, whether time passed since the one before it.
+    pub late: BTreeMap<String, Vec<bool>>,
+    pub passed: bool,
+    pub agent: bool,
+    pub cleanup_failed: bool,
+    pub why: String,
+    /// Files as they were when verification began.
+    pub made: Option<Files>,
+    /// Files as they were at the end.
+    pub left: Files,
+}
+
+impl Ran {
+    /// Whether it passed, or else how far it went: to ask the same again leads nowhere.
+    pub fn shown(&self) -> (bool, usize) {
+        (self.passed, self.before_cleanup().map(Call::key).collect::<BTreeSet<_>>().len())
+    }
+
+    pub fn before_cleanup(&self) -> impl DoubleEndedIterator<Item = &Call> {
+        let calls = |phase: &str| self.phases.get(phase).map_or(&[][..], Vec::as_slice).iter();
+        calls("setup").chain(calls("agent")).chain(calls("verify"))
+    }
+}
+
+pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) -> Result<Ran, String> {
+    if !untouched(files) {
+        restore(files)?;
+    }
+    let _ = fs::remove_file(TRACE);
+    fs::write(WORLD, serde_json::to_vec(world).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    let (sink, events) = tokio::sync::mpsc::unbounded_channel();
+    let (_signals, interrupts) = tokio::sync::mpsc::unbounded_channel();
+    let clock = Arc::new(Clock::default());
+    let ticking = tokio::spawn(Arc::clone(&clock).tick());
+    let host = Arc::new(ProofHost {
+        real: Arc::clone(real),
+        clock,
+        world: world.clone(),
+        events: Mutex::new(events),
+        told: Mutex::default(),
+        made: Mutex::default(),
+    });
+    let eval = EvalPlan {
+        name: "proof".to_owned(),
+        path: PathBuf::from(TASK),
+        agent: None,
+        agent_name: "none".to_owned(),
+        servers: Vec::new(),
+        dir: PathBuf::from(TASK),
+        judge: None,
+        budget: crate::hir::Budget::default(),
+        model: None,
+        secrets: Vec::new(),
+        tasks: vec![plan.clone()],
+    };
+    let options = RunOptions { runs: Some(1), ..RunOptions::default() };
+    let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
+    ticking.abort();
+    host.listen();
+    let end = summary.tasks.first().ok_or_else(|| summary.faults.join("; "))?;
+    let mut phases: BTreeMap<String, Vec<Call>> = BTreeMap::new();
+    let mut late: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    let mut phase = String::new();
+    let mut paused = false;
+    for line in fs::read_to_string(TRACE).unwrap_or_default().lines() {
+        if let Some(name) = line.strip_prefix("#phase ") {
+            phase = name.to_owned();
+        } else if line == PAUSE.trim_end() {
+            paused = true;
+        } else if let Ok(call) = serde_json::from_str::<Call>(line) {
+            phases.entry(phase.clone()).or_default().push(call);
+            late.entry(phase.clone()).or_default().push(std::mem::take(&mut paused));
+        }
+    }
+    let told = host.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let agent = told.iter().any(|e| matches!(&e.kind, EventKind::PhaseStarted { phase } if phase == "agent"));
+    let mut why = end.reason.clone();
+    for event in told.iter() {
+        if let EventKind::ActionFinished { action, report } = &event.kind
+            && report.outcome != Outcome::Passed
+        {
+            why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
+        }
+    }
+    let made = host.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    Ok(Ran {
+        made,
+        left: written(),
+        phases,
+        late,
+        passed: end.verdict == Verdict::Passed,
+        agent,
+        cleanup_failed: end.cleanup_failed,
+        why,
+    })
+}
+
+/// A command as the shims write it down.
+pub fn traced(argv: &[String]) -> String {
+    let cluster = matches!(argv.first().map(String::as_str), Some("kubectl" | "oc"));
+    let handed =
+        |i: &usize| cluster && i.checked_sub(1).is_some_and(|i| matches!(argv[i].as_str(), "-f" | "--filename"));
+    let words: Vec<&str> = (0..argv.len()).map(|i| if handed(&i) { "-" } else { argv[i].as_str() }).collect();
+    words.join("\u{1f}")
+}
+
+/// In what two runs differ that no label allows.
+pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTreeSet<String>) -> Option<String> {
+    let odd = world.loud || world.mood == Mood::Odd;
+    let may = |slack: Slack| slack.lenient || slack.stronger && odd;
+    let stopped = a.agent && !b.agent;
+    let failed = a.passed && !b.passed;
+    // What stops in setup has failed, too.
+    let may_fail = may(allow.setup) || may(allow.verify);
+    if stopped && !may(allow.setup) || failed && !(stopped || may(allow.verify)) {
+        return Some("the original goes on, the conversion fails".to_owned());
+    }
+    if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
+        return Some("the original fails, the conversion goes on".to_owned());
+    }
+    // What runs in the background is called whenever it is.
+    let aside = |c: &Call| c.argv.iter().any(|a| a == "port-forward" || a == "proxy");
+    let of = |ran: &Ran, phase: &str| -> (Vec<Call>, Vec<bool>) {
+        let late = ran.late.get(phase).into_iter().flatten().copied();
+        ran.phases.get(phase).into_iter().flatten().cloned().zip(late).filter(|(c, _)| !aside(c)).unzip()
+    };
+    for phase in ["setup", "verify", "cleanup"] {
+        let ((x, late_x), (y, late_y)) = (of(a, phase), of(b, phase));
+        let common = x.iter().zip(&y).take_while(|(x, y)| x == y).count();
+        // What an author prints for people when something has failed.
+        let diagnoses = |calls: &[Call]| {
+            let tells = |a: &String| matches!(a.as_str(), "describe" | "logs" | "events" | "get" | "top" | "status");
+            calls
+                .iter()
+                .all(|c| c.argv.iter().any(tells) && !c.argv.iter().any(|a| a.contains("jsonpath") || a == "json"))
+        };
+        let only_look = |calls: &[Call]| {
+            calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
+        };
+        // What a round or a group has left out after it failed, the conversion asks too.
+        let planned = |c: &Call| asked.iter().any(|pattern| fits(pattern, &c.key()));
+        let free = match phase {
+            "setup" => !a.agent || !b.agent,
+            "verify" => !b.passed || !a.passed,
+            // More is cleaned up, not less.
+            _ => allow.cleanup && common == x.len() && b.cleanup_failed,
+        };
+        // To look further is one thing, to wait longer another: that asks the same again when some time has passed.
+        let again = |calls: &[Call], late: &[bool]| {
+            common > 0 && late.get(common) == Some(&true) && calls[common] == calls[common - 1]
+        };
+        let free = free && !again(&x, &late_x) && !again(&y, &late_y);
+        let fits = common == x.len() && common == y.len()
+            || free && phase == "cleanup"
+            || free
+                && only_look(&x[common..])
+                && only_look(&y[common..])
+                && (common == x.len()
+                    || common == y.len()
+                    || common > 0 && diagnoses(&x[common..])
+                    || x[common..].iter().all(planned))
+            || free && may_fail && common == y.len()
+            // What fails stops the one and not the other.
+            || phase == "verify" && !a.agent && !b.agent;
+        if !fits {
+            return Some(format!("they call different commands in {phase}"));
+        }
+    }
+    if let (Some(x), Some(y)) = (&a.made, &b.made)
+        && x != y
+        && a.agent == b.agent
+    {
+        let differs = x.iter().chain(y).find(|f| x.contains(f) != y.contains(f)).map(|(p, ..)| p.display().to_string());
+        return Some(format!("they leave different files: `{}`", differs.unwrap_or_default()));
+    }
+    if a.agent == b.agent && a.passed == b.passed && a.left != b.left {
+        return Some("they leave different files behind".to_owned());
+    }
+    let cleanups_agree = a.cleanup_failed == b.cleanup_failed || b.cleanup_failed && (allow.cleanup || may_fail);
+    (!cleanups_agree).then(|| "a cleanup fails in one of them only".to_owned())
+}
+
+/// Two traces, for people.
+pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
+    let lines = |ran: &Ran| -> Vec<String> {
+        let mut lines = Vec::new();
+        for phase in ["setup", "verify", "cleanup"] {
+            lines.push(format!("-- {phase}"));
+            lines.extend(ran.phases.get(phase).into_iter().flatten().map(Call::shown));
+        }
+        lines.push(format!("=> {}", if ran.passed { "passed" } else { "not passed" }));
+        lines
+    };
+    let (left, right) = (lines(a), lines(b));
+    let cut = |text: &str| -> String { text.chars().take(70).collect() };
+    let but = |commands: &BTreeSet<String>, what: &str| -> String {
+        commands.iter().map(|c| format!(", `{}` {what}", c.replace('\u{1f}', " "))).collect()
+    };
+    let but = but(&world.failing, "fails") + &but(&world.mute, "says nothing");
+    let mut out = format!("{why} (world {}, {:?}{but})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
+    for i in 0..left.len().max(right.len()) {
+        let (l, r) =
+            (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());
+        out += &format!("{l:70} {} {r}\n", if l == r { '|' } else { '≠' });
+    }
+    out += &format!("original: {}\nconverted: {}\n", a.why, b.why);
+    out
+}
