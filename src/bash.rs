@@ -8,6 +8,7 @@ pub mod program;
 pub mod prompt;
 mod stand_in;
 pub mod syntax;
+pub mod tools;
 
 use std::{cell::RefCell, ops::Range};
 
@@ -174,6 +175,12 @@ pub struct Word {
     pub range: Range<usize>,
     /// Whether nothing in it is expanded: no variable, no substitution.
     pub literal: bool,
+}
+
+impl AsRef<str> for Word {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
 }
 
 impl Word {

@@ -14,8 +14,7 @@ mod wrap;
 
 use std::path::PathBuf;
 
-pub use lift::looks;
-
+pub use crate::bash::tools::looks;
 use crate::{
     hir::{Dialect, PhaseKind},
     project::{Project, TaskUnit},

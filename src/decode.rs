@@ -338,6 +338,9 @@ fn go_float(x: f64) -> String {
 }
 
 /// A text as a duration above zero, or what is wrong with it.
+///
+/// # Errors
+/// The finding, at `span`: no duration, or not above zero.
 pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Box<Diagnostic>> {
     let fault = match duration::parse(text) {
         Ok(d) if d.is_zero() => "it is zero, so it would be over at once".to_owned(),
@@ -354,6 +357,9 @@ pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Bo
 }
 
 /// Whether a text is a pattern: RE2 syntax, which Go and Rust share but for a few corners.
+///
+/// # Errors
+/// The finding, at `span`, with what to write instead where that is known.
 pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
     let Err(error) = regex::Regex::new(text) else { return Ok(()) };
     let reason = match error {

@@ -92,6 +92,7 @@ pub struct Diagnostic {
     pub fix: Option<Fix>,
 }
 
+/// A second place that a finding speaks of.
 #[derive(Clone, Debug)]
 pub struct Label {
     pub span: Span,
@@ -116,6 +117,7 @@ pub struct Fix {
     pub edits: Vec<Edit>,
 }
 
+/// A piece of a file to replace; an empty span inserts.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub span: Span,

@@ -84,6 +84,7 @@ pub struct Requirement {
     pub alias: Option<Name>,
 }
 
+/// What a task needs before it runs (`decisions.md` §4).
 #[derive(Clone, Debug)]
 pub enum RequirementKind {
     /// On PATH.
@@ -102,6 +103,7 @@ pub struct Import {
     pub alias: Option<Name>,
 }
 
+/// What the agent is asked.
 #[derive(Clone, Debug)]
 pub struct Prompt<H: Stage> {
     pub text: Template<H>,
@@ -109,6 +111,7 @@ pub struct Prompt<H: Stage> {
     pub file: Option<Spanned<PathBuf>>,
 }
 
+/// `setup`, `verify` or `cleanup`.
 #[derive(Clone, Debug)]
 pub struct Phase<H: Stage> {
     /// The key as written; `None` where the phase is left out.
@@ -144,6 +147,7 @@ pub struct Step<H: Stage> {
     pub var: Option<Name>,
 }
 
+/// Steps that run as one sequence inside of another step.
 #[derive(Clone, Debug)]
 pub struct Block<H: Stage> {
     pub role: BlockRole,
@@ -158,6 +162,7 @@ pub struct Arg<H> {
     pub span: Span,
 }
 
+/// The value of an argument, by its YAML type.
 #[derive(Clone, Debug)]
 pub enum ArgKind<H> {
     Null,
@@ -187,6 +192,7 @@ pub struct Suspect {
     pub detail: String,
 }
 
+/// A piece of a template.
 #[derive(Clone, Debug)]
 pub enum Part<H> {
     Text(String),
@@ -353,6 +359,7 @@ pub struct Def {
     pub ty: Type,
 }
 
+/// What the path of a hole leads to (`decisions.md` §3).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Target {
     /// An entry of `spec.env`.
@@ -387,6 +394,7 @@ pub struct Operation {
     pub signature: Arc<Signature>,
 }
 
+/// Who carries a step out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum OperationKind {
     /// One of `builtin::BUILTINS`.

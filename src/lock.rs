@@ -33,6 +33,7 @@ pub struct LockedServer {
     pub tools: IndexMap<String, LockedTool>,
 }
 
+/// A tool as its server listed it when the lock was written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockedTool {
@@ -53,6 +54,7 @@ pub struct LockedExtension {
     pub operations: IndexMap<String, LockedOperation>,
 }
 
+/// An operation as its extension's manifest described it when the lock was written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockedOperation {

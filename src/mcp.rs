@@ -39,6 +39,7 @@ pub struct ServerSpec {
     pub transport: Transport,
 }
 
+/// How a server is reached, with every variable filled in.
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// A child process that speaks on its standard input and output; `env` is added to the inherited environment.

@@ -46,6 +46,7 @@ use crate::{
 
 /// The node of an action.
 pub type ActionIx = NodeIndex<u32>;
+/// Phases, actions and blocks, and the edges between them; acyclic.
 pub type Graph = DiGraph<Node, Edge>;
 
 /// What a plan is made of.
@@ -99,12 +100,14 @@ pub struct Plan {
     pub bounds: Bounds,
 }
 
+/// A variable of the environment that a hole reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessVariable {
     pub required: bool,
     pub span: Span,
 }
 
+/// What a plan says of its task besides the graph.
 #[derive(Clone, Debug)]
 pub struct PlannedTask {
     pub name: Name,
@@ -166,6 +169,7 @@ pub fn planned_id(executed: &str) -> String {
     out
 }
 
+/// The phases of a plan, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PlanPhase {
     Setup,
@@ -197,6 +201,7 @@ impl Action {
     }
 }
 
+/// What an action does.
 #[derive(Clone, Debug)]
 pub enum ActionKind {
     Step(StepAction),
@@ -204,6 +209,7 @@ pub enum ActionKind {
     Assertion(Assertion),
 }
 
+/// A checked step, with the defaults of its operation made explicit.
 #[derive(Clone, Debug)]
 pub struct StepAction {
     /// The author's id; what holes refer to (in the steps dialect the step's type).

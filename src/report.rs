@@ -41,6 +41,7 @@ pub struct ReportFormat {
 /// Takes the next event and gives the text that is to be printed for it.
 pub type Fold = Box<dyn FnMut(&Event) -> String + Send>;
 
+/// All of them; the first is the default.
 pub const REPORTS: &[ReportFormat] = &[text::FORMAT, classic::FORMAT, github::FORMAT, json::FORMAT];
 
 /// What a report may know besides the events.

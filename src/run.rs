@@ -53,6 +53,7 @@ use task::World;
 /// Of the events.
 pub const VERSION: u32 = 1;
 
+/// How a plan is run: what the command line adds to it.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Instead of each task's own number of runs.

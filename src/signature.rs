@@ -30,6 +30,7 @@ pub fn values<const N: usize>(values: [(&str, Type); N]) -> Values {
     Arc::new(values.map(|(name, ty)| (name.to_owned(), ty)).into())
 }
 
+/// What `check` and `plan` know of an operation: what it takes, gives and does, and where it may stand.
 #[derive(Clone, Debug)]
 pub struct Signature {
     pub name: String,

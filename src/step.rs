@@ -110,6 +110,7 @@ pub struct TaskState {
     pub steps: Value,
 }
 
+/// What the agent did, as far as steps may ask for it.
 #[derive(Clone, Debug, Default)]
 pub struct AgentState {
     /// The agent's last message.

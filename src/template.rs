@@ -26,6 +26,7 @@ pub struct Scan {
     pub suspects: Vec<Suspect>,
 }
 
+/// A part of a scanned text.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Piece {
     /// Unescaped.
@@ -49,12 +50,14 @@ pub struct Path {
     pub segments: Vec<Segment>,
 }
 
+/// A name, and where it stands in the text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ident {
     pub text: String,
     pub range: Range<usize>,
 }
 
+/// What follows the root of a path: `.name` or `[0]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Segment {
     pub kind: SegmentKind,
@@ -62,6 +65,7 @@ pub struct Segment {
     pub range: Range<usize>,
 }
 
+/// A key of a record, or a place in a list, counted from 0.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SegmentKind {
     Name(String),
@@ -69,6 +73,7 @@ pub enum SegmentKind {
     Index(i64),
 }
 
+/// `| name(arguments)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filter {
     pub name: Ident,
@@ -96,6 +101,7 @@ pub struct Suspect {
     pub detail: String,
 }
 
+/// What a suspect place looks like.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SuspectKind {
     /// `{` and a root, then something that is no hole: `{env.X + 1}`. An error where the root is in scope. The range ends

@@ -10,6 +10,7 @@ use crate::{
     bash::{
         gotext,
         prompt::{Frame, VARIABLE},
+        tools::SHELLS,
     },
     hir::{Name, ShellAgent},
     host::{Exec, Exit},
@@ -160,8 +161,7 @@ async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<
 
 /// `$SHELL` where it quotes as bash does, else bash, else sh.
 fn shell(cx: &AgentContext<'_>) -> String {
-    const ALIKE: [&str; 7] = ["bash", "zsh", "sh", "dash", "ksh", "mksh", "ash"];
-    let alike = |shell: &String| ALIKE.iter().any(|a| shell.rsplit('/').next() == Some(a));
+    let alike = |shell: &String| SHELLS.iter().any(|a| shell.rsplit('/').next() == Some(a));
     let usual = || cx.host.which("bash").map(|p| p.to_string_lossy().into_owned());
     cx.host.env("SHELL").filter(alike).or_else(usual).unwrap_or_else(|| "/bin/sh".to_owned())
 }

@@ -11,6 +11,7 @@ pub use super::gotext::Fault;
 use super::{
     Script, Word, gotext,
     stand_in::{StandIns, Text},
+    tools::{SHELLS, canonical},
 };
 
 /// What `runPrompt` may use.
@@ -288,15 +289,11 @@ fn describe(kind: &str) -> String {
     }
 }
 
-/// Shells read the text they are given as code once more.
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish"];
 /// Commands that hand their words, or their input, to a shell.
 const EVALUATORS: [&str; 6] = ["eval", "ssh", "su", "watch", "parallel", "trap"];
 /// Commands that run the command behind them.
-const WRAPPERS: [&str; 13] = [
-    "sudo", "doas", "env", "timeout", "nice", "nohup", "exec", "command", "stdbuf", "setsid", "docker", "podman",
-    "kubectl",
-];
+const WRAPPERS: [&str; 12] =
+    ["sudo", "doas", "env", "timeout", "nice", "nohup", "exec", "command", "stdbuf", "setsid", "docker", "kubectl"];
 
 /// Refuses a prompt that would be read by a shell a second time: as the code of `-c`, by `eval`, or on the standard input
 /// of a shell, to which any part of the line may lead.
@@ -305,7 +302,7 @@ fn nested_shell(script: &Script, range: &Range<usize>) -> Result<(), String> {
     for command in script.of_kind("command") {
         let words = script.words(command);
         let name = |i: usize| words.get(i).and_then(|w| w.text.rsplit('/').next()).unwrap_or_default();
-        let wrapped = WRAPPERS.contains(&name(0));
+        let wrapped = WRAPPERS.contains(&canonical(name(0)));
         let candidates = || 0..if wrapped { words.len() } else { 1 };
         if let Some(i) = candidates().find(|i| EVALUATORS.contains(&name(*i)))
             && (holds(&command.byte_range())
@@ -313,7 +310,8 @@ fn nested_shell(script: &Script, range: &Range<usize>) -> Result<(), String> {
         {
             return Err(format!("in what `{}` evaluates", name(i)));
         }
-        for shell in (0..words.len()).filter(|i| SHELLS.contains(&name(*i))) {
+        // Shells read the text they are given as code once more.
+        for shell in (0..words.len()).filter(|i| SHELLS.contains(&name(*i)) || name(*i) == "fish") {
             match code(&words[shell + 1..]) {
                 Code::Word(word) if holds(&word.range) => {
                     return Err(format!("in the code of `{} -c`; hand it on as an argument", name(shell)));

@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::{Label, Tally, shell::Scope, step::Step};
-use crate::{hir::PhaseKind, source::Files};
+use crate::{bash::tools::looks, hir::PhaseKind, source::Files};
 
 pub use script::{Source, constants, lift};
 pub use statement::is_special;
@@ -238,44 +238,6 @@ pub fn read_only(steps: &[Step]) -> bool {
         });
     }
     all
-}
-
-/// Whether a command only looks.
-pub fn looks(run: &str) -> bool {
-    let words: Vec<&str> = run.split_whitespace().collect();
-    match words.as_slice() {
-        ["kubectl" | "oc", rest @ ..] => {
-            // The verb may stand behind options that take a value.
-            let mut plain = Vec::new();
-            let mut skip = false;
-            for word in rest {
-                let takes = matches!(*word, "-n" | "--namespace" | "--context" | "--kubeconfig" | "-s" | "--server");
-                if !std::mem::replace(&mut skip, takes) && !word.starts_with('-') {
-                    plain.push(*word);
-                }
-            }
-            let verb = plain.first().copied().unwrap_or_default();
-            let second = plain.get(1).copied().unwrap_or_default();
-            match verb {
-                "get" | "wait" | "describe" | "logs" | "version" | "api-resources" | "cluster-info" | "top"
-                | "explain" | "whoami" => true,
-                "auth" => second == "can-i",
-                "rollout" => second == "status" || second == "history",
-                "config" => matches!(second, "view" | "current-context" | "get-contexts"),
-                _ => false,
-            }
-        }
-        ["helm", verb, ..] => matches!(*verb, "list" | "ls" | "status" | "get" | "history" | "version"),
-        ["docker", verb, ..] => matches!(*verb, "ps" | "inspect" | "images" | "logs" | "version" | "info"),
-        ["git", verb, ..] => matches!(*verb, "status" | "log" | "diff" | "show" | "rev-parse"),
-        [
-            "test" | "[" | "grep" | "true" | "cat" | "ls" | "head" | "tail" | "wc" | "jq" | "diff" | "cmp" | "command"
-            | "which" | "stat" | "file" | "egrep" | "fgrep" | "sha256sum" | "du" | "printenv" | "base64" | "cut",
-            ..,
-        ] => true,
-        ["awk" | "sed", ..] => !run.contains(['>', '|']) && !run.contains(" -i"),
-        _ => false,
-    }
 }
 
 /// Whether a command reads what is there already, and may fail when it has printed what is looked for.

@@ -38,6 +38,9 @@ fn in_quotes(old: &str, new: &str, source: &Source) -> Option<String> {
 }
 
 /// The text after all `edits`, whose order matters only between insertions at one place. Identical edits count once.
+///
+/// # Errors
+/// Two edits overlap, or one lies outside of the text.
 pub fn apply(text: &str, edits: &[Edit]) -> Result<String, Conflict> {
     let mut chosen = Vec::new();
     for edit in edits {

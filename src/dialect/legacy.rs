@@ -1,6 +1,6 @@
 //! The legacy dialect: bash tasks without `apiVersion`, or `mcpchecker/v1alpha1` (§1.2 of the upstream behaviour).
 
-use super::{DialectInfo, TaskFile, envelope, metadata, prompt};
+use super::{DialectInfo, TaskFile, open, prompt};
 use crate::{
     decode::{self, Leniency, Reader},
     diagnostic::Diagnostic,
@@ -26,32 +26,13 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let mut fields = reader.fields(root, "a legacy task")?;
-    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
-    envelope(&mut fields, reader);
     let help = "write `metadata: {name: …}`; other tools never select a task without a name";
-    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
-    let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Legacy);
+    let (mut fields, head, mut task) = open(reader, root, file, Dialect::Legacy, "a legacy task", help)?;
     let help = "write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`";
     let steps = fields.require_entry(reader, "steps", head, Some(help));
     fields.finish(reader);
     let steps = steps?;
     let mut fields = reader.fields(steps.value, "the steps of a legacy task")?;
-    let mut task = Task {
-        dialect: Dialect::Legacy,
-        file: file.file,
-        dir: file.dir.clone(),
-        name,
-        meta,
-        requires: Vec::new(),
-        imports: Vec::new(),
-        env: Vec::new(),
-        prompt: None,
-        setup: Phase::default(),
-        verify: Phase::default(),
-        cleanup: Phase::default(),
-    };
     if let Some(node) = fields.require(reader, "prompt", steps.key.span()) {
         task.prompt = prompt(reader, node, file, super::steps::unexpanded, false);
     }

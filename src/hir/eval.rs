@@ -31,6 +31,7 @@ pub struct Eval {
     pub task_sets: Vec<TaskSet>,
 }
 
+/// What holds for a task that sets no limits of its own: `defaultTaskLimits`.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     pub timeout: Option<Spanned<Duration>>,
@@ -91,6 +92,7 @@ pub struct AgentRef {
     pub span: Span,
 }
 
+/// The judge of an eval: an agent, or a model that variables name (§3.1 of the upstream behaviour).
 #[derive(Clone, Debug)]
 pub struct JudgeRef {
     pub span: Span,
@@ -99,6 +101,7 @@ pub struct JudgeRef {
     pub env: Option<JudgeEnv>,
 }
 
+/// Names of the variables that name a model: not their values.
 #[derive(Clone, Debug)]
 pub struct JudgeEnv {
     pub base_url: Option<Name>,
@@ -106,6 +109,7 @@ pub struct JudgeEnv {
     pub model_name: Option<Name>,
 }
 
+/// An entry of `config.extensions`.
 #[derive(Clone, Debug)]
 pub struct ExtensionRef {
     pub alias: Name,
@@ -115,6 +119,7 @@ pub struct ExtensionRef {
     pub span: Span,
 }
 
+/// A repository that tasks come from, and the names that its servers have in this eval.
 #[derive(Clone, Debug)]
 pub struct SourceRef {
     pub name: Name,
@@ -124,12 +129,14 @@ pub struct SourceRef {
     pub span: Span,
 }
 
+/// What the agent may read before it works.
 #[derive(Clone, Debug)]
 pub struct Skills {
     pub span: Span,
     pub sources: Vec<Name>,
 }
 
+/// A selection of tasks: by `path` or `glob`, within a `source`, with these labels.
 #[derive(Clone, Debug)]
 pub struct TaskSet {
     pub path: Option<Name>,
@@ -153,6 +160,7 @@ pub struct Assertion {
     pub kind: AssertionKind,
 }
 
+/// What is demanded of the calls of the agent (§5.5 of the upstream behaviour).
 #[derive(Clone, Debug)]
 pub enum AssertionKind {
     /// `toolsUsed`, `resourcesRead`, `promptsUsed`: every matcher matches a call.
@@ -212,6 +220,7 @@ pub enum CallStatus {
     ProtocolError,
 }
 
+/// One entry of `callOrder`.
 #[derive(Clone, Debug)]
 pub struct OrderedCall {
     pub span: Span,
@@ -220,6 +229,7 @@ pub struct OrderedCall {
     pub name: Name,
 }
 
+/// A skill by its name, or names by a pattern in RE2 syntax.
 #[derive(Clone, Debug)]
 pub struct SkillMatcher {
     pub span: Span,
@@ -235,6 +245,7 @@ pub struct McpConfig {
     pub servers: Vec<Server>,
 }
 
+/// A server of the MCP-config file (§4.1).
 #[derive(Clone, Debug)]
 pub struct Server {
     pub name: Name,
@@ -251,6 +262,7 @@ impl Server {
     }
 }
 
+/// How a server is reached.
 #[derive(Clone, Debug)]
 pub enum Transport {
     Stdio { command: Expand, args: Vec<Expand>, env: Vec<(Name, Expand)> },
@@ -264,6 +276,7 @@ pub struct Expand {
     pub parts: Vec<ExpandPart>,
 }
 
+/// A piece of an [`Expand`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExpandPart {
     Text(String),
@@ -311,6 +324,7 @@ pub struct Agent {
     pub skills: Option<AgentSkills>,
 }
 
+/// An agent file's `builtin`: an agent that gevals brings along (§3.2).
 #[derive(Clone, Debug)]
 pub struct BuiltinAgent {
     pub span: Span,
@@ -364,6 +378,7 @@ impl Provider {
     }
 }
 
+/// A program that speaks the Agent Client Protocol on its standard streams (§3.5).
 #[derive(Clone, Debug)]
 pub struct AcpAgent {
     pub span: Span,
@@ -405,6 +420,7 @@ pub struct Oracle<H: Stage> {
     pub tasks: Vec<OracleTask<H>>,
 }
 
+/// What is done for one task.
 #[derive(Clone, Debug)]
 pub struct OracleTask<H: Stage> {
     pub task: Name,
@@ -413,6 +429,7 @@ pub struct OracleTask<H: Stage> {
     pub output: Option<Template<H>>,
 }
 
+/// One request of MCP; its values are templates in the scope of the prompt.
 #[derive(Clone, Debug)]
 pub struct OracleCall<H: Stage> {
     pub span: Span,

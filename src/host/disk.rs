@@ -91,6 +91,9 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.
 /// A symbolic link is written through; a file that was there keeps its permissions.
+///
+/// # Errors
+/// As the operating system says; what was there is unchanged.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, bytes, None)
 }

@@ -10,6 +10,7 @@ use crate::{
     bash::{
         Word,
         program::{Kind, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
     hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
@@ -32,32 +33,17 @@ pub(super) struct Call<'s> {
 
 impl<'s> Call<'s> {
     pub(super) fn of(command: &'s Statement, verb: &str) -> Option<Self> {
-        if !matches!(command.name(), "kubectl" | "oc") {
+        if command.tool() != "kubectl" {
             return None;
         }
         let words = command.words();
         let at = words.iter().position(|w| w.text == verb)?;
-        let dry = words.iter().any(|w| w.text.starts_with("--dry-run"));
-        (at <= 3 && !dry).then_some(Self { words, verb: at })
+        (at <= 3 && !tools::is_dry(words)).then_some(Self { words, verb: at })
     }
 
     /// The words behind the verb that are no flags.
     pub(super) fn named(&self) -> Vec<&'s Word> {
-        let mut named = Vec::new();
-        let mut skip = false;
-        for word in &self.words[self.verb + 1..] {
-            let flag = word.text.starts_with('-');
-            if !flag && !skip {
-                named.push(word);
-            }
-            skip = flag
-                && !word.text.contains('=')
-                && matches!(
-                    word.text.as_str(),
-                    "-n" | "--namespace" | "-f" | "-l" | "-o" | "--context" | "--timeout" | "--grace-period"
-                );
-        }
-        named
+        tools::operands("kubectl", &self.words[self.verb + 1..]).collect()
     }
 
     pub(super) fn has(&self, flags: &[&str]) -> bool {
@@ -110,9 +96,7 @@ pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
             || in_phase(view, PhaseKind::Setup).any(|s| whole(&s.content.text, name))
     };
     for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Setup) {
-        for command in
-            script.content.program.commands().into_iter().filter(|c| matches!(c.name(), "kubectl" | "oc" | "helm"))
-        {
+        for command in script.content.program.commands().into_iter().filter(|c| tools::takes(c.name(), "--namespace")) {
             let call = Call { words: command.words(), verb: 0 };
             let Some(used) = call.namespace().filter(|w| w.literal && !known(&w.text)) else { continue };
             let mut diagnostic = Diagnostic::new(

@@ -5,6 +5,7 @@ use crate::{
     bash::{
         Word,
         program::{Kind, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
     rule,
@@ -92,8 +93,8 @@ fn look<'s>(statement: &'s Statement, text: &str, report: &mut dyn FnMut(&'s Wor
                 statement.nested.iter().filter_map(fetched).for_each(|url| report(url, Use::Run));
             }
             let verb = |verbs: &[&str]| words.iter().take(4).any(|w| verbs.contains(&w.text.as_str()));
-            match statement.name() {
-                "kubectl" | "oc" if verb(&["apply", "create", "replace"]) && !is_dry(words) => {
+            match statement.tool() {
+                "kubectl" if verb(&["apply", "create", "replace"]) && !tools::is_dry(words) => {
                     words.iter().filter(|w| remote(&w.text)).for_each(|w| report(w, Use::Applied));
                 }
                 "git" if verb(&["clone"]) => {
@@ -104,10 +105,6 @@ fn look<'s>(statement: &'s Statement, text: &str, report: &mut dyn FnMut(&'s Wor
         }
         _ => {}
     }
-}
-
-fn is_dry(words: &[Word]) -> bool {
-    words.iter().any(|w| w.text.starts_with("--dry-run"))
 }
 
 /// The address that `curl` or `wget` fetches.
@@ -188,10 +185,11 @@ fn takes(statement: &Statement) -> Option<Use> {
         _ => words,
     };
     let name = words.iter().find(|w| !w.text.starts_with('-') && !w.text.contains('='))?;
-    match name.text.rsplit('/').next()? {
-        "sh" | "bash" | "dash" | "zsh" | "ksh" | "python" | "python3" | "node" | "perl" | "ruby" => Some(Use::Run),
+    match tools::canonical(name.text.rsplit('/').next()?) {
+        shell if tools::SHELLS.contains(&shell) => Some(Use::Run),
+        "python" | "python3" | "node" | "perl" | "ruby" => Some(Use::Run),
         "tar" | "gunzip" | "bsdtar" | "psql" | "mysql" | "sqlite3" | "tee" => Some(Use::Run),
-        "kubectl" | "oc" if !is_dry(words) => {
+        "kubectl" if !tools::is_dry(words) => {
             words.iter().any(|w| matches!(w.text.as_str(), "apply" | "create" | "replace")).then_some(Use::Run)
         }
         _ => None,

@@ -9,7 +9,7 @@ use super::{
     texts,
 };
 use crate::{
-    bash::{Word, program::Statement},
+    bash::{Word, program::Statement, tools::operands},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{Def, OperationKind, PhaseKind, Step},
     rule,
@@ -110,8 +110,8 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Dele
     };
     let every = |what: String| Some(Target::Everything(what));
     let words_of = |from: usize| words.get(from..).unwrap_or_default();
-    match (command.name(), words.get(1).map_or("", |w| w.text.as_str())) {
-        ("kubectl" | "oc", _) => {
+    match (command.tool(), words.get(1).map_or("", |w| w.text.as_str())) {
+        ("kubectl", _) => {
             let Some(call) = Call::of(command, "delete") else { return };
             if call.has(&["-f", "--filename", "-k", "--kustomize", "-l", "--selector", "--field-selector"]) {
                 return;
@@ -146,27 +146,27 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Dele
             }
         }
         ("helm", "uninstall" | "delete") => {
-            operands(words_of(2)).for_each(|w| push(named(w, false), None, w));
+            operands(command.tool(), words_of(2)).for_each(|w| push(named(w, false), None, w));
         }
-        ("docker" | "podman", "rm") => {
-            operands(words_of(2)).for_each(|w| push(named(w, true), None, w));
+        ("docker", "rm") => {
+            operands(command.tool(), words_of(2)).for_each(|w| push(named(w, true), None, w));
         }
-        ("docker" | "podman", "system" | "container" | "volume" | "network" | "image") => {
+        ("docker", "system" | "container" | "volume" | "network" | "image") => {
             let Some(verb) = words.get(2) else { return };
             match verb.text.as_str() {
                 "prune" => push(every("whatever is not in use at the moment".to_owned()), None, verb),
                 // A prompt says `alpine`, and with which tags, in its own words.
-                "rm" if words[1].text == "image" => operands(words_of(3)).for_each(|w| {
+                "rm" if words[1].text == "image" => operands(command.tool(), words_of(3)).for_each(|w| {
                     let end = w.text.rfind('/').map_or(0, |slash| slash + 1);
                     let name = w.text[end..].split([':', '@']).next().unwrap_or_default();
                     push(named(&Word { text: name.into(), ..w.clone() }, true), None, w);
                 }),
-                "rm" => operands(words_of(3)).for_each(|w| push(named(w, true), None, w)),
+                "rm" => operands(command.tool(), words_of(3)).for_each(|w| push(named(w, true), None, w)),
                 _ => {}
             }
         }
         ("rm", _) if words.iter().any(|w| is_recursive(&w.text)) => {
-            for word in operands(words_of(1)) {
+            for word in operands(command.tool(), words_of(1)) {
                 let target = match shared_folder(&word.text) {
                     Some(folder) => every(format!("everything in `{folder}`")),
                     None if word.text.starts_with(['/', '~']) => named(word, false),
@@ -177,16 +177,6 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Dele
         }
         _ => {}
     }
-}
-
-fn operands(words: &[Word]) -> impl Iterator<Item = &Word> {
-    let of_flag = |flag: &str| matches!(flag, "-n" | "--namespace" | "--kube-context" | "--timeout" | "-t" | "--time");
-    let mut before = "";
-    words.iter().filter(move |word| {
-        let taken = word.text.starts_with('-') || of_flag(before);
-        before = &word.text;
-        !taken
-    })
 }
 
 fn is_recursive(flag: &str) -> bool {
@@ -303,7 +293,7 @@ impl Made {
             if !makes {
                 continue;
             }
-            self.opaque |= !PLAIN.contains(&command.name()) && !functions.contains(&command.name());
+            self.opaque |= !PLAIN.contains(&command.tool()) && !functions.contains(&command.name());
             let mut before = "";
             for word in command.words() {
                 let name =
@@ -348,9 +338,8 @@ fn assembles(text: &str, name: &str) -> bool {
 
 /// Commands that make nothing but what their words, and the files they name, tell.
 const PLAIN: &[&str] = &[
-    "kubectl", "oc", "docker", "podman", "git", "curl", "wget", "jq", "yq", "echo", "printf", "cat", "tee", "sleep",
-    "set", "cd", "mkdir", "touch", "cp", "mv", "ln", "rm", "chmod", "trap", "exit", "return", "true", "false", ":",
-    "test", "[", "grep", "sed", "awk", "tr", "cut", "sort", "head", "tail", "wc", "seq", "date", "read", "wait",
-    "kill", "export", "local", "shift", "base64", "openssl", "timeout", "until", "break", "continue", "command",
-    "type", "which",
+    "kubectl", "docker", "git", "curl", "wget", "jq", "yq", "echo", "printf", "cat", "tee", "sleep", "set", "cd",
+    "mkdir", "touch", "cp", "mv", "ln", "rm", "chmod", "trap", "exit", "return", "true", "false", ":", "test", "[",
+    "grep", "sed", "awk", "tr", "cut", "sort", "head", "tail", "wc", "seq", "date", "read", "wait", "kill", "export",
+    "local", "shift", "base64", "openssl", "timeout", "until", "break", "continue", "command", "type", "which",
 ];

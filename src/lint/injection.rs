@@ -5,7 +5,7 @@ use super::{
     script::{self, Content, ScriptView},
 };
 use crate::{
-    bash::Word,
+    bash::{Word, tools},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{ArgKind, Def, Hole, OperationKind, Target, Task},
     rule,
@@ -138,7 +138,7 @@ fn by_variable(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics
         let words = command.words();
         let code = match command.name() {
             "eval" => &words[1..],
-            "sh" | "bash" | "dash" | "zsh" => {
+            shell if tools::SHELLS.contains(&shell) => {
                 let is_c = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains('c');
                 let at = words.iter().skip(1).take_while(|w| w.text.starts_with('-')).position(is_c);
                 at.and_then(|at| words.get(at + 2..at + 3)).unwrap_or_default()

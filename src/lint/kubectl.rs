@@ -2,7 +2,7 @@
 
 use super::TaskView;
 use crate::{
-    bash::program::Statement,
+    bash::{program::Statement, tools},
     diagnostic::{Diagnostic, Diagnostics},
     hir::PhaseKind,
     rule,
@@ -73,11 +73,7 @@ pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
             let named =
                 words.iter().enumerate().filter(|(i, w)| *i > 0 && !w.text.starts_with('-') || w.text.contains('/'));
             let names: Vec<&str> = named.map(|(_, w)| w.text.rsplit('/').next().unwrap_or_default()).collect();
-            if names.is_empty()
-                || makes_unnamed
-                || names.iter().any(|n| is_own(n))
-                || command.words().iter().any(|w| w.text.starts_with("--dry-run"))
-            {
+            if names.is_empty() || makes_unnamed || names.iter().any(|n| is_own(n)) || tools::is_dry(command.words()) {
                 continue;
             }
             report(command.range.clone());
@@ -90,18 +86,17 @@ fn deletes_in(text: &str, is_own: &dyn Fn(&str) -> bool) -> bool {
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c == ';').collect();
     let at = words.iter().position(|w| *w == "delete");
     at.is_some_and(|at| {
-        let tool = words[..at].iter().any(|w| matches!(*w, "kubectl" | "oc"));
+        let tool = words[..at].iter().any(|w| tools::canonical(w) == "kubectl");
         tool && !words[at + 1..].iter().any(|w| is_own(w))
     })
 }
 
 /// Where the verb of a deletion stands.
 fn delete(command: &Statement) -> Option<usize> {
-    let verb = match command.name() {
-        "kubectl" | "oc" => "delete",
-        _ => return None,
-    };
-    let at = command.words().iter().position(|w| w.text == verb)?;
+    if command.tool() != "kubectl" {
+        return None;
+    }
+    let at = command.words().iter().position(|w| w.text == "delete")?;
     // `kubectl -n NS delete`, but not `kubectl auth can-i delete`.
     let between = &command.words()[1..at];
     let mut flag = false;

@@ -5,6 +5,7 @@ use crate::{
     bash::{
         Word, flow,
         program::{Kind, Program, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
     hir::{BlockRole, Def, PhaseKind, Step},
@@ -95,9 +96,9 @@ fn says_nothing<'s>(program: &Program, statement: &'s Statement, first: &mut Opt
 
 fn is_listing(name: &str, words: &[Word]) -> bool {
     let literal: Vec<&str> = words[1..].iter().map(|w| w.text.as_str()).collect();
-    match name {
-        "kubectl" | "oc" => lists_objects(&literal),
-        "docker" | "podman" => matches!(
+    match tools::canonical(name) {
+        "kubectl" => lists_objects(&literal),
+        "docker" => matches!(
             literal.as_slice(),
             ["ps" | "images", ..] | ["container" | "image" | "volume" | "network", "ls" | "list", ..]
         ),
@@ -113,23 +114,12 @@ fn lists_objects(words: &[&str]) -> bool {
     const KINDS: &str = "all cm configmap configmaps cronjob cronjobs daemonset daemonsets deploy deployment deployments \
         endpoints events ing ingress ingresses job jobs namespaces networkpolicies no nodes ns persistentvolumeclaims po pod \
         pods pvc replicasets rolebindings roles secret secrets service services svc";
-    const WITH_VALUE: [&str; 10] =
-        ["-n", "--namespace", "-l", "--selector", "-o", "--output", "--field-selector", "--context", "--sort-by", "-L"];
-    let mut names = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let templated = |w: &str| ["jsonpath", "template", "custom"].iter().any(|t| w.contains(t));
-        if *word == "-f" || word.starts_with("--filename") || *word == "-k" || *word == "--raw" || templated(word) {
-            return false;
-        }
-        if WITH_VALUE.contains(word) {
-            if words.next().is_none_or(|value| templated(value)) {
-                return false;
-            }
-        } else if !word.starts_with('-') {
-            names.push(*word);
-        }
+    let templated = |w: &str| ["jsonpath", "template", "custom"].iter().any(|t| w.contains(t));
+    let reads = |w: &str| w == "-f" || w.starts_with("--filename") || w == "-k" || w == "--raw";
+    if words.iter().any(|w| reads(w) || templated(w)) {
+        return false;
     }
+    let names: Vec<&str> = tools::operands("kubectl", words).copied().collect();
     matches!(names.as_slice(), ["get", kinds] if kinds.split(',').all(|k| KINDS.split(' ').any(|known| known == k)))
 }
 

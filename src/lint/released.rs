@@ -14,6 +14,7 @@ use crate::{
     bash::{
         Word,
         program::{Kind, Program, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
     hir::PhaseKind,
@@ -71,10 +72,10 @@ fn opaque(view: &TaskView<'_>) -> bool {
 
 fn vague(command: &Statement) -> bool {
     let filled = || command.words().iter().any(|w| !w.literal);
-    match command.name() {
-        "kubectl" | "oc" => Call::of(command, "delete")
+    match command.tool() {
+        "kubectl" => Call::of(command, "delete")
             .is_some_and(|d| d.has(&["-l", "--selector", "--all", "-f", "--filename", "-k"]) || filled()),
-        "docker" | "podman" | "helm" | "kind" => {
+        "docker" | "helm" | "kind" => {
             let sweeping = |w: &Word| matches!(w.text.as_str(), "prune" | "compose" | "clusters" | "--all");
             filled() || command.words().iter().any(sweeping)
         }
@@ -105,13 +106,13 @@ fn made(text: &str, program: &Program) -> Vec<Made> {
     let mut applies = false;
     for command in program.commands() {
         let words = command.words();
-        let made = match command.name() {
-            "kubectl" | "oc" => {
+        let made = match command.tool() {
+            "kubectl" => {
                 let fed = |c: Call<'_>| c.words.windows(2).any(|w| w[0].text == "-f" && w[1].text == "-");
                 applies |= ["apply", "create"].iter().any(|verb| Call::of(command, verb).is_some_and(fed));
                 namespace(command)
             }
-            "docker" | "podman" => container(words),
+            "docker" => container(words),
             "kind" => kind(words),
             "helm" => release(words),
             _ => None,
@@ -178,8 +179,7 @@ fn release(words: &[Word]) -> Option<Made> {
     let installs =
         verb == "install" || verb == "upgrade" && words.iter().any(|w| matches!(w.text.as_str(), "--install" | "-i"));
     let named = words.iter().skip(2).find(|w| !matches!(w.text.as_str(), "--install" | "-i"))?;
-    let dry = words.iter().any(|w| w.text.starts_with("--dry-run"));
-    if !installs || dry || !named.literal || named.text.starts_with('-') {
+    if !installs || tools::is_dry(words) || !named.literal || named.text.starts_with('-') {
         return None;
     }
     let namespace = option(words, &["-n", "--namespace"]);

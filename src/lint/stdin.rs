@@ -60,14 +60,14 @@ fn visit<'p>(list: &'p [Statement], found: &mut Vec<&'p Statement>) {
 fn reads(statement: &Statement) -> bool {
     let words: Vec<&str> = statement.words().iter().map(|w| w.text.as_str()).collect();
     let operands = || words[1..].iter().filter(|w| !w.starts_with('-')).count();
-    match statement.name() {
+    match statement.tool() {
         "read" => !words.iter().any(|w| w.starts_with("-u")),
         "ssh" => !words[1..]
             .iter()
             .any(|w| w.starts_with('-') && !w.starts_with("--") && (w.contains('n') || w.contains('f'))),
         "cat" => operands() == 0 || words[1..].contains(&"-"),
         "sh" | "bash" | "python3" | "python" => words.len() == 1,
-        "kubectl" | "oc" | "docker" | "podman" => {
+        "kubectl" | "docker" => {
             let interactive = |w: &str| matches!(w, "-i" | "-it" | "-ti" | "--stdin" | "--interactive");
             words.iter().any(|w| matches!(*w, "exec" | "run")) && words.iter().any(|w| interactive(w))
         }

@@ -10,6 +10,7 @@ use crate::{
     bash::{
         Word,
         program::{Kind, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step},
@@ -189,7 +190,7 @@ fn commands_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, 
         return;
     }
     for command in script.content.program.commands() {
-        if !matches!(command.name(), "kubectl" | "oc" | "helm") {
+        if !tools::takes(command.name(), "--timeout") {
             continue;
         }
         let words = command.words();

@@ -205,10 +205,10 @@ pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let mut makes = false;
             statement.walk(&mut |s| {
-                makes |= !s.words().is_empty() && !HARMLESS.contains(&s.name()) && given_file(s).is_none()
+                makes |= !s.words().is_empty() && !HARMLESS.contains(&s.tool()) && given_file(s).is_none()
             });
             // A script that is there may make whatever it likes.
-            let runs = given_file(first).is_some_and(|_| !matches!(first.name(), "kubectl" | "oc"));
+            let runs = given_file(first).is_some_and(|_| first.tool() != "kubectl");
             if makes || runs {
                 return;
             }
@@ -273,12 +273,12 @@ fn given_file(statement: &Statement) -> Option<&Word> {
         let kinds = [".sh", ".bash", ".py", ".js", ".mjs", ".ts", ".rb", ".pl"];
         kinds.iter().any(|k| word.text.ends_with(k))
     };
-    let word = match statement.name() {
+    let word = match statement.tool() {
         "bash" | "sh" | "python3" | "python" | "node" | "ruby" | "perl" => {
             let plain = |w: &&Word| !matches!(w.text.as_str(), "-e" | "-x" | "-u" | "-eu" | "-ex" | "-eux");
             words[1..].iter().find(plain).filter(runs)?
         }
-        "kubectl" | "oc" => {
+        "kubectl" => {
             let makes = words.iter().any(|w| matches!(w.text.as_str(), "apply" | "create" | "replace"));
             let flag = |w: &Word| matches!(w.text.as_str(), "-f" | "--filename");
             let at = words.iter().position(flag).filter(|_| makes)?;
@@ -295,7 +295,7 @@ fn given_file(statement: &Statement) -> Option<&Word> {
 
 /// Commands that make no file but what the redirections around them name.
 const HARMLESS: &[&str] = &[
-    "kubectl", "oc", "echo", "printf", "cat", "sleep", "set", "test", "[", "grep", "jq", "true", "false", ":", "exit",
+    "kubectl", "echo", "printf", "cat", "sleep", "set", "test", "[", "grep", "jq", "true", "false", ":", "exit",
     "head", "tail", "wc", "sort", "tr", "cut", "seq", "date", "wait", "kill", "export", "mkdir", "rm", "chmod",
     "command", "type", "which",
 ];

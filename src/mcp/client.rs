@@ -217,6 +217,9 @@ impl Client {
     }
 
     /// Every tool, over all pages; none when the server does not offer any.
+    ///
+    /// # Errors
+    /// The server refused the request, or was lost.
     pub async fn list_tools(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("tools", "tools/list", "tools").await
     }
@@ -287,6 +290,9 @@ impl Client {
     }
 
     /// Any request.
+    ///
+    /// # Errors
+    /// The server refused the request, or was lost, or took longer than the options allow.
     pub async fn request(&self, method: &str, params: Option<Value>) -> Result<Value, CallError> {
         let id = self.counter.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();

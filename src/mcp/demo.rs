@@ -41,11 +41,17 @@ use crate::host::listen;
 const MARKDOWN: &str = "text/markdown";
 
 /// Serves the notes of a directory, which is made if need be, on standard input and output.
+///
+/// # Errors
+/// The directory cannot be made.
 pub async fn serve_stdio(dir: &Path) -> io::Result<()> {
     serve(dir, tokio::io::join(tokio::io::stdin(), tokio::io::stdout())).await
 }
 
 /// Serves the notes of a directory on any byte stream, until it ends.
+///
+/// # Errors
+/// The directory cannot be made.
 pub async fn serve(dir: &Path, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
     let server = Server::open(dir)?;
     // A client that leaves before the handshake is no failure of the server.

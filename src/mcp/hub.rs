@@ -26,6 +26,9 @@ pub struct Hub {
 
 impl Hub {
     /// Starts the process, or makes ready to speak HTTP. Nothing is sent to the server before the first session sends.
+    ///
+    /// # Errors
+    /// The program cannot be started, or the URL is none.
     #[expect(clippy::unused_async, reason = "needs a runtime, and says so")]
     pub async fn start(spec: ServerSpec, options: HubOptions) -> Result<Hub, ServerError> {
         let ServerSpec { name, transport } = spec;
@@ -75,11 +78,17 @@ impl Hub {
     }
 
     /// Serves sessions of this kind over streamable HTTP on a free port of 127.0.0.1, until the front is dropped.
+    ///
+    /// # Errors
+    /// There is no free port.
     pub async fn serve_http(&self, kind: SessionKind) -> io::Result<HttpFront> {
         front::serve(self.relay.clone(), kind).await
     }
 
     /// An initialized client on a session of its own.
+    ///
+    /// # Errors
+    /// The server did not answer `initialize` in time, or refused it, or ended.
     pub async fn client(&self, kind: SessionKind, options: ClientOptions) -> Result<Client, ServerError> {
         let client = Client::start(self.connect(kind), options);
         match client.initialize().await {

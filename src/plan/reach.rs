@@ -12,7 +12,7 @@ use regex::Regex;
 
 use super::{Action, ActionKind, AgentKind, EvalPlan, Plan, StepAction};
 use crate::{
-    bash::{self, Word},
+    bash::{self, Word, tools},
     hir::{Arg, ArgKind, Def, Expand, ExpandPart, OperationKind, Part, Target, Template, Transport},
     secrets::{MASK, is_secret_name},
     source::{Files, resolve},
@@ -186,7 +186,7 @@ impl Search<'_> {
         let Some(text) = self.files.and_then(|files| files.read(Path::new(&path)).ok()) else { return };
         let text = String::from_utf8_lossy(&text);
         let first = text.lines().next().unwrap_or_default();
-        let shell = !first.starts_with("#!") || ["sh", "bash", "dash", "zsh"].iter().any(|s| first.ends_with(s));
+        let shell = !first.starts_with("#!") || tools::SHELLS.iter().any(|s| first.ends_with(s));
         if shell {
             self.shell(&text);
         } else {
@@ -245,7 +245,7 @@ impl Search<'_> {
                 self.reach.paths.insert(word.to_owned());
             }
         }
-        if matches!(name.rsplit('/').next(), Some("kubectl" | "oc" | "helm")) {
+        if name.rsplit('/').next().is_some_and(|name| tools::takes(name, "--namespace")) {
             self.reach.namespaces.extend(namespaces(rest).map(str::to_owned));
         }
     }

@@ -39,6 +39,9 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 /// Reads a duration. `0` alone needs no unit, as in Go.
+///
+/// # Errors
+/// No number, no unit, or more than fits.
 pub fn parse(text: &str) -> Result<Duration, Fault> {
     let (negative, mut rest) = match text.as_bytes().first() {
         None => return Err(Fault::Empty),

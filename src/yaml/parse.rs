@@ -31,6 +31,9 @@ const DEPTH_LIMIT: u32 = 600;
 /// `Err` where there is no tree to go on with. A tree comes back even though duplicate keys (the first wins), keys that
 /// are no strings (left out), unknown tags (ignored), templates without quotes (read as strings) or further documents
 /// (ignored) were reported. An empty file is a null.
+///
+/// # Errors
+/// The text is no YAML, or means nothing by our rules; `out` says why.
 pub fn parse(file: FileId, text: impl Into<Arc<str>>, out: &mut Diagnostics) -> Result<Tree, Reported> {
     read(file, &text.into(), out)
 }

@@ -29,6 +29,9 @@ impl Undecodable {
 }
 
 /// Text from the bytes of a file. A byte order mark stays, so that offsets are those of the file.
+///
+/// # Errors
+/// The text with its faulty bytes replaced, and where the first of them is.
 pub fn decode_utf8(bytes: Vec<u8>) -> Result<String, Undecodable> {
     const SAVE: &str = "save it as UTF-8";
     let utf16 = |decode: fn([u8; 2]) -> u16| {

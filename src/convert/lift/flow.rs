@@ -10,6 +10,7 @@ use crate::{
     bash::{
         self,
         ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
+        tools::looks,
     },
     convert::{
         Label,
@@ -252,7 +253,7 @@ impl<'a> Lifter<'a> {
                 let writes = simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other));
                 let runs = runs_commands(simple);
                 let own = ["echo", "printf", "true", ":", "tail", "sort", "column"];
-                !writes && !runs && (own.contains(&name) || super::looks(&words.join(" ")))
+                !writes && !runs && (own.contains(&name) || looks(&words.join(" ")))
             }
             Kind::Pipeline(list) => list.iter().all(|s| self.only_tells(s, st)),
             Kind::Or(pair) | Kind::And(pair) => pair.iter().all(|s| self.only_tells(s, st)),
