@@ -13,6 +13,8 @@ mod lock;
 #[cfg(feature = "run")]
 mod new;
 mod plan;
+#[cfg(feature = "run")]
+mod proxy;
 mod result;
 #[cfg(feature = "run")]
 mod preflight;
@@ -59,6 +61,7 @@ Examples:
   gevals run eval.yaml                run an eval, and write its results
   gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
   gevals result diff a.json b.json    what got worse between two runs
+  gevals proxy --record c.jsonl -- my-server     see and record what a client calls
   gevals recover                      clean up after runs that were killed
   gevals explain unknown-field        what a rule is about, with its cure
   source <(gevals completion bash)    complete commands and options in this shell
@@ -113,6 +116,8 @@ enum Command {
     #[cfg(feature = "run")]
     Lock(lock::Args),
     #[cfg(feature = "run")]
+    Proxy(proxy::Args),
+    #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
     Completion(completion::Args),
     /// Print the version, as `--version` does.
@@ -147,6 +152,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
+        Command::Proxy(args) => proxy::main(&args),
+        #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
         Command::Completion(args) => completion::main(&args),
         Command::Version => {
@@ -160,8 +167,9 @@ pub fn main() -> ExitCode {
 /// The compiler alone says of the other commands that they exist.
 #[cfg(not(feature = "run"))]
 fn not_in_this_build() -> Option<u8> {
-    let command =
-        std::env::args().nth(1).filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "demo-server"))?;
+    let command = std::env::args()
+        .nth(1)
+        .filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "proxy" | "demo-server"))?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, quote},
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
-    hir::{Bounds, Dialect, Meta, Name, Task},
+    hir::{Bounds, Dialect, Meta, Name, Phase, Task},
     rule,
     signature::Vocabulary,
     source::{FileId, Span, Spanned},
@@ -311,6 +311,39 @@ pub fn task(node: Node<'_>, dialect: Dialect, file: &TaskFile<'_>, out: &mut Dia
             Partial { value: None, reported: partial.reported }
         }
     }
+}
+
+/// What a task of every dialect opens with: the envelope and the metadata. Gives the fields that are left, the place of the first, and a
+/// task without prompt and phases.
+fn open<'t>(
+    reader: &mut Reader<'_>,
+    root: Node<'t>,
+    file: &TaskFile<'_>,
+    dialect: Dialect,
+    what: &'static str,
+    nameless: &'static str,
+) -> Option<(Fields<'t>, Span, Task<Path>)> {
+    let mut fields = reader.fields(root, what)?;
+    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
+    envelope(&mut fields, reader);
+    let entry = fields.require_entry(reader, "metadata", head, Some(nameless));
+    let span = entry.map_or(head, |e| e.key.span());
+    let (name, meta) = metadata(reader, entry.map(|e| e.value), span, dialect);
+    let task = Task {
+        dialect,
+        file: file.file,
+        dir: file.dir.clone(),
+        name,
+        meta,
+        requires: Vec::new(),
+        imports: Vec::new(),
+        env: Vec::new(),
+        prompt: None,
+        setup: Phase::default(),
+        verify: Phase::default(),
+        cleanup: Phase::default(),
+    };
+    Some((fields, head, task))
 }
 
 /// Takes `kind` and `apiVersion`, which [`identify`] has read.

@@ -22,7 +22,7 @@ use std::{path::PathBuf, time::Duration};
 use indexmap::IndexMap;
 use thiserror::Error;
 
-pub use bridge::{bridge, bridge_stdio};
+pub use bridge::{bridge, bridge_stdio, serve_stdio};
 pub(crate) use child::Lines;
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::HttpFront;
@@ -63,7 +63,7 @@ pub enum ServerError {
     NoAnswer { server: String, within: Duration, stderr: String },
     #[error("`{server}` does not speak MCP: it printed `{excerpt}` where messages are expected")]
     NotMcp { server: String, excerpt: String },
-    #[error("`{server}` sent a message of more than {limit} bytes")]
+    #[error("`{server}` sent a message of more than {limit} bytes, which is the limit (`--max-message`)")]
     TooLong { server: String, limit: usize },
     #[error("`{server}` refused `initialize`: {message} ({code})")]
     Refused { server: String, code: i64, message: String },

@@ -131,6 +131,15 @@ fn together<'a>(views: &[View<'a>], plans: &'a mut Vec<Plan>) -> View<'a> {
     }
 }
 
+/// A picture of everything, as a language for graphs writes it: as much as their programs lay out in a few seconds.
+fn drawn(views: &[View<'_>], write: fn(&picture::Picture, &mut String) -> std::fmt::Result) -> String {
+    let mut plans = Vec::new();
+    let view = &together(views, &mut plans);
+    let mut out = String::new();
+    let _ = write(&picture::picture(view, picture::Most { nodes: 150, links: 400 }), &mut out);
+    out
+}
+
 /// The values of other actions that an action uses: `create.name`, `agent.output`; in the order written.
 fn uses(plan: &Plan, ix: ActionIx) -> Vec<String> {
     let uses = plan.links_of(ix, Direction::Incoming).filter_map(|(from, edge)| match edge {

@@ -40,7 +40,7 @@ use crate::{
     hir::{Bounds, Budget},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
-    mcp::Recording,
+    mcp::{HubOptions, Recording},
     plan::{ActionKind, EvalPlan, Judge, Plan, wire},
     prices::Prices,
     secrets::is_secret_name,
@@ -91,6 +91,8 @@ pub struct RunOptions {
     pub secrets: Vec<String>,
     /// How long a server may take to answer `initialize`.
     pub server_timeout: Duration,
+    /// The longest message of MCP that passes, in bytes.
+    pub max_message: usize,
     /// Every task has servers of its own.
     pub isolate: bool,
     /// Whether a task's world is left standing instead of being cleaned up.
@@ -144,6 +146,7 @@ impl Default for RunOptions {
             executable: None,
             secrets: Vec::new(),
             server_timeout: Duration::from_secs(30),
+            max_message: HubOptions::default().max_message,
             isolate: false,
             keep: Keep::Never,
             only: None,
@@ -347,7 +350,9 @@ pub async fn run_eval(
     let is_client =
         |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process());
     let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
-    let servers = Servers::new(specs, &emitter, options.server_timeout, clients).recorded(recording.clone());
+    let servers = Servers::new(specs, &emitter, options.server_timeout, clients)
+        .recorded(recording.clone())
+        .up_to(options.max_message);
     let world = World {
         host,
         emitter: &emitter,

@@ -73,6 +73,94 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
     world.run(&["completion", "--help"]).expect(0, &["source <(gevals completion bash)"]);
 }
 
+/// Says this to a process, and gives what it said: on standard output, on standard error.
+fn talk(mut command: std::process::Command, lines: &[&str]) -> (String, String) {
+    use std::io::Write;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    lines.iter().for_each(|line| writeln!(stdin, "{line}").unwrap());
+    drop(stdin);
+    let ended = child.wait_with_output().unwrap();
+    let [out, err] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(ended.status.code(), Some(0), "{out}{err}");
+    (out, err)
+}
+
+const GREETING: [&str; 2] = [
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+];
+const CREATE: &str = r#"{"jsonrpc":"2.0","id":"é","method":"tools/call","params":{"name":"notes_create","arguments":{"title":"List","body":"Bread hunter2hunter2"}}}"#;
+const WRONG: &str =
+    r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"notes_read","arguments":{"title":"None"}}}"#;
+
+#[test]
+fn a_proxy_shows_and_records_what_a_client_calls_and_the_recording_is_replayed() {
+    let world = World::new(&[]);
+    let gevals = world::gevals().into_string().unwrap();
+    let server = ["--", gevals.as_str(), "demo-server", "--dir", "notes"];
+    let lines = [GREETING[0], GREETING[1], CREATE, WRONG];
+    let mut proxy =
+        world.command(&[&["proxy", "--name", "notes", "--record", "calls.jsonl", "--task", "t"][..], &server].concat());
+    proxy.env("MY_TOKEN", "hunter2hunter2");
+    let (out, err) = talk(proxy, &lines);
+    for answer in [r#""serverInfo":{"name":"gevals-notes""#, r#""id":"é","result":{"#, "there is no note `None`"] {
+        assert!(out.contains(answer), "{answer}: {out}");
+    }
+    assert!(err.contains("  notes.notes_create  ok  ") && err.contains("  notes.notes_read  tool error  "), "{err}");
+    let recorded = world.read("calls.jsonl");
+    assert!(recorded.starts_with(r#"{"type":"recording""#) && !recorded.contains("hunter2"), "{recorded}");
+    assert_eq!(recorded.matches(r#""direction":"toServer""#).count(), 4, "{recorded}");
+
+    world.write(
+        "mcp.yaml",
+        "mcpServers: {notes: {command: gevals, args: [demo-server, --dir, fresh], enableAllTools: true}}",
+    );
+    world.write(
+        "eval.yaml",
+        "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.replay, path: calls.jsonl}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{path: task.yaml}]\n",
+    );
+    world.write(
+        "task.yaml",
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  requires: [{mcpServer: notes}]\n  prompt: Do it.\n  verify:\n    - notes.notes_read:\n        args: {title: List}\n        expect: {content: {contains: Bread}}\n",
+    );
+    world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+}
+
+#[test]
+fn a_proxy_bridges_processes_and_http() {
+    let world = World::new(&[]);
+    let gevals = world::gevals().into_string().unwrap();
+    struct Killed(std::process::Child);
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+        }
+    }
+    let served = world
+        .command(&["proxy", "--http", "127.0.0.1:0", "--", &gevals, "demo-server", "--dir", "notes"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut served = Killed(served);
+    let mut said = std::io::BufReader::new(served.0.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    let url = line.split_once(" is at ").unwrap().1;
+    let (out, err) = talk(world.command(&["proxy", "--url", url]), &[GREETING[0], GREETING[1], CREATE]);
+    assert!(out.lines().count() == 3 && out.contains(r#""id":"é""#), "{out}");
+    assert!(err.contains("  127.0.0.1.notes_create  ok  "), "{err}");
+    assert!(said.next().unwrap().unwrap().contains("  gevals.notes_create  ok  "));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&served.0), Signal::TERM).unwrap();
+    assert_eq!(served.0.wait().unwrap().code(), Some(0));
+
+    world.run(&["proxy"]).expect(2, &["<SERVER>"]);
+    world.run(&["proxy", "--url", "http://x/mcp", "--", "true"]).expect(2, &["cannot be used with"]);
+    world.run(&["proxy", "--http", "0.0.0.0:0", "--", "true"]).expect(2, &["only local clients are served"]);
+    world.run(&["proxy", "--http", "127.0.0.1:0", "--", "none-such"]).expect(3, &["no such command `none-such`"]);
+    world.run(&["proxy", "--http", "127.0.0.1:0", "--", "true"]).expect(3, &["exited with status 0"]);
+    world.run(&["proxy", "--help"]).expect(0, &["builtin.replay:calls.jsonl", "gevals proxy --record"]);
+}
+
 #[test]
 fn no_inner_command_is_offered() {
     let world = World::new(&[]);

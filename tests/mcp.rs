@@ -303,12 +303,42 @@ async fn rubbish_is_skipped_and_then_fatal() {
 }
 
 #[tokio::test]
-async fn a_message_without_end_breaks_the_connection() {
+async fn a_message_beyond_the_limit_fails_its_call_alone() {
     let (hub, mut server) = hub(HubOptions { max_message: 100_000, ..HubOptions::default() });
-    let mut agent = Agent::on(&hub, agent_kind());
+    let recorder = Recorder::default();
+    let mut agent = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
     let fits = format!(r#"{{"method":"{}"}}"#, "x".repeat(90_000));
     server.send(&fits).await;
     assert_eq!(agent.next().await, fits);
+    let long = "x".repeat(300_000);
+    for (id, key) in [("7", "7"), (r#""b\\""#, r#""b\\""#)] {
+        agent.send(&format!(r#"{{"id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#)).await;
+        server.next().await;
+        server.send(&format!(r#"{{"result":{{"id":1,"text":"{long}"}},"jsonrpc":"2.0","id":{key}}}"#)).await;
+        let answer = agent.next_json().await;
+        assert_eq!(answer["id"].to_string(), id);
+        let message = answer["error"]["message"].to_string();
+        assert!(message.contains("more than 100000 bytes") && message.contains("--max-message"), "{message}");
+    }
+    assert_eq!(recorder.records()[0].outcome, CallOutcome::Lost);
+    // A request of the server is refused, a notification is left out, and the other way round it is the same.
+    server.send(&format!(r#"{{"params":"{long}","id":3,"method":"roots/list"}}"#)).await;
+    assert_eq!(server.next_json().await["error"]["code"], -32600);
+    server.send(&format!(r#"{{"params":"{long}","method":"notifications/x"}}"#)).await;
+    agent.send(&format!(r#"{{"params":"{long}","id":8,"method":"tools/call"}}"#)).await;
+    let answer = agent.next_json().await;
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(8), &json!(-32600)));
+    agent.send(r#"{"id":9,"method":"ping"}"#).await;
+    assert_eq!(server.next_json().await["id"], 9);
+    server.send(r#"{"id":9,"result":{}}"#).await;
+    assert_eq!(agent.next_json().await["id"], 9);
+    assert!(hub.failure().is_none());
+}
+
+#[tokio::test]
+async fn what_has_no_end_and_is_no_message_breaks_the_connection() {
+    let (hub, mut server) = hub(HubOptions { max_message: 100_000, ..HubOptions::default() });
+    let mut agent = Agent::on(&hub, agent_kind());
     agent.send(r#"{"id":1,"method":"tools/call"}"#).await;
     server.next().await;
     let endless = tokio::spawn(async move { server.send(&"x".repeat(10_000_000)).await });
@@ -952,5 +982,104 @@ mod http {
                 "DELETE - s1 2025-06-18 - s3cret-key",
             ]
         );
+    }
+
+    /// What a server thinks of each message, and what it saw of the headers.
+    async fn opinionated(
+        State(log): State<Log>,
+        method: Method,
+        headers: HeaderMap,
+        body: String,
+    ) -> impl IntoResponse {
+        let message: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+        let kind = message["method"].as_str().unwrap_or_default();
+        let header = |name: &str| headers.get(name).map_or("-", |value| value.to_str().unwrap()).to_owned();
+        let seen = ["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-param-x"].map(header).join(" ");
+        log.lock().unwrap().push(format!("{method} {kind} {seen}"));
+        let id = &message["id"];
+        let of = |id: &serde_json::Value, code: i64| json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}});
+        let (status, content, body) = match kind {
+            "initialize" => (200, "application/json", json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string()),
+            "removed" => (404, "application/json", of(id, -32601).to_string()),
+            "expired" => (404, "application/json", of(&serde_json::Value::Null, -32001).to_string()),
+            "unsupported" => (400, "text/plain; charset=utf-8", "Bad Request: unsupported version".to_owned()),
+            "denied" => (401, "text/html", "<p>who?</p>".to_owned()),
+            "broken" => (500, "application/json", "{".to_owned()),
+            "notifications/refused" => (400, "application/json", of(&serde_json::Value::Null, -32600).to_string()),
+            "notifications/plain" => (204, "text/plain", String::new()),
+            kind if kind.starts_with("notifications/") => (202, "text/plain", String::new()),
+            _ => (200, "application/json", json!({"jsonrpc": "2.0", "id": id, "result": {"echo": seen}}).to_string()),
+        };
+        let status = StatusCode::from_u16(status).unwrap();
+        (status, [("content-type", content), ("www-authenticate", "Bearer scope=\"x\""), ("mcp-extra", "e")], body)
+    }
+
+    #[tokio::test]
+    async fn a_front_says_what_an_http_server_says() {
+        let log = Log::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let direct = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/mcp", axum::routing::any(opinionated)).with_state(log.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let hub = Hub::start(at(&direct), HubOptions::default()).await.unwrap();
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let client = reqwest::Client::new();
+        let methods = [
+            "tools/list",
+            "removed",
+            "expired",
+            "unsupported",
+            "denied",
+            "broken",
+            "notifications/refused",
+            "notifications/plain",
+            "notifications/x",
+        ];
+        let settings: [&[(&str, &str)]; 3] = [
+            &[],
+            &[("mcp-protocol-version", "1999-01-01")],
+            &[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "m"), ("mcp-name", "n"), ("mcp-param-x", "y")],
+        ];
+        for session in [false, true] {
+            let mut id = String::new();
+            if session {
+                let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+                let response = client.post(&front.url).body(body).send().await.unwrap();
+                id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+            }
+            for headers in settings {
+                for method in methods {
+                    let id_member = if method.starts_with("notifications/") { "" } else { "\"id\":\"a\"," };
+                    let body = format!(r#"{{"jsonrpc":"2.0",{id_member}"method":"{method}"}}"#);
+                    let mut said = Vec::new();
+                    for url in [&direct, &front.url] {
+                        log.lock().unwrap().clear();
+                        let mut request = client.post(url).header("accept", "application/json, text/event-stream");
+                        for (name, value) in headers {
+                            request = request.header(*name, *value);
+                        }
+                        if session {
+                            request = request.header("mcp-session-id", &id);
+                        }
+                        let response = request.body(body.clone()).send().await.unwrap();
+                        let status = response.status();
+                        let header =
+                            |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+                        let kind = header("content-type").filter(|_| !status.is_success() || id_member != "");
+                        let told = (status, kind, header("www-authenticate"), header("mcp-extra"));
+                        said.push((told, response.text().await.unwrap(), log.lock().unwrap().clone()));
+                    }
+                    assert_eq!(said[0], said[1], "{method} {headers:?} {session}");
+                }
+            }
+        }
+        let response = client.get(&front.url).header("mcp-protocol-version", "2026-07-28").send().await.unwrap();
+        assert_eq!(
+            (response.status(), &response.headers()["allow"]),
+            (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
+        );
+        let response = client.post(&front.url).body("no JSON").send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        assert!(response.text().await.unwrap().contains("-32700"));
     }
 }

@@ -210,10 +210,16 @@ fn crosses_lines(statement: &Statement, text: &str) -> bool {
     let mut crosses = false;
     statement.walk(&mut |s| {
         crosses |= match &s.kind {
-            Kind::Command(words) => words.windows(2).any(|pair| {
-                let between = text.get(pair[0].range.end..pair[1].range.start).unwrap_or_default();
-                between.replace("\\\n", "").contains('\n')
-            }),
+            Kind::Command(words) => {
+                let broken = |between: &str| between.replace("\\\n", "").contains('\n');
+                // Behind an assignment it may take the next line for the command.
+                let before =
+                    words.first().and_then(|word| text.get(s.range.start..word.range.start)).unwrap_or_default();
+                broken(&before[before.trim_end_matches([' ', '\t', '\n', '\\']).len()..])
+                    || words
+                        .windows(2)
+                        .any(|pair| broken(text.get(pair[0].range.end..pair[1].range.start).unwrap_or_default()))
+            }
             Kind::Test => {
                 let mut lines = text[s.range.clone()].lines().rev().skip(1);
                 lines.any(|line| line.trim_end().ends_with(']'))

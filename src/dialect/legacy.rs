@@ -1,8 +1,8 @@
 //! The legacy dialect: bash tasks without `apiVersion`, or `mcpchecker/v1alpha1` (§1.2 of the upstream behaviour).
 
-use super::{DialectInfo, TaskFile, envelope, metadata, prompt};
+use super::{DialectInfo, TaskFile, open, prompt};
 use crate::{
-    decode::{self, Leniency, Reader},
+    decode::{self, Fields, Leniency, Reader, VACUOUS_EXPECTATION},
     diagnostic::Diagnostic,
     hir::{Arg, Dialect, Name, Phase, Step, Task},
     rule,
@@ -26,32 +26,13 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let mut fields = reader.fields(root, "a legacy task")?;
-    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
-    envelope(&mut fields, reader);
     let help = "write `metadata: {name: …}`; other tools never select a task without a name";
-    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
-    let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Legacy);
+    let (mut fields, head, mut task) = open(reader, root, file, Dialect::Legacy, "a legacy task", help)?;
     let help = "write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`";
     let steps = fields.require_entry(reader, "steps", head, Some(help));
     fields.finish(reader);
     let steps = steps?;
     let mut fields = reader.fields(steps.value, "the steps of a legacy task")?;
-    let mut task = Task {
-        dialect: Dialect::Legacy,
-        file: file.file,
-        dir: file.dir.clone(),
-        name,
-        meta,
-        requires: Vec::new(),
-        imports: Vec::new(),
-        env: Vec::new(),
-        prompt: None,
-        setup: Phase::default(),
-        verify: Phase::default(),
-        cleanup: Phase::default(),
-    };
     if let Some(node) = fields.require(reader, "prompt", steps.key.span()) {
         task.prompt = prompt(reader, node, file, super::steps::unexpanded, false);
     }
@@ -83,6 +64,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     if entry.name == "verify" {
         fields.take(reader, "contains");
         fields.take(reader, "exact");
+        blank_judge(reader, &mut fields);
     }
     // Another finding says why there is no script.
     let is_text = |e: &Entry<'_>| e.value.as_str().is_some();
@@ -154,6 +136,7 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
             }
             fields.take(reader, "inline");
             fields.take(reader, "file");
+            blank_judge(reader, &mut fields);
             fields.finish(reader);
             phase.steps = vec![step("llmJudge", entry, args)];
             phase
@@ -162,6 +145,17 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
             let judge = judge.map(|(k, e)| (decode::key(e), k));
             script_phase(reader, entry, judge.as_ref().map(|(n, k)| (n, *k)))
         }
+    }
+}
+
+/// What a judge looks for is an expectation, and may not be blank (`decisions.md` §13).
+fn blank_judge(reader: &mut Reader<'_>, fields: &mut Fields<'_>) {
+    while let Some(blank) = fields.take_blank(&["contains", "exact"]) {
+        let message = format!("`{}` has nothing behind it: the judge is asked nothing", blank.name);
+        reader.out.push(
+            Diagnostic::new(&VACUOUS_EXPECTATION, blank.key.span(), message)
+                .help("write what the answer must say, or remove the key"),
+        );
     }
 }
 

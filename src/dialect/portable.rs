@@ -1,6 +1,6 @@
 //! The portable dialect, `mcp-eval/v1` (`portable-format.md`).
 
-use super::{DialectInfo, NO_VERIFY, TaskFile, envelope, metadata, prompt, step};
+use super::{DialectInfo, NO_VERIFY, TaskFile, open, prompt, step};
 use crate::{
     decode::{self, Leniency, Reader, key, portable as holes},
     diagnostic::Diagnostic,
@@ -18,13 +18,8 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let mut fields = reader.fields(root, "a task")?;
-    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
-    envelope(&mut fields, reader);
     let help = "write `metadata: {name: …}`";
-    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
-    let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Portable);
+    let (mut fields, head, mut task) = open(reader, root, file, Dialect::Portable, "a task", help)?;
     let help = "the prompt and the steps stand under `spec`";
     let spec_entry = fields.require_entry(reader, "spec", head, Some(help));
     if spec_entry.is_none() && fields.remaining().iter().any(|e| e.name == "steps") {
@@ -41,20 +36,6 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     fields.finish(reader);
     let spec = spec_entry?;
     let mut fields = reader.fields(spec.value, "a task's spec")?;
-    let mut task = Task {
-        dialect: Dialect::Portable,
-        file: file.file,
-        dir: file.dir.clone(),
-        name,
-        meta,
-        requires: Vec::new(),
-        imports: Vec::new(),
-        env: Vec::new(),
-        prompt: None,
-        setup: Default::default(),
-        verify: Default::default(),
-        cleanup: Default::default(),
-    };
     if let Some(node) = fields.take(reader, "imports") {
         task.imports = reader.items(node, "`imports`").into_iter().filter_map(|item| import(reader, item)).collect();
     }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{DialectInfo, TaskFile, envelope, metadata, portable::requirement, prompt, step};
+use super::{DialectInfo, TaskFile, open, portable::requirement, prompt, step};
 use crate::{
     decode::{Leniency, Reader, Scan, literal},
-    hir::{Dialect, Hole, Part, Phase, Suspect, Task, Template},
+    hir::{Dialect, Hole, Part, Suspect, Task, Template},
     source::Span,
     template::{Ident, Path, Segment, SegmentKind, SuspectKind},
     yaml::Node,
@@ -20,32 +20,13 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let mut fields = reader.fields(root, "a task")?;
-    let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
-    envelope(&mut fields, reader);
     let help = "write `metadata: {name: …}`; other tools never select a task without a name";
-    let meta_entry = fields.require_entry(reader, "metadata", head, Some(help));
-    let meta_span = meta_entry.map_or(head, |e| e.key.span());
-    let (name, meta) = metadata(reader, meta_entry.map(|e| e.value), meta_span, Dialect::Steps);
+    let (mut fields, head, mut task) = open(reader, root, file, Dialect::Steps, "a task", help)?;
     let help = "in the steps dialect the prompt and the steps stand under `spec`";
     let spec = fields.require_entry(reader, "spec", head, Some(help));
     fields.finish(reader);
     let spec = spec?;
     let mut fields = reader.fields(spec.value, "a task's spec")?;
-    let mut task = Task {
-        dialect: Dialect::Steps,
-        file: file.file,
-        dir: file.dir.clone(),
-        name,
-        meta,
-        requires: Vec::new(),
-        imports: Vec::new(),
-        env: Vec::new(),
-        prompt: None,
-        setup: Phase::default(),
-        verify: Phase::default(),
-        cleanup: Phase::default(),
-    };
     if let Some(node) = fields.take(reader, "requires") {
         let items = reader.items(node, "`requires`");
         task.requires = items.into_iter().filter_map(|item| requirement(reader, item, Dialect::Steps)).collect();

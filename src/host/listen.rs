@@ -13,9 +13,18 @@ use tokio::net::{TcpListener, TcpStream};
 /// # Errors
 /// No port can be bound.
 pub async fn loopback() -> io::Result<(impl Listener<Io = TcpStream, Addr = SocketAddr>, u16)> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-    let port = listener.local_addr()?.port();
-    Ok((without_delay(listener), port))
+    let (listener, address) = at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    Ok((listener, address.port()))
+}
+
+/// A listener at this address; port 0 is any that is free.
+///
+/// # Errors
+/// The address cannot be bound.
+pub async fn at(address: SocketAddr) -> io::Result<(impl Listener<Io = TcpStream, Addr = SocketAddr>, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let bound = listener.local_addr()?;
+    Ok((without_delay(listener), bound))
 }
 
 /// The listener, with `TCP_NODELAY` set on every socket that it accepts. With Nagle's algorithm the second of two small

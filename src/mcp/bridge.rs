@@ -14,7 +14,7 @@ pub async fn bridge_stdio(url: &str) -> Result<(), ServerError> {
 
 /// Speaks MCP line by line on behalf of a streamable HTTP server, until the input ends and everything that was asked is
 /// answered.
-pub async fn bridge<R, W>(url: &str, mut input: R, mut output: W) -> Result<(), ServerError>
+pub async fn bridge<R, W>(url: &str, input: R, output: W) -> Result<(), ServerError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -23,7 +23,22 @@ where
     // Both ends have deadlines of their own.
     let options = HubOptions { initialize_timeout: Duration::from_secs(24 * 60 * 60), ..HubOptions::default() };
     let hub = Hub::start(ServerSpec { name: "gevals".to_owned(), transport }, options).await?;
-    let (mut reader, mut writer) = tokio::io::split(hub.connect(SessionKind::Own));
+    serve(&hub, SessionKind::Own, input, output).await;
+    hub.close().await;
+    Ok(())
+}
+
+/// A session of the hub on standard input and output, until the input ends and everything that was asked is answered.
+pub async fn serve_stdio(hub: &Hub, kind: SessionKind) {
+    serve(hub, kind, tokio::io::stdin(), tokio::io::stdout()).await;
+}
+
+async fn serve<R, W>(hub: &Hub, kind: SessionKind, mut input: R, mut output: W)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let (mut reader, mut writer) = tokio::io::split(hub.connect(kind));
     let inwards = async {
         let _ = tokio::io::copy(&mut input, &mut writer).await;
         // What was written last is still on its way into the hub, and what was answered last on its way out.
@@ -46,6 +61,4 @@ where
         () = inwards => {}
         () = outwards => {}
     }
-    hub.close().await;
-    Ok(())
 }

@@ -203,7 +203,27 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines { reader, buffer: BytesMut::new(), scanned: 0, limit }
     }
 
-    /// `InvalidData` is a line beyond the limit. Dropping the future loses nothing.
+    /// After a line beyond the limit: reads to its end and keeps nothing of it; each piece is shown to `see`, which says whether
+    /// to go on. `false` if it was stopped, or the input is at its end.
+    pub async fn skip(&mut self, mut see: impl FnMut(&[u8]) -> bool) -> io::Result<bool> {
+        loop {
+            let end = self.buffer.iter().position(|byte| *byte == b'\n');
+            let piece = self.buffer.split_to(end.map_or(self.buffer.len(), |at| at + 1));
+            self.scanned = 0;
+            if !see(&piece) {
+                return Ok(false);
+            }
+            if end.is_some() {
+                return Ok(true);
+            }
+            self.buffer.reserve(64 * 1024);
+            if self.reader.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// `InvalidData` is a line beyond the limit: [`Lines::skip`] goes past it. Dropping the future loses nothing.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     convert::Infallible,
     io,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,19 +12,19 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::post,
 };
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
 use super::{
     http::{PROTOCOL_VERSION, SESSION_ID},
     message::{self, IdKey, Message, Shape},
-    relay::{Port, Relay, SessionKind},
+    relay::{Envelope, Port, Receipt, Relay, SessionKind},
     sse::event,
 };
 use crate::host::listen;
@@ -58,7 +59,12 @@ struct Front {
 }
 
 pub(super) async fn serve(relay: Arc<Relay>, kind: SessionKind) -> io::Result<HttpFront> {
-    let (listener, port) = listen::loopback().await?;
+    serve_at(relay, kind, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
+}
+
+pub(super) async fn serve_at(relay: Arc<Relay>, kind: SessionKind, address: SocketAddr) -> io::Result<HttpFront> {
+    let (listener, address) = listen::at(address).await?;
+    let port = address.port();
     let over = relay.over.child_token();
     let limit = relay.options.max_message;
     let front = Arc::new(Front { relay, kind, port, sessions: Mutex::default(), over: over.clone() });
@@ -76,7 +82,7 @@ pub(super) async fn serve(relay: Arc<Relay>, kind: SessionKind) -> io::Result<Ht
         over.cancelled().await;
         ended.close();
     });
-    Ok(HttpFront { url: format!("http://127.0.0.1:{port}/mcp"), front })
+    Ok(HttpFront { url: format!("http://{address}/mcp"), front })
 }
 
 impl Front {
@@ -89,6 +95,11 @@ impl Front {
         for (_, conversation) in self.sessions().drain() {
             self.relay.end(conversation.session);
         }
+    }
+
+    fn close_one(&self, conversation: &Conversation) {
+        self.sessions().retain(|_, other| other.session != conversation.session);
+        self.relay.end(conversation.session);
     }
 
     fn converse(&self) -> Arc<Conversation> {
@@ -106,7 +117,7 @@ impl Front {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let ours = |authority: &str| {
             let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
-            matches!(host, "127.0.0.1" | "localhost") && port.parse() == Ok(self.port)
+            matches!(host, "127.0.0.1" | "localhost" | "[::1]") && port.parse() == Ok(self.port)
         };
         let local_origin = |origin: &str| {
             let Some(authority) = origin.strip_prefix("http://").or(origin.strip_prefix("https://")) else {
@@ -127,12 +138,16 @@ impl Front {
     }
 }
 
-fn refused(status: StatusCode, text: &'static str) -> Box<Response> {
+fn refused(status: StatusCode, text: &str) -> Box<Response> {
     let body = message::refusal("null", -32000, text);
     Box::new((status, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
 }
 
-async fn on_post(State(front): State<Arc<Front>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn on_post(State(front): State<Arc<Front>>, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return *refused(rejection.status(), &rejection.body_text()),
+    };
     take_post(&front, &headers, body).await.unwrap_or_else(|refusal| *refusal)
 }
 
@@ -142,7 +157,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     }
     let mut messages = Vec::new();
     for part in message::unbatch(body) {
-        messages.push(Message::parse(part).ok_or_else(|| refused(StatusCode::BAD_REQUEST, "not a JSON-RPC message"))?);
+        messages.push(Message::parse(part).ok_or_else(unreadable)?);
     }
     let initialize = messages.iter().any(|message| message.method.as_deref() == Some("initialize"));
     let mut issued = None;
@@ -153,7 +168,8 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         front.sessions().insert(id.clone(), conversation.clone());
         issued = HeaderValue::try_from(id).ok();
         conversation
-    } else if !headers.contains_key(SESSION_ID) && is_sessionless(headers) {
+    } else if !headers.contains_key(SESSION_ID) && (front.relay.is_apart() || is_sessionless(headers)) {
+        // A server that is reached by HTTP says itself what it thinks of a request without a session.
         let conversation = front.converse();
         passing = Some(EndLater { relay: front.relay.clone(), session: conversation.session });
         conversation
@@ -170,22 +186,68 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         let tokens = messages.iter().filter_map(|message| message.meta("progressToken").map(IdKey::of)).collect();
         conversation.routes().posts.push(Post { waiting: requests.clone(), tokens, streaming, sender });
     }
+    let (mut envelope, mut receipt) = (Envelope::default(), None);
+    if front.relay.is_apart() && messages.len() == 1 {
+        let (asker, told) = oneshot::channel();
+        envelope.headers = Some(of_mcp(headers));
+        envelope.receipt = Some(asker);
+        receipt = Some(told);
+    }
     for message in messages {
-        front.relay.from_session(conversation.session, message.bytes).await;
+        front.relay.from_session(conversation.session, message.bytes, std::mem::take(&mut envelope)).await;
     }
     let mut response = if requests.is_empty() {
-        StatusCode::ACCEPTED.into_response()
-    } else if streaming {
-        streamed(receiver, passing, accepted).await
-    } else {
-        let response = json_answers(receiver, requests.len()).await;
+        let told = match receipt {
+            Some(receipt) => receipt.await.ok(),
+            None => None,
+        };
         drop(passing);
-        response
+        told.map_or_else(|| StatusCode::ACCEPTED.into_response(), |told| mirrored(StatusCode::OK.into_response(), told))
+    } else {
+        let response = if streaming {
+            streamed(receiver, passing, accepted).await
+        } else {
+            let response = json_answers(receiver, requests.len()).await;
+            drop(passing);
+            response
+        };
+        // What the server said of its answer precedes it.
+        match receipt.and_then(|mut receipt| receipt.try_recv().ok()) {
+            Some(told) => mirrored(response, told),
+            None => response,
+        }
     };
     if let Some(id) = issued {
-        response.headers_mut().insert(SESSION_ID, id);
+        if response.status().is_success() {
+            response.headers_mut().insert(SESSION_ID, id);
+        } else {
+            front.close_one(&conversation);
+        }
     }
     Ok(response)
+}
+
+/// The headers that a server is to see as the client sent them. The session is the front's own.
+fn of_mcp(headers: &HeaderMap) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-") && **name != SESSION_ID);
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The response as the server gave it: its status and headers, and its body where that is not the answer.
+fn mirrored(mut response: Response, told: Receipt) -> Response {
+    let Receipt { status, mut headers, body } = told;
+    *response.status_mut() = status;
+    match body {
+        Some(body) => *response.body_mut() = Body::from(body),
+        None => drop(headers.remove(header::CONTENT_TYPE)),
+    }
+    response.headers_mut().extend(headers);
+    response
+}
+
+fn unreadable() -> Box<Response> {
+    let body = message::refusal("null", -32700, "not a JSON-RPC message");
+    Box::new((StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
 }
 
 /// Since 2026-07-28 a request may come without a handshake and a session.
@@ -196,6 +258,9 @@ fn is_sessionless(headers: &HeaderMap) -> bool {
 async fn on_get(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
     if !front.is_local(&headers) {
         return *refused(StatusCode::FORBIDDEN, "only local clients are served");
+    }
+    if !headers.contains_key(SESSION_ID) && is_sessionless(&headers) {
+        return only_posts();
     }
     let conversation = match front.find(&headers) {
         Ok(conversation) => conversation,
@@ -218,14 +283,23 @@ async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Respo
     if !front.is_local(&headers) {
         return *refused(StatusCode::FORBIDDEN, "only local clients are served");
     }
+    if !headers.contains_key(SESSION_ID) && is_sessionless(&headers) {
+        return only_posts();
+    }
     match front.find(&headers) {
         Ok(conversation) => {
-            front.sessions().retain(|_, other| other.session != conversation.session);
-            front.relay.end(conversation.session);
+            front.close_one(&conversation);
             StatusCode::OK.into_response()
         }
         Err(refusal) => *refusal,
     }
+}
+
+/// Without sessions there are no other methods (2026-07-28).
+fn only_posts() -> Response {
+    let mut response = *refused(StatusCode::METHOD_NOT_ALLOWED, "only POST is served without a session");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    response
 }
 
 /// Ends a session that served one request.

@@ -10,7 +10,7 @@ use std::{
 use indexmap::IndexMap;
 use reqwest::{
     RequestBuilder, Response, StatusCode, Url,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
     redirect::Policy,
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -19,7 +19,7 @@ use tokio_util::{bytes::Bytes, task::TaskTracker};
 use super::{
     ServerError,
     message::{IdKey, Message, Shape, members, unbatch},
-    relay::{Outgoing, Relay},
+    relay::{Envelope, Outgoing, Receipt, Relay},
     sse::Events,
 };
 
@@ -104,24 +104,23 @@ impl Server {
                 outgoing = queue.recv() => outgoing,
                 Some(_) = tasks.join_next() => continue,
             };
-            let Some(Outgoing { message, permit }) = outgoing else { break };
+            let Some(Outgoing { message, envelope }) = outgoing else { break };
             let Some(message) = Message::parse(message) else { continue };
             match (message.shape(), message.method.as_deref()) {
                 // What follows needs the session that the answer opens.
                 (Shape::Request, Some("initialize")) => {
                     let within = link.relay.options.initialize_timeout;
-                    let _ = tokio::time::timeout(within, link.exchange(&message)).await;
+                    let _ = tokio::time::timeout(within, link.exchange(&message, envelope)).await;
                 }
                 (Shape::Request, _) => {
                     let link = link.clone();
                     tasks.spawn(async move {
-                        link.exchange(&message).await;
-                        drop(permit);
+                        link.exchange(&message, envelope).await;
                     });
                 }
                 (_, method) => {
                     let initialized = method == Some("notifications/initialized");
-                    let _ = tokio::time::timeout(RECEIPT, link.exchange(&message)).await;
+                    let _ = tokio::time::timeout(RECEIPT, link.exchange(&message, envelope)).await;
                     if initialized {
                         let link = link.clone();
                         tasks.spawn(async move { link.listen().await });
@@ -184,16 +183,18 @@ struct Link {
 struct Resume {
     last: Option<HeaderValue>,
     retry: Option<Duration>,
+    /// It was left for a message beyond the limit.
+    too_long: bool,
 }
 
 impl Link {
     /// Posts a message and sessions everything that comes back.
-    async fn exchange(&self, message: &Message) {
+    async fn exchange(&self, message: &Message, mut envelope: Envelope) {
         let wanted = match message.shape() {
             Shape::Request => message.key(),
             Shape::Notification | Shape::Response => None,
         };
-        if let Err(error) = self.post(message, wanted.as_ref()).await {
+        if let Err(error) = self.post(message, wanted.as_ref(), &mut envelope).await {
             match &wanted {
                 Some(key) => self.relay.lost(self.session, key, error),
                 None => self.relay.notice(Some(self.session), &format!("a notification was not delivered: {error}")),
@@ -201,7 +202,12 @@ impl Link {
         }
     }
 
-    async fn post(&self, message: &Message, wanted: Option<&IdKey>) -> Result<(), ServerError> {
+    async fn post(
+        &self,
+        message: &Message,
+        wanted: Option<&IdKey>,
+        envelope: &mut Envelope,
+    ) -> Result<(), ServerError> {
         let initialize = message.method.as_deref() == Some("initialize");
         let request = self
             .server
@@ -210,21 +216,32 @@ impl Link {
             .header(ACCEPT, "application/json, text/event-stream")
             .header(CONTENT_TYPE, "application/json")
             .body(message.bytes.clone());
-        let response = self
-            .with_meta(self.with_headers(request), message)
-            .send()
-            .await
-            .map_err(|error| self.server.failed(&error))?;
+        let request = match envelope.headers.take() {
+            Some(headers) => self.with_session(request).headers(headers).headers(self.server.headers.clone()),
+            None => self.with_meta(self.with_headers(request), message),
+        };
+        let response = request.send().await.map_err(|error| self.server.failed(&error))?;
         let status = response.status();
+        let mut receipt = Receipt { status, headers: mirrored(response.headers()), body: None };
+        let mut tell = |receipt| {
+            if let Some(asker) = envelope.receipt.take() {
+                // A client that has left does not want to know.
+                let _ = asker.send(receipt);
+            }
+        };
         if initialize {
             let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
             handshake.session = response.headers().get(SESSION_ID).cloned();
         }
         let streaming = is_event_stream(&response);
         if status.is_success() && streaming {
+            tell(receipt);
             let mut resume = Resume::default();
             if self.events(response, wanted, &mut resume).await {
                 return Ok(());
+            }
+            if resume.too_long {
+                return Err(self.too_long());
             }
             return match wanted {
                 Some(wanted) => self.resume(wanted, resume).await,
@@ -232,6 +249,10 @@ impl Link {
             };
         }
         let body = self.body(response).await?;
+        if !status.is_success() && !holds(&body, wanted) {
+            receipt.body = Some(body.clone());
+        }
+        tell(receipt);
         let answered = !body.trim_ascii().is_empty() && self.take(&body, wanted);
         if wanted.is_none() && status.is_success() || answered {
             return Ok(());
@@ -296,13 +317,15 @@ impl Link {
                 }
             }
             if parser.size() > self.server.limit {
-                self.relay.notice(
-                    Some(self.session),
-                    &format!("the server sent a message of more than {} bytes", self.server.limit),
-                );
+                self.relay.notice(Some(self.session), &self.too_long().to_string());
+                resume.too_long = true;
                 return found;
             }
         }
+    }
+
+    fn too_long(&self) -> ServerError {
+        ServerError::TooLong { server: self.server.name.clone(), limit: self.server.limit }
     }
 
     /// Asks for the rest of a stream that ended before the answer.
@@ -362,12 +385,16 @@ impl Link {
         self.handshake.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn with_headers(&self, mut request: RequestBuilder) -> RequestBuilder {
-        let Handshake { session, protocol } = self.handshake();
-        if let Some(session) = session {
-            request = request.header(SESSION_ID, session);
+    fn with_session(&self, request: RequestBuilder) -> RequestBuilder {
+        match self.handshake().session {
+            Some(session) => request.header(SESSION_ID, session),
+            None => request,
         }
-        if let Some(protocol) = protocol {
+    }
+
+    fn with_headers(&self, request: RequestBuilder) -> RequestBuilder {
+        let mut request = self.with_session(request);
+        if let Some(protocol) = self.handshake().protocol {
             request = request.header(PROTOCOL_VERSION, protocol);
         }
         request.headers(self.server.headers.clone())
@@ -401,11 +428,29 @@ impl Link {
         while let Some(chunk) = response.chunk().await.map_err(|error| self.server.failed(&error))? {
             body.extend_from_slice(&chunk);
             if body.len() > self.server.limit {
-                return Err(ServerError::TooLong { server: self.server.name.clone(), limit: self.server.limit });
+                return Err(self.too_long());
             }
         }
         Ok(body.into())
     }
+}
+
+/// What a client is to see of the head of a server's answer: its body's type, and what it says of MCP and of refusals. The session
+/// is the front's own.
+fn mirrored(headers: &HeaderMap) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| {
+        **name != SESSION_ID
+            && (name.as_str().starts_with("mcp-")
+                || matches!(**name, CONTENT_TYPE | WWW_AUTHENTICATE | ALLOW | RETRY_AFTER))
+    });
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Is the wanted answer in this body?
+fn holds(body: &Bytes, wanted: Option<&IdKey>) -> bool {
+    let messages = unbatch(body.clone()).into_iter().filter_map(Message::parse);
+    wanted.is_some()
+        && messages.filter(|message| message.shape() == Shape::Response).any(|m| m.key().as_ref() == wanted)
 }
 
 fn is_event_stream(response: &Response) -> bool {

@@ -1,6 +1,6 @@
 //! One server: started or reached, given out in sessions, and closed.
 
-use std::{io, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use serde_json::Value;
 use tokio::{
@@ -85,11 +85,26 @@ impl Hub {
         front::serve(self.relay.clone(), kind).await
     }
 
+    /// The same at an address of this machine.
+    ///
+    /// # Errors
+    /// The address is taken, or is none of this machine.
+    pub async fn serve_http_at(&self, kind: SessionKind, address: SocketAddr) -> io::Result<HttpFront> {
+        front::serve_at(self.relay.clone(), kind, address).await
+    }
+
+    /// Waits until the server can no longer be used.
+    pub async fn ended(&self) {
+        self.relay.dead.cancelled().await;
+    }
+
     /// An initialized client on a session of its own.
     ///
     /// # Errors
     /// The server did not answer `initialize` in time, or refused it, or ended.
     pub async fn client(&self, kind: SessionKind, options: ClientOptions) -> Result<Client, ServerError> {
+        // What the hub lets through fits.
+        let options = ClientOptions { max_message: self.relay.options.max_message, ..options };
         let client = Client::start(self.connect(kind), options);
         match client.initialize().await {
             Ok(_) => Ok(client),

@@ -188,6 +188,99 @@ pub(super) fn unbatch(bytes: Bytes) -> Vec<Bytes> {
     }
 }
 
+/// What can be told of a message that is too long to be kept: fed in pieces, it finds the id.
+#[derive(Debug, Default)]
+pub(super) struct Skim {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Behind the colon of a member of the message.
+    in_value: bool,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    id: Option<String>,
+    has_method: bool,
+}
+
+impl Skim {
+    /// `false` if this is no object, and so no message.
+    pub fn feed(&mut self, piece: &[u8]) -> bool {
+        for &byte in piece {
+            if self.in_string {
+                self.keep(byte);
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                _ if byte.is_ascii_whitespace() => continue,
+                b'{' if self.depth == 0 => {
+                    self.depth = 1;
+                    continue;
+                }
+                _ if self.depth == 0 => return false,
+                b':' if self.depth == 1 => {
+                    self.in_value = true;
+                    continue;
+                }
+                b',' if self.depth == 1 => {
+                    self.end_member();
+                    continue;
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        self.end_member();
+                        continue;
+                    }
+                }
+                b'"' => self.in_string = true,
+                _ => {}
+            }
+            self.keep(byte);
+        }
+        true
+    }
+
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    pub fn shape(&self) -> Shape {
+        match (self.has_method, &self.id) {
+            (true, Some(_)) => Shape::Request,
+            (true, None) => Shape::Notification,
+            (false, _) => Shape::Response,
+        }
+    }
+
+    /// Keys and ids are short; no more is kept of longer ones.
+    fn keep(&mut self, byte: u8) {
+        let part = if self.in_value { &mut self.value } else { &mut self.key };
+        if part.len() < 1024 {
+            part.push(byte);
+        }
+    }
+
+    fn end_member(&mut self) {
+        match self.key.as_slice() {
+            br#""id""# => {
+                self.id = serde_json::from_slice::<&RawValue>(&self.value).ok().map(|raw| raw.get().to_owned());
+            }
+            br#""method""# => self.has_method = true,
+            _ => {}
+        }
+        self.key.clear();
+        self.value.clear();
+        self.in_value = false;
+    }
+}
+
 /// The message on one line: outside strings JSON holds line breaks only as white space.
 pub(super) fn single_line(bytes: Bytes) -> Bytes {
     if bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -386,6 +479,23 @@ mod tests {
         }
         assert_eq!(decoded(r#"["a\ud83d"]"#)[0], "a\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(lossy_text("[97]"), None);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_tells_its_id() {
+        let message = r#" {"result":{"id":9,"a":["\\\"id\":8,",{}]},"x":"\"}","id" : "a\"b" , "z":[1]}"#;
+        for size in 1..message.len() {
+            let mut skim = Skim::default();
+            assert!(message.as_bytes().chunks(size).all(|piece| skim.feed(piece)));
+            assert_eq!((skim.id(), skim.shape()), (Some(r#""a\"b""#), Shape::Response));
+        }
+        let shape = |text: &str| {
+            let mut skim = Skim::default();
+            skim.feed(text.as_bytes()).then(|| skim.shape())
+        };
+        assert_eq!(shape(r#"{"id":1,"method":"m"}"#), Some(Shape::Request));
+        assert_eq!(shape(r#"{"method":"m","params":{"id":1}}"#), Some(Shape::Notification));
+        assert_eq!((shape("xxx"), shape("[1]")), (None, None));
     }
 
     #[test]

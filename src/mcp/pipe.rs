@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ServerError,
     child::Lines,
-    message,
+    message::{self, Skim},
     relay::{Outgoing, Relay},
 };
 
@@ -81,7 +81,16 @@ pub(super) async fn read(relay: Arc<Relay>, reader: impl AsyncRead + Unpin) {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                break ServerError::TooLong { server, limit: relay.options.max_message };
+                let mut skim = Skim::default();
+                let skipped = tokio::select! {
+                    skipped = lines.skip(|piece| skim.feed(piece)) => skipped,
+                    () = &mut straggling => break ended(&relay).await,
+                    () = relay.over.cancelled() => return,
+                };
+                match skipped {
+                    Ok(true) => relay.too_long_from_server(0, &skim),
+                    _ => break ServerError::TooLong { server, limit: relay.options.max_message },
+                }
             }
             Ok(None) | Err(_) => break ended(&relay).await,
         }

@@ -19,9 +19,10 @@ use std::{
     time::Duration,
 };
 
+use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
 use super::{
@@ -137,10 +138,29 @@ pub(super) enum Uplink {
 
 pub(super) type Serve = dyn Fn(Arc<Relay>, u64, mpsc::UnboundedReceiver<Outgoing>) + Send + Sync;
 
-/// A message to the server; the permit is what its sender waited for.
+/// A message to the server.
 pub(super) struct Outgoing {
     pub message: Bytes,
+    pub envelope: Envelope,
+}
+
+/// What goes with a message to the server.
+#[derive(Default)]
+pub(super) struct Envelope {
+    /// What its sender waited for.
     pub permit: Option<OwnedSemaphorePermit>,
+    /// The headers of MCP that it came with over HTTP: a server that is reached by HTTP gets these, and no others of MCP.
+    pub headers: Option<HeaderMap>,
+    /// Who wants to know what a server that is reached by HTTP says beside its messages; it learns it before them.
+    pub receipt: Option<oneshot::Sender<Receipt>>,
+}
+
+/// The head of the answer to a POST; and its body, where the answer that was asked for is not in it.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Option<Bytes>,
 }
 
 pub(super) struct Relay {
@@ -149,6 +169,8 @@ pub(super) struct Relay {
     uplink: Uplink,
     permits: Arc<Semaphore>,
     state: Mutex<State>,
+    /// The server is of no use any more.
+    pub dead: CancellationToken,
     /// Everything that serves this hub ends with it.
     pub over: CancellationToken,
 }
@@ -248,6 +270,7 @@ impl Relay {
             uplink,
             permits: Arc::new(Semaphore::new(QUEUED)),
             state: Mutex::new(State { pipe, ..State::default() }),
+            dead: CancellationToken::new(),
             over: CancellationToken::new(),
         })
     }
@@ -283,6 +306,11 @@ impl Relay {
 
     pub fn notices(&self) -> Vec<Notice> {
         self.lock().notices.clone()
+    }
+
+    /// Whether each session has its own way to the server, over HTTP.
+    pub fn is_apart(&self) -> bool {
+        matches!(self.uplink, Uplink::Each(_))
     }
 
     fn space(&self, session: u64) -> u64 {
@@ -347,7 +375,7 @@ impl Relay {
             unwanted.push(message::refusal(&asked.id, -32603, "the session of the client has ended"));
         }
         for message in unwanted {
-            send(state, space, message, None);
+            send(state, space, message, Envelope::default());
         }
         state.tokens.retain(|_, token| token.session != session);
         if space != 0 {
@@ -416,8 +444,9 @@ impl Relay {
         let mut guard = self.lock();
         let state = &mut *guard;
         if let Some(pending) = state.pending.remove(&(space, key.clone())) {
+            let greeting = pending.initialize;
             self.refuse(state, pending, &error);
-            if state.server.is_none() && !state.dead {
+            if greeting && state.server.is_none() && !state.dead {
                 state.failure = Some(error);
             }
         }
@@ -443,6 +472,7 @@ impl Relay {
             return;
         }
         state.dead = true;
+        self.dead.cancel();
         state.pipe = None;
         for (_, pending) in std::mem::take(&mut state.pending) {
             self.refuse(state, pending, &error);
@@ -458,13 +488,13 @@ impl Relay {
 }
 
 /// Queues a message for the server.
-fn send(state: &mut State, space: u64, message: Bytes, permit: Option<OwnedSemaphorePermit>) {
+fn send(state: &mut State, space: u64, message: Bytes, envelope: Envelope) {
     let queue = match space {
         0 => state.pipe.as_ref(),
         session => state.sessions.get(&session).and_then(|member| member.own.as_ref()),
     };
     if let Some(queue) = queue {
         // A failed send is a connection that is about to be declared dead.
-        let _ = queue.send(Outgoing { message, permit });
+        let _ = queue.send(Outgoing { message, envelope });
     }
 }

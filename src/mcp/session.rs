@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     child::Lines,
-    message,
-    relay::{Port, Relay, SessionKind},
+    message::{self, Skim},
+    relay::{Envelope, Port, Relay, SessionKind},
 };
 
 /// The near end of a session in this process. The session ends when it is dropped.
@@ -36,7 +36,7 @@ impl Session {
         Session { stream: near, relay: relay.clone(), id, ended }
     }
 
-    /// The session's number in [`Traffic`].
+    /// The session's number in [`Traffic`](super::Traffic).
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -78,14 +78,20 @@ async fn read(relay: Arc<Relay>, session: u64, reader: impl AsyncRead + Unpin, e
     let reading = async {
         loop {
             match lines.next().await {
-                Ok(Some(line)) => relay.from_session(session, line).await,
+                Ok(Some(line)) => relay.from_session(session, line, Envelope::default()).await,
                 // It may still read: dropping it is what ends a session.
                 Ok(None) => return,
                 Err(_) => {
-                    let limit = relay.options.max_message;
-                    let text = format!("a client was disconnected: it sent a message of more than {limit} bytes");
-                    relay.notice(Some(session), &text);
-                    return relay.end(session);
+                    let mut skim = Skim::default();
+                    match lines.skip(|piece| skim.feed(piece)).await {
+                        Ok(true) => relay.too_long_from_session(session, &skim),
+                        _ => {
+                            let limit = relay.options.max_message;
+                            let text = format!("a client was disconnected: it sent a line of more than {limit} bytes");
+                            relay.notice(Some(session), &text);
+                            return relay.end(session);
+                        }
+                    }
                 }
             }
         }

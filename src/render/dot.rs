@@ -3,21 +3,15 @@
 use std::fmt::Write;
 
 use super::{
-    PlanFormat, View,
-    picture::{Frame, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
-    together,
+    PlanFormat, View, drawn,
+    picture::{Frame, Item, LinkKind, Node, NodeKind, Picture},
 };
 use crate::event::Outcome;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "dot", summary: "a graph for Graphviz", render };
 
 fn render(views: &[View<'_>]) -> String {
-    let mut plans = Vec::new();
-    let view = &together(views, &mut plans);
-    let picture = picture(view, Most { nodes: 150, links: 400 });
-    let mut out = String::new();
-    let _ = write(&picture, &mut out);
-    out
+    drawn(views, write)
 }
 
 fn write(picture: &Picture, out: &mut String) -> std::fmt::Result {

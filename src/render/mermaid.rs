@@ -6,21 +6,14 @@
 use std::fmt::Write;
 
 use super::{
-    PlanFormat, View,
-    picture::{Frame, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
-    together,
+    PlanFormat, View, drawn,
+    picture::{Frame, Item, LinkKind, Node, NodeKind, Picture},
 };
-use crate::event::Outcome;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "mermaid", summary: "a graph that GitHub draws", render };
 
 fn render(views: &[View<'_>]) -> String {
-    let mut plans = Vec::new();
-    let view = &together(views, &mut plans);
-    let picture = picture(view, Most { nodes: 150, links: 400 });
-    let mut out = String::new();
-    let _ = write(&picture, &mut out);
-    out
+    drawn(views, write)
 }
 
 fn write(picture: &Picture, out: &mut String) -> std::fmt::Result {
@@ -82,13 +75,7 @@ fn written(node: &Node) -> String {
         NodeKind::Assertion => ("[/", "/]"),
     };
     let class = match (node.outcome, node.kind) {
-        (Some(outcome), _) => match outcome {
-            Outcome::Passed => "passed",
-            Outcome::Failed => "failed",
-            Outcome::Broken => "broken",
-            Outcome::Skipped => "skipped",
-            Outcome::Cancelled => "cancelled",
-        },
+        (Some(outcome), _) => outcome.name(),
         (None, NodeKind::Agent) => "agent",
         (None, NodeKind::Cleanup) => "cleanup",
         (None, _) => "step",

@@ -106,6 +106,8 @@ pub(super) struct Servers<'a> {
     emitter: &'a Emitter<'a>,
     /// For `initialize`.
     timeout: Duration,
+    /// The longest message that passes, in bytes.
+    longest: usize,
     recording: Option<Arc<Recording>>,
     /// Some agent is a client of its own, with capabilities that only it knows.
     clients: bool,
@@ -199,13 +201,15 @@ fn transport(
 impl<'a> Servers<'a> {
     pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration, clients: bool) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
-        Self { specs, running, emitter, timeout, recording: None, clients }
+        let longest = HubOptions::default().max_message;
+        Self { specs, running, emitter, timeout, longest, recording: None, clients }
     }
 
     /// The same servers once more, to be started for one task alone.
     pub fn another(&self) -> Self {
         Self {
             recording: self.recording.clone(),
+            longest: self.longest,
             ..Self::new(self.specs.clone(), self.emitter, self.timeout, self.clients)
         }
     }
@@ -213,6 +217,11 @@ impl<'a> Servers<'a> {
     /// Records the messages.
     pub fn recorded(self, recording: Option<Arc<Recording>>) -> Self {
         Self { recording, ..self }
+    }
+
+    /// The longest message that passes, in bytes.
+    pub fn up_to(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// All servers, started if need be.
@@ -241,6 +250,7 @@ impl<'a> Servers<'a> {
         let options = HubOptions {
             secrets: self.emitter.vault.secrets(),
             initialize_timeout: self.timeout,
+            max_message: self.longest,
             on_message: self.recording.as_ref().map(Recording::tap),
             ..HubOptions::default()
         };

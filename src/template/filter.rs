@@ -59,6 +59,32 @@ pub struct EvalError {
     pub message: String,
 }
 
+/// From a string to a string. This and the next constants are what several filters share.
+const TEXT: FilterInfo =
+    FilterInfo { name: "", summary: "", takes: "a string", args: &[], accepts: is_string, result: |_, _| Type::String };
+/// From a string to its parts.
+const PARTS: FilterInfo = FilterInfo { result: |_, _| Type::list(Type::String), ..TEXT };
+/// A list in another order, or without some of its items.
+const ORDER: FilterInfo = FilterInfo {
+    takes: "a list of strings and numbers",
+    accepts: is_list_of_scalars,
+    result: |base, _| base.clone(),
+    ..TEXT
+};
+/// One item of several.
+const ITEM: FilterInfo = FilterInfo { takes: "a string or a list", accepts: is_sequence, result: item, ..TEXT };
+/// To a number.
+const NUMBER: FilterInfo = FilterInfo {
+    takes: "a string, a number or a boolean",
+    args: &[optional("default", ParamKind::Any)],
+    accepts: is_convertible,
+    result: number,
+    ..TEXT
+};
+/// From a number to a number.
+const ARITHMETIC: FilterInfo =
+    FilterInfo { takes: "a number", accepts: is_number, result: |_, _| Type::Number, ..TEXT };
+
 /// The filters we promise, in the order of `grammar/README.md`. Others of minijinja's are left out where they surprise
 /// (`bool` makes `'false'` true) or are beyond what a hole should do.
 pub static FILTERS: &[FilterInfo] = &[
@@ -70,54 +96,27 @@ pub static FILTERS: &[FilterInfo] = &[
         accepts: |_| true,
         result: |base, args| args.first().map_or(Type::Any, |value| base.join(&Type::of(&value.value))),
     },
-    FilterInfo {
-        name: "lower",
-        summary: "in lower case",
-        takes: "a string",
-        args: &[],
-        accepts: is_string,
-        result: |_, _| Type::String,
-    },
-    FilterInfo {
-        name: "upper",
-        summary: "in upper case",
-        takes: "a string",
-        args: &[],
-        accepts: is_string,
-        result: |_, _| Type::String,
-    },
+    FilterInfo { name: "lower", summary: "in lower case", ..TEXT },
+    FilterInfo { name: "upper", summary: "in upper case", ..TEXT },
     FilterInfo {
         name: "trim",
         summary: "without white space – or the characters given – at both ends",
-        takes: "a string",
         args: &[optional("characters", ParamKind::String)],
-        accepts: is_string,
-        result: |_, _| Type::String,
+        ..TEXT
     },
     FilterInfo {
         name: "replace",
         summary: "with every `from` replaced by `to`",
-        takes: "a string",
         args: &[required("from", ParamKind::String), required("to", ParamKind::String)],
-        accepts: is_string,
-        result: |_, _| Type::String,
+        ..TEXT
     },
     FilterInfo {
         name: "split",
         summary: "cut at every separator (default: runs of white space), at most `limit` times",
-        takes: "a string",
         args: &[optional("separator", ParamKind::String), optional("limit", ParamKind::Integer)],
-        accepts: is_string,
-        result: |_, _| Type::list(Type::String),
+        ..PARTS
     },
-    FilterInfo {
-        name: "lines",
-        summary: "its lines, without their ends",
-        takes: "a string",
-        args: &[],
-        accepts: is_string,
-        result: |_, _| Type::list(Type::String),
-    },
+    FilterInfo { name: "lines", summary: "its lines, without their ends", ..PARTS },
     FilterInfo {
         name: "join",
         summary: "the items in one string, the separator (default: nothing) between them",
@@ -126,22 +125,8 @@ pub static FILTERS: &[FilterInfo] = &[
         accepts: is_list_of_scalars,
         result: |_, _| Type::String,
     },
-    FilterInfo {
-        name: "sort",
-        summary: "in ascending order; capitals do not matter",
-        takes: "a list of strings and numbers",
-        args: &[],
-        accepts: is_list_of_scalars,
-        result: |base, _| base.clone(),
-    },
-    FilterInfo {
-        name: "unique",
-        summary: "without repetitions; capitals do not matter, the first one stays",
-        takes: "a list of strings and numbers",
-        args: &[],
-        accepts: is_list_of_scalars,
-        result: |base, _| base.clone(),
-    },
+    FilterInfo { name: "sort", summary: "in ascending order; capitals do not matter", ..ORDER },
+    FilterInfo { name: "unique", summary: "without repetitions; capitals do not matter, the first one stays", ..ORDER },
     FilterInfo {
         name: "reverse",
         summary: "backwards",
@@ -150,22 +135,8 @@ pub static FILTERS: &[FilterInfo] = &[
         accepts: is_sequence,
         result: |base, _| base.clone(),
     },
-    FilterInfo {
-        name: "first",
-        summary: "the first item or character; missing where there is none",
-        takes: "a string or a list",
-        args: &[],
-        accepts: is_sequence,
-        result: item,
-    },
-    FilterInfo {
-        name: "last",
-        summary: "the last item or character; missing where there is none",
-        takes: "a string or a list",
-        args: &[],
-        accepts: is_sequence,
-        result: item,
-    },
+    FilterInfo { name: "first", summary: "the first item or character; missing where there is none", ..ITEM },
+    FilterInfo { name: "last", summary: "the last item or character; missing where there is none", ..ITEM },
     FilterInfo {
         name: "length",
         summary: "how many items, fields or characters",
@@ -174,37 +145,14 @@ pub static FILTERS: &[FilterInfo] = &[
         accepts: |ty| is_sequence(ty) || matches!(ty, Type::Record { .. }),
         result: |_, _| Type::Number,
     },
-    FilterInfo {
-        name: "int",
-        summary: "as an integer, fractions cut off; the argument where it is none",
-        takes: "a string, a number or a boolean",
-        args: &[optional("default", ParamKind::Any)],
-        accepts: is_convertible,
-        result: number,
-    },
-    FilterInfo {
-        name: "float",
-        summary: "as a number with a fraction; the argument where it is none",
-        takes: "a string, a number or a boolean",
-        args: &[optional("default", ParamKind::Any)],
-        accepts: is_convertible,
-        result: number,
-    },
-    FilterInfo {
-        name: "abs",
-        summary: "without its sign",
-        takes: "a number",
-        args: &[],
-        accepts: is_number,
-        result: |_, _| Type::Number,
-    },
+    FilterInfo { name: "int", summary: "as an integer, fractions cut off; the argument where it is none", ..NUMBER },
+    FilterInfo { name: "float", summary: "as a number with a fraction; the argument where it is none", ..NUMBER },
+    FilterInfo { name: "abs", summary: "without its sign", ..ARITHMETIC },
     FilterInfo {
         name: "round",
         summary: "rounded to so many digits (default: 0), halves to the even one",
-        takes: "a number",
         args: &[optional("digits", ParamKind::Integer)],
-        accepts: is_number,
-        result: |_, _| Type::Number,
+        ..ARITHMETIC
     },
     FilterInfo {
         name: "string",

@@ -225,7 +225,7 @@ impl Ran {
 }
 
 /// Another build of it, where one is to be measured.
-fn gevals() -> OsString {
+pub fn gevals() -> OsString {
     std::env::var_os("GEVALS_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_gevals").into())
 }
 

@@ -119,6 +119,9 @@ pub struct Args {
     /// How long a server may take to start.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     pub server_timeout: Duration,
+    /// The longest message of MCP, either way, in MiB: the call of a longer one fails, the connection stays.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = "Limits")]
+    pub max_message: u16,
     /// Where results are written.
     #[arg(short, long, value_name = "DIR", default_value = ".", help_heading = "Output")]
     pub output_dir: PathBuf,
@@ -270,6 +273,7 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
         executable: std::env::current_exe().ok(),
         secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
+        max_message: usize::from(args.max_message) << 20,
         isolate: args.isolate,
         keep: match args.keep {
             None => Keep::Never,

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use tokio_util::bytes::Bytes;
 
-use super::{Asked, Handshake, Member, Relay, SessionKind, State, send};
-use crate::mcp::message::{self, IdKey, Message, Shape};
+use super::{Asked, Envelope, Handshake, Member, Relay, SessionKind, State, send};
+use crate::mcp::{
+    ServerError,
+    message::{self, IdKey, Message, Shape, Skim},
+};
 
 impl Relay {
     /// Takes what the server says in a space; `false` if it is no message.
@@ -25,6 +28,20 @@ impl Relay {
             }
         }
         understood
+    }
+
+    /// A message of the server that is beyond the limit: only who waits for it is affected.
+    pub fn too_long_from_server(&self, space: u64, skim: &Skim) {
+        let error = ServerError::TooLong { server: self.name.clone(), limit: self.options.max_message };
+        self.notice(None, &error.to_string());
+        match (skim.shape(), skim.id()) {
+            (Shape::Response, Some(id)) => self.lost(space, &IdKey::of(id), error),
+            (Shape::Request, Some(id)) => {
+                let refusal = message::refusal(id, -32600, &error.brief());
+                send(&mut self.lock(), space, refusal, Envelope::default());
+            }
+            _ => {}
+        }
     }
 
     fn server_response(self: &Arc<Self>, state: &mut State, space: u64, message: &Message) {
@@ -67,7 +84,7 @@ impl Relay {
                 state.handshake = Handshake::Done { capabilities, result: result.to_owned() };
             }
             for (session, message) in waiting {
-                self.request(state, session, message, None);
+                self.request(state, session, message, Envelope::default());
             }
         }
     }
@@ -122,9 +139,9 @@ impl Relay {
                 self.deliver(state, session, message.bytes);
             }
             None if message.method.as_deref() == Some("ping") => {
-                send(state, space, message::answer(id, "{}"), None);
+                send(state, space, message::answer(id, "{}"), Envelope::default());
             }
-            None => send(state, space, message::refusal(id, -32601, "no agent is connected"), None),
+            None => send(state, space, message::refusal(id, -32601, "no agent is connected"), Envelope::default()),
         }
     }
 }

@@ -3,24 +3,24 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::bytes::Bytes;
 
-use super::{Direction, Handshake, Pending, Relay, SessionKind, State, Token, send};
+use super::{Direction, Envelope, Handshake, Pending, Relay, SessionKind, State, Token, send};
 use crate::mcp::{
     ServerError,
-    message::{self, IdKey, Message, Shape},
+    message::{self, IdKey, Message, Shape, Skim},
     record::{CallKind, CallOutcome},
 };
 
 impl Relay {
-    /// Takes what a session says. Waits when the server is slow to read.
-    pub async fn from_session(self: &Arc<Self>, session: u64, bytes: Bytes) {
+    /// Takes what a session says. Waits when the server is slow to read. The envelope is the one of a single message.
+    pub async fn from_session(self: &Arc<Self>, session: u64, bytes: Bytes, mut envelope: Envelope) {
         for bytes in message::unbatch(bytes) {
             if bytes.trim_ascii().is_empty() {
                 continue;
             }
-            let permit = self.permits.clone().acquire_owned().await.ok();
+            let mut envelope = std::mem::take(&mut envelope);
+            envelope.permit = self.permits.clone().acquire_owned().await.ok();
             let mut guard = self.lock();
             let state = &mut *guard;
             let Some(member) = state.sessions.get_mut(&session) else { return };
@@ -33,21 +33,26 @@ impl Relay {
                     self.deliver(state, session, message::refusal("null", -32700, "not a JSON-RPC message"));
                 }
                 Some(message) => match message.shape() {
-                    Shape::Request => self.request(state, session, message, permit),
-                    Shape::Notification => self.notification(state, session, &message, permit),
-                    Shape::Response => self.response(state, session, message, permit),
+                    Shape::Request => self.request(state, session, message, envelope),
+                    Shape::Notification => self.notification(state, session, &message, envelope),
+                    Shape::Response => self.response(state, session, message, envelope),
                 },
             }
         }
     }
 
-    pub(super) fn request(
-        self: &Arc<Self>,
-        state: &mut State,
-        session: u64,
-        message: Message,
-        permit: Option<OwnedSemaphorePermit>,
-    ) {
+    /// A message of a session that is beyond the limit: it goes no further, and the session goes on.
+    pub fn too_long_from_session(&self, session: u64, skim: &Skim) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let text = format!("a client sent a message of more than {} bytes", self.options.max_message);
+        self.remark(state, Some(session), &text);
+        if skim.shape() == Shape::Request {
+            self.deliver(state, session, message::refusal(skim.id().unwrap_or("null"), -32600, &text));
+        }
+    }
+
+    pub(super) fn request(self: &Arc<Self>, state: &mut State, session: u64, message: Message, envelope: Envelope) {
         let space = self.space(session);
         let (Some(key), Some(id), Some(id_place)) = (message.key(), message.id(), message.id_place()) else { return };
         let id = id.to_owned();
@@ -109,7 +114,7 @@ impl Relay {
         state
             .pending
             .insert(place, Pending { session, id, replaced, token: token_key, call, initialize, given_up: false });
-        send(state, space, bytes, permit);
+        send(state, space, bytes, envelope);
     }
 
     /// Answers `initialize` in the place of a server that has heard one already.
@@ -131,7 +136,7 @@ impl Relay {
         self.deliver(state, session, answer);
     }
 
-    fn notification(&self, state: &mut State, session: u64, message: &Message, permit: Option<OwnedSemaphorePermit>) {
+    fn notification(&self, state: &mut State, session: u64, message: &Message, envelope: Envelope) {
         let space = self.space(session);
         if let Some(kind) = message.method.as_deref().and_then(CallKind::of_method)
             && let Some(SessionKind::Agent(recorder)) = state.sessions.get(&session).map(|member| &member.kind)
@@ -168,10 +173,10 @@ impl Relay {
             }
             _ => {}
         }
-        send(state, space, message::splice(&message.bytes, edits), permit);
+        send(state, space, message::splice(&message.bytes, edits), envelope);
     }
 
-    fn response(&self, state: &mut State, session: u64, message: Message, permit: Option<OwnedSemaphorePermit>) {
+    fn response(&self, state: &mut State, session: u64, message: Message, envelope: Envelope) {
         let space = self.space(session);
         if let Some(key) = message.key() {
             let place = (space, key);
@@ -182,7 +187,7 @@ impl Relay {
                 }
             }
         }
-        send(state, space, message.bytes, permit);
+        send(state, space, message.bytes, envelope);
     }
 }
 
