@@ -24,6 +24,7 @@ rule! {
     pub static INVALID_PATTERN = "invalid-pattern", Hard;
     pub static EMPTY_NAME = "empty-name", Hard;
     pub static EMPTY_VALUE = "empty-value", Warning;
+    pub static VACUOUS_EXPECTATION = "vacuous-expectation", Verdict;
 }
 
 /// How much a reader forgives. What upstream reads, we read as upstream does, and say so (`decisions.md` §2).

@@ -279,6 +279,10 @@ pub struct ActionReport {
     /// What was asked for and what was found, where they can be set side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
+    /// How many comparisons it made, with those of the steps that it holds: of an exit status, a text, a value. One that passed
+    /// without any decides nothing.
+    #[serde(default)]
+    pub comparisons: u32,
     #[schemars(with = "f64")]
     #[serde(with = "seconds")]
     pub duration: Duration,
@@ -305,6 +309,7 @@ impl ActionReport {
             outcome,
             message: message.into(),
             differences: Vec::new(),
+            comparisons: 0,
             duration: Duration::ZERO,
             outputs: serde_json::Map::new(),
             exit: None,

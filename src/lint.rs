@@ -49,6 +49,7 @@ mod unlocked;
 mod unpinned_server;
 mod unreferenced_script;
 mod unresolved_source;
+mod unsatisfiable;
 mod verify;
 
 pub use agent::TYPES as AGENT_TYPES;
@@ -244,8 +245,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
     Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
     Lint { rule: &prompt_in_shell::PROMPT_NOT_PASSED, found: Found::InEval(prompt_in_shell::passed) },
-    Lint { rule: &expectations::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
+    Lint { rule: &decode::VACUOUS_EXPECTATION, found: Found::InTask(expectations::check) },
+    Lint { rule: &unsatisfiable::UNSATISFIABLE_EXPECTATION, found: Found::InTask(unsatisfiable::check) },
+    Lint { rule: &unsatisfiable::IMPOSSIBLE_TOOL_NAME, found: Found::InEval(unsatisfiable::tool_names) },
     Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
+    Lint { rule: &verify::ABSENCE_ALONE, found: Found::InTask(verify::absence_alone) },
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },

@@ -22,6 +22,7 @@ pub use tool::no_such_tool;
 
 use std::{path::Path, time::Duration};
 
+use compare::Compared;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -165,6 +166,8 @@ pub struct Done {
     /// Why it did not pass; may be empty where it did.
     pub message: String,
     pub differences: Vec<Difference>,
+    /// How many comparisons were made.
+    pub comparisons: u32,
     /// The step's own values, as its signature names them.
     pub locals: Map<String, Value>,
     pub exit: Option<ExitReport>,
@@ -182,6 +185,7 @@ impl Done {
             outcome,
             message: message.into(),
             differences: Vec::new(),
+            comparisons: 0,
             locals: Map::new(),
             exit: None,
             stdout: String::new(),
@@ -194,8 +198,9 @@ impl Done {
 
 impl Done {
     /// The outcome that the expectations give: broken where one could not be looked at.
-    fn judged(mut self, judged: Result<Vec<Difference>, String>) -> Self {
-        match judged {
+    fn judged(mut self, judged: Result<Compared, String>) -> Self {
+        self.comparisons = judged.as_ref().map_or(0, |compared| compared.made);
+        match judged.map(|compared| compared.differences) {
             Err(message) => (self.outcome, self.message) = (Outcome::Broken, message),
             Ok(differences) if differences.is_empty() => self.outcome = Outcome::Passed,
             Ok(differences) => {

@@ -545,6 +545,114 @@ fn task_of(phase: &str, script: &str) -> String {
     )
 }
 
+/// What a command may print, to fool a shell that reads it as its text.
+const HOSTILE: [&str; 22] = [
+    "a",
+    "",
+    "a b",
+    "a\n",
+    "line\nmore\n\n\n",
+    "x; touch PWNED",
+    "$(touch PWNED)",
+    "`touch PWNED`",
+    "q' = 'q' -o 'z",
+    "'; touch PWNED; '",
+    "\"; touch PWNED; \"",
+    "\\n\\",
+    "-n",
+    "-e",
+    "*",
+    "!",
+    "(",
+    "~",
+    "{env.HOME}",
+    "3",
+    "03",
+    "9223372036854775808",
+];
+
+/// Verdicts, what commands were handed, and files: the same of original and conversion, whatever `say` prints.
+#[test]
+fn values_travel_as_data() {
+    const SCRIPTS: [&str; 14] = [
+        "[ \"$v\" = a ]",
+        "[ \"$v\" != a ]\ngot \"$v\"",
+        "[ -z $v ]",
+        "[ -n \"$v\" ] && got \"$v\"",
+        "[[ $v = \"a b\" ]]",
+        "[ \"$v\" -eq 3 ]",
+        "w=$(say)\n[ \"$v\" = \"$w\" ]",
+        "if [ \"$v\" = 3 ]; then exit 1; fi\ngot \"$v\" end",
+        "got $v end",
+        "got \"pre/$v\" \"${v}post\" x$v'y z'",
+        "got '{steps.v.outputs.stdout}' \"{v} $v\"",
+        "echo $v | grep -q a",
+        "echo \"$v\" | grep -q n",
+        "for w in 'a b' \"it's\"; do got \"$w\" \"$v\"; done",
+    ];
+    let world = World::new(&[]);
+    world.program("say", "#!/bin/sh\ncat value\n");
+    world.program("got", "#!/bin/sh\nprintf '<%s>' \"$@\" >> got\n");
+    let mut files = Vec::new();
+    for (i, script) in SCRIPTS.iter().enumerate() {
+        for (j, value) in HOSTILE.iter().enumerate() {
+            let name = format!("s{i}v{j}");
+            let task =
+                task_of("verify", &format!("v=$(say)\n{script}")).replace("name: page", &format!("name: {name}"));
+            for side in ["old", "new"] {
+                world.write(&format!("{side}/{name}/task.yaml"), &task);
+                world.write(&format!("{side}/{name}/value"), value);
+            }
+            files.push(name);
+        }
+    }
+    for side in ["old", "new"] {
+        let eval = format!(
+            "kind: Eval\nmetadata:\n  name: {side}\nconfig:\n  agent:\n    type: builtin.noop\n  taskSets:\n    - glob: {side}/*/task.yaml\n"
+        );
+        world.write(&format!("{side}.yaml"), &eval);
+    }
+    world.run(&["convert", "new", "--in-place", "--no-verify", "--target", "builtin"]).expect(0, &[]);
+    for name in &files {
+        // What a shell finds for `*`.
+        fs::remove_file(world.path(&format!("new/{name}/task.yaml.orig"))).unwrap();
+    }
+    let ran = |side: &str| {
+        let mut command = world.command(&["run", &format!("{side}.yaml"), "--exit-zero"]);
+        command.env("PATH", world.programs());
+        world.start(command).end().expect(0, &[]);
+        let results = world.results(side);
+        let verdicts: std::collections::BTreeMap<String, bool> = results["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| (t["taskName"].as_str().unwrap().to_owned(), t["taskPassed"] == true))
+            .collect();
+        files
+            .iter()
+            .map(|name| {
+                let beside = |file: &str| world.read(&format!("{side}/{name}/{file}"));
+                let pwned = world.path(&format!("{side}/{name}/PWNED")).exists();
+                (verdicts.get(name).copied(), beside("got"), pwned)
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut faults = String::new();
+    let mut passed = [0; SCRIPTS.len()];
+    for (i, (old, new)) in ran("old").into_iter().zip(ran("new")).enumerate() {
+        let (script, value) = (i / HOSTILE.len(), HOSTILE[i % HOSTILE.len()]);
+        passed[script] += usize::from(new.0 == Some(true));
+        // Other numbers than plain ones: the report says so.
+        let stronger = SCRIPTS[script].contains("-eq") && value == "03";
+        if old != new && !stronger || new.2 {
+            let text = world.read(&format!("new/{}/task.yaml", files[i]));
+            faults += &format!("{}\nof {value:?}: {old:?} and {new:?}\n{text}\n", SCRIPTS[script]);
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+    assert!(passed.iter().all(|&n| n > 0), "each passes with some value: {passed:?}");
+}
+
 #[test]
 fn pages_say_what_scripts_become() {
     let mut faults = Vec::new();

@@ -231,8 +231,36 @@ async fn empty_loops_check_nothing() {
     let text = "  setup: [{command: {id: l, run: empty}}]\n  verify: [{foreach: {var: x, in: '{steps.l.outputs.stdout}', ALLOW steps: [{command: {run: 'ok {x}'}}]}}]\n";
     let ran = run_on(Arc::clone(&host), &text.replace("ALLOW", ""), &[]).await;
     assert_eq!(ran.verdict(), Verdict::Failed);
-    let ran = run_on(host, &text.replace("ALLOW", "allowEmpty: true,"), &[]).await;
+    // A loop that may be empty, and is, is no verdict by itself.
+    let allowed = text.replace("ALLOW", "allowEmpty: true,");
+    let ran = run_on(Arc::clone(&host), &allowed, &[]).await;
+    assert_eq!((ran.verdict(), ran.report("verify/0").comparisons), (Verdict::Unchecked, 0));
+    let ran = run_on(host, &allowed.replace("}}]}}]", "}}]}}, {command: {run: ok}}]"), &[]).await;
     assert_eq!(ran.verdict(), Verdict::Passed);
+}
+
+/// What was compared stands in the events, and nothing passes that compared nothing.
+#[tokio::test(start_paused = true)]
+async fn comparisons_are_counted() {
+    let host = world();
+    host.on_exec("-c says", Answer::prints("a b"));
+    let text = "  verify:
+  - command: {id: none, run: ok}
+  - command: {id: any, run: ok, expect: {exitCode: any}}
+  - command: {id: one, run: ok, expect: {exitCode: 0}}
+  - command: {id: four, run: says, expect: {stdout: {contains: a, matches: b$, equals: a b}}}
+  - command: {id: fails, run: says, expect: {exitCode: 3, stdout: {contains: x}, stderr: ''}}
+  - file: {id: made, path: /f, content: x}
+  - file: {id: there, path: /f, expect: {contains: x, mode: '0644'}}
+  - file: {id: absent, path: /g, expect: {exists: false}}
+  - sleep: 1s
+  - foreach: {id: loop, var: x, in: [1, 2, 3], steps: [{command: {run: 'ok', expect: {stdout: {matches: .}}}}]}
+  - anyOf: [{command: {run: not ok}}, {group: {steps: [{command: {run: ok}}, {command: {run: ok}}]}}]
+";
+    let ran = run_on(host, text, &[]).await;
+    let made = |id: &str| ran.report(&format!("verify/{id}")).comparisons;
+    let all = ["none", "any", "one", "four", "fails", "made", "there", "absent", "8", "loop", "10"].map(made);
+    assert_eq!(all, [1, 0, 1, 4, 3, 0, 3, 1, 0, 6, 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -443,6 +471,16 @@ proptest! {
         let signals: Vec<_> = interrupt.map(|after| (after, Interrupt::Int)).into_iter().collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let ran = runtime.block_on(run_plan(world(), &plan, &RunOptions::default(), &signals));
+        // Each of them ends, executed or skipped with a reason; and what ends in a round or an attempt, ends once.
+        let ends: Vec<_> = ran.events.iter().filter_map(|event| match &event.kind {
+            EventKind::ActionFinished { action, report } => Some((action, report)),
+            _ => None,
+        }).collect();
+        let ended: HashSet<_> = ends.iter().map(|(action, _)| planned_id(action)).collect();
+        prop_assert_eq!(&ended, &planned, "{}", text);
+        let once: HashSet<_> = ends.iter().map(|(action, _)| *action).collect();
+        prop_assert_eq!(once.len(), ends.len(), "{:?}\n{}", ends, text);
+        prop_assert!(ends.iter().all(|(_, report)| report.outcome != Outcome::Skipped || !report.message.is_empty()));
         let mut open = Vec::new();
         for event in &ran.events {
             match &event.kind {

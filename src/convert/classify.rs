@@ -9,7 +9,7 @@ use crate::{
         self,
         program::{Kind, Program, Statement},
     },
-    hir::{ArgKind, Part, Task, Template},
+    hir::{Arg, ArgKind, Part, Task, Template},
     template,
 };
 
@@ -130,7 +130,10 @@ pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn 
                 let script = text("inline").or_else(|| text("file").and_then(|f| file(&f)));
                 found += script.map_or(1, |t| effective_in(&t, once));
             }
-            "command" => found += text("run").map_or(0, |run| usize::from(!is_simple(&run)).max(residual_run(&run))),
+            "command" => {
+                let run = text("run").map(|run| with_variables(&run, step.arg("env")));
+                found += run.map_or(0, |run| usize::from(!is_simple(&run)).max(residual_run(&run)));
+            }
             _ => {}
         }
     });
@@ -139,6 +142,14 @@ pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn 
 
 fn residual_run(run: &str) -> usize {
     if is_simple(run) { 0 } else { effective(run) }
+}
+
+/// With a word in the place of every variable that the step sets itself.
+fn with_variables(run: &str, env: Option<&Arg<template::Path>>) -> String {
+    let Some(ArgKind::Record(fields)) = env.map(|env| &env.kind) else { return run.to_owned() };
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.value.as_str()).collect();
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names.iter().fold(run.to_owned(), |run, name| run.replace(&format!("${name}"), "HOLE"))
 }
 
 /// As the shell gets it, with a word in the place of every hole.

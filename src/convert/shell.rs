@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf};
 use crate::{
     bash::{
         ast::{List, Part, Word},
-        is_safe, quote,
+        is_safe,
     },
     template,
 };
@@ -164,36 +164,4 @@ impl Scope {
             }
         }
     }
-
-    /// A word as it is written in a command of literal words and holes. `None` where it would be none or several.
-    pub fn written(&self, word: &Word) -> Option<String> {
-        let text = self.word(word)?;
-        if let Some(literal) = word.literal() {
-            // As the author has quoted it, if every shell reads that alike.
-            let plain = !word.source.contains(['\\', '$', '`']) && !word.source.contains('\n') && !literal.is_empty();
-            return Some(template::escape(&if plain { word.source.clone() } else { quote(&literal) }));
-        }
-        Some(written(&text))
-    }
-}
-
-/// A text as one word for a shell.
-pub fn written(text: &Text) -> String {
-    let bare = text.0.iter().all(|p| match p {
-        Piece::Literal(text) => is_safe(text),
-        // What is not quoted is split and vanishes where it is empty, here as there.
-        Piece::Hole { safe, quoted, .. } => *safe || !quoted,
-    });
-    if bare && !text.0.is_empty() {
-        return text.template();
-    }
-    let inside: String = text
-        .0
-        .iter()
-        .map(|p| match p {
-            Piece::Literal(text) => template::escape(&text.replace('\'', r"'\''")),
-            Piece::Hole { text, .. } => text.clone(),
-        })
-        .collect();
-    format!("'{inside}'")
 }

@@ -2,7 +2,7 @@
 
 use super::{DialectInfo, TaskFile, open, prompt};
 use crate::{
-    decode::{self, Leniency, Reader},
+    decode::{self, Fields, Leniency, Reader, VACUOUS_EXPECTATION},
     diagnostic::Diagnostic,
     hir::{Arg, Dialect, Name, Phase, Step, Task},
     rule,
@@ -64,6 +64,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     if entry.name == "verify" {
         fields.take(reader, "contains");
         fields.take(reader, "exact");
+        blank_judge(reader, &mut fields);
     }
     // Another finding says why there is no script.
     let is_text = |e: &Entry<'_>| e.value.as_str().is_some();
@@ -135,6 +136,7 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
             }
             fields.take(reader, "inline");
             fields.take(reader, "file");
+            blank_judge(reader, &mut fields);
             fields.finish(reader);
             phase.steps = vec![step("llmJudge", entry, args)];
             phase
@@ -143,6 +145,17 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
             let judge = judge.map(|(k, e)| (decode::key(e), k));
             script_phase(reader, entry, judge.as_ref().map(|(n, k)| (n, *k)))
         }
+    }
+}
+
+/// What a judge looks for is an expectation, and may not be blank (`decisions.md` §13).
+fn blank_judge(reader: &mut Reader<'_>, fields: &mut Fields<'_>) {
+    while let Some(blank) = fields.take_blank(&["contains", "exact"]) {
+        let message = format!("`{}` has nothing behind it: the judge is asked nothing", blank.name);
+        reader.out.push(
+            Diagnostic::new(&VACUOUS_EXPECTATION, blank.key.span(), message)
+                .help("write what the answer must say, or remove the key"),
+        );
     }
 }
 

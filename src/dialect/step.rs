@@ -230,6 +230,10 @@ fn absent(key: &str, signature: Option<&Signature>, operation: &str) -> bool {
         let of_the_step = ["id", "timeout", "continueOnError", "outputs", "args"];
         return operation.contains('.') && of_the_step.contains(&key);
     };
+    // What a judge looks for is an expectation.
+    if signature.judges && matches!(key, "contains" | "exact") {
+        return false;
+    }
     let field = signature.params.fields().and_then(|fields| fields.get(key)).map(|field| !field.required);
     let block = || signature.control.blocks().iter().find(|(block, ..)| *block == key).map(|(.., needed)| !needed);
     field.or_else(block).unwrap_or(matches!(key, "id" | "timeout" | "continueOnError" | "outputs" | "var"))

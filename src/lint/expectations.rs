@@ -5,14 +5,10 @@ use super::{
     pattern::{Texts, matches_all},
 };
 use crate::{
+    decode::VACUOUS_EXPECTATION,
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{Arg, ArgKind, Def, Dialect, Name, Step},
-    rule,
 };
-
-rule! {
-    pub static VACUOUS_EXPECTATION = "vacuous-expectation", Verdict;
-}
 
 /// `contains: ""`, `matches: .*`, `expect: {}`, a field with a path and nothing else (`tests/coverage.md` B30).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -21,13 +17,17 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let whole = |expect: &Arg<Def>| !view.has_unread(expect.span);
         if let Some((key, expect)) = step.expect.as_ref().filter(|(_, expect)| whole(expect)) {
             match &expect.kind {
+                // That is none of the types it may have.
+                ArgKind::Null => {}
                 ArgKind::Record(fields) if fields.is_empty() => empty(step, *key, dialect, out),
                 _ => value(expect, dialect, out),
             }
         }
         if step.op.signature.judges {
             for (name, arg) in &step.args {
-                if arg.as_literal().is_some_and(|t| t.trim().is_empty()) {
+                if is_blank(arg) {
+                    out.push(blank(name));
+                } else if arg.as_literal().is_some_and(|t| t.trim().is_empty()) {
                     out.push(nothing(name, "the judge is asked about an empty text"));
                 }
             }
@@ -48,11 +48,23 @@ fn empty(step: &Step<Def>, key: crate::source::Span, dialect: Dialect, out: &mut
 fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
     match &arg.kind {
         ArgKind::List(items) => items.iter().for_each(|i| value(i, dialect, out)),
-        ArgKind::Record(_) if arg.get("path").is_some() && dialect == Dialect::Portable => {}
-        ArgKind::Record(fields) if arg.get("path").is_some() => field(fields, out),
+        ArgKind::Record(fields) if arg.get("path").is_some() => {
+            // Of a value of JSON, null is one to compare with (`decisions.md` §4).
+            let blanks = fields.iter().filter(|(name, arg)| is_blank(arg) && name.value != "equals");
+            blanks.for_each(|(name, _)| out.push(blank(name)));
+            if dialect != Dialect::Portable {
+                field(fields, out);
+            }
+        }
         ArgKind::Record(fields) => {
             for (name, inner) in fields {
                 match (name.value.as_str(), inner.as_literal(), &inner.kind) {
+                    (_, _, ArgKind::Null) => out.push(blank(name)),
+                    ("status", _, ArgKind::Int(0)) => {
+                        out.push(
+                            nothing(name, "0 is no status: any answer will do").help("write the status, such as 200"),
+                        );
+                    }
                     ("contains", Some(""), _) => out.push(nothing(name, "every text contains the empty one")),
                     ("matches" | "match", Some(pattern), _) if matches_all(pattern, Texts::Lines) => {
                         out.push(nothing(name, "this pattern matches every text"));
@@ -73,9 +85,7 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
 
 /// In the steps dialect a path alone asks for nothing, and `equals: null` is not compared.
 fn field(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
-    let asks = |(name, arg): &&(Name, Arg<Def>)| {
-        name.value != "path" && !(name.value == "equals" && matches!(arg.kind, ArgKind::Null))
-    };
+    let asks = |(name, arg): &&(Name, Arg<Def>)| name.value != "path" && !(name.value == "equals" && is_blank(arg));
     if fields.iter().any(|f| asks(&f)) {
         return;
     }
@@ -92,6 +102,15 @@ fn field(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
                 .help("add `equals`, `match` or `type`, or `exists: true`"),
         );
     }
+}
+
+fn is_blank(arg: &Arg<Def>) -> bool {
+    matches!(arg.kind, ArgKind::Null)
+}
+
+fn blank(name: &Name) -> Diagnostic {
+    nothing(name, &format!("`{}` has nothing behind it: nothing is compared", name.value))
+        .help("write what is expected, or remove the key")
 }
 
 fn nothing(name: &Name, message: &str) -> Diagnostic {

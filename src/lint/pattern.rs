@@ -55,6 +55,51 @@ pub fn matches_all(pattern: &str, texts: Texts) -> bool {
     covers(pattern, "", texts)
 }
 
+/// Whether no text matches a pattern; of `output`, newlines at the end are gone. `false` where nobody can tell.
+pub fn matches_none(pattern: &str, output: bool) -> bool {
+    // The automaton knows the words of ASCII alone.
+    let words = pattern.contains("\\b") || pattern.contains("\\B");
+    let wide = ["[^", "\\W", "\\D", "\\S", "\\p", "\\P", "."].iter().any(|part| pattern.contains(part));
+    if words && (wide || !pattern.is_ascii()) {
+        return false;
+    }
+    none(pattern, |_| true, output)
+}
+
+/// The names that tools can have.
+pub struct Names;
+
+impl Names {
+    /// Whether no name matches a pattern. `false` where nobody can tell.
+    pub fn none_matches(pattern: &str) -> bool {
+        none(pattern, |byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte), false)
+    }
+}
+
+/// Whether a pattern matches no text of these bytes.
+fn none(pattern: &str, alphabet: fn(u8) -> bool, output: bool) -> bool {
+    let Some(dfa) = automaton(pattern) else { return false };
+    let Some(start) = start(&dfa) else { return false };
+    // Whether the text so far ends in a newline.
+    let mut seen = HashSet::from([(start, false)]);
+    let mut open = vec![(start, false)];
+    while let Some((state, newline)) = open.pop() {
+        if dfa.is_match_state(state) || dfa.is_quit_state(state) || seen.len() > PAIRS {
+            return false;
+        }
+        if !(output && newline) && dfa.is_match_state(dfa.next_eoi_state(state)) {
+            return false;
+        }
+        for byte in (0..=u8::MAX).filter(|byte| alphabet(*byte)) {
+            let next = (dfa.next_state(state, byte), byte == b'\n');
+            if !dfa.is_dead_state(next.0) && seen.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    true
+}
+
 /// The pattern of one text, exactly.
 pub fn exactly(text: &str) -> String {
     format!(r"\A(?:{})\z", regex::escape(text))
@@ -79,6 +124,22 @@ fn start(dfa: &dense::DFA<Vec<u32>>) -> Option<StateID> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_matches_nothing() {
+        let none = |pattern| matches_none(pattern, false);
+        for pattern in [r"\z\Anginx", "^ok$^x", r"[^\s\S]", r"a\bb", "$x", "x^", "ok$\nmore", r"\A\z."] {
+            assert!(none(pattern), "{pattern}");
+        }
+        for pattern in ["", "^$", "x", "^a|b^c", r"\bx\b", "(?m)^ok$\n^x", r"(?:^|x)y", r"é\B.", r"\z\A", "[", r"a\B\W"]
+        {
+            assert!(!none(pattern), "{pattern}");
+        }
+        assert!(matches_none(r"ok\n\z", true) && !none(r"ok\n\z") && !matches_none(r"ok\n?\z", true));
+        assert!(!matches_none("ok\n", true), "more may follow");
+        assert!(Names::none_matches("list pods") && Names::none_matches("^a:b") && !Names::none_matches("^list.pods$"));
+        assert!(!Names::none_matches("") && !Names::none_matches("[ _]list"));
+    }
 
     #[test]
     fn what_covers_what() {

@@ -14,6 +14,7 @@ use crate::{
 
 rule! {
     pub static UNFALSIFIABLE_VERIFY = "unfalsifiable-verify", Verdict;
+    pub static ABSENCE_ALONE = "absence-alone", Verdict;
     pub static PROMPT_CONTAINS_ANSWER = "prompt-contains-answer", Warning;
     pub static EXACT_WORDS_OF_ANSWER = "exact-words-of-answer", Warning;
     pub static JUDGE_DECIDES_ALONE = "judge-decides-alone", Note;
@@ -51,7 +52,8 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Whether a step that seems not to fail fails only where something outside the task is broken.
 fn is_certain(step: &Step<Def>) -> bool {
     match &step.op.kind {
-        OperationKind::Builtin("http" | "file") | OperationKind::Extension { .. } => false,
+        OperationKind::Builtin("http") | OperationKind::Extension { .. } => false,
+        OperationKind::Builtin("file") => step.expect.is_none(),
         // `notes_list` of a folder that the agent was to make fails without it.
         OperationKind::Tool { .. } => {
             step.arg("args").is_none_or(|a| matches!(&a.kind, ArgKind::Record(fields) if fields.is_empty()))
@@ -65,10 +67,55 @@ pub(super) fn cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     let inner = |role| step.blocks.iter().filter(move |b| b.role == role).flat_map(|b| &b.steps);
     match step.op.signature.control {
         Control::Any => inner(BlockRole::Branch).any(|s| cannot_fail(s, view)),
+        Control::Each if is_empty(step) => true,
         Control::Each | Control::Scope | Control::Eventually | Control::Consistently => {
             inner(BlockRole::Setup).chain(inner(BlockRole::Steps)).all(|s| cannot_fail(s, view))
         }
         Control::Leaf => leaf_cannot_fail(step, view),
+    }
+}
+
+/// A loop over a list without values.
+fn is_empty(step: &Step<Def>) -> bool {
+    step.arg("in").is_some_and(|list| matches!(&list.kind, ArgKind::List(items) if items.is_empty()))
+}
+
+/// Nothing is verified but that files are not there, and set-up makes none: a run passes in which nothing happens.
+pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let steps = &view.task.verify.steps;
+    let mut first = None;
+    let mut alone = !view.asserted;
+    let mut paths = Vec::new();
+    steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if step.op.signature.control != Control::Leaf {
+                return;
+            }
+            let exists = step.expect.as_ref().and_then(|(_, expect)| expect.get("exists"));
+            alone &= exists.is_some_and(|exists| matches!(exists.kind, ArgKind::Bool(false)));
+            paths.push(step.arg("path").and_then(|p| p.as_literal()));
+            first.get_or_insert(step);
+        });
+    });
+    let there = |path: &&str| view.files.stat(&view.task.dir.join(path)).is_some();
+    let mut made = paths.iter().flatten().any(|path| there(path));
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            made |= match &step.op.kind {
+                OperationKind::Builtin("sleep") => false,
+                OperationKind::Builtin("file") => {
+                    let path = step.arg("path").and_then(|p| p.as_literal());
+                    step.arg("content").is_some() && paths.iter().any(|p| p.is_none() || path.is_none() || *p == path)
+                }
+                _ => step.op.signature.control == Control::Leaf,
+            };
+        });
+    });
+    if let (Some(first), true, false) = (first, alone, made) {
+        let message = "nothing is verified but that a file is absent, and set-up makes none: a run in which nothing happens passes";
+        let finding = Diagnostic::new(&ABSENCE_ALONE, first.key, message)
+            .help("make the file in `setup`, or verify something that the agent has to bring about");
+        out.push(if view.eval.is_some() { finding } else { finding.strength(Strength::Warning) });
     }
 }
 
@@ -105,9 +152,9 @@ fn lists(operation: &str) -> bool {
     })
 }
 
-/// A look at a file that setup wrote, asking only whether it is there.
+/// A step that makes or removes a file, or a look at one that setup wrote, asking only whether it is there.
 fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
-    let Some((_, expect)) = &step.expect else { return step.arg("absent").is_none() && step.arg("content").is_some() };
+    let Some((_, expect)) = &step.expect else { return true };
     let only_exists =
         expect.as_value().is_some_and(|v| v == serde_json::json!({}) || v == serde_json::json!({"exists": true}));
     let Some(path) = step.arg("path").and_then(|p| p.as_literal()).filter(|_| only_exists) else { return false };

@@ -57,18 +57,25 @@ pub fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BT
             web.bodies.extend(expect.get("body").map_or_else(Vec::new, |body| answers(body, words, &env)));
         }
         let Some(run) = text("run") else { return };
-        // `test '{steps.user.outputs.stdout}' = admin`
-        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" = "))
-            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
-        {
-            commands[*index].1.push(word.1.trim_matches(['\'', '"']).to_owned());
+        let own = match args.iter().find(|(n, _)| n.value == "env").map(|(_, a)| &a.kind) {
+            Some(ArgKind::Record(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        let variable = |name: &str| match own.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
+            Some(ArgKind::Text(t)) => Some(filled(t, &env)),
+            _ => None,
+        };
+        // `test "$USER" = admin`, which is `{steps.user.outputs.stdout}`
+        for (operator, other) in [(" = ", None), (" != ", Some("anything-else-than-that"))] {
+            let sides = run.strip_prefix("test ").and_then(|r| r.split_once(operator));
+            if let Some((output, word)) = sides
+                && let Some(output) = filled_in(&bash::ast::Word::read(output, 0), &variable)
+                && let Some(index) = output_of(&output).and_then(|id| ids.get(id))
+            {
+                commands[*index].1.push(other.unwrap_or(word.trim_matches(['\'', '"'])).to_owned());
+            }
         }
-        if let Some(word) = run.strip_prefix("test ").and_then(|r| r.split_once(" != "))
-            && let Some(index) = output_of(word.0.trim_matches(['\'', '"'])).and_then(|id| ids.get(id))
-        {
-            commands[*index].1.push("anything-else-than-that".to_owned());
-        }
-        let Some(argv) = split(&run) else { return };
+        let Some(argv) = split(&run, &variable) else { return };
         let expect = expect.as_ref();
         if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
             denied.insert(argv.join("\u{1f}"));
@@ -186,13 +193,23 @@ pub fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> Strin
     parts.collect()
 }
 
-/// The words of one simple command.
-pub fn split(run: &str) -> Option<Vec<String>> {
+/// A word with what is in its variables.
+fn filled_in(word: &bash::ast::Word, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let part = |part: &bash::ast::Part| match part {
+        bash::ast::Part::Text { text, .. } => Some(text.clone()),
+        bash::ast::Part::Var { name, default: None, .. } => variable(name),
+        _ => None,
+    };
+    word.parts.iter().map(part).collect()
+}
+
+/// The words of one simple command, with what is in its variables.
+fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<String>> {
     let script = bash::parse(run)?;
     let list = bash::ast::read(&script)?;
     match list.as_slice() {
         [bash::ast::Stmt { kind: bash::ast::Kind::Simple(simple), .. }] => {
-            simple.words.iter().map(bash::ast::Word::literal).collect()
+            simple.words.iter().map(|word| filled_in(word, variable)).collect()
         }
         _ => None,
     }

@@ -193,9 +193,13 @@ impl Results {
     ) -> Value {
         let mut out = Map::new();
         let mut set = |key: &str, value: Value| out.insert(key.to_owned(), value);
-        let agent_failed = running.outcome("agent").is_some_and(|o| o != Outcome::Passed);
-        let setup_failed = running.outcome("agent").is_none();
-        let asserted: Vec<_> = running.reports.iter().filter(|(id, _)| id.starts_with("assert/")).collect();
+        let agent = running.outcome("agent").filter(|outcome| *outcome != Outcome::Skipped);
+        let agent_failed = agent.is_some_and(|o| o != Outcome::Passed);
+        let setup_failed = agent.is_none();
+        // One that is skipped judges nothing.
+        let is_judged =
+            |(id, report): &&(String, ActionReport)| id.starts_with("assert/") && report.outcome != Outcome::Skipped;
+        let asserted: Vec<_> = running.reports.iter().filter(is_judged).collect();
         let verified = running.reports.iter().filter(|(id, _)| is_top(id, "verify"));
         let all_verified = verified.clone().all(|(_, r)| r.outcome == Outcome::Passed);
         let passed = match verdict {

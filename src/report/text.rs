@@ -43,6 +43,8 @@ pub(super) struct Text {
     actions: Vec<HashMap<String, Action>>,
     /// What did not pass, of runs under way.
     bad: IndexMap<TaskRun, Vec<(String, ActionReport)>>,
+    /// The phases that have begun.
+    begun: HashMap<TaskRun, Vec<String>>,
     done: Vec<Finished>,
     remarked: Vec<(TaskRun, Remark)>,
     /// Runs that were broken and made again, and why.
@@ -84,6 +86,7 @@ impl Text {
             actions: actions.collect(),
             input: input.clone(),
             bad: IndexMap::new(),
+            begun: HashMap::new(),
             done: Vec::new(),
             remarked: Vec::new(),
             retried: Vec::new(),
@@ -105,7 +108,10 @@ impl Text {
                     self.judged_in_part |= judgement.estimated;
                     self.judged = self.judged.and(usage);
                 }
-                if report.outcome != Outcome::Passed {
+                // What stands in a phase that never began is told by what kept it from beginning.
+                let phase = action.split('/').next().unwrap_or_default();
+                let begun = self.begun.get(task).is_some_and(|begun| begun.iter().any(|b| b == phase));
+                if report.outcome != Outcome::Passed && (begun || report.outcome != Outcome::Skipped) {
                     self.bad.entry(task.clone()).or_default().push((action.clone(), report.clone()));
                 }
                 self.verbosely(|text| {
@@ -115,6 +121,10 @@ impl Text {
                     text.faint(&format!("  {} {action} {outcome} in {took}{why}", task.name))
                 })
             }
+            (Some(task), EventKind::PhaseStarted { phase }) => {
+                self.begun.entry(task.clone()).or_default().push(phase.clone());
+                String::new()
+            }
             (Some(task), EventKind::CallRecorded { call }) => self.verbosely(|text| {
                 let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
                 text.faint(&cut(&format!("  {} calls {}.{}{arguments}", task.name, call.server, call.name)))
@@ -123,6 +133,7 @@ impl Text {
                 self.verbosely(|text| text.faint(&format!("  server {server} started")))
             }
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {
+                self.begun.remove(task);
                 let mut bad = self.bad.shift_remove(task).unwrap_or_default();
                 if let Some(plan) = self.input.plan.tasks.get(task.index) {
                     plan.in_written_order(&mut bad);

@@ -11,10 +11,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::{ActionReport, Event, EventKind, ExitReport, TaskRun},
+    event::{ActionReport, Event, EventKind, ExitReport, Outcome, TaskRun},
     host::Host,
     journal::{Entry, Journal},
-    plan::wire::is_secret_header,
+    plan::{ActionIx, Plan, PlanPhase, planned_id, wire::is_secret_header},
     secrets::Secrets,
     secrets::is_secret_name,
 };
@@ -96,11 +96,41 @@ impl<'a> Emitter<'a> {
 pub(super) struct TaskEvents<'a> {
     pub emitter: &'a Emitter<'a>,
     pub run: TaskRun,
+    /// The planned actions that have ended, in whatever round or attempt.
+    ended: Mutex<HashSet<String>>,
 }
 
-impl TaskEvents<'_> {
+impl<'a> TaskEvents<'a> {
+    pub fn new(emitter: &'a Emitter<'a>, run: TaskRun) -> Self {
+        Self { emitter, run, ended: Mutex::default() }
+    }
+
     pub fn emit(&self, kind: EventKind) {
+        if let EventKind::ActionFinished { action, .. } = &kind {
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(planned_id(action));
+        }
         self.emitter.emit(Some(&self.run), kind);
+    }
+
+    /// Ends what has not begun of an action and of all that it holds: every planned action ends, executed or skipped.
+    pub fn skip(&self, plan: &Plan, ix: ActionIx, why: &str) {
+        let action = plan.action(ix);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(&action.id);
+        self.skip_inside(plan, ix, why);
+        if !ended {
+            let report = ActionReport::new(Outcome::Skipped, why);
+            self.emit(EventKind::ActionFinished { action: action.id.clone(), report });
+        }
+    }
+
+    /// The same of what an action holds.
+    pub fn skip_inside(&self, plan: &Plan, ix: ActionIx, why: &str) {
+        plan.nested(ix).for_each(|ix| self.skip(plan, ix, why));
+    }
+
+    /// The same of whole phases.
+    pub fn skip_phases(&self, plan: &Plan, phases: &[PlanPhase], why: &str) {
+        phases.iter().flat_map(|phase| plan.members(*phase)).for_each(|ix| self.skip(plan, ix, why));
     }
 
     /// The variables of the loops around a group.

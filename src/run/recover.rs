@@ -225,7 +225,7 @@ async fn clean_up_task(
         recovered.left.extend(all_left(why));
         return;
     }
-    let events = TaskEvents { emitter, run: task.clone() };
+    let events = TaskEvents::new(emitter, task.clone());
     let values = TaskValues::restored(host, &task.name, past.values.clone().unwrap_or_default());
     let env = match values.set_env(&plan.env) {
         Ok(env) => env,

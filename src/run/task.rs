@@ -102,7 +102,7 @@ impl TaskEnd {
 
 pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: TaskRun) -> TaskEnd {
     let started = world.host.elapsed();
-    let events = TaskEvents { emitter: world.emitter, run: task.clone() };
+    let events = TaskEvents::new(world.emitter, task.clone());
     let mut facts = Facts::default();
     let mut cleanup_failed = false;
     if world.cancel.is_cancelled() {
@@ -124,6 +124,13 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     }
     let (verdict, reason) = verdict(&facts);
     let reason = world.emitter.vault.secrets().mask(&reason).into_owned();
+    let why = match (&facts.only, facts.kept) {
+        (Some(Only::Verify), _) => NOT_ASKED.to_owned(),
+        (_, true) => "its world is kept".to_owned(),
+        _ if reason.is_empty() => NOT_REACHED.to_owned(),
+        _ => format!("{NOT_REACHED}: {reason}"),
+    };
+    events.skip_phases(plan, &PlanPhase::ALL, &why);
     for remark in remarks(world, plan, &facts, verdict) {
         events.emit(EventKind::Remarked { remark });
     }
@@ -159,6 +166,11 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
     }
     remarks
 }
+
+/// Of what nothing led to.
+const NOT_REACHED: &str = "not reached";
+/// Of the phases that `--phase` leaves out.
+const NOT_ASKED: &str = "another phase was asked for";
 
 /// What must be there before anything runs.
 async fn ready(world: &World<'_>, servers: &Servers<'_>, index: usize) -> Result<Vec<Arc<Running>>, String> {
@@ -278,6 +290,14 @@ async fn phases(
         Keep::OnFailure => verdict(facts).0 != Verdict::Passed,
         Keep::Never => options.only == Some(Only::Setup),
     };
+    facts.kept = keep;
+    // Before the cleanup, which reports for itself.
+    let why = match &facts.setup {
+        _ if options.only == Some(Only::Setup) => NOT_ASKED.to_owned(),
+        Some(setup) => format!("{NOT_REACHED}: `{}` did not pass", setup.id),
+        None => NOT_REACHED.to_owned(),
+    };
+    events.skip_phases(plan, &[PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Assert], &why);
     if keep {
         world.keep(&unit).await;
         return unit.cleanup_failed.load(Ordering::Relaxed);
@@ -678,7 +698,11 @@ fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, f
         if i == 0 {
             unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Assert.name().to_owned() });
         }
-        let Some(report) = assert::evaluate(assertion, calls, skills) else { continue };
+        let Some(report) = assert::evaluate(assertion, calls, skills) else {
+            unit.events.skip(unit.plan, ix, "it asserts nothing");
+            continue;
+        };
+        let report = ActionReport { comparisons: 1, ..report };
         unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
         facts.checks.push(judged(&action.id, unit.report(&action.id, report)));
     }
@@ -687,12 +711,13 @@ fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, f
 /// A step that is not reached.
 fn skip<'a>(unit: &Unit<'a>, ix: ActionIx, scope: &mut Scope<'a>) -> Ended {
     unit.bind_unreached(ix, scope);
-    let report = ActionReport::new(Outcome::Skipped, "not reached");
+    unit.events.skip_inside(unit.plan, ix, NOT_REACHED);
+    let report = ActionReport::new(Outcome::Skipped, NOT_REACHED);
     unit.report(&unit.plan.action(ix).id, report)
 }
 
 fn judged(id: &str, end: Ended) -> Judged {
-    Judged { id: id.to_owned(), outcome: end.outcome, why: end.message }
+    Judged { id: id.to_owned(), outcome: end.outcome, why: end.message, comparisons: end.comparisons }
 }
 
 fn reported(record: CallRecord) -> CallReport {

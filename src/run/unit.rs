@@ -87,20 +87,27 @@ pub(super) struct Limits {
 pub(super) struct Ended {
     pub outcome: Outcome,
     pub message: String,
+    pub comparisons: u32,
 }
 
 impl Ended {
     pub fn passed() -> Self {
-        Self { outcome: Outcome::Passed, message: String::new() }
+        Self { outcome: Outcome::Passed, message: String::new(), comparisons: 0 }
     }
 
     fn new(outcome: Outcome, message: impl Into<String>) -> Self {
-        Self { outcome, message: message.into() }
+        Self { outcome, message: message.into(), comparisons: 0 }
     }
 
-    /// The graver of two; the first of two alike.
+    pub fn of(report: &ActionReport) -> Self {
+        Self { outcome: report.outcome, message: report.message.clone(), comparisons: report.comparisons }
+    }
+
+    /// The graver of two, with the comparisons of both; the first of two alike.
     fn and(self, other: Self) -> Self {
-        if gravity(other.outcome) > gravity(self.outcome) { other } else { self }
+        let comparisons = self.comparisons.saturating_add(other.comparisons);
+        let graver = if gravity(other.outcome) > gravity(self.outcome) { other } else { self };
+        Self { comparisons, ..graver }
     }
 }
 
@@ -136,10 +143,11 @@ impl<'a> Unit<'a> {
                     (Some(id), Outcome::Passed) => scope.set_passed(id, restore::outputs(report)),
                     (_, outcome) => self.bind_failure(ix, scope, outcome),
                 }
-                return Ended::new(report.outcome, report.message.clone());
+                return Ended::of(report);
             }
             if let Some(end) = self.hindrance(step, scope, limits) {
                 self.bind_failure(ix, scope, end.outcome);
+                self.skip_inside(ix, &id);
                 return self.report(&id, ActionReport::new(end.outcome, end.message));
             }
             if step.op.signature.effects != Effects::None {
@@ -151,6 +159,7 @@ impl<'a> Unit<'a> {
                 self.events.emitter.durable().await;
                 if limits.cancel.is_cancelled() {
                     self.bind_failure(ix, scope, Outcome::Cancelled);
+                    self.skip_inside(ix, &id);
                     return self.report(&id, ActionReport::new(Outcome::Cancelled, "the run was cancelled"));
                 }
             }
@@ -158,7 +167,8 @@ impl<'a> Unit<'a> {
                 Control::Leaf => self.leaf(action, step, scope, limits).await,
                 control => {
                     let (end, bound) = self.composite(control, ix, step, &id, scope, limits).await;
-                    (ActionReport::new(end.outcome, end.message), bound)
+                    let report = ActionReport::new(end.outcome, end.message);
+                    (ActionReport { comparisons: end.comparisons, ..report }, bound)
                 }
             };
             report.duration = self.host.elapsed().saturating_sub(started);
@@ -173,8 +183,17 @@ impl<'a> Unit<'a> {
             } else {
                 self.bind_failure(ix, scope, report.outcome);
             }
+            self.skip_inside(ix, &id);
             self.report(&id, report)
         })
+    }
+
+    /// Ends the steps inside one that ends, where none of its rounds or branches has led to them. What a round of an outer
+    /// loop did not reach, another one may.
+    fn skip_inside(&self, ix: ActionIx, id: &str) {
+        if !id.contains(['[', '#']) && self.past.is_none() {
+            self.events.skip_inside(self.plan, ix, "not reached");
+        }
     }
 
     /// Runs steps one after another, as inside a group, a round or a branch: what fails or breaks ends it.
@@ -280,6 +299,7 @@ impl<'a> Unit<'a> {
         self.keep(done.leftover.take());
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;
+        report.comparisons = done.comparisons;
         for difference in &mut report.differences {
             let place = step.expect.as_ref().map(|expect| place(expect, &difference.subject));
             difference.at = difference.at.or(place.filter(|p| p.file == action.span.file).map(|p| (p.start, p.end)));
@@ -616,7 +636,7 @@ impl<'a> Unit<'a> {
     }
 
     pub fn report(&self, id: &str, report: ActionReport) -> Ended {
-        let end = Ended { outcome: report.outcome, message: report.message.clone() };
+        let end = Ended::of(&report);
         self.events.emit(EventKind::ActionFinished { action: id.to_owned(), report });
         end
     }

@@ -28,6 +28,8 @@ pub struct Facts {
     pub unused: bool,
     /// Whether a pass is none then.
     pub must_use: bool,
+    /// Its world is left standing.
+    pub kept: bool,
     /// The task's time was over before everything was done.
     pub timed_out: Option<String>,
 }
@@ -38,6 +40,8 @@ pub struct Judged {
     pub id: String,
     pub outcome: Outcome,
     pub why: String,
+    /// What it compared, if it passed.
+    pub comparisons: u32,
 }
 
 /// The verdict and its reason, in a line.
@@ -79,6 +83,9 @@ fn timeless(facts: &Facts) -> (Verdict, String) {
         Some(failed) if failed.outcome == Outcome::Failed => (Verdict::Failed, failed.line()),
         Some(spoilt) => (Verdict::Broken, spoilt.line()),
         None if facts.checks.is_empty() => (Verdict::Unchecked, "nothing was checked".to_owned()),
+        None if facts.checks.iter().all(|check| check.comparisons == 0) => {
+            (Verdict::Unchecked, "nothing was checked: no step of verify compared anything".to_owned())
+        }
         None if facts.unused && facts.must_use => {
             let why = "no call to a server under test succeeded, and `--require-server-use` demands one";
             (Verdict::Failed, why.to_owned())
@@ -102,7 +109,7 @@ mod tests {
     use super::*;
 
     fn judged(outcome: Outcome) -> Judged {
-        Judged { id: "x".to_owned(), outcome, why: "why".to_owned() }
+        Judged { id: "x".to_owned(), outcome, why: "why".to_owned(), comparisons: 1 }
     }
 
     /// The rule of `decisions.md` §5, line by line.
@@ -114,7 +121,13 @@ mod tests {
             checks: checks.iter().map(|o| judged(*o)).collect(),
             ..Facts::default()
         };
+        let hollow = || Judged { comparisons: 0, ..judged(Passed) };
+        let hollow =
+            |more: &[Judged]| Facts { checks: [&[hollow(), hollow()], more].concat(), ..facts(Some(Passed), &[]) };
         let table = [
+            (hollow(&[]), Verdict::Unchecked),
+            (hollow(&[judged(Passed)]), Verdict::Passed),
+            (hollow(&[judged(Failed)]), Verdict::Failed),
             (facts(Some(Passed), &[Passed, Passed]), Verdict::Passed),
             (facts(Some(Passed), &[]), Verdict::Unchecked),
             (facts(Some(Passed), &[Passed, Failed]), Verdict::Failed),

@@ -3,13 +3,17 @@
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Context, Done, Stop, compare, process};
+use super::{
+    Context, Done, Stop,
+    compare::{self, Compared},
+    process,
+};
 use crate::{
     builtin::{
         command::{Command, ExitCode, Expect},
         expect::TextExpect,
     },
-    event::{Difference, ExitReport},
+    event::ExitReport,
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -47,12 +51,11 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
     Ok(done)
 }
 
-fn judge(expect: &Expect, status: i32, done: &Done) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
-    if let ExitCode::Is(expected) = expect.exit_code
-        && i64::from(status) != expected
-    {
-        found.push(compare::difference("exitCode", &expected.to_string(), &status.to_string()));
+fn judge(expect: &Expect, status: i32, done: &Done) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    if let ExitCode::Is(expected) = expect.exit_code {
+        let differs = i64::from(status) != expected;
+        found.add(differs.then(|| compare::difference("exitCode", &expected.to_string(), &status.to_string())));
     }
     for (name, expect) in [("stdout", &expect.stdout), ("stderr", &expect.stderr)] {
         if let Some(expect) = expect {
@@ -62,7 +65,7 @@ fn judge(expect: &Expect, status: i32, done: &Done) -> Result<Vec<Difference>, S
     Ok(found)
 }
 
-fn judge_text(name: &str, expect: &TextExpect, done: &Done) -> Result<Vec<Difference>, String> {
+fn judge_text(name: &str, expect: &TextExpect, done: &Done) -> Result<Compared, String> {
     match done.locals.get(name).and_then(Value::as_str) {
         Some(actual) => compare::text(name, expect, actual),
         None => Err(format!("`{name}` is too long to be compared")),

@@ -19,16 +19,41 @@ const SHOWN: usize = 400;
 /// Characters shown before the first place where two texts differ.
 const BEFORE: usize = 60;
 
+/// Of an expectation of which no part demands anything.
+pub const NOTHING: &str = "`expect` compares nothing: no part of it demands anything";
+
+/// What was compared.
+#[derive(Default, Debug)]
+pub struct Compared {
+    /// How many comparisons were made: a part of an expectation that demands nothing makes none.
+    pub made: u32,
+    /// Those that did not come out as expected.
+    pub differences: Vec<Difference>,
+}
+
+impl Compared {
+    /// Adds one comparison, and what differed.
+    pub fn add(&mut self, difference: Option<Difference>) {
+        self.made += 1;
+        self.differences.extend(difference);
+    }
+
+    /// Adds all of another.
+    pub fn extend(&mut self, other: Self) {
+        self.made += other.made;
+        self.differences.extend(other.differences);
+    }
+}
+
 /// Compares a text. Newlines at the end of `equals` do not count, as those of a process' output do not.
 ///
 /// # Errors
 /// A pattern that is none: holes can make one.
-pub fn text(subject: &str, expect: &TextExpect, actual: &str) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
-    if let Some(expected) = &expect.equals
-        && expected.trim_end_matches('\n') != actual.trim_end_matches('\n')
-    {
-        found.push(unequal(subject, expected, actual));
+pub fn text(subject: &str, expect: &TextExpect, actual: &str) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    if let Some(expected) = &expect.equals {
+        let differs = expected.trim_end_matches('\n') != actual.trim_end_matches('\n');
+        found.add(differs.then(|| unequal(subject, expected, actual)));
     }
     found.extend(part(subject, expect.contains.as_deref(), expect.matches.as_deref(), actual)?);
     Ok(found)
@@ -38,22 +63,15 @@ pub fn text(subject: &str, expect: &TextExpect, actual: &str) -> Result<Vec<Diff
 ///
 /// # Errors
 /// A pattern that is none.
-pub fn part(
-    subject: &str,
-    contains: Option<&str>,
-    matches: Option<&str>,
-    actual: &str,
-) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
-    if let Some(part) = contains
-        && !actual.contains(part)
-    {
-        found.push(difference(subject, &format!("contains `{part}`"), actual));
+pub fn part(subject: &str, contains: Option<&str>, matches: Option<&str>, actual: &str) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    if let Some(part) = contains {
+        let differs = !actual.contains(part);
+        found.add(differs.then(|| difference(subject, &format!("contains `{part}`"), actual)));
     }
-    if let Some(text) = matches
-        && !pattern(text)?.is_match(actual)
-    {
-        found.push(difference(subject, &format!("matches `{text}`"), actual));
+    if let Some(text) = matches {
+        let differs = !pattern(text)?.is_match(actual);
+        found.add(differs.then(|| difference(subject, &format!("matches `{text}`"), actual)));
     }
     Ok(found)
 }
@@ -62,44 +80,46 @@ pub fn part(
 ///
 /// # Errors
 /// A path or a pattern that is none.
-pub fn json(subject: &str, expects: &[JsonExpect], document: &Value) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
+pub fn json(subject: &str, expects: &[JsonExpect], document: &Value) -> Result<Compared, String> {
+    let mut found = Compared::default();
     for expect in expects {
         found.extend(json_value(subject, expect, document)?);
     }
     Ok(found)
 }
 
-fn json_value(subject: &str, expect: &JsonExpect, document: &Value) -> Result<Vec<Difference>, String> {
+fn json_value(subject: &str, expect: &JsonExpect, document: &Value) -> Result<Compared, String> {
+    // Whether there is a value.
+    let mut found = Compared { made: 1, ..Compared::default() };
     let path = JsonPath::parse(&expect.path).map_err(|e| format!("`{}` is not a JSON path: {e}", expect.path))?;
     let subject = format!("{subject} {}", expect.path);
     let matches: Vec<&Value> = path.query(document).all();
     let value = match matches.as_slice() {
-        [] if expect.exists == Some(false) => return Ok(Vec::new()),
-        [] => return Ok(vec![difference(&subject, &demand(expect), "nothing at this path")]),
+        [] if expect.exists == Some(false) => return Ok(found),
+        [] => {
+            found.differences.push(difference(&subject, &demand(expect), "nothing at this path"));
+            return Ok(found);
+        }
         [one] => Cow::Borrowed(*one),
         many => Cow::Owned(many.iter().copied().cloned().collect()),
     };
     if expect.exists == Some(false) {
-        return Ok(vec![difference(&subject, "nothing at this path", &compact(&value))]);
+        found.differences.push(difference(&subject, "nothing at this path", &compact(&value)));
+        return Ok(found);
     }
-    let mut found = Vec::new();
     if let Some(expected) = &expect.equals {
         // A path that can match often gives a list; that it matched but once does not make it another thing.
         let listed = may_match_often(&expect.path)
             && matches.len() == 1
             && expected.as_array().is_some_and(|items| items.len() == 1 && same(&items[0], &value));
-        if !listed && !same(expected, &value) {
-            found.push(unequal(&subject, &compact(expected), &compact(&value)));
-        }
+        let differs = !listed && !same(expected, &value);
+        found.add(differs.then(|| unequal(&subject, &compact(expected), &compact(&value))));
     }
-    if let Some(ty) = expect.ty
-        && ty != JsonType::of(&value)
-    {
-        found.push(wrong_type(&subject, ty, &value));
+    if let Some(ty) = expect.ty {
+        found.add((ty != JsonType::of(&value)).then(|| wrong_type(&subject, ty, &value)));
     }
     if let Some(text) = &expect.matches {
-        found.extend(value_matches(&subject, text, &value)?);
+        found.add(value_matches(&subject, text, &value)?);
     }
     Ok(found)
 }
@@ -147,38 +167,38 @@ fn same_number(a: &Number, b: &Number) -> bool {
 ///
 /// # Errors
 /// A pattern that is none.
-pub fn fields(subject: &str, expects: &[FieldExpect], document: &Value) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
+pub fn fields(subject: &str, expects: &[FieldExpect], document: &Value) -> Result<Compared, String> {
+    let mut found = Compared::default();
     for expect in expects {
         let subject = format!("{subject} {}", expect.path).trim_end().to_owned();
         let equals = expect.equals.as_ref().filter(|v| !v.is_null());
         let Some(value) = field(document, &expect.path) else {
             let compared = equals.is_some() || expect.ty.is_some() || expect.matches.is_some();
             if compared || expect.exists == Some(true) {
-                found.push(difference(&subject, "a value", "does not exist"));
+                found.add(Some(difference(&subject, "a value", "does not exist")));
+            } else if expect.exists == Some(false) {
+                found.add(None);
             }
             continue;
         };
-        if expect.exists == Some(false) {
-            found.push(difference(&subject, "no value", &compact(value)));
-            continue;
+        if let Some(exists) = expect.exists {
+            found.add((!exists).then(|| difference(&subject, "no value", &compact(value))));
+            if !exists {
+                continue;
+            }
         }
-        if let Some(ty) = expect.ty
-            && ty != JsonType::of(value)
-        {
-            found.push(wrong_type(&subject, ty, value));
+        if let Some(ty) = expect.ty {
+            found.add((ty != JsonType::of(value)).then(|| wrong_type(&subject, ty, value)));
         }
         if let Some(expected) = equals {
             let same = match (expected, value) {
                 (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
                 _ => go_text(expected) == go_text(value),
             };
-            if !same {
-                found.push(unequal(&subject, &go_text(expected), &go_text(value)));
-            }
+            found.add((!same).then(|| unequal(&subject, &go_text(expected), &go_text(value))));
         }
         if let Some(text) = &expect.matches {
-            found.extend(value_matches(&subject, text, value)?);
+            found.add(value_matches(&subject, text, value)?);
         }
     }
     Ok(found)

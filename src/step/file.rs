@@ -5,10 +5,13 @@ use std::path::Path;
 use futures_util::future::BoxFuture;
 use serde_json::Map;
 
-use super::{Context, Done, Stop, compare};
+use super::{
+    Context, Done, Stop,
+    compare::{self, Compared},
+};
 use crate::{
     builtin::file::{Expect, File},
-    event::{Difference, Outcome},
+    event::Outcome,
     source::{ReadError, Stat},
 };
 
@@ -45,15 +48,13 @@ fn make(cx: &Context<'_>, path: &Path, content: &str, mode: u32) -> std::io::Res
     cx.host.write(path, content.as_bytes(), Some(mode))
 }
 
-fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
+fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Compared, String> {
+    let mut found = Compared::default();
     let stat = cx.host.files().stat(path);
-    if stat.is_some() != expect.exists {
-        let words = |there| if there { "it exists" } else { "it does not exist" };
-        found.push(compare::difference(name, words(expect.exists), words(stat.is_some())));
-        return Ok(found);
-    }
-    if stat.is_none() {
+    let words = |there| if there { "it exists" } else { "it does not exist" };
+    let differs = stat.is_some() != expect.exists;
+    found.add(differs.then(|| compare::difference(name, words(expect.exists), words(stat.is_some()))));
+    if differs || stat.is_none() {
         return Ok(found);
     }
     if expect.contains.is_some() || expect.matches.is_some() {
@@ -62,15 +63,15 @@ fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Ve
                 let text = String::from_utf8_lossy(&bytes);
                 found.extend(compare::part(name, expect.contains.as_deref(), expect.matches.as_deref(), &text)?);
             }
-            Err(ReadError::IsDir) => found.push(compare::difference(name, "a file", "a folder")),
+            Err(ReadError::IsDir) => found.add(Some(compare::difference(name, "a file", "a folder"))),
             Err(e) => return Err(format!("`{name}` could not be read: {e}")),
         }
     }
     if let Some(expected) = &expect.mode {
         let actual = cx.host.mode(path).map_err(|e| format!("the mode of `{name}` could not be read: {e}"))?;
-        if octal(expected)? != actual {
-            found.push(compare::difference(&format!("mode of {name}"), expected, &format!("{actual:04o}")));
-        }
+        let differs = octal(expected)? != actual;
+        let difference = || compare::difference(&format!("mode of {name}"), expected, &format!("{actual:04o}"));
+        found.add(differs.then(difference));
     }
     Ok(found)
 }

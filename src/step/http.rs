@@ -4,10 +4,13 @@ use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::{Context, Done, Stop, compare};
+use super::{
+    Context, Done, Stop,
+    compare::{self, Compared},
+};
 use crate::{
     builtin::http::{Body, BodyExpect, Expect, Http},
-    event::{Difference, Outcome},
+    event::Outcome,
     host::{HttpRequest, HttpResponse},
 };
 
@@ -83,18 +86,18 @@ fn response(answer: &HttpResponse) -> Map<String, Value> {
     response
 }
 
-fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
-    if !expect.status.admits(answer.status) {
-        found.push(compare::difference("status", &expect.status.describe(), &answer.status.to_string()));
-    }
+fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    // That there is an answer is one, where any will do.
+    let differs = !expect.status.admits(answer.status);
+    found.add(differs.then(|| compare::difference("status", &expect.status.describe(), &answer.status.to_string())));
     if let Some(BodyExpect { contains, matches, json }) = &expect.body {
         let body = whole_body(answer)?;
         found.extend(compare::part("body", contains.as_deref(), matches.as_deref(), &body)?);
         if let Some(json) = json {
             match serde_json::from_slice(&answer.body) {
                 Ok(document) => found.extend(compare::json("body.json", &json.0, &document)?),
-                Err(_) => found.push(compare::difference("body", "JSON", &body)),
+                Err(_) => found.add(Some(compare::difference("body", "JSON", &body))),
             }
         }
     }

@@ -74,6 +74,7 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
             }
         }
     };
+    done.comparisons = u32::from(judgement.passed.is_some());
     done.stdout = asked.transcript;
     done.judgement = Some(Box::new(judgement));
     Ok(done)

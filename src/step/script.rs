@@ -52,9 +52,9 @@ async fn judge(cx: &Context<'_>, protocol: Protocol, exec: Exec) -> Done {
     let (mut done, status) = process::ended(cx, cx.host.exec(exec, cx.cancel.clone()).await);
     match (status, protocol) {
         (None, _) => done,
-        (Some(0), Protocol::None) => done,
+        (Some(0), Protocol::None) => Done { comparisons: 1, ..done },
         (Some(status), Protocol::None) => {
-            (done.outcome, done.message) = (Outcome::Failed, process::exited(status));
+            (done.outcome, done.message, done.comparisons) = (Outcome::Failed, process::exited(status), 1);
             done
         }
         (Some(0), Protocol::Json) => match verdict(done.locals.get("stdout").and_then(Value::as_str)) {
@@ -118,6 +118,8 @@ fn verdict(stdout: Option<&str>) -> Result<Answer, String> {
 
 fn decide(mut done: Done, answer: Answer) -> Done {
     let checks = answer.checks.unwrap_or_default();
+    // Its verdict, and what it rests on.
+    done.comparisons = 1 + u32::try_from(checks.len()).unwrap_or(u32::MAX - 1);
     let bad: Vec<&Check> = checks.iter().filter(|c| !c.passed).collect();
     done.message = answer.reason.unwrap_or_default();
     if answer.passed {

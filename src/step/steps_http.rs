@@ -3,12 +3,13 @@
 use futures_util::future::BoxFuture;
 
 use super::{
-    Context, Done, Stop, compare,
+    Context, Done, Stop,
+    compare::{self, Compared},
     http::{send, whole_body},
 };
 use crate::{
     builtin::steps_http::{StepsExpect, StepsHttp},
-    event::{Difference, Outcome},
+    event::Outcome,
     host::HttpResponse,
 };
 
@@ -27,7 +28,11 @@ async fn http(cx: &Context<'_>) -> Result<Done, Stop> {
     };
     let answer = send(cx, method, url, &headers, body, json).await?;
     let done = Done::new(Outcome::Passed, "");
-    let judged = cx.expected::<StepsExpect>(&done.locals).and_then(|e| judge(&e.unwrap_or_default(), &answer));
+    let judged = cx.expected::<StepsExpect>(&done.locals).and_then(|expect| match expect {
+        // There was an answer.
+        None => Ok(Compared { made: 1, ..Compared::default() }),
+        Some(expect) => judge(&expect, &answer),
+    });
     let mut done = done.judged(judged);
     if done.outcome == Outcome::Passed {
         done.message = format!("the answer has status {}", answer.status);
@@ -35,10 +40,13 @@ async fn http(cx: &Context<'_>) -> Result<Done, Stop> {
     Ok(done)
 }
 
-fn judge(expect: &StepsExpect, answer: &HttpResponse) -> Result<Vec<Difference>, String> {
-    let mut found = Vec::new();
-    if expect.status != 0 && expect.status != answer.status {
-        found.push(compare::difference("status", &expect.status.to_string(), &answer.status.to_string()));
+fn judge(expect: &StepsExpect, answer: &HttpResponse) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    if expect.status != 0 {
+        let differs = expect.status != answer.status;
+        found.add(
+            differs.then(|| compare::difference("status", &expect.status.to_string(), &answer.status.to_string())),
+        );
     }
     if let Some(expect) = &expect.body {
         let body = whole_body(answer)?;
@@ -46,9 +54,9 @@ fn judge(expect: &StepsExpect, answer: &HttpResponse) -> Result<Vec<Difference>,
         if !expect.fields.is_empty() {
             match serde_json::from_str(&body) {
                 Ok(document) => found.extend(compare::fields("body", &expect.fields, &document)?),
-                Err(_) => found.push(compare::difference("body", "JSON", &body)),
+                Err(_) => found.add(Some(compare::difference("body", "JSON", &body))),
             }
         }
     }
-    Ok(found)
+    if found.made == 0 { Err(compare::NOTHING.to_owned()) } else { Ok(found) }
 }

@@ -36,6 +36,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let (mut done, status) = process::ended(cx, cx.host.exec(exec, cx.cancel.clone()).await);
     // Its output is its message; there are no values for later steps.
     done.locals.clear();
+    done.comparisons = u32::from(status.is_some());
     match status {
         None => {}
         Some(0) => done.message = done.stdout.clone(),

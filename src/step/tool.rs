@@ -3,7 +3,10 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Context, Contract, Done, Stop, ToolAnswer, ToolFault, Tools, compare};
+use super::{
+    Context, Contract, Done, Stop, ToolAnswer, ToolFault, Tools,
+    compare::{self, Compared},
+};
 use crate::{
     builtin::tool::{ContentExpect, Expect, StepsExpect, Tool},
     diagnostic::nearest,
@@ -135,15 +138,16 @@ fn portable(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> D
     }
 }
 
-fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Vec<Difference>, String> {
-    let mut found = is_error(expect.is_error, answer.is_error);
+fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    found.add(is_error(expect.is_error, answer.is_error));
     if let Some(ContentExpect { contains, matches, json }) = &expect.content {
         let text = text_of(&answer.content);
         found.extend(compare::part("content", contains.as_deref(), matches.as_deref(), &text)?);
         if let Some(json) = json {
             match answer.structured_content.clone().or_else(|| serde_json::from_str(&text).ok()) {
                 Some(document) => found.extend(compare::json("content.json", &json.0, &document)?),
-                None => found.push(compare::difference("content", "JSON", &text)),
+                None => found.add(Some(compare::difference("content", "JSON", &text))),
             }
         }
     }
@@ -168,7 +172,10 @@ fn steps(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done
         None => {}
     }
     let judge = || {
-        let mut found = is_error(expect.is_error && answer.is_error, answer.is_error);
+        let mut found = Compared::default();
+        if !expect.is_error {
+            found.add(is_error(false, answer.is_error));
+        }
         if let Some(expect) = &expect.content {
             found.extend(compare::part("content", None, expect.matches.as_deref(), &text)?);
             found.extend(compare::fields("content", &expect.fields, &answer.content)?);
@@ -178,9 +185,9 @@ fn steps(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done
     with_error_text(done.judged(judge()), answer)
 }
 
-fn is_error(expected: bool, actual: bool) -> Vec<Difference> {
+fn is_error(expected: bool, actual: bool) -> Option<Difference> {
     let differs = expected != actual;
-    differs.then(|| compare::difference("isError", &expected.to_string(), &actual.to_string())).into_iter().collect()
+    differs.then(|| compare::difference("isError", &expected.to_string(), &actual.to_string()))
 }
 
 /// What the tool said of its error is the reason.

@@ -2,7 +2,7 @@
 
 use super::{
     End, Flow, Lifter, Next, Out, State,
-    command::{OUTPUT_STATUS, PLAIN_NUMBER, expect_of},
+    command::{OUTPUT_STATUS, PLAIN_NUMBER, expect_of, handed_on, is_echo, takes_option},
     messages,
     statement::{self, by_line, here_string, split},
 };
@@ -512,15 +512,14 @@ impl<'a> Lifter<'a> {
             Kind::Pipeline(list) => {
                 let [first, last] = list.as_slice() else { return None };
                 let (Kind::Simple(first), Kind::Simple(last)) = (&first.kind, &last.kind) else { return None };
-                if !matches!(self.name(first)?, "echo" | "printf") || self.name(last)? != "grep" || !positive {
+                if self.name(last)? != "grep" || !positive {
                     return None;
                 }
-                let words: Vec<_> = first.words[1..]
-                    .iter()
-                    .filter(|w| !matches!(w.source.as_str(), "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\""))
-                    .collect();
-                let [word] = words.as_slice() else { return None };
-                self.found(word, last, captures, st)
+                let word = handed_on(first)?;
+                let found = self.found(word, last, captures, st)?;
+                let swallowed =
+                    is_echo(first) && found.iter().any(|d| matches!(&d.kind, Ask::Text(e) if takes_option(e)));
+                (!swallowed).then_some(found)
             }
             Kind::Simple(simple) if self.name(simple)? == "grep" && positive => {
                 let mut simple = simple.clone();

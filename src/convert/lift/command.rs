@@ -1,6 +1,9 @@
 //! One command: its words, its input, what it is expected to answer.
 
-use super::{Lifter, Out, State, filters, statement::by_line};
+use super::{
+    Lifter, Out, State, filters,
+    statement::{by_line, is_special},
+};
 use crate::{
     bash::{
         self,
@@ -10,7 +13,7 @@ use crate::{
     convert::{
         Label,
         pattern::{self, Grep, Wanted},
-        shell::{self, Text},
+        shell::{Piece, Text},
         step::{self, Expect, HttpExpect, Step},
     },
     template,
@@ -26,7 +29,6 @@ pub(super) const PIPE_DENIED: &str = "what was printed counts, also where the co
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
 pub(super) const PLAIN_NUMBER: &str =
     "only plain decimal numbers compare; the script went on where there was no number";
-pub(super) const QUOTED_HOLE: &str = "a quote in the value would end the word";
 
 impl<'a> Lifter<'a> {
     /// The literal name of a command.
@@ -69,7 +71,7 @@ impl<'a> Lifter<'a> {
             return None;
         }
         if let Some(parts) = input {
-            return self.fed(simple, parts, st, &env);
+            return self.fed(simple, parts, st);
         }
         if name == "curl"
             && let Some(out) = self.http(simple, st, captured)
@@ -77,23 +79,15 @@ impl<'a> Lifter<'a> {
             return Some(out);
         }
         let name = if name == "[" { "test" } else { name };
-        let mut words =
-            vec![st.scope.written(&simple.words[0]).filter(|_| name != "test").unwrap_or_else(|| name.to_owned())];
-        let mut open = false;
+        let mut words = vec![match name {
+            "test" => name.to_owned(),
+            _ => self.written(&simple.words[0], st, &mut env)?,
+        }];
         for word in &simple.words[1..] {
-            let text = st.scope.word(word)?;
-            self.uses(&text);
-            // A value that no one knows yet may hold a quote.
-            open |= text
-                .0
-                .iter()
-                .any(|p| matches!(p, shell::Piece::Hole { quoted: true, safe: false, constant: None, .. }));
-            let mut written = st.scope.written(word)?;
-            if word.literal().is_none() && text.constant().is_some_and(|c| !bash::is_safe(&c)) && !text.has_open_hole()
-            {
-                written = template::escape(&bash::quote(&text.constant()?));
-            }
-            words.push(written);
+            // What `echo` makes of a value depends on the shell, and on the value.
+            let open = st.scope.word(word)?.has_open_hole();
+            (!(open && matches!(name, "echo" | "printf"))).then_some(())?;
+            words.push(self.written(word, st, &mut env)?);
         }
         if simple.words[0].literal()? == "[" && words.last().is_some_and(|w| w == "]") {
             words.pop();
@@ -110,14 +104,28 @@ impl<'a> Lifter<'a> {
             workdir.clone_from(&st.workdir);
             *own = env;
         }
-        let out = Out::step(step);
-        Some(if open { out.but(Label::Stronger, QUOTED_HOLE) } else { out })
+        Some(Out::step(step))
+    }
+
+    /// A word of a command. A value that is not known yet travels in a variable of the step, never in the text of its shell.
+    fn written(&self, word: &Word, st: &State, env: &mut Vec<(String, String)>) -> Option<String> {
+        let text = st.scope.word(word)?;
+        self.uses(&text);
+        if let Some(literal) = word.literal() {
+            // As the author has quoted it, if every shell reads that alike.
+            let plain = !word.source.contains(['\\', '$', '`']) && !word.source.contains('\n') && !literal.is_empty();
+            return Some(template::escape(&if plain { word.source.clone() } else { bash::quote(&literal) }));
+        }
+        if !text.has_open_hole() {
+            return Some(closed(&text));
+        }
+        Some(open(&text, env))
     }
 
     /// Takes note of the variables a text needs.
     pub(super) fn uses(&self, text: &Text) {
         for piece in &text.0 {
-            if let shell::Piece::Hole { text, .. } = piece
+            if let Piece::Hole { text, .. } = piece
                 && let Some(name) = text.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'))
                 && self.shared.env.contains_key(name)
             {
@@ -153,7 +161,7 @@ impl<'a> Lifter<'a> {
                 if text.constant().is_none_or(|c| c.contains('\\')) {
                     return None;
                 }
-                text.0.push(shell::Piece::Literal("\n".to_owned()));
+                text.0.push(Piece::Literal("\n".to_owned()));
                 text
             }
             _ => return None,
@@ -170,7 +178,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// `kubectl apply -f - <<EOF`: a file, and the command that reads it.
-    fn fed(&self, simple: &Simple, parts: &[Part], st: &State, env: &[(String, String)]) -> Option<Out> {
+    fn fed(&self, simple: &Simple, parts: &[Part], st: &State) -> Option<Out> {
         let name = self.name(simple)?;
         let verbs = ["apply", "create", "delete", "replace"];
         simple.words.iter().filter_map(Word::literal).any(|w| verbs.contains(&w.as_str())).then_some(())?;
@@ -186,9 +194,7 @@ impl<'a> Lifter<'a> {
         }
         let mut simple = simple.clone();
         simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
-        let mut out = self.reader(&simple, &path, Input::Exact, st, false)?;
-        let step::Kind::Command { env: own, .. } = &mut out.last()?.kind else { return None };
-        *own = env.to_vec();
+        let out = self.reader(&simple, &path, Input::Exact, st, false)?;
         let file = Step::new(step::Kind::File { path, content: Some(text), mode: None });
         Some(Out { label: out.label, ..Out::step(file).then(out) })
     }
@@ -228,6 +234,13 @@ impl<'a> Lifter<'a> {
         let late = strict && filters.last().is_some_and(acts);
         (!late || filters.len() == 1).then_some(())?;
         let strict = strict && !late;
+        if let (Kind::Simple(first), Some(Stmt { kind: Kind::Simple(grep), .. })) = (&first.kind, filters.first())
+            && is_echo(first)
+            && self.name(grep) == Some("grep")
+            && self.wanted(grep, st).is_some_and(|wanted| takes_option(&expect_of(wanted)))
+        {
+            return None;
+        }
         let (mut out, mut path) = self.printed(first, json, st, strict)?;
         let ids: Vec<String> = out.steps.iter().filter_map(|s| s.id.clone()).filter(|_| late).collect();
         let Kind::Simple(printing) = &first.kind else { return None };
@@ -260,10 +273,7 @@ impl<'a> Lifter<'a> {
         let Kind::Simple(simple) = &stmt.kind else { return None };
         let ending = if json { "json" } else { "txt" };
         if matches!(self.name(simple)?, "echo" | "printf") {
-            let formats = ["'%s'", "\"%s\"", "'%s\\n'", "\"%s\\n\""];
-            let words: Vec<&Word> =
-                simple.words[1..].iter().filter(|w| !formats.contains(&w.source.as_str())).collect();
-            let [word] = words.as_slice() else { return None };
+            let word = handed_on(simple)?;
             let [Part::Var { name, default: None, quoted: true }] = word.parts.as_slice() else { return None };
             if let Some(path) = st.scope.files.get(name) {
                 return Some((Out::none(), path.clone()));
@@ -447,11 +457,97 @@ impl<'a> Lifter<'a> {
     }
 }
 
+/// The one word that `echo` or `printf '%s'` hands on.
+pub(super) fn handed_on(simple: &Simple) -> Option<&Word> {
+    let formats = ["'%s'", "\"%s\"", "'%s\\n'", "\"%s\\n\""];
+    match simple.words.as_slice() {
+        [_, word] if is_echo(simple) => Some(word),
+        [_, format, word] if !is_echo(simple) && formats.contains(&format.source.as_str()) => Some(word),
+        _ => None,
+    }
+}
+
+pub(super) fn is_echo(simple: &Simple) -> bool {
+    simple.words.first().is_some_and(|word| word.source == "echo")
+}
+
+/// Whether a value passes that `echo` takes for its option, and does not print.
+pub(super) fn takes_option(expect: &Expect) -> bool {
+    ["-n", "-e", "-E", "-ne", "-en", "-nE", "-En", "-eE"].iter().any(|option| {
+        expect.contains.as_ref().is_none_or(|part| option.contains(part.as_str()))
+            && expect.matches.as_ref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|m| m.is_match(option)))
+    })
+}
+
 pub(super) fn expect_of(wanted: Wanted) -> Expect {
     match wanted {
         Wanted::Contains(text) => Expect { contains: Some(template::escape(&text)), ..Expect::default() },
         Wanted::Matches(text) => Expect { matches: Some(template::escape(&text)), ..Expect::default() },
     }
+}
+
+/// A text as one word for a shell, where all that is filled in is plain.
+fn closed(text: &Text) -> String {
+    match text.constant() {
+        Some(constant) if !bash::is_safe(&constant) => template::escape(&bash::quote(&constant)),
+        None if text.0.iter().any(|p| matches!(p, Piece::Literal(text) if !bash::is_safe(text))) => {
+            let inside = text.0.iter().map(|p| match p {
+                Piece::Literal(text) => template::escape(&text.replace('\'', r"'\''")),
+                Piece::Hole { text, .. } => text.clone(),
+            });
+            format!("'{}'", inside.collect::<String>())
+        }
+        _ => text.template(),
+    }
+}
+
+/// A text with values that are not known yet, as a word of variables: quoted as the author quoted them.
+fn open(text: &Text, env: &mut Vec<(String, String)>) -> String {
+    let whole = text.0.iter().all(|p| match p {
+        Piece::Literal(text) => !text.contains(['"', '\\', '$', '`']),
+        Piece::Hole { safe, quoted, .. } => *safe || *quoted,
+    });
+    let mut out = String::new();
+    // Behind a variable its name would go on.
+    let mut named = false;
+    for piece in &text.0 {
+        let was_named = std::mem::take(&mut named);
+        match piece {
+            Piece::Literal(text) => {
+                let goes_on = was_named && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                match (whole, goes_on) {
+                    (true, false) => out += &template::escape(text),
+                    (true, true) => out += &format!("\"\"{}", template::escape(text)),
+                    (false, false) => out += &template::escape(&bash::quote(text)),
+                    (false, true) => out += &template::escape(&format!("''{}", bash::quote(text))),
+                }
+            }
+            Piece::Hole { text, safe: true, .. } => out += text,
+            Piece::Hole { text, quoted, .. } => {
+                let name = variable(text, env);
+                named = whole || !quoted;
+                out += &if named { format!("${name}") } else { format!("\"${name}\"") };
+            }
+        }
+    }
+    if whole { format!("\"{out}\"") } else { out }
+}
+
+/// The variable of a step that carries what is in a hole.
+fn variable(hole: &str, env: &mut Vec<(String, String)>) -> String {
+    if let Some((name, _)) = env.iter().find(|(_, value)| value == hole) {
+        return name.clone();
+    }
+    let path = hole.trim_matches(['{', '}']);
+    let path = path.strip_prefix("steps.").or_else(|| path.strip_prefix("env.")).unwrap_or(path);
+    let own = path.split(['.', ' ', '|', '[']).next().unwrap_or_default();
+    let mut name: String =
+        own.to_ascii_uppercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    while !bash::ast::is_name(&name) || is_special(&name) || env.iter().any(|(other, _)| *other == name) {
+        name.insert_str(0, "THE_");
+    }
+    env.push((name.clone(), hole.to_owned()));
+    name
 }
 
 /// Turns a step around: it must end with status 1.

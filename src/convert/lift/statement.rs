@@ -209,14 +209,15 @@ pub fn by_line(words: &[&str]) -> bool {
         && format.is_none_or(|f| matches!(f, "name" | "wide") || f.starts_with("custom-columns"))
 }
 
-/// `F <<< "$V"` as `echo "$V" | F`.
+/// `F <<< "$V"` as `printf '%s\n' "$V" | F`.
 pub fn here_string(simple: &Simple) -> Option<Vec<Stmt>> {
     let at = simple.redirects.iter().position(|r| matches!(r, Redirect::Herestring(_)))?;
     let mut filter = simple.clone();
     let Redirect::Herestring(word) = filter.redirects.remove(at) else { return None };
-    let echo = Simple { words: vec![Word::read("echo", 0), word], ..Simple::default() };
+    let words = vec![Word::read("printf", 0), Word::read("'%s\\n'", 0), word];
+    let print = Simple { words, ..Simple::default() };
     let stmt = |simple| Stmt { range: 0..0, kind: Kind::Simple(simple), comments: Vec::new(), background: false };
-    Some(vec![stmt(echo), stmt(filter)])
+    Some(vec![stmt(print), stmt(filter)])
 }
 
 /// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: the folder below the script's that this is.

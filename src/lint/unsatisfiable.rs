@@ -1,0 +1,181 @@
+//! Expectations that no answer meets.
+
+use serde_json::Value;
+
+use super::{
+    EvalView, TaskView,
+    pattern::{Names, matches_none},
+};
+use crate::{
+    builtin::expect::JsonType,
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Def, Dialect, Name, OperationKind},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static UNSATISFIABLE_EXPECTATION = "unsatisfiable-expectation", Verdict;
+    pub static IMPOSSIBLE_TOOL_NAME = "impossible-tool-name", Verdict;
+}
+
+/// Demands that exclude each other, patterns that match no text, exit statuses that no process has.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let dialect = view.task.dialect;
+    view.task.walk(&mut |_, step| {
+        let Some((_, expect)) = step.expect.as_ref().filter(|(_, expect)| !view.has_unread(expect.span)) else {
+            return;
+        };
+        if let Some(code) = expect.get("exitCode")
+            && let ArgKind::Int(n) = code.kind
+            && !(0..=255).contains(&n)
+        {
+            out.push(never(code.span, format!("no process ends with the status {n}")).help("it is between 0 and 255"));
+        }
+        if let (Some(status), OperationKind::Builtin("http"), Dialect::Steps) =
+            (expect.get("status"), &step.op.kind, dialect)
+            && let ArgKind::Int(n @ 1..=99) = status.kind
+        {
+            out.push(never(status.span, format!("no answer has the status {n}")).help("it is between 100 and 599"));
+        }
+        record(expect, "", dialect, out);
+    });
+}
+
+/// A record of demands, found under `key`.
+fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
+    match &arg.kind {
+        ArgKind::List(items) => items.iter().for_each(|item| record(item, key, dialect, out)),
+        ArgKind::Record(fields) => {
+            absent(fields, out);
+            let output = matches!(key, "stdout" | "stderr");
+            let pattern = arg.get("matches").or(arg.get("match"));
+            if let Some((pattern, text)) = pattern.and_then(|p| Some((p, p.as_literal()?)))
+                && matches_none(text, output)
+            {
+                out.push(
+                    never(pattern.span, "no text matches this pattern".to_owned())
+                        .help("`^` stands for the beginning of the text and `$` for its end: write `(?m)` before them for those of a line"),
+                );
+            } else {
+                together(arg, pattern, key, dialect, out);
+            }
+            fields.iter().for_each(|(name, inner)| record(inner, &name.value, dialect, out));
+        }
+        _ => {}
+    }
+}
+
+/// What is demanded of something that must not be there.
+fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
+    let is_absent =
+        |(name, arg): &&(Name, Arg<Def>)| name.value == "exists" && matches!(arg.kind, ArgKind::Bool(false));
+    let Some((exists, _)) = fields.iter().find(is_absent) else { return };
+    let other = fields.iter().find(|(name, arg)| {
+        let demands = matches!(name.value.as_str(), "equals" | "type" | "matches" | "match" | "contains" | "mode");
+        demands && !matches!(arg.kind, ArgKind::Null)
+    });
+    if let Some((other, _)) = other {
+        let message = format!("what is not there has no `{}`", other.value);
+        out.push(
+            never(other.span, message)
+                .label(exists.span, "nothing may be there")
+                .help(format!("remove `{}`, or `exists: false`", other.value)),
+        );
+    }
+}
+
+/// Literal demands that exclude each other.
+fn together(arg: &Arg<Def>, pattern: Option<&Arg<Def>>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
+    let Some(equals) = arg.get("equals") else {
+        if let (Some(pattern), Some(ty)) = (pattern, arg.get("type"))
+            && ty.as_literal().is_some_and(|ty| ty != "string")
+        {
+            out.push(exclude(ty, pattern, "only a string matches a pattern"));
+        }
+        return;
+    };
+    let Some(value) = equals.as_value() else { return };
+    // In the steps dialect values are compared as text.
+    if let (Some(ty), Dialect::Portable) = (arg.get("type"), dialect)
+        && ty.as_literal().is_some_and(|ty| ty != JsonType::of(&value).name())
+    {
+        out.push(exclude(ty, equals, &format!("this is of the type {}", JsonType::of(&value).name())));
+    }
+    let Value::String(text) = &value else {
+        if let (Some(pattern), Dialect::Portable) = (pattern, dialect) {
+            out.push(exclude(pattern, equals, "only a string matches a pattern"));
+        }
+        return;
+    };
+    let text = if matches!(key, "stdout" | "stderr") { text.trim_end_matches('\n') } else { text.as_str() };
+    if let Some(part) = arg.get("contains")
+        && part.as_literal().is_some_and(|part| !text.contains(part))
+    {
+        out.push(exclude(part, equals, "this does not contain it"));
+    }
+    if let Some(pattern) = pattern
+        && pattern.as_literal().and_then(|p| regex::Regex::new(p).ok()).is_some_and(|p| !p.is_match(text))
+    {
+        out.push(exclude(pattern, equals, "this does not match"));
+    }
+}
+
+fn exclude(one: &Arg<Def>, other: &Arg<Def>, why: &str) -> Diagnostic {
+    never(one.span, "no value meets both of these demands".to_owned())
+        .label(other.span, why)
+        .help("remove one of the two")
+}
+
+fn never(span: Span, message: String) -> Diagnostic {
+    Diagnostic::new(&UNSATISFIABLE_EXPECTATION, span, message)
+}
+
+/// Names and patterns of tools that no server can offer (*Tool Names* of MCP: letters, digits, `_`, `-`, `.`, `/`), and names as
+/// an agent's client writes them.
+pub fn tool_names(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let sets = view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref());
+    for item in sets.flat_map(|set| &set.items) {
+        match &item.kind {
+            AssertionKind::AllUsed(CallKind::Tool, list)
+            | AssertionKind::AnyUsed(CallKind::Tool, list)
+            | AssertionKind::NoneUsed(CallKind::Tool, list) => {
+                for CallMatcher { server, name, pattern, .. } in list {
+                    name.iter().for_each(|name| legal(view, server, name, false, out));
+                    pattern.iter().for_each(|pattern| legal(view, server, pattern, true, out));
+                }
+            }
+            AssertionKind::CallOrder(calls) => {
+                let tools = calls.iter().filter(|call| call.kind == CallKind::Tool);
+                tools.for_each(|call| legal(view, &call.server, &call.name, false, out));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn legal(view: &EvalView<'_>, server: &Name, name: &Name, is_pattern: bool, out: &mut Diagnostics) {
+    // What the server offers is a name, whatever it looks like.
+    if view.unit.lock.tools(&server.value).is_some() {
+        return;
+    }
+    let text = name.value.as_str();
+    let bare = if is_pattern { text.trim_start_matches("\\A").trim_start_matches('^') } else { text };
+    let (what, why) =
+        if is_pattern { ("pattern", "no tool matches this pattern") } else { ("name", "no tool has this name") };
+    let diagnostic = |message: String| Diagnostic::new(&IMPOSSIBLE_TOOL_NAME, name.span, message);
+    if let Some(rest) = bare.strip_prefix("mcp__") {
+        let prefix = format!("{}__", server.value);
+        let own = rest.strip_prefix(&prefix).filter(|own| !own.is_empty());
+        let diagnostic = diagnostic(format!("this {what} begins as a client writes it: servers do not know `mcp__`"))
+            .help("write the name that the server itself has for the tool");
+        out.push(match own {
+            Some(own) if !is_pattern => diagnostic.here(format!("the server's own name is `{own}`")),
+            _ => diagnostic,
+        });
+    } else if is_pattern && Names::none_matches(text)
+        || !is_pattern && !text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+    {
+        out.push(diagnostic(why.to_owned()).help("names of tools have letters, digits, `_`, `-`, `.` and `/`"));
+    }
+}
