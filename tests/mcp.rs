@@ -1065,7 +1065,7 @@ mod http {
                         let status = response.status();
                         let header =
                             |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
-                        let kind = header("content-type").filter(|_| !status.is_success() || id_member != "");
+                        let kind = header("content-type").filter(|_| !status.is_success() || !id_member.is_empty());
                         let told = (status, kind, header("www-authenticate"), header("mcp-extra"));
                         said.push((told, response.text().await.unwrap(), log.lock().unwrap().clone()));
                     }
