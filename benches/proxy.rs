@@ -403,6 +403,7 @@ async fn journalling() {
             parallel: 1,
             allow_unchecked: false,
             exit_zero: false,
+            keep_going: false,
             gate: None,
             isolate: false,
             require_server_use: false,
@@ -419,7 +420,7 @@ async fn journalling() {
     let mut times = Vec::new();
     for seq in 0..1000 {
         let started = Instant::now();
-        let kind = EventKind::CleanupPaid { cleanup: "cleanup/0".to_owned() };
+        let kind = EventKind::CleanupDone { cleanup: "cleanup/0".to_owned() };
         let task = Some(TaskRun { index: 0, name: "t".to_owned(), run: 0 });
         journal.event(&Event { seq, at: jiff::Timestamp::now(), task, kind });
         journal.sync().await;
