@@ -76,10 +76,12 @@ pub fn program(text: &str) -> Option<Program> {
 }
 
 impl Script {
+    /// The node of the whole script.
     pub fn root(&self) -> Node<'_> {
         self.tree.root_node()
     }
 
+    /// The text of a node.
     pub fn text(&self, node: Node<'_>) -> &str {
         &self.text[node.byte_range()]
     }

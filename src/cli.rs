@@ -41,6 +41,7 @@ use crate::{
 
 /// Exit statuses (`decisions.md` §11).
 pub mod status {
+    /// Everything is as it should be.
     pub const OK: u8 = 0;
     /// The work was done and the answer is no.
     pub const NO: u8 = 1;

@@ -44,6 +44,7 @@ pub enum Label {
 }
 
 impl Label {
+    /// As reports write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -66,6 +67,7 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts statements with a label.
     pub fn add(&mut self, label: Label, count: usize) {
         self.effective += count;
         match label {
@@ -76,6 +78,7 @@ impl Tally {
         }
     }
 
+    /// Adds the counts of another script.
     pub fn merge(&mut self, other: Self) {
         self.effective += other.effective;
         self.exact += other.exact;
@@ -84,6 +87,7 @@ impl Tally {
         self.residual += other.residual;
     }
 
+    /// How many statements became steps.
     pub fn lifted(&self) -> usize {
         self.exact + self.stronger + self.weaker
     }

@@ -56,6 +56,7 @@ pub struct Partial<T> {
 impl<T> Partial<T> {}
 
 impl<'d> Reader<'d> {
+    /// A reader that reports to `out`, as strict as the dialect is.
     pub fn new(out: &'d mut Diagnostics, leniency: Leniency) -> Self {
         Self { out, leniency, failed: None }
     }
@@ -65,6 +66,7 @@ impl<'d> Reader<'d> {
         self.failed = Some(self.out.error(diagnostic));
     }
 
+    /// The value, and whether an error was reported on the way to it.
     pub fn finish<T>(self, value: T) -> Partial<T> {
         Partial { value: Some(value), reported: self.failed }
     }
@@ -104,6 +106,7 @@ impl<'d> Reader<'d> {
         self.error(mistyped(node, wanted, what));
     }
 
+    /// A string that must be there. `what` names it in the finding.
     pub fn string(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
         if let Some(text) = node.as_str() {
             return Some(Spanned::new(text.to_owned(), node.span()));
@@ -145,6 +148,7 @@ impl<'d> Reader<'d> {
         Some(name)
     }
 
+    /// A boolean.
     pub fn bool(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<bool>> {
         if let Data::Bool(b) = node.data() {
             return Some(Spanned::new(b, node.span()));
@@ -165,6 +169,7 @@ impl<'d> Reader<'d> {
         None
     }
 
+    /// An integer that fits into 64 bits.
     pub fn integer(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<i64>> {
         match node.data() {
             Data::Int(n) => {
@@ -476,6 +481,7 @@ impl<'t> Fields<'t> {
         self.entries.iter().filter_map(meant).any(|key| keys.contains(&key))
     }
 
+    /// The entries that nobody has taken yet.
     pub fn remaining(&self) -> &[Entry<'t>] {
         &self.entries
     }

@@ -41,6 +41,7 @@ impl Strength {
         }
     }
 
+    /// Whether the finding makes `check` fail by itself.
     pub fn is_error(self) -> bool {
         self <= Self::Verdict
     }
@@ -127,6 +128,7 @@ pub struct Edit {
 }
 
 impl Diagnostic {
+    /// A finding of a rule, with the strength that the rule has by default.
     pub fn new(rule: &'static Rule, span: Span, message: impl Into<String>) -> Self {
         Self {
             rule,
@@ -147,16 +149,19 @@ impl Diagnostic {
         self
     }
 
+    /// Says something at the finding's own place.
     pub fn here(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
+    /// Marks another place that explains it.
     pub fn label(mut self, span: Span, message: impl Into<String>) -> Self {
         self.labels.push(Label { span, message: message.into() });
         self
     }
 
+    /// Says what to write instead.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -224,18 +229,22 @@ impl Diagnostics {
         self.0.push(diagnostic);
     }
 
+    /// Adds findings as [`Self::push`] does.
     pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
         self.0.extend(others);
     }
 
+    /// All findings, in the order found.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.0.iter()
     }
 
+    /// How many findings there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -245,10 +254,12 @@ impl Diagnostics {
         self.0.iter().any(|d| d.strength == Strength::Hard)
     }
 
+    /// Whether an error is among them.
     pub fn has_error(&self) -> bool {
         self.0.iter().any(|d| d.strength.is_error())
     }
 
+    /// Drops the findings that `keep` does not want.
     pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
         self.0.retain(keep);
     }

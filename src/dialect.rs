@@ -69,6 +69,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// As the command line and schemas write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Task(_) => "Task",
@@ -79,6 +80,7 @@ impl FileKind {
     }
 }
 
+/// Every `kind` of a file.
 pub const KINDS: [&str; 4] = ["Task", "Eval", "Agent", "Oracle"];
 
 /// Tells a file by its `kind` and `apiVersion`. `None`: another program's file. One that was `held` to be ours was named, by

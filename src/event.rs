@@ -54,6 +54,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// As events and results write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -78,6 +79,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// As events and results write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -304,6 +306,7 @@ pub struct ActionReport {
 }
 
 impl ActionReport {
+    /// A report without more than an outcome and a message.
     pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
         Self {
             outcome,
@@ -372,8 +375,10 @@ pub enum FailureCategory {
 }
 
 impl FailureCategory {
+    /// Every category that a judge may name.
     pub const ALL: [Self; 4] = [Self::SemanticMismatch, Self::MissingInformation, Self::ContainsExtraInfo, Self::None];
 
+    /// As a judge writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::SemanticMismatch => "semantic_mismatch",

@@ -222,6 +222,7 @@ impl<H> Hole<H> {
 }
 
 impl<H> Template<H> {
+    /// A template without holes.
     pub fn literal(text: impl Into<String>, span: Span) -> Self {
         Self { parts: vec![Part::Text(text.into())], span, suspects: Vec::new() }
     }
@@ -243,6 +244,7 @@ impl<H> Template<H> {
         }
     }
 
+    /// The holes, in order.
     pub fn holes(&self) -> impl Iterator<Item = &Hole<H>> {
         self.parts.iter().filter_map(|p| match p {
             Part::Hole(hole) => Some(&**hole),
@@ -261,14 +263,17 @@ impl<H> Template<H> {
 }
 
 impl<H> Arg<H> {
+    /// An argument and where it is written.
     pub fn new(kind: ArgKind<H>, span: Span) -> Self {
         Self { kind, span }
     }
 
+    /// A text without holes.
     pub fn text(text: impl Into<String>, span: Span) -> Self {
         Self { kind: ArgKind::Text(Template::literal(text, span)), span }
     }
 
+    /// The text, where it has no holes.
     pub fn as_literal(&self) -> Option<&str> {
         match &self.kind {
             ArgKind::Text(t) => t.as_literal(),
@@ -291,6 +296,7 @@ impl<H> Arg<H> {
         })
     }
 
+    /// The value of a key, where the argument is a mapping.
     pub fn get(&self, key: &str) -> Option<&Arg<H>> {
         match &self.kind {
             ArgKind::Record(fields) => fields.iter().find(|(k, _)| k.value == key).map(|(_, v)| v),
@@ -310,6 +316,7 @@ impl<H> Arg<H> {
 }
 
 impl<H: Stage> Step<H> {
+    /// The argument of this name.
     pub fn arg(&self, key: &str) -> Option<&Arg<H>> {
         self.args.iter().find(|(k, _)| k.value == key).map(|(_, v)| v)
     }
@@ -331,6 +338,7 @@ impl<H: Stage> Step<H> {
 }
 
 impl<H: Stage> Task<H> {
+    /// The steps of a phase.
     pub fn phase(&self, kind: PhaseKind) -> &Phase<H> {
         match kind {
             PhaseKind::Setup => &self.setup,

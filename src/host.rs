@@ -47,14 +47,17 @@ mod door {
 
     /// The world as a run sees it.
     pub trait Host: Send + Sync {
+        /// The time of day.
         fn now(&self) -> jiff::Timestamp;
         /// Time since this host was made, from a clock that never goes back.
         fn elapsed(&self) -> Duration;
+        /// Ends when the time is over, on the clock of [`Self::elapsed`].
         fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
         /// Eight characters of `a–z` and `0–9`.
         fn random_id(&self) -> String;
         /// A TCP port of 127.0.0.1 that nobody listened on a moment ago.
         fn free_port(&self) -> io::Result<u16>;
+        /// A variable of the environment of gevals; `None` also where it is no Unicode.
         fn env(&self, name: &str) -> Option<String>;
         /// The program that `command` names on the PATH, or at its path if it has a slash; it must be executable.
         fn which(&self, command: &str) -> Option<PathBuf>;
@@ -65,9 +68,11 @@ mod door {
         fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()>;
         /// Removes a file, or a folder with all that is in it. Nothing there is no error.
         fn remove(&self, path: &Path) -> io::Result<()>;
+        /// Makes a folder and those above it.
         fn create_dir_all(&self, path: &Path) -> io::Result<()>;
         /// The permission bits.
         fn mode(&self, path: &Path) -> io::Result<u32>;
+        /// Sets the permissions of a file.
         fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
         /// A new, empty folder that only this user can enter; the caller removes it.
         fn temp_dir(&self) -> io::Result<PathBuf>;
@@ -88,6 +93,7 @@ mod door {
         /// Ends the process groups with these leaders, by pid and start: what is left of a dead run and shows no mark.
         fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize>;
 
+        /// Sends a request; a status of failure is an answer, no fault.
         fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>>;
     }
 }

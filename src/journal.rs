@@ -158,6 +158,7 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// The process that writes now; `what` says what it does, for people.
     pub fn own(mark: &str, what: &str) -> Self {
         let pid = std::process::id();
         let start = crate::host::started(pid).unwrap_or_default();
@@ -308,10 +309,12 @@ impl Journal {
         }
     }
 
+    /// The folder of the run.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
+    /// The id of the run.
     pub fn run(&self) -> &str {
         &self.run
     }
@@ -338,6 +341,7 @@ impl Journal {
         }
     }
 
+    /// Appends an event. A write error is kept: see [`Self::failure`].
     pub fn event(&self, event: &Event) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]

@@ -328,6 +328,7 @@ pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     }
 }
 
+/// Runs every rule about an eval.
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
         if let Found::InEval(check) | Found::InBoth(_, check) = lint.found {
@@ -336,6 +337,7 @@ pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Runs every rule about all that was read.
 pub fn in_project(view: &ProjectView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
         if let Found::InProject(check) = lint.found {

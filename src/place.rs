@@ -12,6 +12,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// As `gevals explain` and schemas write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
@@ -30,8 +31,10 @@ pub enum PhaseKind {
 }
 
 impl PhaseKind {
+    /// In execution order.
     pub const ALL: [Self; 3] = [Self::Setup, Self::Verify, Self::Cleanup];
 
+    /// The key of the phase in a task.
     pub fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",

@@ -183,6 +183,7 @@ impl PlanPhase {
     /// In execution order.
     pub const ALL: [Self; 5] = [Self::Setup, Self::Agent, Self::Verify, Self::Assert, Self::Cleanup];
 
+    /// As plans and events write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -456,6 +457,7 @@ impl Plan {
         }
     }
 
+    /// The action of a node, which must be one.
     pub fn action_mut(&mut self, ix: ActionIx) -> &mut Action {
         match &mut self.graph[ix] {
             Node::Action(action) => action,

@@ -81,6 +81,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Plans without outcomes.
     pub fn new(plans: &'a [Plan]) -> Self {
         Self {
             eval: None,

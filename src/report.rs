@@ -88,6 +88,7 @@ pub enum Detail {
 }
 
 impl ReportInput {
+    /// What a report needs, with everything else as by default.
     pub fn new(plan: Arc<EvalPlan>, sources: Arc<Sources>, eval: impl Into<String>, options: &RunOptions) -> Self {
         let results = results_path(&options.output_dir, &plan.name);
         Self {

@@ -181,18 +181,22 @@ impl RunResult {
         rest.iter().try_fold(self.0.get(*first)?, |value, key| value.get(key))?.as_u64()
     }
 
+    /// The task's name.
     pub fn name(&self) -> &str {
         self.text("taskName")
     }
 
+    /// The task's file, as the run has written it.
     pub fn path(&self) -> &str {
         self.text("taskPath")
     }
 
+    /// The task's difficulty; empty where it has none.
     pub fn difficulty(&self) -> &str {
         self.text("difficulty")
     }
 
+    /// What the agent said last.
     pub fn output(&self) -> &str {
         self.text("taskOutput")
     }
@@ -202,6 +206,7 @@ impl RunResult {
         self.flag("taskPassed")
     }
 
+    /// Whether every assertion holds; also where there are none.
     pub fn assertions_passed(&self) -> bool {
         self.flag("allAssertionsPassed")
     }
@@ -218,14 +223,17 @@ impl RunResult {
         if self.0.contains_key("outcome") { self.passed() } else { self.task_passed() }
     }
 
+    /// Whether the time of the task was over.
     pub fn timed_out(&self) -> bool {
         self.flag("timedOut")
     }
 
+    /// Whether the agent could not do its part.
     pub fn agent_failed(&self) -> bool {
         self.flag("agentExecutionError")
     }
 
+    /// Whether a cleanup step did not pass.
     pub fn cleanup_failed(&self) -> bool {
         self.flag("cleanupFailed")
     }
@@ -248,10 +256,12 @@ impl RunResult {
         }
     }
 
+    /// The digest of the plan; empty in files of other tools.
     pub fn plan_digest(&self) -> &str {
         self.text("planDigest")
     }
 
+    /// How long the task took, in seconds; `None` where the file does not say it.
     pub fn seconds(&self) -> Option<f64> {
         self.0.get("durationSeconds").and_then(Value::as_f64).filter(|s| s.is_finite() && *s >= 0.0)
     }
@@ -296,6 +306,7 @@ impl RunResult {
         }
     }
 
+    /// Why it did not pass; empty where it did.
     pub fn error(&self) -> &str {
         self.text("taskError")
     }
@@ -311,6 +322,7 @@ impl RunResult {
         remarks.filter_map(|remark| Some((remark.get("kind")?.as_str()?, remark.get("message")?.as_str()?)))
     }
 
+    /// Tokens of the agent, and of the judge.
     pub fn tokens(&self) -> Tokens {
         let any = |keys: &[&str]| self.number(keys);
         Tokens {
@@ -393,6 +405,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Counts tasks and assertions.
     pub fn of<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Self {
         let mut out = Self::default();
         for result in results {
@@ -408,10 +421,12 @@ impl Statistics {
         out
     }
 
+    /// The share of tasks that passed, from 0 to 1; 0 where there are none.
     pub fn task_rate(&self) -> f64 {
         rate(self.tasks_passed, self.tasks)
     }
 
+    /// The share of assertions that hold, from 0 to 1; 1 where there are none.
     pub fn assertion_rate(&self) -> f64 {
         rate(self.assertions_passed, self.assertions)
     }

@@ -211,6 +211,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
+    /// The values to mask; those that are too short to be told from other text are left out.
     pub fn new<I>(values: I) -> Self
     where
         I: IntoIterator,
@@ -236,6 +237,7 @@ impl Secrets {
         Secrets { forms, any }
     }
 
+    /// Whether nothing is masked.
     pub fn is_empty(&self) -> bool {
         self.forms.is_empty()
     }

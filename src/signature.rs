@@ -175,16 +175,19 @@ struct Made {
 }
 
 impl Vocabulary {
+    /// The operations of one dialect; their signatures are made when first asked for.
     pub fn new(operations: impl IntoIterator<Item = (&'static str, fn() -> Signature)>) -> Self {
         let operations = operations.into_iter();
         Self(operations.map(|(name, make)| (name, Made { make, signature: OnceLock::new() })).collect())
     }
 
+    /// An operation by its name.
     pub fn get(&self, name: &str) -> Option<(&'static str, &Arc<Signature>)> {
         let (name, made) = self.0.get_key_value(name)?;
         Some((*name, made.signature.get_or_init(|| Arc::new((made.make)()))))
     }
 
+    /// The names of all operations, in the order given.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }
@@ -198,6 +201,7 @@ pub struct Vocabularies {
 }
 
 impl Vocabularies {
+    /// The operations of a dialect.
     pub fn of(&self, dialect: Dialect) -> &Vocabulary {
         match dialect {
             Dialect::Legacy | Dialect::Steps => &self.steps,

@@ -23,11 +23,13 @@ pub struct Span {
 }
 
 impl Span {
+    /// A range of bytes of a file; a file beyond 4 GiB is never read.
     pub fn new(file: FileId, range: Range<usize>) -> Self {
         let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self { file, start: clamp(range.start), end: clamp(range.end) }
     }
 
+    /// The bytes of the file's text.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -42,6 +44,7 @@ impl Span {
         Self { start: self.start.min(other.start), end: self.end.max(other.end), ..self }
     }
 
+    /// Whether the other one lies within this one, in the same file.
     pub fn contains(self, other: Self) -> bool {
         self.file == other.file && self.start <= other.start && other.end <= self.end
     }
@@ -55,6 +58,7 @@ pub struct Spanned<T> {
 }
 
 impl<T> Spanned<T> {
+    /// A value and where it is written.
     pub fn new(value: T, span: Span) -> Self {
         Self { value, span }
     }
@@ -87,10 +91,12 @@ impl Source {
         self.given
     }
 
+    /// The whole text, as read.
     pub fn text(&self) -> &str {
         &self.text
     }
 
+    /// The text at a span of this file.
     pub fn slice(&self, span: Span) -> &str {
         self.text.get(span.range()).unwrap_or("")
     }
@@ -103,6 +109,7 @@ impl Source {
         })
     }
 
+    /// The line and column of a byte of the text (`decisions.md` §10).
     pub fn position(&self, offset: u32) -> Position {
         let mut offset = (offset as usize).min(self.text.len());
         while !self.text.is_char_boundary(offset) {
@@ -153,6 +160,7 @@ impl Sources {
         id
     }
 
+    /// The file that an id stands for. Ids come from [`Sources::add`] alone.
     pub fn get(&self, file: FileId) -> Arc<Source> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&texts.files[file.0 as usize])
@@ -169,6 +177,7 @@ impl Sources {
         self.0.read().unwrap_or_else(PoisonError::into_inner).files.clone()
     }
 
+    /// The path of the file that a span is in.
     pub fn path(&self, span: Span) -> PathBuf {
         self.get(span.file).path.clone()
     }
@@ -195,7 +204,9 @@ pub enum ReadError {
 /// What the compiler may ask about files: the only door through which it sees the world. The disk stands behind it in
 /// the command line, a map in tests and in an editor.
 pub trait Files: Sync {
+    /// The bytes of a file.
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError>;
+    /// What there is at a path; `None` where there is nothing.
     fn stat(&self, path: &Path) -> Option<Stat>;
     /// The entries of a folder by name, sorted; empty where there is no such folder.
     fn list(&self, dir: &Path) -> Vec<String>;
@@ -217,6 +228,7 @@ pub struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
+    /// Remembers the listings of `files`.
     pub fn new(files: &'a dyn Files) -> Self {
         Self { files, folders: RwLock::default() }
     }
@@ -251,10 +263,12 @@ impl Files for Listed<'_> {
 pub struct MemoryFiles(BTreeMap<PathBuf, (Vec<u8>, bool)>);
 
 impl MemoryFiles {
+    /// Puts a file there, in the place of one that has its path.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Vec<u8>>, executable: bool) {
         self.0.insert(normalize(&path.into()), (text.into(), executable));
     }
 
+    /// The paths of all files, in order.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.keys().map(PathBuf::as_path)
     }

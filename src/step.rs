@@ -130,6 +130,7 @@ pub trait Tools: Send + Sync {
     /// The same; the server is asked again, for it may have changed its tools.
     fn contract_anew<'a>(&'a self, server: &'a str, tool: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>>;
 
+    /// Calls a tool of a server. An error of the tool itself is an answer.
     fn call<'a>(&'a self, server: &'a str, tool: &'a str, args: Value) -> BoxFuture<'a, Result<ToolAnswer, ToolFault>>;
 }
 
@@ -180,6 +181,7 @@ pub struct Done {
 }
 
 impl Done {
+    /// A step that ended without outputs.
     pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
         Self {
             outcome,

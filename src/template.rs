@@ -124,6 +124,7 @@ impl Scan {
         }
     }
 
+    /// The holes, in order.
     pub fn holes(&self) -> impl Iterator<Item = &Hole> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Hole(hole) => Some(hole),
@@ -135,6 +136,7 @@ impl Scan {
 impl Hole {}
 
 impl Path {
+    /// Where the path is written, from its root to its last segment, in bytes of the scanned text.
     pub fn range(&self) -> Range<usize> {
         self.root.range.start..self.segments.last().map_or(self.root.range.end, |s| s.range.end)
     }

@@ -32,6 +32,7 @@ pub enum Type {
 }
 
 impl Type {
+    /// A list of items of one type.
     pub fn list(of: Type) -> Self {
         Self::List(Box::new(of))
     }
@@ -41,6 +42,7 @@ impl Type {
         Self::Record { fields: IndexMap::new(), open: true }
     }
 
+    /// A record with these fields and no others.
     pub fn record<const N: usize>(fields: [(&str, Type); N]) -> Self {
         let fields = fields.into_iter().map(|(k, t)| (k.to_owned(), t)).collect();
         Self::Record { fields, open: false }

@@ -141,10 +141,12 @@ pub struct Entry<'t> {
 }
 
 impl Tree {
+    /// The node of the whole document.
     pub fn root(&self) -> Node<'_> {
         Node { tree: self, id: self.root }
     }
 
+    /// The file that was parsed.
     pub fn file(&self) -> FileId {
         self.file
     }
@@ -180,6 +182,7 @@ impl Tree {
 }
 
 impl<'t> Node<'t> {
+    /// What the node is; aliases are followed.
     pub fn data(self) -> Data<'t> {
         match self.kind() {
             Kind::Scalar(s) => scalar::data(s.core, self.tree.text_of(s)),
@@ -234,6 +237,7 @@ impl<'t> Node<'t> {
         self.style() == Style::Plain
     }
 
+    /// How a scalar is written; of another node, [`Style::Plain`].
     pub fn style(self) -> Style {
         match self.kind() {
             Kind::Scalar(s) => s.style,
@@ -289,10 +293,12 @@ impl<'t> Node<'t> {
         })
     }
 
+    /// The entry of a mapping with this key; keys are compared as written.
     pub fn entry(self, name: &str) -> Option<Entry<'t>> {
         self.entries().find(|e| e.name == name)
     }
 
+    /// The value of a mapping's entry.
     pub fn get(self, name: &str) -> Option<Node<'t>> {
         self.entry(name).map(|e| e.value)
     }
@@ -338,6 +344,7 @@ impl<'t> Node<'t> {
         }
     }
 
+    /// Whether a list or mapping has no items.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }

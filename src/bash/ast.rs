@@ -134,6 +134,7 @@ pub enum Part {
 }
 
 impl Word {
+    /// The text of a word in which nothing is expanded.
     pub fn literal(&self) -> Option<String> {
         literal(&self.parts)
     }
@@ -202,6 +203,7 @@ pub fn names_in(text: &str) -> Vec<String> {
     found
 }
 
+/// Whether a text can be the name of a variable.
 pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

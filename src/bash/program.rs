@@ -151,6 +151,7 @@ impl Statement {
 }
 
 impl Program {
+    /// This statement and all inside it, outer ones first.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Statement)) {
         self.body.iter().for_each(|s| s.walk(visit));
     }

@@ -9,6 +9,7 @@ use crate::{
     signature::{Control, Effects, Shape, Signature},
 };
 
+/// The step `anyOf` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "anyOf", dialect: Dialect::Portable, signature, meaning };
 
 /// Tries its branches in order and passes at the first that passes; the rest is not run.

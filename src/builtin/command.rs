@@ -14,6 +14,7 @@ use crate::{
     ty::Type,
 };
 
+/// The step `command` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "command", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs a line of shell. Exit status 0 passes, unless `expect.exitCode` asks for another.
@@ -34,6 +35,7 @@ pub struct Command {
     pub env: IndexMap<String, String>,
 }
 
+/// The shell where `shell` is left out.
 pub fn default_shell() -> String {
     "/bin/sh".to_owned()
 }
@@ -65,6 +67,7 @@ impl Default for ExitCode {
 }
 
 impl ExitCode {
+    /// Whether a command may end with this status.
     pub fn admits(self, code: i32) -> bool {
         self == Self::Any || self == Self::Is(i64::from(code))
     }

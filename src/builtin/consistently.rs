@@ -9,6 +9,7 @@ use crate::{
     signature::{Control, Effects, Shape, Signature},
 };
 
+/// The step `consistently` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "consistently", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs its steps again and again for a while; every round must pass.

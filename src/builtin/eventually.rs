@@ -12,6 +12,7 @@ use crate::{
     ty::duration,
 };
 
+/// The step `eventually` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "eventually", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs its steps again and again until a round passes whole, or `timeout` (60s) is over.
@@ -24,6 +25,7 @@ pub struct Eventually {
     pub interval: String,
 }
 
+/// The interval where it is left out.
 pub fn one_second() -> String {
     "1s".to_owned()
 }

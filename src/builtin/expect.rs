@@ -111,6 +111,7 @@ pub enum JsonType {
 }
 
 impl JsonType {
+    /// The kind of a value.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -122,6 +123,7 @@ impl JsonType {
         }
     }
 
+    /// As an expectation writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",

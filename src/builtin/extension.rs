@@ -14,6 +14,7 @@ use crate::{
     ty::Type,
 };
 
+/// The step `extension`, the long form of an operation of a package (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "extension", dialect: Dialect::Portable, signature, meaning };
 
 /// Calls an operation of an extension by package and name.

@@ -11,6 +11,7 @@ use crate::{
     signature::{Shape, Signature},
 };
 
+/// The step `file` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "file", dialect: Dialect::Portable, signature, meaning };
 
 /// Makes a file (`content`), removes one (`absent`), or looks at one (`expect`).

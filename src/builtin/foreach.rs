@@ -11,6 +11,7 @@ use crate::{
     ty::Type,
 };
 
+/// The step `foreach` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "foreach", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs its steps once for every value of a list; passes if every round passes.

@@ -9,6 +9,7 @@ use crate::{
     signature::{Control, Effects, Shape, Signature},
 };
 
+/// The step `group` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "group", dialect: Dialect::Portable, signature, meaning };
 
 /// Runs `setup`, then `steps`; its `cleanup` always runs when the group ends.

@@ -18,6 +18,7 @@ use crate::{
     ty::Type,
 };
 
+/// The step `http` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Portable, signature, meaning };
 
 /// Sends an HTTP request. Any 2xx answer passes, unless `expect.status` asks for another.
@@ -100,6 +101,7 @@ impl Default for Status {
 }
 
 impl Status {
+    /// Whether an answer may have this status.
     pub fn admits(&self, code: u16) -> bool {
         match self {
             Self::Any => true,
@@ -117,6 +119,7 @@ impl Status {
         }
     }
 
+    /// In words, for plans and messages.
     pub fn describe(&self) -> String {
         match self {
             Self::Any => "any".to_owned(),

@@ -9,6 +9,7 @@ use crate::{
     signature::{Effects, Shape, Signature},
 };
 
+/// The step `llm` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, signature, meaning };
 
 /// Asks the eval's judge whether the agent's answer contains, or is, what is expected.

@@ -13,6 +13,7 @@ use crate::{
     ty::Type,
 };
 
+/// The step `script` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portable, signature, meaning: file_or_inline };
 
 /// Runs a script. Without a protocol exit status 0 passes; with `protocol: json` the script gets a description of the task on

@@ -9,6 +9,7 @@ use crate::{
     signature::{Effects, Shape, Signature},
 };
 
+/// The step `sleep` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "sleep", dialect: Dialect::Portable, signature, meaning };
 
 /// Waits for a while; `eventually` is nearly always better.

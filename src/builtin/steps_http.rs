@@ -18,6 +18,7 @@ use crate::{
     signature::{Shape, Signature},
 };
 
+/// The step `http` of the steps dialect (`upstream-behaviour.md`).
 pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Steps, signature, meaning: http::request };
 
 /// Sends an HTTP request.

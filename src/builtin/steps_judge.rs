@@ -3,6 +3,7 @@
 use super::{Builtin, llm};
 use crate::{hir::Dialect, signature::Signature};
 
+/// The step `llmJudge` of the steps dialect (`upstream-behaviour.md`).
 pub const BUILTIN: Builtin = Builtin { name: "llmJudge", dialect: Dialect::Steps, signature, meaning: llm::meaning };
 
 fn signature() -> Signature {

@@ -12,6 +12,7 @@ use crate::{
     signature::{Shape, Signature},
 };
 
+/// The step `script` of the steps dialect (`upstream-behaviour.md`).
 pub const BUILTIN: Builtin =
     Builtin { name: "script", dialect: Dialect::Steps, signature, meaning: script::file_or_inline };
 

@@ -29,24 +29,29 @@ pub struct Item {
 }
 
 impl Value {
+    /// A mapping, in this order.
     pub fn map<const N: usize>(entries: [(&str, Self); N]) -> Self {
         Self::Map(entries.into_iter().map(|(k, v)| Entry::new(k, v)).collect())
     }
 
+    /// A string, quoted where YAML needs it.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
+    /// A boolean.
     pub fn bool(value: bool) -> Self {
         Self::Raw(value.to_string())
     }
 
+    /// A list of strings.
     pub fn texts<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Self {
         Self::List(items.into_iter().map(|t| Item { comments: Vec::new(), value: Self::text(t.as_ref()) }).collect())
     }
 }
 
 impl Entry {
+    /// A key and its value, without comments.
     pub fn new(key: &str, value: Value) -> Self {
         Self { comments: Vec::new(), key: key.to_owned(), value, trailing: None }
     }
@@ -61,6 +66,7 @@ pub struct Comments<'t> {
 }
 
 impl<'t> Comments<'t> {
+    /// The comments of a file, none of them taken yet.
     pub fn new(text: &'t str, comments: &[yaml::Comment]) -> Self {
         let open = comments.iter().map(|c| {
             let start = c.span.start as usize;
@@ -91,6 +97,7 @@ impl<'t> Comments<'t> {
         self.open.retain(|(_, comment, _)| !comment.contains(text));
     }
 
+    /// The comments that nobody has taken.
     pub fn rest(&mut self) -> Vec<String> {
         self.before(usize::MAX)
     }

@@ -21,6 +21,7 @@ pub struct Writer {
     pub write: fn(&[Diagnostic], &Sources, usize, &Pretty) -> String,
 }
 
+/// Every format of `gevals check --format`, the default first.
 pub const WRITERS: &[Writer] = &[
     Writer { name: "pretty", summary: "with the source underlined", machine: false, write: pretty },
     Writer { name: "concise", summary: "one line a finding", machine: false, write: lines },

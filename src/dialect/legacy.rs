@@ -17,6 +17,7 @@ rule! {
     pub static EMPTY_PHASE = "empty-phase", Warning;
 }
 
+/// How the legacy dialect is recognised and read.
 pub const DIALECT: DialectInfo = DialectInfo {
     dialect: Dialect::Legacy,
     versions: &["mcpchecker/v1alpha1"],

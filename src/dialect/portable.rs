@@ -9,6 +9,7 @@ use crate::{
     yaml::{Data, Node},
 };
 
+/// How the portable dialect is recognised and read.
 pub const DIALECT: DialectInfo = DialectInfo {
     dialect: Dialect::Portable,
     versions: &["mcp-eval/v1"],

@@ -11,6 +11,7 @@ use crate::{
     yaml::Node,
 };
 
+/// How the steps dialect is recognised and read.
 pub const DIALECT: DialectInfo = DialectInfo {
     dialect: Dialect::Steps,
     versions: &["mcpchecker/v1alpha2"],

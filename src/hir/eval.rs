@@ -186,6 +186,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
+    /// As messages write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -306,6 +307,7 @@ impl Expand {
         parts.collect()
     }
 
+    /// Whether a variable of the environment is expanded in it.
     pub fn has_variables(&self) -> bool {
         self.parts.iter().any(|p| matches!(p, ExpandPart::Var { .. }))
     }
@@ -358,8 +360,10 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// What may stand before the `:` of a model, aliases included.
     pub const NAMES: [&str; 4] = ["openai", "anthropic", "gemini", "google"];
 
+    /// The provider that a name means.
     pub fn of(name: &str) -> Option<Self> {
         match name {
             "openai" => Some(Self::OpenAi),
@@ -369,6 +373,7 @@ impl Provider {
         }
     }
 
+    /// As gevals writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",

@@ -61,6 +61,7 @@ pub enum Stdin {
 }
 
 impl Exec {
+    /// A program to run in a folder, with no arguments, no input and the environment of gevals.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -75,21 +76,25 @@ impl Exec {
         }
     }
 
+    /// Adds arguments.
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
+    /// Sets a variable.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
+    /// What the program reads from its standard input.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Stdin::Bytes(bytes.into());
         self
     }
 
+    /// How long it may take before it is ended.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -30,6 +30,7 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// A command that ends with this status, and prints nothing.
     pub fn exit(code: i32) -> Self {
         let [stdout, stderr] = [String::new(), String::new()];
         Self { exit: Exit::Exited(code), stdout, stderr, takes: Duration::ZERO, leaves: false }
@@ -40,6 +41,7 @@ impl Answer {
         Self { stdout: stdout.to_string(), ..Self::exit(0) }
     }
 
+    /// How long the command takes, on the clock of the fake host.
     pub fn takes(self, takes: Duration) -> Self {
         Self { takes, ..self }
     }
@@ -72,6 +74,7 @@ impl Default for FakeHost {
 }
 
 impl FakeHost {
+    /// A host without files, whose commands all succeed.
     pub fn new() -> Self {
         Self { started: Instant::now(), state: Mutex::default(), disk: FakeDisk::default() }
     }
@@ -92,6 +95,7 @@ impl FakeHost {
         self.state().spawns.push((part.to_string(), streams));
     }
 
+    /// Sets a variable of the environment.
     pub fn set_env(&self, name: &str, value: &str) {
         self.state().env.insert(name.to_string(), value.to_string());
     }

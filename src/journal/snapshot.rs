@@ -86,10 +86,12 @@ pub struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
+    /// Remembers all that is read of `files`.
     pub fn new(files: &'a dyn Files) -> Self {
         Self { files, seen: Mutex::default() }
     }
 
+    /// What was read.
     pub fn into_snapshot(self) -> Snapshot {
         self.seen.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -187,6 +187,7 @@ impl Content {
             .then(|| (self.span(end..end), format!("\n{indent}{own}{line}")))
     }
 
+    /// The first byte of the line that holds a byte.
     pub fn line_start(&self, at: usize) -> usize {
         self.text[..at].rfind('\n').map_or(0, |i| i + 1)
     }

@@ -224,14 +224,17 @@ impl Client {
         self.list_offered("tools", "tools/list", "tools").await
     }
 
+    /// All resources, page after page.
     pub async fn list_resources(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("resources", "resources/list", "resources").await
     }
 
+    /// All templates of resources, page after page.
     pub async fn list_resource_templates(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("resources", "resources/templates/list", "resourceTemplates").await
     }
 
+    /// All prompts, page after page.
     pub async fn list_prompts(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("prompts", "prompts/list", "prompts").await
     }
@@ -266,6 +269,7 @@ impl Client {
         Err(malformed(method, &format!("it has more than {PAGES} pages")))
     }
 
+    /// Calls a tool. An error of the tool itself is a result, with `isError`.
     pub async fn call_tool(&self, name: &str, arguments: Value) -> Result<ToolResult, CallError> {
         let raw = self.request("tools/call", Some(json!({"name": name, "arguments": arguments}))).await?;
         let content = match raw.get("content") {
@@ -281,10 +285,12 @@ impl Client {
         Ok(ToolResult { content, structured, is_error, raw })
     }
 
+    /// Reads a resource.
     pub async fn read_resource(&self, uri: &str) -> Result<Value, CallError> {
         self.request("resources/read", Some(json!({"uri": uri}))).await
     }
 
+    /// Gets a prompt, filled with arguments.
     pub async fn get_prompt(&self, name: &str, arguments: Value) -> Result<Value, CallError> {
         self.request("prompts/get", Some(json!({"name": name, "arguments": arguments}))).await
     }
@@ -320,6 +326,7 @@ impl Client {
         answer.unwrap_or(Err(CallError::Closed))
     }
 
+    /// Sends a notification; nobody answers it.
     pub fn notify(&self, method: &str, params: Option<Value>) {
         let mut notification = json!({"jsonrpc": "2.0", "method": method});
         if let Some(params) = params {

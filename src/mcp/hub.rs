@@ -68,6 +68,7 @@ impl Hub {
         Hub { relay, http: None }
     }
 
+    /// The server's name in the MCP config.
     pub fn name(&self) -> &str {
         &self.relay.name
     }

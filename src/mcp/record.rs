@@ -85,6 +85,7 @@ struct Calls {
 }
 
 impl Recorder {
+    /// A recorder that masks these secrets.
     pub fn new(secrets: Arc<Secrets>) -> Self {
         Recorder { shared: Arc::new(Shared { secrets, ..Shared::default() }) }
     }
@@ -95,6 +96,7 @@ impl Recorder {
         self
     }
 
+    /// The run of a task that is recorded, where there is one.
     pub fn task(&self) -> Option<&TaskRun> {
         self.shared.task.get()
     }

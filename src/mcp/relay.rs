@@ -57,6 +57,7 @@ pub enum Direction {
     FromServer,
 }
 
+/// Sees every message, before it is sent on.
 pub type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
 
 #[derive(Clone)]

@@ -115,6 +115,7 @@ pub struct DurationChange {
 }
 
 impl Diff {
+    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.eval.is_empty() && self.tasks.is_empty() && self.reach.is_empty()
     }

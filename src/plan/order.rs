@@ -15,6 +15,7 @@ pub struct Agenda<'p> {
 }
 
 impl Plan {
+    /// The actions of a phase or a block, as they become ready.
     pub fn agenda(&self, holder: impl Into<Holder>) -> Agenda<'_> {
         let members = self.members(holder);
         let mut waiting: HashMap<_, _> = members.clone().map(|ix| (ix, 0)).collect();

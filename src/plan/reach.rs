@@ -66,6 +66,7 @@ impl Reach {
         ]
     }
 
+    /// Joins what another part of the plan reaches.
     pub fn add(&mut self, other: Self) {
         let judged = self.judged + other.judged;
         let mut other = other;

@@ -27,6 +27,7 @@ pub struct Painted {
 }
 
 impl Painted {
+    /// How an action of a task ended; `None` where it was not reached.
     pub fn get(&self, task: &str, action: &str) -> Option<Done> {
         let task = self.tasks.get(task)?;
         // Assertions are reported by their kind.

@@ -57,6 +57,7 @@ struct Running {
 }
 
 impl Results {
+    /// Collects the results of a run that has just begun.
     pub fn new(input: &ReportInput) -> Self {
         let plan = Arc::clone(&input.plan);
         let types = plan.tasks.iter().map(|task| {
@@ -86,6 +87,7 @@ impl Results {
         }
     }
 
+    /// Takes an event of the run.
     pub fn take(&mut self, event: &Event) {
         match (&event.task, &event.kind) {
             (None, kind) => self.take_own(event, kind),
@@ -172,6 +174,7 @@ impl Results {
         json!({ "summary": self.summary, "results": self.done, "findings": self.findings })
     }
 
+    /// The results file, as JSON.
     pub fn text(&self) -> String {
         results::text(&self.json())
     }

@@ -67,6 +67,7 @@ fn by_task(file: &ResultsFile) -> IndexMap<&str, Vec<&RunResult>> {
     tasks
 }
 
+/// Compares two files by the names of their tasks.
 pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile) -> Diff<'a> {
     let (before, now) = (by_task(base), by_task(current));
     let counted = |file: &ResultsFile| file.results.iter().filter(|r| r.tokens().estimated.is_some()).count();
@@ -174,6 +175,7 @@ impl Diff<'_> {
         out
     }
 
+    /// As `gevals result diff` prints it.
     pub fn text(&self) -> String {
         let mut out = String::from("=== Evaluation Diff ===\n");
         for (title, mark, changes) in self.lists() {

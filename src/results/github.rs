@@ -7,6 +7,7 @@ use super::{ResultsFile, Statistics, diff::cell, view::status};
 /// The most failures that are shown in full; GitHub takes a megabyte.
 const FAILURES: usize = 50;
 
+/// A summary in Markdown, for the page of a job.
 pub fn step_summary(file: &ResultsFile) -> String {
     let all = Statistics::of(&file.results);
     let gaps = file.gaps();

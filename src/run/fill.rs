@@ -29,6 +29,7 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// For people: why the step is skipped or broken.
     pub fn message(&self) -> String {
         match self {
             Self::NotPassed { step, outcome } => format!("uses an output of `{step}`, which {}", how(*outcome)),
@@ -79,6 +80,7 @@ pub struct TaskValues<'a> {
 }
 
 impl<'a> TaskValues<'a> {
+    /// The values of a task with this name, before its set-up.
     pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
         let (env, port, kept) = (Mutex::default(), Mutex::default(), Values::default());
         Self { host, name, env, id: OnceLock::new(), port, kept }
@@ -136,23 +138,28 @@ impl<'a> TaskValues<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// The scope of a task in which no step has run.
     pub fn new(task: &'a TaskValues<'a>) -> Self {
         Self { task, outputs: IndexMap::new(), vars: IndexMap::new(), agent_output: None, prompt: None }
     }
 
+    /// Sets what holes of `agent` see; an output of `None` is a missing value.
     pub fn set_agent(&mut self, prompt: &str, output: Option<&str>) {
         self.prompt = Some(prompt.into());
         self.agent_output = output.map(Into::into);
     }
 
+    /// The variables of the loops around the step.
     pub fn vars(&self) -> &IndexMap<String, Value> {
         &self.vars
     }
 
+    /// Sets the variable of a loop.
     pub fn set_var(&mut self, name: &str, value: Value) {
         self.vars.insert(name.to_owned(), value);
     }
 
+    /// Makes the outputs of a step visible to those behind it.
     pub fn set_passed(&mut self, id: &str, outputs: Map<String, Value>) {
         self.outputs.insert(id.to_owned(), Entry::Passed(Arc::new(outputs)));
     }
@@ -249,10 +256,12 @@ pub struct Filler<'s> {
 }
 
 impl Filler<'_> {
+    /// Fills a template, as text.
     pub fn text(&self, template: &Template<Def>) -> Result<String, Fault> {
         self.template(template).map(|value| template::render(&value))
     }
 
+    /// Fills an argument; a template that is exactly one hole keeps its value's type.
     pub fn fill(&self, arg: &Arg<Def>) -> Result<Value, Fault> {
         Ok(match &arg.kind {
             ArgKind::Null => Value::Null,

@@ -67,6 +67,7 @@ pub struct Labels(IndexMap<String, Vec<String>>);
 const TAG: &str = "tag";
 
 impl Labels {
+    /// Whether it selects all tasks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -96,10 +96,12 @@ const PATTERN_SIZE: usize = 1 << 20;
 const WEIGHT: usize = 10_000;
 
 impl Schema {
+    /// A schema; it is compiled when first asked for.
     pub fn new(json: Value) -> Self {
         Self(Arc::new(Inner { json, compiled: OnceLock::new() }))
     }
 
+    /// The schema as it was given.
     pub fn json(&self) -> &Value {
         &self.0.json
     }

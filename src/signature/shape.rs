@@ -120,6 +120,7 @@ impl Shape {
         }
     }
 
+    /// The fields of a record; `None` for anything else.
     pub fn fields(&self) -> Option<&IndexMap<String, Field>> {
         match self {
             Self::Record { fields, .. } => Some(fields),

@@ -172,6 +172,7 @@ pub static FILTERS: &[FilterInfo] = &[
     },
 ];
 
+/// A filter by its name.
 pub fn filter(name: &str) -> Option<&'static FilterInfo> {
     FILTERS.iter().find(|info| info.name == name)
 }

@@ -23,6 +23,7 @@ pub struct Undecodable {
 }
 
 impl Undecodable {
+    /// The finding at the first byte that is no UTF-8.
     pub fn diagnostic(&self, file: FileId) -> Diagnostic {
         Diagnostic::new(&SYNTAX, Span::new(file, self.fault.clone()), self.message).help(self.help)
     }

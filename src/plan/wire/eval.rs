@@ -95,6 +95,7 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
     sha256(&json!({ "eval": eval, "tasks": tasks }))
 }
 
+/// What the digest of an eval covers.
 pub fn eval_body(eval: &EvalPlan) -> EvalBody {
     let word = |get: fn(&AgentRef) -> Option<&Name>| eval.agent.as_ref().and_then(get).map(|n| n.value.clone());
     EvalBody {
