@@ -1,7 +1,7 @@
 //! From one dialect to another: tasks of bash become tasks that a person would be glad to own. Text goes in and text comes
 //! out; nothing here touches a disk.
 //!
-//! What a script does is kept statement by statement ([`lift`]), and what is not understood stays a script. Property: *what
+//! What a script does is kept statement by statement (`lift`), and what is not understood stays a script. Property: *what
 //! is lifted means the same, or is labelled as what it is; what is not understood is never guessed.*
 
 pub mod classify;

@@ -5,11 +5,13 @@
 
 mod emit;
 pub mod fix;
+mod mend;
 mod places;
 mod pretty;
 mod writers;
 
 pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, PlaceReport, report};
+pub use mend::{Mended, Texts, mend};
 pub use places::{gather, places};
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
@@ -284,14 +286,14 @@ impl IntoIterator for Diagnostics {
     }
 }
 
-/// The candidate nearest to `word`, where one is near enough to be what the author meant.
+/// The candidate nearest to `word`, where one is near enough to be what the author meant, and no other is as near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = word.chars().count();
     let limit = (length / 3).max(1);
-    candidates
+    let mut near: Vec<(usize, &str)> = candidates
         .into_iter()
-        // A distance is at least the difference in length; unknown words may be long.
+        // A distance is at least the difference in length; foreign words may be long.
         .filter(|c| c.chars().count().abs_diff(length) <= limit.min(c.chars().count()))
         .map(|c| {
             let folded = c.to_lowercase();
@@ -299,6 +301,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
             (distance, c)
         })
         .filter(|(distance, c)| *distance <= limit && *distance < c.chars().count())
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    match near.as_slice() {
+        [(_, only)] => Some(only),
+        [(first, nearest), (second, _), ..] if first < second => Some(nearest),
+        _ => None,
+    }
 }

@@ -1,6 +1,6 @@
 //! The judge: an agent that reads another agent's answer, and says through one tool whether it is what was asked for.
 //!
-//! What is judged is data ([`prompt`]); a verdict is a call of the tool and nothing else ([`server`]). A judge that gives none
+//! What is judged is data ([`prompt`]); a verdict is a call of the tool and nothing else (`server`). A judge that gives none
 //! has not judged: that is neither a pass nor a failure.
 
 pub mod prompt;

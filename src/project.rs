@@ -3,8 +3,8 @@
 //! `decisions.md` §2, "Which files" and "Paths": a file named explicitly, or reached from an eval, must be what it is
 //! expected to be; in a folder, files of others are left alone.
 //!
-//! Finding paths is [`glob`]'s, telling whether a file is one of ours [`ours`]', reading one file [`read`]'s, following
-//! what an eval refers to [`load`]'s, and choosing its tasks [`select`]'s.
+//! Finding paths is `glob`'s, telling whether a file is one of ours `ours`', reading one file `read`'s, following
+//! what an eval refers to `load`'s, and choosing its tasks `select`'s.
 
 mod glob;
 mod load;

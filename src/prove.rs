@@ -1,7 +1,7 @@
 //! Proof that two tasks do the same: both are run in a jail in which every command of the outside world is a shim, over many
 //! made-up worlds, and what they called and how they ended is compared.
 //!
-//! The outer half ([`prove`]) builds the jail; the inner half ([`inside`]) is this same program, run in it.
+//! The outer half ([`prove`]) builds the jail; the inner half (`inside`) is this same program, run in it.
 #![expect(clippy::disallowed_methods, reason = "the inner half owns the world it runs in; the outer one starts it")]
 
 mod curl;

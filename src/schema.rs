@@ -15,7 +15,7 @@ pub mod task;
 pub mod word;
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     diagnostic::DiagnosticReport,
@@ -119,7 +119,7 @@ pub fn text(schema: &Value) -> String {
 /// How a key that may be missing is described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Optional {
-    /// Left out, never null.
+    /// Left out, or null, which is the same (`decisions.md` §13).
     Missing,
     /// As serde does it.
     Null,
@@ -178,7 +178,7 @@ fn generate<T: JsonSchema>(title: &str, optional: Optional) -> Value {
     schema
 }
 
-/// Takes away what validators would misread: our own formats, those of Rust's numbers, and nulls that no decoder takes.
+/// Takes away what validators would misread: our own formats, and those of Rust's numbers.
 /// Steps are not schemars' work, and stay as they are.
 fn tidy(schema: &mut Value, optional: Optional) {
     match schema {
@@ -189,34 +189,13 @@ fn tidy(schema: &mut Value, optional: Optional) {
             map.iter_mut()
                 .filter(|(key, _)| !step::NAMES.contains(&key.as_str()))
                 .for_each(|(_, inner)| tidy(inner, optional));
-            if optional == Optional::Missing {
-                for inner in
-                    map.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
-                {
-                    without_null(inner);
-                }
+            // A name with nothing behind it is one that is not there.
+            let values = map.get_mut("additionalProperties").filter(|values| values.is_object());
+            if let (Some(values), Optional::Missing) = (values, optional) {
+                *values = step::or_null(values.take());
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|inner| tidy(inner, optional)),
         _ => {}
-    }
-}
-
-/// What schemars makes of an `Option` in a record, without the null.
-fn without_null(schema: &mut Value) {
-    let Some(map) = schema.as_object_mut() else { return };
-    if let Some(Value::Array(types)) = map.get_mut("type") {
-        types.retain(|t| t != "null");
-        if let [one] = types.as_slice() {
-            map["type"] = one.clone();
-        }
-    }
-    if let Some(Value::Array(options)) = map.get_mut("anyOf") {
-        options.retain(|o| o != &json!({ "type": "null" }));
-        if let [one] = options.as_mut_slice() {
-            let one = one.take();
-            map.shift_remove("anyOf");
-            map.insert("allOf".to_owned(), json!([one]));
-        }
     }
 }

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::path::Path;
+
 use gevals::{
-    diagnostic::{Diagnostic, Edit, Pretty, Rule, Strength, concise, fix, print, report, summary},
+    diagnostic::{Diagnostic, Edit, Pretty, Rule, Strength, Texts, concise, fix, mend, print, report, summary},
     source::{FileId, Sources, Span},
 };
 use proptest::prelude::*;
@@ -154,6 +156,65 @@ fn only_the_first_findings_are_printed() {
     concise(&all, &sources, &Pretty::default(), &mut lines).unwrap();
     assert_eq!(lines.lines().filter(|line| line.contains("error[test-rule]")).count(), 60);
     assert_eq!(lines.lines().last(), Some("and 60 more"));
+}
+
+/// What `mend` makes of `text` where `find` says what is found in a text, at the first place of some words in it.
+fn mended(
+    text: &str,
+    find: impl Fn(&str) -> Vec<(&'static Rule, &'static str, Option<&'static str>)>,
+) -> (String, Vec<String>) {
+    let look = |texts: &Texts, sources: &Sources| {
+        let now = texts.get(Path::new("t.yaml")).map_or(text, |bytes| std::str::from_utf8(bytes).unwrap());
+        let file = sources.add("t.yaml", now);
+        let found = find(now).into_iter().map(|(rule, words, fix)| {
+            let place = span(sources, file, words);
+            let d = Diagnostic::new(rule, place, format!("about {words}"));
+            fix.into_iter().fold(d, |d, fix| d.fix("mend", place, fix))
+        });
+        Ok::<_, ()>(found.collect())
+    };
+    let mended = mend(false, look).unwrap();
+    let text = mended.texts.values().next().map_or(text.to_owned(), |bytes| String::from_utf8(bytes.clone()).unwrap());
+    (text, mended.refused.into_iter().collect())
+}
+
+#[test]
+fn fixes_that_do_harm_are_rolled_back() {
+    let has = |text: &str, word: &'static str, rule, fix| text.contains(word).then_some((rule, word, fix));
+    // One that adds an error, wherever that is.
+    let (text, refused) = mended("a: 1\nb: 2\n", |t| match t.contains("a:") {
+        true => vec![(&WARNING, "a", Some("c"))],
+        false => vec![(&RULE, "b", None)],
+    });
+    assert_eq!(text, "a: 1\nb: 2\n");
+    assert_eq!(refused, ["t.yaml:1: test-warning: it would add the error `test-rule`: about b"]);
+    // One that leaves its own finding.
+    let (text, refused) = mended("a: 1\n", |t| has(t, "a", &WARNING, Some("aa")).into_iter().collect());
+    assert_eq!(text, "a: 1\n");
+    assert_eq!(refused, ["t.yaml:1: test-warning: it does not cure what it is for"]);
+    // Beside it, one that does no harm stays.
+    let (text, refused) = mended("a: 1\nb: 2\n", |t| {
+        [has(t, "a", &WARNING, Some("aa")), has(t, "b", &WARNING, Some("c"))].into_iter().flatten().collect()
+    });
+    assert_eq!(text, "a: 1\nc: 2\n");
+    assert_eq!(refused.len(), 1);
+}
+
+#[test]
+fn a_fix_that_makes_a_file_readable_may_uncover_errors() {
+    // What could not be read had an error already.
+    let find = |t: &str| match t.contains('\t') {
+        true => vec![(&RULE, "\t", Some("  "))],
+        false => vec![(&RULE, "other", None)],
+    };
+    assert_eq!(mended("a:\n\tb: 1\nother: 2\n", find), ("a:\n  b: 1\nother: 2\n".to_owned(), Vec::new()));
+    // But not where the fix wrote, nor in the value behind its key.
+    let find = |t: &str| match t.contains("kidn") {
+        true => vec![(&RULE, "kidn", Some("kind"))],
+        false => vec![(&RULE, "Tsk", None)],
+    };
+    let (text, refused) = mended("kidn: Tsk\n", find);
+    assert!(text == "kidn: Tsk\n" && refused.len() == 1, "{text}{refused:?}");
 }
 
 #[test]

@@ -13,9 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rayon::prelude::*;
+
 use gevals::{
     compile,
-    diagnostic::{Diagnostics, Strength},
+    diagnostic::{Diagnostics, Strength, Texts, mend},
     source::{MemoryFiles, Sources},
     yaml::{self, Data, Entry, Node},
 };
@@ -28,6 +30,106 @@ fn single_faults_of_tasks_are_seen_and_placed() {
 #[test]
 fn single_faults_of_evals_are_seen_and_placed() {
     hold(&corpus("kind: Eval", 20), 12, 500);
+}
+
+/// One letter of one key or of one name in a hole is wrong: safe fixes give the author's text back, or leave all as it is.
+#[test]
+fn safe_fixes_restore_what_was_meant_or_nothing() {
+    let corpus: Vec<Valid> = ["kind: Task", "kind: Eval"].into_iter().flat_map(|kind| corpus(kind, 20)).collect();
+    let looked: Vec<(usize, usize, Vec<String>)> = corpus
+        .par_iter()
+        .map(|valid| {
+            let (mut restored, mut left, mut third) = (0, 0, Vec::new());
+            // What is fixed in the valid text, too, is no matter of the mutant.
+            if valid.mended(&valid.text) != valid.text {
+                return (0, 0, third);
+            }
+            for (range, with) in misspellings(&valid.text) {
+                let mutant = format!("{}{with}{}", &valid.text[..range.start], &valid.text[range.end..]);
+                match valid.mended(&mutant) {
+                    fixed if fixed == valid.text => restored += 1,
+                    fixed if fixed == mutant => left += 1,
+                    fixed => third.push(format!(
+                        "{}: `{}` as `{with}`:\n{}",
+                        valid.name,
+                        &valid.text[range.clone()],
+                        similar::TextDiff::from_lines(&valid.text, &fixed).unified_diff().context_radius(1)
+                    )),
+                }
+            }
+            (restored, left, third)
+        })
+        .collect();
+    let restored: usize = looked.iter().map(|(n, ..)| n).sum();
+    let left: usize = looked.iter().map(|(_, n, _)| n).sum();
+    let third: Vec<_> = looked.into_iter().flat_map(|(.., third)| third).collect();
+    println!("{restored} restored, {left} left, {} made into something else", third.len());
+    assert!(third.is_empty(), "{}", third.join("\n"));
+    assert!(restored > 1000 && restored > left, "{restored} restored, {left} left");
+}
+
+/// Every key and every name in a hole with a letter dropped, doubled, swapped with the next or another in its place.
+fn misspellings(text: &str) -> Vec<(Range<usize>, String)> {
+    let sources = Sources::default();
+    let file = sources.add("task.yaml", text);
+    let tree = yaml::parse(file, text, &mut Diagnostics::default()).unwrap();
+    let mut names = Vec::new();
+    keys(tree.root(), &mut names);
+    let hole = regex::Regex::new(r"[^{$\\]\{((?:env|steps|random|agent|task)\.[\w.-]+)").unwrap();
+    for inner in hole.captures_iter(text).filter_map(|found| found.get(1)) {
+        let mut at = inner.start();
+        for name in inner.as_str().split('.').take(4) {
+            names.push(at..at + name.len());
+            at += name.len() + 1;
+        }
+    }
+    let mut made: Vec<(Range<usize>, String)> = Vec::new();
+    for (nth, range) in names.into_iter().enumerate() {
+        let name = &text[range.clone()];
+        let letters: Vec<char> = name.chars().collect();
+        if letters.len() < 2 || !name.is_ascii() {
+            continue;
+        }
+        // Each way at another letter of each name: all letters have their turn.
+        let at = nth % letters.len();
+        let edited = |edit: &dyn Fn(&mut Vec<char>)| {
+            let mut letters = letters.clone();
+            edit(&mut letters);
+            letters.into_iter().collect::<String>()
+        };
+        let swapped = at.min(letters.len() - 2);
+        let ways = [
+            edited(&|l| {
+                l.remove(at);
+            }),
+            edited(&|l| l.insert(at, l[at])),
+            edited(&|l| l.swap(swapped, swapped + 1)),
+            edited(&|l| l[at] = 'q'),
+        ];
+        // Two of the four ways at each.
+        let ways = ways.into_iter().skip(nth % 2).step_by(2);
+        made.extend(ways.filter(|way| way != name).map(|way| (range.clone(), way)));
+    }
+    made
+}
+
+/// Where the keys of the format stand.
+fn keys(node: Node<'_>, out: &mut Vec<Range<usize>>) {
+    if node.data() == Data::Seq {
+        node.items().for_each(|item| keys(item, out));
+    }
+    if node.data() != Data::Map {
+        return;
+    }
+    for entry in node.entries() {
+        let range = entry.key.span().range();
+        if range.len() == entry.name.len() {
+            out.push(range);
+        }
+        if !OWN_NAMES.contains(&entry.name) {
+            keys(entry.value, out);
+        }
+    }
 }
 
 /// Makes every mutant there is, and looks at the findings.
@@ -96,6 +198,18 @@ impl Valid {
             line: sources.get(d.span.file).position(d.span.start).line,
         });
         Some(found.collect())
+    }
+
+    /// The text after all safe fixes.
+    fn mended(&self, text: &str) -> String {
+        let look = |texts: &Texts, sources: &Sources| {
+            let mut files = self.files.clone();
+            files.add(&self.path, text, false);
+            texts.iter().for_each(|(path, text)| files.add(path, text.clone(), false));
+            Ok::<_, ()>(compile(std::slice::from_ref(&self.path), sources, &files).diagnostics)
+        };
+        let mended = mend(false, look).unwrap();
+        mended.texts.get(&self.path).map_or_else(|| text.to_owned(), |text| String::from_utf8(text.clone()).unwrap())
     }
 
     fn is_valid(&self) -> bool {

@@ -6,7 +6,7 @@
 mod documents;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -24,7 +24,7 @@ use gevals::{
     yaml,
 };
 use jsonschema::Validator;
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, strategy::ValueTree};
 use serde_json::Value;
 
 #[test]
@@ -136,6 +136,59 @@ fn the_cures_fit() {
             assert!(faults.is_empty(), "{}: this is no {name}: {faults:#?}\n{text}", path.display());
         }
     }
+}
+
+/// Every key of every kind of file with nothing behind it: where `check` only warns, editors show no error.
+#[test]
+fn empty_keys_that_check_takes_fit() {
+    let mut looked = BTreeMap::<(String, bool), usize>::new();
+    let mut faults = Vec::new();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..300 {
+        let (name, document) = document().new_tree(&mut runner).unwrap().current();
+        let mut places = Vec::new();
+        keys(&document, String::new(), &mut places);
+        for place in places {
+            let mut empty = document.clone();
+            *empty.pointer_mut(&place).unwrap() = Value::Null;
+            let key = place.rsplit('/').next().unwrap_or_default().to_owned();
+            let blank: Vec<_> = errors(&empty).0.into_iter().filter(|e| !beyond(e)).collect();
+            let fits = validator(name).is_valid(&empty);
+            *looked.entry((key.clone(), blank.is_empty())).or_default() += 1;
+            if blank.is_empty() && !fits {
+                faults.push(format!("{name}{place}: check takes it, and the schema does not"));
+            }
+        }
+    }
+    faults.sort_by_key(|fault| fault.replace(|c: char| c.is_ascii_digit(), ""));
+    faults.dedup_by_key(|fault| fault.replace(|c: char| c.is_ascii_digit(), ""));
+    assert!(looked.len() > 60, "{} keys", looked.len());
+    assert!(faults.is_empty(), "{} of {}\n{}", faults.len(), looked.values().sum::<usize>(), faults.join("\n"));
+}
+
+/// The keys of the format, as pointers.
+fn keys(value: &Value, at: String, out: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                let below = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+                out.push(below.clone());
+                keys(inner, below, out);
+            }
+        }
+        Value::Array(items) => {
+            for (nth, item) in items.iter().enumerate() {
+                keys(item, format!("{at}/{nth}"), out);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether an error is one of sense, which no schema knows.
+fn beyond(error: &str) -> bool {
+    let lints = RULES.iter().filter(|l| !matches!(l.found, Found::OnTheWay)).map(|l| l.rule.name);
+    lints.chain(BEYOND).any(|rule| error.starts_with(rule))
 }
 
 /// Errors that `gevals check FILE` reports, and whether a value was read as something else than it is.

@@ -198,6 +198,18 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether the lock knows `ALIAS.OPERATION`.
+    pub(super) fn is_locked(&self, operation: &str) -> bool {
+        let Some((alias, operation)) = operation.split_once('.') else { return false };
+        match self.aliases.0.get(alias).map(|alias| &alias.what) {
+            Some(Prefix::Server(server)) => self.cx.lock.tools(server).is_some_and(|t| t.contains_key(operation)),
+            Some(Prefix::Extension(package)) => {
+                self.cx.lock.extensions.get(package).is_some_and(|e| e.operations.contains_key(operation))
+            }
+            None => false,
+        }
+    }
+
     fn unknown_prefix(&mut self, step: &Step<Path>, prefix: &str) {
         let span = Span { end: step.key.start + prefix.len() as u32, ..step.key };
         let mut diagnostic =
@@ -213,11 +225,15 @@ impl Checker<'_> {
                     prefix,
                 )
             } else {
-                diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "this is what there is").fix(
-                    format!("write `{near}`"),
-                    span,
-                    near,
-                )
+                let operation = &step.op.value[prefix.len()..];
+                let sure = self.is_locked(&format!("{near}{operation}"));
+                let diagnostic =
+                    diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "this is what there is");
+                match sure {
+                    true => diagnostic.fix(format!("write `{near}`"), span, near),
+                    // Nobody knows whether that has such an operation.
+                    false => diagnostic.unsafe_fix(format!("write `{near}`"), span, near),
+                }
             };
         }
         let help = match self.task.dialect {

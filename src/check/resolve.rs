@@ -570,7 +570,12 @@ impl Checker<'_> {
         } else if self.ids.contains_key(ty) {
             diagnostic = diagnostic.help("outputs are found by the type of their step in this dialect, not by its id");
         } else if let Some(near) = nearest(ty, known.iter().copied()) {
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
+            diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+            diagnostic = match self.is_locked(near) {
+                true => diagnostic.fix(format!("write `{near}`"), span, near),
+                // The step may be what is misspelt.
+                false => diagnostic.unsafe_fix(format!("write `{near}`"), span, near),
+            };
         } else if scope.place == Place::Phase(PhaseKind::Verify) {
             diagnostic = diagnostic
                 .help("setup's outputs cannot be seen in verify in this dialect; the portable dialect shows them");

@@ -4,7 +4,7 @@ mod scope;
 mod watch;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::{ErrorKind, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,7 +17,7 @@ use super::{Global, complain, print, status, unreadable};
 use crate::{
     Options,
     builtin::count,
-    diagnostic::{self, Applicability, Diagnostic, Fix, WRITERS, fix},
+    diagnostic::{self, Diagnostic, Mended, Texts, WRITERS},
     host::disk::{Disk, write_atomic},
     lint,
     policy::Level,
@@ -130,9 +130,6 @@ impl Args {
         self.fix || self.unsafe_fixes
     }
 }
-
-/// Fixes may uncover others; nobody needs more rounds than this.
-const ROUNDS: usize = 20;
 
 pub fn main(args: &Args, global: Global) -> u8 {
     if args.list_rules {
@@ -280,110 +277,19 @@ fn put(text: &str) -> Result<(), Fault> {
     }
 }
 
-/// What fixes came to.
-#[derive(Default)]
-struct Mended {
-    /// The new texts of the files that changed.
-    texts: BTreeMap<PathBuf, Vec<u8>>,
-    /// Which fixes were rolled back, and why.
-    refused: BTreeSet<String>,
-}
-
-/// Applies fixes in memory, and keeps those that cure their finding and add no error.
+/// What the fixes come to, in memory.
 fn mend(args: &Args, options: &Options, files: &dyn Files) -> Result<Mended, Fault> {
-    let mut mended = Mended::default();
-    let mut rejected = BTreeSet::new();
-    for _ in 0..ROUNDS {
-        let sources = Sources::default();
-        let found = look(args, options, &Edited { under: files, texts: &mended.texts }, &sources)?.found;
-        let wanted = |d: &&Diagnostic| {
-            d.fix.as_ref().is_some_and(|f| args.unsafe_fixes || f.applicability == Applicability::Safe)
-                && !rejected.contains(&identity(d, &sources))
-        };
-        let cures: Vec<_> = found.iter().filter(wanted).collect();
-        if cures.is_empty() {
-            break;
-        }
-        // All at once; where that does harm, one by one, to know which does.
-        let mut attempts = vec![cures.clone()];
-        if cures.len() > 1 {
-            attempts.extend(cures.iter().map(|d| vec![*d]));
-        }
-        let mut refused = Vec::new();
-        let mut taken = None;
-        for attempt in attempts {
-            let (texts, applied) = applied(&attempt, &mended.texts, &sources);
-            let again = Sources::default();
-            let after = look(args, options, &Edited { under: files, texts: &texts }, &again)?.found;
-            match harm(&applied, (&found, &sources), (&after, &again)) {
-                None if !applied.is_empty() => {
-                    taken = Some(texts);
-                    break;
-                }
-                Some(why) if attempt.len() == 1 => refused.push((attempt[0], why)),
-                _ => {}
-            }
-        }
-        for (d, why) in refused {
-            let at = sources.get(d.span.file).position(d.span.start);
-            mended.refused.insert(format!("{}:{}: {}: {why}", sources.path(d.span).display(), at.line, d.rule.name));
-            rejected.insert(identity(d, &sources));
-        }
-        match taken {
-            Some(texts) => mended.texts = texts,
-            None => break,
-        }
-    }
+    let look =
+        |texts: &Texts, sources: &Sources| Ok(look(args, options, &Edited { under: files, texts }, sources)?.found);
+    let mut mended = diagnostic::mend(args.unsafe_fixes, look)?;
     mended.texts.retain(|path, text| files.read(path).ok().as_ref() != Some(text));
     Ok(mended)
-}
-
-/// What a finding is known by while texts move.
-type Identity = (&'static str, PathBuf, String);
-
-fn identity(d: &Diagnostic, sources: &Sources) -> Identity {
-    (d.rule.name, sources.path(d.span), d.message.clone())
-}
-
-/// The texts with the fixes of findings in them, and the findings whose fix found a place.
-fn applied<'a>(
-    cures: &[&'a Diagnostic],
-    texts: &BTreeMap<PathBuf, Vec<u8>>,
-    sources: &Sources,
-) -> (BTreeMap<PathBuf, Vec<u8>>, Vec<&'a Diagnostic>) {
-    let mut texts = texts.clone();
-    let (written, taken) = fix::apply_these(cures.iter().filter_map(|d| d.fix.as_ref()), sources);
-    for (file, text) in written {
-        texts.insert(normalize(sources.get(file).path()), text.into_bytes());
-    }
-    let is_taken = |fix: &Fix| taken.iter().any(|t| std::ptr::eq(*t, fix));
-    (texts, cures.iter().copied().filter(|d| d.fix.as_ref().is_some_and(is_taken)).collect())
-}
-
-/// Why fixes must be rolled back: an error more than there was, or a finding that they left.
-fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diagnostic], &Sources)) -> Option<String> {
-    let counts = |(found, sources): (&[Diagnostic], &Sources)| {
-        let mut counts = BTreeMap::<Identity, usize>::new();
-        for d in found {
-            *counts.entry(identity(d, sources)).or_default() += 1;
-        }
-        counts
-    };
-    let (old, new) = (counts(before), counts(after));
-    let count = |counts: &BTreeMap<Identity, usize>, id: &Identity| counts.get(id).copied().unwrap_or(0);
-    let (found, sources) = after;
-    let added = found.iter().filter(|d| d.strength.is_error()).map(|d| identity(d, sources));
-    if let Some((rule, _, message)) = added.into_iter().find(|id| count(&new, id) > count(&old, id)) {
-        return Some(format!("it would add the error `{rule}`: {message}"));
-    }
-    let left = cures.iter().map(|d| identity(d, before.1)).find(|id| count(&new, id) >= count(&old, id));
-    left.map(|_| "it does not cure what it is for".to_owned())
 }
 
 /// Files with other texts in the place of some.
 struct Edited<'a> {
     under: &'a dyn Files,
-    texts: &'a BTreeMap<PathBuf, Vec<u8>>,
+    texts: &'a Texts,
 }
 
 impl Files for Edited<'_> {

@@ -28,7 +28,7 @@ pub struct RealHost {
 }
 
 impl RealHost {
-    /// From here on, orphaned descendants of this process become its children: see [`super::tree`].
+    /// From here on, orphaned descendants of this process become its children: see `host::tree`.
     #[expect(clippy::new_without_default, reason = "making one changes this process")]
     pub fn new() -> Self {
         tree::adopt_orphans();

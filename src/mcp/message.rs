@@ -188,7 +188,7 @@ pub(super) fn unbatch(bytes: Bytes) -> Vec<Bytes> {
     }
 }
 
-/// What can be told of a message that is too long to be kept: fed in pieces, it finds the id.
+/// What is known of a message that is too long to be kept: fed in pieces, it finds the id.
 #[derive(Debug, Default)]
 pub(super) struct Skim {
     depth: usize,

@@ -36,7 +36,7 @@ impl Session {
         Session { stream: near, relay: relay.clone(), id, ended }
     }
 
-    /// The session's number in [`Traffic`].
+    /// The session's number in [`Traffic`](super::Traffic).
     pub fn id(&self) -> u64 {
         self.id
     }

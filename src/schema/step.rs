@@ -70,7 +70,7 @@ fn step(dialect: Dialect, one: &Value) -> Schema {
         schema["maxProperties"] = json!(1);
     } else {
         schema["properties"]["id"] =
-            json!({ "description": "What results call the step.", "type": "string", "minLength": 1 });
+            json!({ "description": "What results call the step.", "type": ["string", "null"], "minLength": 1 });
         schema["if"] = json!({ "required": ["id"] });
         schema["then"] = json!({ "minProperties": 2, "maxProperties": 2 });
         schema["else"] = json!({ "minProperties": 1, "maxProperties": 1 });
@@ -110,6 +110,12 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
     if let Some(expect) = &signature.expect {
         properties.insert("expect".to_owned(), described(shape(expect, holes), "What must come of it."));
     }
+    // A key with nothing behind it is one that is not there; below `expect` nothing would be compared.
+    for (key, schema) in &mut properties {
+        if key != "expect" && !required.contains(&key.as_str()) {
+            *schema = or_null(schema.take());
+        }
+    }
     for (key, ..) in HARMLESS.iter().filter(|(_, place, _)| *place == signature.name) {
         properties.insert((*key).to_owned(), json!({ "description": "Nobody reads this." }));
     }
@@ -147,6 +153,7 @@ fn prefixed(dialect: Dialect) -> Value {
     if dialect != Dialect::Portable {
         properties.shift_remove("continueOnError");
     }
+    properties.values_mut().for_each(|schema| *schema = or_null(schema.take()));
     properties.insert("args".to_owned(), json!({ "description": "The tool's arguments." }));
     properties.insert("expect".to_owned(), json!({ "description": "What must come of it." }));
     json!({
@@ -193,6 +200,22 @@ fn field(field: &Field, holes: bool) -> Value {
         schema["default"] = default.clone();
     }
     schema
+}
+
+/// The same, or null.
+pub fn or_null(mut schema: Value) -> Value {
+    match schema.get("type").cloned() {
+        Some(Value::String(one)) if schema.get("enum").is_none() && schema.get("const").is_none() => {
+            schema["type"] = json!([one, "null"]);
+            schema
+        }
+        None if schema.get("anyOf").is_none() && schema.get("$ref").is_none() && schema.get("enum").is_none() => schema,
+        _ => {
+            let description = schema.as_object_mut().and_then(|map| map.shift_remove("description"));
+            let either = json!({ "anyOf": [schema, { "type": "null" }] });
+            description.iter().filter_map(Value::as_str).fold(either, described)
+        }
+    }
 }
 
 fn described(mut schema: Value, doc: &str) -> Value {

@@ -1,0 +1,158 @@
+//! Fixes that can be trusted: what they make of files is looked at again, and a fix that does harm is rolled back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::PathBuf,
+};
+
+use super::{Applicability, Diagnostic, Fix, Strength, fix};
+use crate::source::{FileId, Sources, normalize};
+
+/// Fixes may uncover others; nobody needs more rounds than this.
+const ROUNDS: usize = 20;
+
+/// Texts of files that are not what they were, by normalized path.
+pub type Texts = BTreeMap<PathBuf, Vec<u8>>;
+
+/// What fixes came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Mended {
+    /// The new texts of the files that fixes changed.
+    pub texts: Texts,
+    /// Which fixes were rolled back, and why.
+    pub refused: BTreeSet<String>,
+}
+
+/// Applies the safe fixes of what `look` finds in files of which some have other texts, and the `unsafe` ones where they are
+/// asked for; keeps those that cure their finding and add no error.
+///
+/// # Errors
+/// Those of `look`.
+pub fn mend<E>(unsafe_too: bool, look: impl Fn(&Texts, &Sources) -> Result<Vec<Diagnostic>, E>) -> Result<Mended, E> {
+    let mut mended = Mended::default();
+    let mut rejected = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let sources = Sources::default();
+        let found = look(&mended.texts, &sources)?;
+        let wanted = |d: &&Diagnostic| {
+            d.fix.as_ref().is_some_and(|f| unsafe_too || f.applicability == Applicability::Safe)
+                && !rejected.contains(&identity(d, &sources))
+        };
+        // The heaviest first: what a file is decides what else is wrong with it.
+        let heaviest = found.iter().filter(wanted).map(|d| d.strength).min();
+        let cures: Vec<_> = found.iter().filter(wanted).filter(|d| Some(d.strength) == heaviest).collect();
+        if cures.is_empty() {
+            break;
+        }
+        // All at once; where that does harm, one by one, to know which does.
+        let mut attempts = vec![cures.clone()];
+        if cures.len() > 1 {
+            attempts.extend(cures.iter().map(|d| vec![*d]));
+        }
+        let mut refused = Vec::new();
+        let mut taken = None;
+        for attempt in attempts {
+            let (texts, applied) = applied(&attempt, &mended.texts, &sources);
+            let again = Sources::default();
+            let after = look(&texts, &again)?;
+            match harm(&applied, (&found, &sources), (&after, &again)) {
+                None if !applied.is_empty() => {
+                    taken = Some(texts);
+                    break;
+                }
+                Some(why) if attempt.len() == 1 => refused.push((attempt[0], why)),
+                _ => {}
+            }
+        }
+        for (d, why) in refused {
+            let at = sources.get(d.span.file).position(d.span.start);
+            mended.refused.insert(format!("{}:{}: {}: {why}", sources.path(d.span).display(), at.line, d.rule.name));
+            rejected.insert(identity(d, &sources));
+        }
+        match taken {
+            Some(texts) => mended.texts = texts,
+            None => break,
+        }
+    }
+    Ok(mended)
+}
+
+/// What a finding is known by while texts move.
+type Identity = (&'static str, PathBuf, String);
+
+fn identity(d: &Diagnostic, sources: &Sources) -> Identity {
+    (d.rule.name, sources.path(d.span), d.message.clone())
+}
+
+/// The texts with the fixes of findings in them, and the findings whose fix found a place.
+fn applied<'a>(cures: &[&'a Diagnostic], texts: &Texts, sources: &Sources) -> (Texts, Vec<&'a Diagnostic>) {
+    let mut texts = texts.clone();
+    let (written, taken) = fix::apply_these(cures.iter().filter_map(|d| d.fix.as_ref()), sources);
+    for (file, text) in written {
+        texts.insert(normalize(sources.get(file).path()), text.into_bytes());
+    }
+    let is_taken = |fix: &Fix| taken.iter().any(|t| std::ptr::eq(*t, fix));
+    (texts, cures.iter().copied().filter(|d| d.fix.as_ref().is_some_and(is_taken)).collect())
+}
+
+/// Why fixes must be rolled back: an error that they brought, or a finding that they left.
+///
+/// A cured hard error may have hidden others, which it is no harm to see; only those that stand where the fix wrote, or at
+/// the value behind the key that it wrote, are its own doing. Any other finding hides nothing.
+fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diagnostic], &Sources)) -> Option<String> {
+    let counts = |(found, sources): (&[Diagnostic], &Sources)| {
+        let mut counts = BTreeMap::<Identity, usize>::new();
+        for d in found {
+            *counts.entry(identity(d, sources)).or_default() += 1;
+        }
+        counts
+    };
+    let (old, new) = (counts(before), counts(after));
+    let count = |counts: &BTreeMap<Identity, usize>, id: &Identity| counts.get(id).copied().unwrap_or(0);
+    let uncovers = cures.iter().any(|d| d.strength == Strength::Hard);
+    let written = written(cures, before.1);
+    let (found, sources) = after;
+    let added = found.iter().filter(|d| d.strength.is_error()).find(|d| {
+        let id = identity(d, sources);
+        count(&new, &id) > count(&old, &id) && (!uncovers || stands_in(d, &written, sources))
+    });
+    if let Some(d) = added {
+        return Some(format!("it would add the error `{}`: {}", d.rule.name, d.message));
+    }
+    let left = cures.iter().map(|d| identity(d, before.1)).find(|id| count(&new, id) >= count(&old, id));
+    left.map(|_| "it does not cure what it is for".to_owned())
+}
+
+/// The ranges that fixes wrote, in the new texts.
+fn written(cures: &[&Diagnostic], sources: &Sources) -> BTreeMap<PathBuf, Vec<Range<usize>>> {
+    let mut edits: BTreeMap<FileId, Vec<_>> = BTreeMap::new();
+    for edit in cures.iter().filter_map(|d| d.fix.as_ref()).flat_map(|fix| &fix.edits) {
+        edits.entry(edit.span.file).or_default().push(edit);
+    }
+    let moved = |(file, mut edits): (FileId, Vec<&super::Edit>)| {
+        edits.sort_by_key(|e| (e.span.start, e.span.end));
+        edits.dedup_by(|a, b| a.span == b.span && a.text == b.text);
+        let (mut grown, mut cut) = (0, 0);
+        let ranges = edits.into_iter().map(|edit| {
+            let start = edit.span.start as usize + grown - cut;
+            grown += edit.text.len();
+            cut += edit.span.range().len();
+            start..start + edit.text.len()
+        });
+        (sources.get(file).path().to_owned(), ranges.collect())
+    };
+    edits.into_iter().map(moved).collect()
+}
+
+/// Whether an error stands in text that was written, or begins the value behind it.
+fn stands_in(d: &Diagnostic, written: &BTreeMap<PathBuf, Vec<Range<usize>>>, sources: &Sources) -> bool {
+    let source = sources.get(d.span.file);
+    let at = d.span.range();
+    let text = source.text();
+    written.get(source.path()).into_iter().flatten().any(|range| {
+        let behind = text.get(range.end..).unwrap_or_default();
+        let value = range.end + (behind.len() - behind.trim_start_matches([':', ' ', '\n', '\t', '-']).len());
+        at.start <= range.end && range.start <= at.end || at.start == value
+    })
+}
