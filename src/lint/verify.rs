@@ -98,7 +98,7 @@ pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
     });
     let there = |path: &&str| view.files.stat(&view.task.dir.join(path)).is_some();
-    let mut made = paths.iter().flatten().any(|path| there(path));
+    let mut made = paths.iter().flatten().any(there);
     view.task.setup.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
             made |= match &step.op.kind {
