@@ -91,6 +91,7 @@ impl Verdict {
     }
 }
 
+/// What happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
 pub enum EventKind {
@@ -247,6 +248,7 @@ pub struct Remark {
     pub message: String,
 }
 
+/// What is remarkable about a task although its verdict stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RemarkKind {

@@ -39,6 +39,7 @@ impl Stage for Def {
     type Op = Operation;
 }
 
+/// A task of any dialect: names are unresolved at stage `Path`, resolved at stage `Def`.
 #[derive(Clone, Debug)]
 pub struct Task<H: Stage> {
     pub dialect: Dialect,

@@ -10,6 +10,7 @@ use super::Script;
 /// Statements in the order written.
 pub type List = Vec<Stmt>;
 
+/// A statement of a script.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
     /// Of the script's text, without the comments before it.
@@ -21,6 +22,7 @@ pub struct Stmt {
     pub background: bool,
 }
 
+/// What a statement is.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Simple(Simple),
@@ -73,6 +75,7 @@ pub struct Simple {
     pub redirects: Vec<Redirect>,
 }
 
+/// An assignment to a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Assign {
     pub name: String,
@@ -87,6 +90,7 @@ pub struct Assign {
     pub array: Option<Vec<Word>>,
 }
 
+/// Where a command reads from or writes to.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Redirect {
     /// To `/dev/null`, or of one output into the other: 1, 2, or 3 for both.
@@ -112,6 +116,7 @@ pub struct Word {
     pub parts: Vec<Part>,
 }
 
+/// A part of a word.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Part {
     Text {

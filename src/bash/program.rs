@@ -14,6 +14,7 @@ pub struct Program {
     pub sound: bool,
 }
 
+/// A statement, with what rules ask about it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Statement {
     pub range: Range<usize>,
@@ -28,6 +29,7 @@ pub struct Statement {
     pub nested: Vec<Statement>,
 }
 
+/// What a statement is.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Command(Vec<Word>),
@@ -59,12 +61,14 @@ pub enum Kind {
     Unknown,
 }
 
+/// A branch of an `if` or `case`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Branch {
     pub condition: Vec<Statement>,
     pub body: Vec<Statement>,
 }
 
+/// What decides how often a loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeat {
     For,

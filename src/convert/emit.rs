@@ -12,6 +12,7 @@ pub enum Value {
     List(Vec<Item>),
 }
 
+/// A key of a mapping that is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
     /// Lines of comment above it, without `#`.
@@ -22,6 +23,7 @@ pub struct Entry {
     pub trailing: Option<String>,
 }
 
+/// An item of a list that is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
     pub comments: Vec<String>,

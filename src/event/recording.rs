@@ -53,6 +53,7 @@ pub enum Line {
     },
 }
 
+/// Which way a message went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Way {

@@ -177,6 +177,7 @@ pub enum AssertionKind {
     SkillsNotLoaded(Vec<SkillMatcher>),
 }
 
+/// What an agent asks a server for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CallKind {
@@ -211,6 +212,7 @@ pub struct CallMatcher {
     pub max_duration: Option<Spanned<Duration>>,
 }
 
+/// How a call ended, as assertions name it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum CallStatus {

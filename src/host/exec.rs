@@ -54,6 +54,7 @@ pub struct Exec {
     pub merge_stderr: bool,
 }
 
+/// What a process reads from its standard input.
 #[derive(Clone, Debug)]
 pub enum Stdin {
     Empty,
@@ -139,6 +140,7 @@ pub enum StartFault {
     Other(String),
 }
 
+/// How a process ended, and what it printed.
 #[derive(Debug)]
 pub struct Finished {
     pub exit: Exit,

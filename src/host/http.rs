@@ -2,6 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
+/// A request to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpRequest {
     pub method: String,
@@ -14,6 +15,7 @@ pub struct HttpRequest {
     pub max_body: usize,
 }
 
+/// An answer, whatever its status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpResponse {
     pub status: u16,
@@ -32,6 +34,7 @@ pub struct HttpFault {
     pub message: String,
 }
 
+/// Why there was no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HttpFaultKind {
     Connect,

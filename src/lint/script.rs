@@ -36,6 +36,7 @@ pub struct ScriptView<'a> {
     pub content: Arc<Content>,
 }
 
+/// How a script is given to its step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `command`: the text is an argument of the shell.
@@ -97,6 +98,7 @@ struct Known {
     script: Weak<ScriptFile>,
 }
 
+/// A file of a script, read once.
 #[derive(Debug)]
 pub struct ScriptFile {
     pub content: Arc<Content>,

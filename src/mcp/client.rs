@@ -34,6 +34,7 @@ const DISCOVERY: Duration = Duration::from_secs(5);
 /// Pages of one list, before the server is taken to count in circles.
 const PAGES: usize = 1000;
 
+/// How a client introduces itself, and how long it waits.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub name: String,
@@ -106,6 +107,7 @@ impl ToolResult {
     }
 }
 
+/// A message of the server that answers no request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notification {
     pub method: String,

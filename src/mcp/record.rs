@@ -31,6 +31,7 @@ pub struct CallRecord {
     pub result: Option<Value>,
 }
 
+/// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
     Tool,
@@ -38,6 +39,7 @@ pub enum CallKind {
     Prompt,
 }
 
+/// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallOutcome {
     Ok,

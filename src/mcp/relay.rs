@@ -51,6 +51,7 @@ pub struct Traffic<'a> {
     pub message: &'a [u8],
 }
 
+/// Which way a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     ToServer,
@@ -60,6 +61,7 @@ pub enum Direction {
 /// Sees every message, before it is sent on.
 pub type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
 
+/// How a hub treats its server.
 #[derive(Clone)]
 pub struct HubOptions {
     /// How long the answer to `initialize` may take.

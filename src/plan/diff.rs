@@ -41,6 +41,7 @@ pub struct Diff {
     pub reach: Vec<ReachChange>,
 }
 
+/// What differs in one task.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDiff {
@@ -56,6 +57,7 @@ pub struct TaskDiff {
     pub worst_case: Option<DurationChange>,
 }
 
+/// How something differs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
@@ -66,6 +68,7 @@ pub enum Change {
     Moved,
 }
 
+/// A fact of a task that differs, as text.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FactChange {
@@ -77,6 +80,7 @@ pub struct FactChange {
     pub after: Option<Value>,
 }
 
+/// A step that differs.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepChange {
@@ -98,6 +102,7 @@ pub struct FlowChange {
     pub added: bool,
 }
 
+/// What the plan can touch now and could not before, and the reverse.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReachChange {
@@ -107,6 +112,7 @@ pub struct ReachChange {
     pub removed: Vec<String>,
 }
 
+/// The worst-case duration, before and after, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DurationChange {

@@ -22,6 +22,7 @@ pub struct Answer {
     pub steps: Vec<Why>,
 }
 
+/// Why a step runs when it does: what it waits for, and what waits for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
@@ -46,6 +47,7 @@ pub struct Link {
     pub by: Vec<Reason>,
 }
 
+/// Why one of two actions waits for the other.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {

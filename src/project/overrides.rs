@@ -102,6 +102,7 @@ pub struct EnvServer {
     pub transport: EnvTransport,
 }
 
+/// How the server that variables describe is reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EnvTransport {
     Stdio { command: String, args: Vec<String>, env: Vec<(String, String)> },

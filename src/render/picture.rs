@@ -14,6 +14,7 @@ use crate::{
     ty::duration,
 };
 
+/// A plan as boxes and arrows, for renderers that draw.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     pub title: String,
@@ -23,6 +24,7 @@ pub struct Picture {
     frames: usize,
 }
 
+/// A box, or a frame around others.
 #[derive(Clone, Debug)]
 pub enum Item {
     Node(Node),
@@ -42,6 +44,7 @@ pub struct Node {
     pub stands_for: Option<(usize, Option<ActionIx>)>,
 }
 
+/// What a box stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeKind {
     Step,
@@ -79,6 +82,7 @@ pub struct Frame {
     pub items: Vec<Item>,
 }
 
+/// What a frame stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
     Task,
@@ -93,6 +97,7 @@ pub enum FrameKind {
     Grid,
 }
 
+/// An arrow between two boxes.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub from: usize,
@@ -101,6 +106,7 @@ pub struct Link {
     pub label: String,
 }
 
+/// What an arrow says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkKind {
     Order,

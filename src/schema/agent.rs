@@ -19,6 +19,7 @@ pub struct Agent {
     pub skills: Option<AgentSkills>,
 }
 
+/// The name and version of an agent.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentMetadata {

@@ -20,6 +20,7 @@ pub struct Eval {
     pub config: Config,
 }
 
+/// The name of an eval.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvalMetadata {
@@ -125,6 +126,7 @@ pub enum Sandbox {
     Docker,
 }
 
+/// An extension: its package, and what it is given.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extension {
@@ -136,6 +138,7 @@ pub struct Extension {
     pub config: Option<Value>,
 }
 
+/// A repository of tasks.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
@@ -154,6 +157,7 @@ pub struct Skills {
     pub sources: Option<Vec<SkillSource>>,
 }
 
+/// Where skills are.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SkillSource {
@@ -273,6 +277,7 @@ pub enum Status {
     ProtocolError,
 }
 
+/// A call in an order of calls.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OrderedCall {
@@ -284,6 +289,7 @@ pub struct OrderedCall {
     pub name: Name,
 }
 
+/// What an agent asks a server for.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase")]
 pub enum CallType {
@@ -298,6 +304,7 @@ pub enum CallType {
     deny_unknown_fields,
     extend("anyOf" = [{ "required": ["skill"] }, { "required": ["skillPattern"] }])
 )]
+/// Which skills are meant: one by name, or all that a pattern matches.
 pub struct SkillMatcher {
     pub skill: Option<Name>,
     /// A pattern (RE2 syntax, unanchored).

@@ -38,6 +38,7 @@ pub struct Server {
     pub enable_all_tools: Option<bool>,
 }
 
+/// How a server is reached.
 #[derive(JsonSchema, Debug)]
 pub enum ServerType {
     #[schemars(rename = "stdio")]

@@ -18,6 +18,7 @@ pub struct Oracle {
     pub tasks: IndexMap<String, OracleTask>,
 }
 
+/// The name of an oracle.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OracleMetadata {
@@ -29,6 +30,7 @@ pub struct OracleMetadata {
     pub annotations: Option<Value>,
 }
 
+/// What the agent does in one task.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OracleTask {

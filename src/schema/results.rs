@@ -76,6 +76,7 @@ pub struct Summary {
     pub currency: Option<String>,
 }
 
+/// Which part of the tasks was run.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shard {
@@ -84,6 +85,7 @@ pub struct Shard {
     pub of: u32,
 }
 
+/// How many runs of how many must pass.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gate {
@@ -91,6 +93,7 @@ pub struct Gate {
     pub of: u32,
 }
 
+/// The agent that was run.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryAgent {
@@ -105,6 +108,7 @@ pub struct SummaryAgent {
     pub path: Option<String>,
 }
 
+/// A server under test.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryServer {
@@ -119,6 +123,7 @@ pub struct SummaryServer {
     pub url: Option<String>,
 }
 
+/// What was run.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryEvals {
@@ -196,6 +201,7 @@ pub struct TaskResult {
     pub plan_digest: String,
 }
 
+/// The assertions of a task, by their keys.
 #[derive(JsonSchema, Debug)]
 #[schemars(untagged)]
 pub enum AssertionResults {
@@ -203,6 +209,7 @@ pub enum AssertionResults {
     ByKind(IndexMap<String, AssertionResult>),
 }
 
+/// What became of one assertion.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AssertionResult {
@@ -213,6 +220,7 @@ pub struct AssertionResult {
     pub details: Option<Vec<String>>,
 }
 
+/// The calls of the agent.
 #[derive(JsonSchema, Debug)]
 #[schemars(untagged)]
 pub enum History {
@@ -237,6 +245,7 @@ pub enum Calls {
     Some(Vec<Call>),
 }
 
+/// One call of the agent to a server.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Call {
@@ -259,6 +268,7 @@ pub struct Call {
     pub duration_seconds: f64,
 }
 
+/// What the agent asked for.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct Request {
@@ -267,6 +277,7 @@ pub struct Request {
     pub extra: Value,
 }
 
+/// What a phase did.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct PhaseOutput {
@@ -276,6 +287,7 @@ pub struct PhaseOutput {
     pub error: String,
 }
 
+/// What a step did.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepResult {

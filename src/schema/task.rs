@@ -126,6 +126,7 @@ pub struct PortableRequirement {
     pub judge: Option<bool>,
 }
 
+/// The prompt: a text, or a file.
 #[derive(JsonSchema, Debug)]
 #[schemars(untagged)]
 pub enum PortablePrompt {

@@ -42,6 +42,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
+/// What a schema finds wrong with a value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FaultKind {
     /// A key of the record at this place is missing.

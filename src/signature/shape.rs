@@ -34,6 +34,7 @@ pub enum Shape {
     OneOf(Vec<Shape>),
 }
 
+/// A field of a record.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Field {
     pub shape: Shape,

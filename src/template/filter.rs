@@ -33,6 +33,7 @@ pub struct Param {
     pub required: bool,
 }
 
+/// What an argument of a filter may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParamKind {
     Any,

@@ -34,6 +34,7 @@ pub struct ActionDocument {
     pub blocks: Vec<BlockDocument>,
 }
 
+/// Nested actions that run as one sequence.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockDocument {
@@ -43,6 +44,7 @@ pub struct BlockDocument {
     pub actions: Vec<ActionDocument>,
 }
 
+/// What a step does, with its arguments.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepDocument {
@@ -62,6 +64,7 @@ pub struct StepDocument {
     pub var: Option<String>,
 }
 
+/// Which operation a step runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OperationDocument {

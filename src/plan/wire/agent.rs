@@ -10,6 +10,7 @@ use crate::{
     plan::{AgentAction, AgentKind},
 };
 
+/// The agent's turn.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentDocument {
@@ -30,6 +31,7 @@ pub struct SkillsDocument {
     pub tool_name: String,
 }
 
+/// Which agent it is, and what it is started with.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum AgentKindDocument {

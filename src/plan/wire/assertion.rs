@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::hir::{Assertion, AssertionKind, CallKind, CallMatcher, CallStatus, Name, SkillMatcher};
 
+/// One assertion about the calls of the agent.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AssertionDocument {
@@ -32,6 +33,7 @@ pub enum Demand {
     SkillsNotLoaded(Vec<SkillDocument>),
 }
 
+/// Calls that an assertion demands or forbids.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Matchers {
@@ -39,6 +41,7 @@ pub struct Matchers {
     pub calls: Vec<MatcherDocument>,
 }
 
+/// Which calls are meant.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatcherDocument {
@@ -57,6 +60,7 @@ pub struct MatcherDocument {
     pub max_duration: Option<f64>,
 }
 
+/// A call in an order of calls.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderedCallDocument {
@@ -65,6 +69,7 @@ pub struct OrderedCallDocument {
     pub name: String,
 }
 
+/// Which skills are meant.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SkillDocument {

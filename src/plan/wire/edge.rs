@@ -17,6 +17,7 @@ pub struct EdgeDocument {
     pub name: Option<String>,
 }
 
+/// What an edge says of its two actions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum EdgeKind {

@@ -32,6 +32,7 @@ pub struct EvalDocument {
     pub tasks: Vec<TaskDocument>,
 }
 
+/// What the digest of an eval covers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalBody {
@@ -62,6 +63,7 @@ pub struct JudgeDocument {
     pub variables: Vec<String>,
 }
 
+/// The agent of an eval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalAgent {

@@ -40,6 +40,7 @@ pub struct TaskDocument {
     pub plan: TaskBody,
 }
 
+/// Where a task is written; no part of the digest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskSource {
@@ -48,6 +49,7 @@ pub struct TaskSource {
     pub actions: IndexMap<String, ActionSource>,
 }
 
+/// Where an action is written; no part of the digest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionSource {
@@ -96,6 +98,7 @@ pub struct Reads {
     pub files: IndexMap<String, String>,
 }
 
+/// What the machine must have.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Requires {

@@ -23,6 +23,7 @@ pub struct TemplateDocument {
     pub holes: Vec<HoleDocument>,
 }
 
+/// A hole of a template, and what fills it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoleDocument {
