@@ -416,6 +416,17 @@ async fn ten_thousand_odd_messages_arrive_as_they_were_sent() {
 mod process {
     use super::*;
 
+    /// Its input is closed first; one that ends by itself gets no signal.
+    #[tokio::test]
+    async fn a_server_ends_when_its_input_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ended");
+        let script = format!("while read -r line; do :; done; echo by itself > '{}'", file.display());
+        let hub = Hub::start(shell(&script), HubOptions::default()).await.unwrap();
+        hub.close().await;
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "by itself\n");
+    }
+
     #[tokio::test]
     async fn a_missing_command_is_named() {
         let error = Hub::start(support::stdio("no-such-server-here", &[]), HubOptions::default()).await.unwrap_err();

@@ -41,7 +41,7 @@ impl Hub {
                 let server = http::Server::new(&name, &url, &headers, options.max_message)?;
                 let each = server.clone();
                 let serve = Box::new(move |relay, session, queue| each.serve(relay, session, queue));
-                let relay = Relay::new(name, Uplink::Each(serve), options);
+                let relay = Relay::new(name, Uplink::Each(serve), None, options);
                 Ok(Hub { relay, http: Some(server) })
             }
         }
@@ -62,7 +62,7 @@ impl Hub {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (queue, queued) = mpsc::unbounded_channel();
-        let relay = Relay::new(name, Uplink::Shared { queue, process }, options);
+        let relay = Relay::new(name, Uplink::Shared { process }, Some(queue), options);
         tokio::spawn(pipe::write(writer, queued, relay.over.clone()));
         tokio::spawn(pipe::read(relay.clone(), reader));
         Hub { relay, http: None }

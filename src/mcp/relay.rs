@@ -134,7 +134,7 @@ impl Drop for Port {
 /// How what sessions say reaches the server.
 pub(super) enum Uplink {
     /// One queue for all, to the process of the server or to other streams.
-    Shared { queue: mpsc::UnboundedSender<Outgoing>, process: Option<Process> },
+    Shared { process: Option<Process> },
     /// A queue for each session, which this function is given to empty.
     Each(Box<Serve>),
 }
@@ -262,11 +262,13 @@ struct Asked {
 }
 
 impl Relay {
-    pub fn new(name: String, uplink: Uplink, options: HubOptions) -> Arc<Relay> {
-        let pipe = match &uplink {
-            Uplink::Shared { queue, .. } => Some(queue.clone()),
-            Uplink::Each(_) => None,
-        };
+    /// `pipe` is the queue of a shared uplink. When the relay fails, it drops the queue, and so the server's input is closed.
+    pub fn new(
+        name: String,
+        uplink: Uplink,
+        pipe: Option<mpsc::UnboundedSender<Outgoing>>,
+        options: HubOptions,
+    ) -> Arc<Relay> {
         Arc::new(Relay {
             name,
             options,
@@ -284,7 +286,7 @@ impl Relay {
 
     pub fn process(&self) -> Option<&Process> {
         match &self.uplink {
-            Uplink::Shared { process, .. } => process.as_ref(),
+            Uplink::Shared { process } => process.as_ref(),
             Uplink::Each(_) => None,
         }
     }
