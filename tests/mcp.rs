@@ -424,7 +424,7 @@ mod process {
         let script = format!("while read -r line; do :; done; echo by itself > '{}'", file.display());
         let hub = Hub::start(shell(&script), HubOptions::default()).await.unwrap();
         hub.close().await;
-        assert_eq!(std::fs::read_to_string(file).unwrap(), "by itself\n");
+        assert_eq!(tokio::fs::read_to_string(file).await.unwrap(), "by itself\n");
     }
 
     #[tokio::test]

@@ -140,8 +140,19 @@ pub fn agent(kind: &AgentKind, host: &dyn Host) -> Result<String, String> {
     }
 }
 
-/// The tools of a server that a task names and that the server does not list, as predicates.
+/// The tools of a server that a task's steps call and that the server does not list, as predicates. What assertions name may be listed to
+/// the agent alone: servers list by what a client can do.
 pub fn unlisted(plan: &Plan, server: &str, listed: &[String]) -> Vec<String> {
-    let missing = plan.tools().into_iter().filter(|(of, tool)| *of == server && !listed.iter().any(|l| l == tool));
-    missing.map(|(_, tool)| format!("names {}", no_such_tool(server, tool, listed))).collect()
+    let mut called = Vec::new();
+    plan.walk(&mut |_, _, action| {
+        if let ActionKind::Step(step) = &action.kind
+            && let OperationKind::Tool { server: of, tool } = &step.op.kind
+            && of == server
+            && !listed.contains(tool)
+            && !called.contains(tool)
+        {
+            called.push(tool.clone());
+        }
+    });
+    called.iter().map(|tool| format!("names {}", no_such_tool(server, tool, listed))).collect()
 }
