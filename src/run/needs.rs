@@ -111,7 +111,7 @@ pub(super) fn judge(plan: &EvalPlan, host: &dyn Host) -> Asked {
 /// What is missing.
 pub fn judges(judge: &Judge, host: &dyn Host) -> Result<String, String> {
     match &judge.kind {
-        AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified => {
+        AgentKind::Noop | AgentKind::Replay { .. } | AgentKind::Unspecified => {
             Err("an agent without a model cannot judge".to_owned())
         }
         kind => agent(kind, host),
