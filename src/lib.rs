@@ -4,6 +4,7 @@ pub mod source;
 pub mod secrets;
 pub mod diagnostic;
 pub mod ty;
+pub mod kubernetes;
 pub mod yaml;
 pub mod template;
 pub mod place;

@@ -1,0 +1,85 @@
+//! `builtin:kubernetes`, the bundled extension: the operations of the portable format's Kubernetes extension, those of the
+//! existing public one under their own names, and what real scripts do beyond them.
+//!
+//! It is a program like any other extension: the runner starts this binary with [`ARGUMENT`], and both speak JSON-RPC over
+//! standard input and output (version 0.0.1). The compiler asks [`manifest`] and starts nothing.
+
+#![cfg_attr(
+    feature = "kubernetes",
+    expect(
+        clippy::disallowed_methods,
+        reason = "a program of its own: its files, clock and environment are the real ones"
+    )
+)]
+
+pub mod operation;
+
+#[cfg(feature = "kubernetes")]
+mod access;
+#[cfg(feature = "kubernetes")]
+mod cluster;
+#[cfg(feature = "kubernetes")]
+mod compare;
+#[cfg(feature = "kubernetes")]
+mod config;
+#[cfg(feature = "kubernetes")]
+mod describe;
+#[cfg(feature = "kubernetes")]
+mod helm;
+#[cfg(feature = "kubernetes")]
+mod namespace;
+#[cfg(feature = "kubernetes")]
+mod object;
+#[cfg(feature = "kubernetes")]
+mod path;
+#[cfg(feature = "kubernetes")]
+pub mod plane;
+#[cfg(feature = "kubernetes")]
+mod pod;
+#[cfg(feature = "kubernetes")]
+pub mod serve;
+#[cfg(feature = "kubernetes")]
+mod wait;
+
+use serde_json::{Map, Value, json};
+
+/// The name of the extension, as in `builtin:kubernetes`.
+pub const NAME: &str = "kubernetes";
+
+/// The one argument with which this binary is the extension.
+pub const ARGUMENT: &str = "kubernetes-extension";
+
+/// The version of the protocol that it speaks.
+pub const PROTOCOL: &str = "0.0.1";
+
+/// What `initialize` answers: name, version, and each operation with the JSON Schema of its arguments, its outputs, the
+/// phases in which it may stand and what it does to the world.
+pub fn manifest() -> Value {
+    let operations: Map<String, Value> = operation::OPERATIONS
+        .iter()
+        .map(|operation| {
+            let outputs: Map<String, Value> = operation
+                .outputs
+                .iter()
+                .map(|(name, kind, description)| {
+                    ((*name).to_owned(), json!({"type": kind, "description": description}))
+                })
+                .collect();
+            let value = json!({
+                "description": operation.description,
+                "params": (operation.params)(),
+                "outputs": outputs,
+                "phases": operation.phases(),
+                "sideEffects": operation.effect.name(),
+            });
+            (operation.name.to_owned(), value)
+        })
+        .collect();
+    json!({
+        "name": NAME,
+        "version": env!("CARGO_PKG_VERSION"),
+        "protocolVersion": PROTOCOL,
+        "description": "Kubernetes: prepares, awaits and checks the objects of a cluster",
+        "operations": operations,
+    })
+}
