@@ -137,7 +137,7 @@ pub fn main() -> ExitCode {
     }
     #[cfg(feature = "kubernetes")]
     if std::env::args().nth(1).as_deref() == Some(crate::kubernetes::ARGUMENT) {
-        return ExitCode::from(crate::kubernetes::serve::run());
+        return ExitCode::from(crate::cluster::serve::run());
     }
     #[cfg(not(feature = "run"))]
     if let Some(code) = not_in_this_build() {

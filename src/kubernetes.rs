@@ -2,44 +2,9 @@
 //! existing public one under their own names, and what real scripts do beyond them.
 //!
 //! It is a program like any other extension: the runner starts this binary with [`ARGUMENT`], and both speak JSON-RPC over
-//! standard input and output (version 0.0.1). The compiler asks [`manifest`] and starts nothing.
-
-#![cfg_attr(
-    feature = "kubernetes",
-    expect(
-        clippy::disallowed_methods,
-        reason = "a program of its own: its files, clock and environment are the real ones"
-    )
-)]
+//! standard input and output (version 0.0.1). Here is what it can do, which the compiler asks; the room `cluster` does it.
 
 pub mod operation;
-
-#[cfg(feature = "kubernetes")]
-mod access;
-#[cfg(feature = "kubernetes")]
-mod cluster;
-#[cfg(feature = "kubernetes")]
-mod compare;
-#[cfg(feature = "kubernetes")]
-mod config;
-#[cfg(feature = "kubernetes")]
-mod describe;
-#[cfg(feature = "kubernetes")]
-mod helm;
-#[cfg(feature = "kubernetes")]
-mod namespace;
-#[cfg(feature = "kubernetes")]
-mod object;
-#[cfg(feature = "kubernetes")]
-mod path;
-#[cfg(feature = "kubernetes")]
-pub mod plane;
-#[cfg(feature = "kubernetes")]
-mod pod;
-#[cfg(feature = "kubernetes")]
-pub mod serve;
-#[cfg(feature = "kubernetes")]
-mod wait;
 
 use serde_json::{Map, Value, json};
 

@@ -30,6 +30,8 @@ pub mod render;
 pub mod convert;
 pub mod results;
 pub mod host;
+#[cfg(feature = "kubernetes")]
+pub mod cluster;
 #[cfg(feature = "run")]
 pub mod sandbox;
 #[cfg(feature = "run")]

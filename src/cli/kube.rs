@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{complain, print, status};
-use crate::kubernetes::plane;
+use crate::cluster::plane;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,10 +6,10 @@ use serde_json::Value;
 use tokio::{io::AsyncWriteExt, process::Command};
 
 use super::{
-    cluster::{Error, Result, failed},
-    operation::{HelmInstall, HelmList, HelmUninstall},
-    serve::{Call, Done},
+    api::{Error, Result, failed},
+    call::{Call, Done},
 };
+use crate::kubernetes::operation::{HelmInstall, HelmList, HelmUninstall};
 
 /// Runs `helm`; an error is what it printed.
 async fn helm(call: &Call, args: &[&str], input: Option<&str>) -> Result<std::result::Result<String, String>> {

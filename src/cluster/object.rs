@@ -4,18 +4,19 @@ use std::{path::Path as FilePath, time::Duration};
 
 use kube::{
     ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch as KubePatch, PatchParams, PostParams, TypeMeta},
+    api::{DeleteParams, DynamicObject, Patch as KubePatch, PatchParams, PostParams},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{Error, Kind, Result, Target, explain, failed},
-    operation::{Annotate, Apply, Delete, Get, Label, Metadata, Patch, PatchKind, Reference, Restart, Scale},
+    api::{Error, Result, Target, explain, failed},
+    call::{Call, Done},
+    chosen::{Chosen, value},
     path::Path,
-    serve::{Call, Done},
     wait::{self, Until, Watched},
 };
+use crate::kubernetes::operation::{Annotate, Apply, Delete, Get, Label, Patch, PatchKind, Reference, Restart, Scale};
 
 /// The field manager of server-side apply.
 const MANAGER: &str = "gevals";
@@ -225,75 +226,6 @@ async fn changed(target: &Target, verb: &str, result: kube::Result<DynamicObject
         Ok(object) => Ok(Done::said(format!("{verb} {}", target.label())).with("object", value(&object, &target.kind))),
         Err(kube::Error::Api(status)) if status.code == 404 => failed(target.missing().await),
         Err(e) => Err(explain(&e, &target.label())),
-    }
-}
-
-/// An object as JSON, without the notes of who manages which field. Lists leave the kind out: here it is said.
-pub fn value(object: &DynamicObject, kind: &Kind) -> Value {
-    let mut object = object.clone();
-    object.metadata.managed_fields = None;
-    object.types.get_or_insert_with(|| TypeMeta {
-        api_version: kind.resource.api_version.clone(),
-        kind: kind.resource.kind.clone(),
-    });
-    serde_json::to_value(object).unwrap_or_default()
-}
-
-/// Which objects: one by name, or those of a selector.
-#[derive(Debug)]
-pub struct Chosen {
-    /// `KIND/NAME`.
-    pub resource: Option<String>,
-    /// Of the objects.
-    pub namespace: String,
-    /// With a selector or an `apiVersion`.
-    pub kind: Option<String>,
-    /// A label selector.
-    pub selector: Option<String>,
-    /// As in a manifest.
-    pub api_version: Option<String>,
-    /// As in a manifest.
-    pub metadata: Option<Metadata>,
-}
-
-impl Chosen {
-    /// The one object.
-    pub async fn target(&self, call: &Call) -> Result<Target> {
-        let reference = Reference {
-            resource: self.resource.clone(),
-            namespace: self.namespace.clone(),
-            api_version: self.api_version.clone(),
-            kind: self.kind.clone(),
-            metadata: self.metadata.clone(),
-        };
-        call.cluster.reference(&reference).await
-    }
-
-    /// The kind that a selector chooses from.
-    pub async fn kind(&self, call: &Call) -> Result<Kind> {
-        match &self.kind {
-            Some(kind) => call.cluster.named(kind).await,
-            None => Err(Error::Broken("`selector` needs a `kind`".to_owned())),
-        }
-    }
-
-    async fn listed(&self, call: &Call, selector: &str) -> Result<Vec<Value>> {
-        let kind = self.kind(call).await?;
-        let api = call.cluster.api(&kind, Some(&self.namespace)).await?;
-        let list = api.list(&ListParams::default().labels(selector)).await;
-        let list = list.map_err(|e| explain(&e, &format!("{} with `{selector}`", kind.resource.plural)))?;
-        Ok(list.items.iter().map(|object| value(object, &kind)).collect())
-    }
-
-    async fn targets(&self, call: &Call) -> Result<Vec<Target>> {
-        let Some(selector) = &self.selector else { return Ok(vec![self.target(call).await?]) };
-        let kind = self.kind(call).await?;
-        let mut targets = Vec::new();
-        for object in self.listed(call, selector).await? {
-            let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            targets.push(call.cluster.target(kind.clone(), Some(&self.namespace), name).await?);
-        }
-        Ok(targets)
     }
 }
 

@@ -13,7 +13,7 @@ use kube::{
 use serde::Deserialize;
 use tokio::sync::{Mutex, OnceCell};
 
-use super::operation::{Metadata, Reference};
+use crate::kubernetes::operation::{Metadata, Reference};
 
 /// Why an operation did not succeed.
 #[derive(Debug)]

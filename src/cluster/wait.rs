@@ -15,13 +15,13 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    cluster::{Error, Kind, Result, Target, chain, explain, failed},
+    api::{Error, Kind, Result, Target, chain, explain, failed},
+    call::{Call, Done},
+    chosen::{Chosen, value},
     describe,
-    object::{Chosen, value},
-    operation::{Condition, ConditionStable, Rollout, Wait},
     path::Path,
-    serve::{Call, Done},
 };
+use crate::kubernetes::operation::{Condition, ConditionStable, Rollout, Wait};
 
 /// What is awaited.
 #[derive(Clone, Debug)]

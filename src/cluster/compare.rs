@@ -4,12 +4,13 @@ use kube::api::ListParams;
 use serde_json::{Map, Value};
 
 use super::{
-    cluster::{Error, Result, explain, failed},
-    object::{documents, value},
-    operation::{Count, FieldEquals, Matches},
+    api::{Error, Result, explain, failed},
+    call::{Call, Done},
+    chosen::value,
+    object::documents,
     path::Path,
-    serve::{Call, Done},
 };
+use crate::kubernetes::operation::{Count, FieldEquals, Matches};
 
 /// What the API server writes into every object.
 const SERVERS_OWN: [&str; 6] = [

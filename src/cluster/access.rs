@@ -7,10 +7,10 @@ use k8s_openapi::api::authorization::v1::{
 use kube::{Api, api::PostParams};
 
 use super::{
-    cluster::{Error, Result, explain, failed},
-    operation::{AuthCanI, CanI},
-    serve::{Call, Done},
+    api::{Error, Result, explain, failed},
+    call::{Call, Done},
 };
+use crate::kubernetes::operation::{AuthCanI, CanI};
 
 async fn review(call: &Call, user: Option<&str>, what: ResourceAttributes) -> Result<SubjectAccessReviewStatus> {
     let client = call.cluster.client().await?;

@@ -6,11 +6,11 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use super::{
-    cluster::{Error, Result, Target, explain},
-    operation::{CreateNamespace, DeleteNamespace, GenerateNamespace, Nothing},
-    serve::{Call, Done},
+    api::{Error, Result, Target, explain},
+    call::{Call, Done},
     wait::{self, Until, Watched},
 };
+use crate::kubernetes::operation::{CreateNamespace, DeleteNamespace, GenerateNamespace, Nothing};
 
 async fn target(call: &Call, name: &str) -> Result<Target> {
     call.cluster.target(call.cluster.kind("v1", "Namespace").await?, None, name).await
@@ -32,6 +32,7 @@ pub async fn create(call: &Call, args: CreateNamespace) -> Result<Done> {
 
 /// `delete-namespace`.
 pub async fn delete(call: &Call, args: DeleteNamespace) -> Result<Done> {
+    let timeout = wait::duration(&args.timeout)?;
     let target = target(call, &args.name).await?;
     match target.api.delete(&args.name, &DeleteParams::default()).await {
         Ok(_) => {}
@@ -43,7 +44,7 @@ pub async fn delete(call: &Call, args: DeleteNamespace) -> Result<Done> {
         Err(e) => return Err(explain(&e, &target.label())),
     }
     if args.wait {
-        wait::until(&Watched::one(&target), &Until::Deleted, wait::duration(&args.timeout)?).await?;
+        wait::until(&Watched::one(&target), &Until::Deleted, timeout).await?;
     }
     Ok(Done::said(format!("deleted the namespace `{}`", args.name)))
 }

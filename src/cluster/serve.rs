@@ -3,71 +3,29 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     sync::mpsc,
 };
 
 use super::{
-    PROTOCOL, access,
-    cluster::{Cluster, Error, Result, Settings},
-    compare, config, helm, manifest, namespace, object, operation, pod, wait,
+    access,
+    api::{Cluster, Error, Result, Settings, nearest},
+    call::{Call, Done},
+    compare, config, helm, namespace, object, pod, wait,
 };
+use crate::kubernetes::{PROTOCOL, manifest, operation};
 
 const INVALID_REQUEST: i32 = -32600;
 const PARSE_ERROR: i32 = -32700;
 const NO_METHOD: i32 = -32601;
 const BAD_PARAMS: i32 = -32602;
 const BROKEN: i32 = -32603;
-
-/// What an operation came to, where it succeeded.
-#[derive(Debug, Default)]
-pub struct Done {
-    /// One line.
-    pub message: String,
-    /// By name.
-    pub outputs: Map<String, Value>,
-}
-
-impl Done {
-    /// A success without outputs.
-    pub fn said(message: impl Into<String>) -> Self {
-        Self { message: message.into(), outputs: Map::new() }
-    }
-
-    /// The same with an output.
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.outputs.insert(name.to_owned(), value.into());
-        self
-    }
-}
-
-/// What an operation works with.
-pub struct Call {
-    /// The cluster.
-    pub cluster: Arc<Cluster>,
-    /// The folder of the task.
-    pub folder: PathBuf,
-    /// The namespaces that this process generated and has not deleted.
-    pub generated: Arc<Mutex<Vec<String>>>,
-}
-
-impl Call {
-    /// Takes the generated namespaces.
-    pub fn take_generated(&self) -> Vec<String> {
-        std::mem::take(&mut *self.generated.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Remembers a generated namespace.
-    pub fn remember(&self, namespace: &str) {
-        self.generated.lock().unwrap_or_else(PoisonError::into_inner).push(namespace.to_owned());
-    }
-}
 
 /// Serves until its input ends or it is asked to shut down. Returns the exit status.
 pub fn run() -> u8 {
@@ -254,7 +212,7 @@ async fn operate(call: &Call, name: &str, args: Value) -> Result<Done> {
         "helmList" => helm::list(call, read(args)?).await,
         "helmUninstall" => helm::uninstall(call, read(args)?).await,
         other => {
-            let near = super::cluster::nearest(other, operation::OPERATIONS.iter().map(|o| o.name));
+            let near = nearest(other, operation::OPERATIONS.iter().map(|o| o.name));
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             Err(Error::Failed(format!("no operation `{other}`{near}")))
         }

@@ -8,10 +8,10 @@ use kube::{
 use tokio::io::AsyncReadExt;
 
 use super::{
-    cluster::{Error, Result, chain, explain, failed},
-    operation::{Exec, Logs},
-    serve::{Call, Done},
+    api::{Error, Result, chain, explain, failed},
+    call::{Call, Done},
 };
+use crate::kubernetes::operation::{Exec, Logs};
 
 /// `exec`. A status other than 0 is an output, not a failure: the step says what it expects.
 pub async fn exec(call: &Call, args: Exec) -> Result<Done> {

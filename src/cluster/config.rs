@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    cluster::{Error, Result, failed},
-    operation::{Nothing, ViewConfig},
-    serve::{Call, Done},
+    api::{Error, Result, failed},
+    call::{Call, Done},
 };
+use crate::kubernetes::operation::{Nothing, ViewConfig};
 
 /// Keys of a kubeconfig that hold credentials.
 const SECRET: [&str; 4] = ["token", "password", "client-key-data", "auth-provider"];
