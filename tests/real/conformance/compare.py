@@ -38,9 +38,9 @@ def main(results, *versions):
             both = [key for key in sorted(direct.keys() | proxied.keys()) if way == "http" or key[0] not in OF_HTTP_ALONE and key[1] not in OF_THE_SDK]
             # A missing check is as a remark: the suite remarks every event that it sees.
             different = [key for key in both if direct.get(key, ("INFO",))[0] != proxied.get(key, ("INFO",))[0]]
-            passed = [sum(status == "SUCCESS" for status, _ in found.values()) for found in (direct, proxied)]
+            passed = [sum(found.get(key, ("",))[0] == "SUCCESS" for key in both) for found in (direct, proxied)]
             left = len(direct.keys() | proxied.keys()) - len(both)
-            print(f"{version}, {way}: {len(both)} checks compared, {left} of the direct server's own are not; passed {passed[0]} directly, {passed[1]} through the proxy, {len(different)} differ")
+            print(f"{version}, {way}: {len(both)} checks compared, {left} left out; passed {passed[0]} directly, {passed[1]} through the proxy, {len(different)} differ")
             for key in different:
                 print(f"  {key[0]}: {key[1]} ({key[2]})")
                 for name, found in (("directly", direct), ("through", proxied)):
