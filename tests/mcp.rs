@@ -801,7 +801,9 @@ mod http {
         let stream = client.get(&front.url).header("mcp-session-id", &session);
         let mut stream = stream.send().await.unwrap();
         let event = stream.chunk().await.unwrap().unwrap();
-        assert_eq!(event, "event: message\ndata: {\"method\":\"notifications/x\"}\n\n");
+        let event = str::from_utf8(&event).unwrap();
+        assert!(event.starts_with("id: 0-"), "{event}");
+        assert!(event.ends_with("\nevent: message\ndata: {\"method\":\"notifications/x\"}\n\n"), "{event}");
         let gone = client.delete(&front.url).header("mcp-session-id", &session).send().await.unwrap();
         assert_eq!(gone.status(), 200);
         assert_eq!(post(&session, r#"{"id":2,"method":"ping"}"#).await.unwrap().status(), 404);
@@ -902,7 +904,110 @@ mod http {
         let response = response.unwrap();
         assert_eq!(kind(&response), "text/event-stream");
         let events = "event: message\ndata: {\"method\":\"notifications/x\"}\n\nevent: message\ndata: {\"id\":3,\"result\":{}}\n\n";
-        assert_eq!(response.text().await.unwrap(), events);
+        let text = response.text().await.unwrap();
+        let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        assert_eq!(ids.len(), 2);
+        let without: String = text.split_inclusive('\n').filter(|line| !line.starts_with("id: ")).collect();
+        assert_eq!(without, events);
+    }
+
+    /// The value of the first field of this name in a piece of a stream.
+    fn field(piece: &[u8], name: &str) -> String {
+        let text = str::from_utf8(piece).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.unwrap_or_else(|| panic!("{name} in {text}")).to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_comes_back_gets_what_came_meanwhile() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let (response, ()) =
+            tokio::join!(client.post(&front.url).body(r#"{"id":0,"method":"initialize"}"#).send(), async {
+                server.next().await;
+                server.send(r#"{"id":0,"result":{}}"#).await;
+            });
+        let session = response.unwrap().headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let call = |id: u32| {
+            let body = format!(
+                r#"{{"id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{id}}}}}}}"#
+            );
+            client.post(&front.url).header("mcp-session-id", &session).body(body).send()
+        };
+        let progress = |id: u32, done: u32| {
+            format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{id},"progress":{done}}}}}"#)
+        };
+        let resume = |last: &str| {
+            let request =
+                client.get(&front.url).header("mcp-session-id", &session).header("accept", "text/event-stream");
+            request.header("last-event-id", last).send()
+        };
+        // Two calls at once, each with a stream of its own, whose connections break.
+        let mut lasts = Vec::new();
+        for id in [1, 2] {
+            let (response, ()) = tokio::join!(call(id), async {
+                server.next().await;
+                server.send(&progress(id, 1)).await;
+            });
+            let mut response = response.unwrap();
+            lasts.push(field(&response.chunk().await.unwrap().unwrap(), "id"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.send(&progress(1, 2)).await;
+        server.send(r#"{"id":2,"result":{"of":2}}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+
+        // What came meanwhile, and no other stream's; then what comes now; and then the end.
+        let mut first = resume(&lasts[0]).await.unwrap();
+        let piece = first.chunk().await.unwrap().unwrap();
+        assert!(field(&piece, "data").contains(r#""progress":2"#));
+        server.send(r#"{"id":1,"result":{"of":1}}"#).await;
+        let rest = first.text().await.unwrap();
+        assert_eq!(field(rest.as_bytes(), "data"), r#"{"id":1,"result":{"of":1}}"#);
+        let second = resume(&lasts[1]).await.unwrap().text().await.unwrap();
+        assert_eq!(field(second.as_bytes(), "data"), r#"{"id":2,"result":{"of":2}}"#);
+        // And once more, from the same place: it is kept.
+        assert_eq!(resume(&lasts[1]).await.unwrap().text().await.unwrap(), second);
+
+        // The stream of what belongs to no request is taken up in the same way.
+        server.send(r#"{"method":"notifications/a"}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut unasked = client.get(&front.url).header("mcp-session-id", &session).send().await.unwrap();
+        let last = field(&unasked.chunk().await.unwrap().unwrap(), "id");
+        drop(unasked);
+        server.send(r#"{"method":"notifications/b"}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let piece = resume(&last).await.unwrap().chunk().await.unwrap().unwrap();
+        assert_eq!(field(&piece, "data"), r#"{"method":"notifications/b"}"#);
+        assert_eq!(resume("nonsense").await.unwrap().status(), StatusCode::BAD_REQUEST);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_pauses_a_stream_pauses_it_for_the_client() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/mcp", axum::routing::any(breaking)).with_state(Log::default());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let client = reqwest::Client::new();
+        let initialize = r#"{"id":0,"method":"initialize"}"#;
+        let session =
+            client.post(&front.url).body(initialize).send().await.unwrap().headers()["mcp-session-id"].clone();
+        let with = |request: reqwest::RequestBuilder| {
+            request.header("mcp-session-id", &session).header("mcp-protocol-version", "2025-11-25")
+        };
+        let call = r#"{"id":1,"method":"tools/call","params":{"name":"t"}}"#;
+        let begun = with(client.post(&front.url)).body(call).send().await.unwrap().text().await.unwrap();
+        assert_eq!((field(begun.as_bytes(), "retry").as_str(), begun.contains("result")), ("5", false));
+        let id = field(begun.as_bytes(), "id");
+        let rest = with(client.get(&front.url)).header("last-event-id", id).send().await.unwrap().text().await.unwrap();
+        assert!(rest.contains("notifications/half") && rest.contains("result"), "{rest}");
+        // The server has no stream of what belongs to no request.
+        let refused = with(client.get(&front.url)).send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
     }
 
     #[tokio::test]

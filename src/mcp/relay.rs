@@ -22,7 +22,7 @@ use std::{
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
 use super::{
@@ -141,7 +141,7 @@ pub(super) enum Uplink {
 
 pub(super) type Serve = dyn Fn(Arc<Relay>, u64, mpsc::UnboundedReceiver<Outgoing>) + Send + Sync;
 
-/// A message to the server.
+/// A message to the server; an empty one asks a server that is reached by HTTP for the stream of what it says unasked.
 pub(super) struct Outgoing {
     pub message: Bytes,
     pub envelope: Envelope,
@@ -154,11 +154,22 @@ pub(super) struct Envelope {
     pub permit: Option<OwnedSemaphorePermit>,
     /// The headers of MCP that it came with over HTTP: a server that is reached by HTTP gets these, and no others of MCP.
     pub headers: Option<HeaderMap>,
-    /// Who wants to know what a server that is reached by HTTP says beside its messages; it learns it before them.
-    pub receipt: Option<oneshot::Sender<Receipt>>,
+    /// Who wants to know what a server that is reached by HTTP says beside its messages.
+    pub aside: Option<mpsc::UnboundedSender<Aside>>,
 }
 
-/// The head of the answer to a POST; and its body, where the answer that was asked for is not in it.
+/// What a server that is reached by HTTP says of an answer beside its messages.
+#[derive(Debug)]
+pub(super) enum Aside {
+    /// Precedes every message.
+    Head(Receipt),
+    /// The stream has begun, and can be taken up again; after this time, says the server.
+    Begun { retry: Option<Duration> },
+    /// The server has closed the stream before its end.
+    Paused,
+}
+
+/// The head of an answer; and its body, where the answer that was asked for is not in it.
 #[derive(Debug)]
 pub(super) struct Receipt {
     pub status: StatusCode,
@@ -343,6 +354,11 @@ impl Relay {
             Member { kind, outbox, queued: queued.clone(), ended: ended.clone(), last_active: id, ready: false, own };
         state.sessions.insert(id, member);
         Port { id, outbox: received, queued, ended, relay: self.clone() }
+    }
+
+    /// Asks a server that is reached by HTTP for the stream of what it says unasked.
+    pub fn listen(&self, session: u64, envelope: Envelope) {
+        send(&mut self.lock(), session, Bytes::new(), envelope);
     }
 
     pub fn end_all(&self) {
