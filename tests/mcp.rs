@@ -27,7 +27,7 @@ async fn a_session_is_relayed_and_recorded() {
     let answer = r#"{"id":"a","result":{"capabilities":{},"vendor":[1.00]},"jsonrpc":"2.0"}"#;
     server.send(answer).await;
     assert_eq!(agent.next().await, answer);
-    assert_eq!(hub.server().unwrap()["vendor"], json!([1.0]));
+    assert_eq!(hub.server().unwrap()["vendor"].to_string(), "[1.00]", "numbers keep their digits");
 
     let exchanges = [
         (

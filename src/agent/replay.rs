@@ -14,6 +14,7 @@ use crate::{
     },
     hir::CallKind,
     secrets::MASK,
+    ty::number::same_value,
 };
 
 /// Differences told one by one.
@@ -67,7 +68,7 @@ fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
 /// The same run of the task, or the first one that was recorded. Of a run that was made again, the last attempt.
 fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String> {
     let mut lines = text.lines().enumerate().peekable();
-    match lines.next().map(|(_, line)| serde_json::from_str(line)) {
+    match lines.next().map(|(_, line)| Line::read(line)) {
         Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
         Some(Ok(Line::Recording { version, .. })) => {
             return Err(format!("the recording `{shown}` has version {version}, which this version does not know"));
@@ -77,7 +78,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     let mut runs: IndexMap<u32, Part> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), (u32, usize)> = IndexMap::new();
     while let Some((number, text)) = lines.next() {
-        let line = match serde_json::from_str::<Line>(text) {
+        let line = match Line::read(text) {
             Ok(line) => line,
             // Of a run that died the last line may be cut; a type that is not known is passed over.
             Err(_) if lines.peek().is_none() || serde_json::from_str::<Value>(text).is_ok() => continue,
@@ -197,7 +198,7 @@ fn is_as_recorded(recorded: &Value, found: &Value) -> bool {
                     None => found.iter().any(|(name, other)| fits(key, name) && is_as_recorded(value, other)),
                 })
         }
-        _ => recorded == found,
+        _ => same_value(recorded, found),
     }
 }
 

@@ -60,3 +60,14 @@ pub enum Way {
     ToServer,
     FromServer,
 }
+
+impl Line {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// It is not JSON, or no line of a recording.
+    pub fn read(text: &str) -> serde_json::Result<Self> {
+        // A tagged enum is read from a value: serde cannot buffer numbers that keep their text.
+        serde_json::from_value(serde_json::from_str(text)?)
+    }
+}

@@ -267,7 +267,7 @@ impl Filler<'_> {
             ArgKind::Null => Value::Null,
             ArgKind::Bool(b) => Value::Bool(*b),
             ArgKind::Int(i) => Value::from(*i),
-            ArgKind::Float(x) => Value::from(*x),
+            ArgKind::Float(x) => Value::Number(x.clone()),
             ArgKind::Text(template) => self.template(template)?,
             ArgKind::List(items) => Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?),
             ArgKind::Record(fields) => {
