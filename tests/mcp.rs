@@ -222,8 +222,10 @@ async fn clients_of_both_eras_share_a_server_whichever_came_first() {
         assert_eq!(recorder.records().len(), 2);
         assert!(hub.notices().iter().any(|notice| notice.text.contains("runs once for each kind")));
         hub.close().await;
-        #[cfg(target_os = "linux")]
-        assert!(pids.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()));
+        for pid in pids {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            assert!(rustix::process::test_kill_process(pid).is_err(), "{pid:?} still runs");
+        }
     }
 }
 

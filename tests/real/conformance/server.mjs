@@ -159,7 +159,15 @@ const tools = {
       return says("logged");
     },
   ],
-  // The long ones, for clients that ask for them.
+  // What the suite does not ask for, and tests/real/clients does.
+  test_roots: [{}, asks("roots/list", () => ({}))],
+  test_touch: [
+    { uri: { type: "string" } },
+    async ({ uri }, { mcpReq }) => {
+      await mcpReq.notify({ method: "notifications/resources/updated", params: { uri } });
+      return says(`touched ${uri}`);
+    },
+  ],
   test_large: [{ bytes: { type: "integer" } }, async ({ bytes }) => says("x".repeat(bytes))],
   test_slow: [{ ms: { type: "integer" } }, async ({ ms }) => sleep(ms).then(() => says(`slept ${ms} ms`))],
   test_unicode: [{ text: { type: "string" } }, async (args) => says(args.text)],
