@@ -640,6 +640,39 @@ mod notes {
     }
 
     #[tokio::test]
+    async fn the_demonstration_server_answers_what_was_asked_before_its_input_ended() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..20 {
+            let (mut near, far) = tokio::io::duplex(64 * 1024);
+            let asked = [
+                json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+                    "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}),
+                json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                    "params": {"name": "notes_create", "arguments": {"title": "t", "body": "b"}}}),
+                json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+                json!({"jsonrpc": "2.0", "id": 3, "method": "resources/list"}),
+            ];
+            let text: String = asked.iter().map(|message| format!("{message}\n")).collect();
+            near.write_all(text.as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            let (served, answers) = tokio::join!(gevals::mcp::demo::serve(dir.path(), far), async {
+                let mut answers = String::new();
+                near.read_to_string(&mut answers).await.unwrap();
+                answers
+            });
+            served.unwrap();
+            let mut ids: Vec<_> = answers
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_u64())
+                .collect();
+            ids.sort_unstable();
+            assert_eq!(ids, [0, 1, 2, 3], "{answers}");
+        }
+    }
+
+    #[tokio::test]
     async fn gevals_and_an_agent_share_a_server() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, own) = on_demo(dir.path(), SessionKind::Own).await;
