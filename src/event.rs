@@ -265,13 +265,15 @@ pub enum RemarkKind {
     JudgedByItself,
     /// The agent says that it stopped before it was done; what it did was judged all the same.
     AgentStopped,
+    /// A call of a recording was answered otherwise than then; a strict replay is broken by it.
+    Diverged,
 }
 
 impl RemarkKind {
     /// How much it weighs, for people.
     pub fn severity(self) -> &'static str {
         match self {
-            Self::ServerUnused | Self::JudgedByItself | Self::AgentStopped => "warning",
+            Self::ServerUnused | Self::JudgedByItself | Self::AgentStopped | Self::Diverged => "warning",
             Self::JudgedAlone => "note",
         }
     }

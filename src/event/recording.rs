@@ -22,6 +22,15 @@ pub enum Line {
         #[schemars(with = "String")]
         at: Timestamp,
     },
+    /// What is random in a run of a task, before its set-up.
+    Random {
+        #[schemars(with = "String")]
+        at: Timestamp,
+        task: TaskRun,
+        id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+    },
     /// What an agent was asked to do.
     Prompt {
         #[schemars(with = "String")]

@@ -95,13 +95,19 @@ impl<'a> TaskValues<'a> {
         Self { kept, ..values }
     }
 
+    /// What is random in this run of the task.
+    pub fn drawn(&self) -> (String, Option<u16>) {
+        (self.id.get_or_init(|| self.host.random_id()).clone(), self.port().ok())
+    }
+
     /// For the journal: without what is secret, which is asked for again.
     pub fn values<'v>(&self, process: impl Iterator<Item = &'v String>, secrets: &Secrets) -> Values {
         let open = |value: &String| matches!(secrets.mask(value), Cow::Borrowed(_));
         let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
+        let (id, port) = self.drawn();
         Values {
-            id: self.id.get_or_init(|| self.host.random_id()).clone(),
-            port: self.port().ok(),
+            id,
+            port,
             env: env
                 .iter()
                 .filter(|(name, v)| !is_secret_name(name) && open(v))
