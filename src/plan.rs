@@ -566,6 +566,14 @@ impl Plan {
         judged && self.members(PlanPhase::Assert).next().is_none()
     }
 
+    /// The recording that its agent replays.
+    pub fn recording(&self) -> Option<&Path> {
+        match &self.action(self.agent).kind {
+            ActionKind::Agent(AgentAction { kind: AgentKind::Replay { path }, .. }) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether an assertion demands that the agent calls nothing.
     pub fn forbids_calls(&self) -> bool {
         self.members(PlanPhase::Assert).any(|ix| match &self.action(ix).kind {

@@ -83,6 +83,8 @@ pub struct RunOptions {
     pub allow_unchecked: bool,
     /// Whether a task fails that passed without one successful call to a server under test.
     pub require_server_use: bool,
+    /// Whether a task is broken whose replay finds something otherwise than recorded.
+    pub strict_replay: bool,
     /// Exit status 0 where it would be 1 or 4.
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
@@ -142,6 +144,7 @@ impl Default for RunOptions {
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
             require_server_use: false,
+            strict_replay: false,
             exit_zero: false,
             executable: None,
             secrets: Vec::new(),

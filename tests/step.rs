@@ -562,12 +562,6 @@ async fn sleeping() {
 
 #[test]
 fn values_compare_with_their_types() {
-    let same = |a: Value, b: Value| compare::same(&a, &b);
-    assert!(same(json!(1), json!(1.0)) && same(json!({ "a": 1, "b": [2] }), json!({ "b": [2.0], "a": 1 })));
-    assert!(!same(json!("5"), json!(5)) && !same(json!(null), json!(0)) && !same(json!([1]), json!([1, 1])));
-    assert!(!same(json!(9_007_199_254_740_993_i64), json!(9_007_199_254_740_992.0)));
-    assert!(!same(json!(u64::MAX), json!(-1)) && !same(json!(1.5), json!(1)));
-
     let document = json!({ "items": [{ "n": "a" }], "none": null });
     let met = |expect: Value| {
         let expect: JsonExpect = serde_json::from_value(expect).unwrap();

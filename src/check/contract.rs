@@ -137,7 +137,7 @@ fn value(arg: &Arg<Path>, at: &str, unknown: &mut Vec<String>) -> Value {
         ArgKind::Null => Some(Value::Null),
         ArgKind::Bool(b) => Some((*b).into()),
         ArgKind::Int(n) => Some((*n).into()),
-        ArgKind::Float(x) => serde_json::Number::from_f64(*x).map(Value::Number),
+        ArgKind::Float(x) => Some(Value::Number(x.clone())),
         ArgKind::Text(template) => template.as_literal().map(Into::into),
         ArgKind::List(items) => {
             let items = items.iter().enumerate().map(|(i, item)| value(item, &format!("{at}/{i}"), unknown));

@@ -211,7 +211,9 @@ impl<'a> Unit<'a> {
                 Outcome::Failed | Outcome::Broken => !goes_on,
                 Outcome::Cancelled => true,
             };
-            let forgiven = goes_on && (limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup);
+            let in_setup = limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup;
+            // A run that is cancelled ends, whatever may go wrong in a step.
+            let forgiven = goes_on && !stops && in_setup;
             if !forgiven {
                 end = end.and(step);
             }

@@ -12,6 +12,7 @@ use crate::{
     event::Outcome,
     extension::{Answer, Call},
     hir::OperationKind,
+    ty::number::same_value,
 };
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -104,7 +105,7 @@ fn unequal(name: &str, expected: &Value, value: &Value) -> Option<crate::event::
     // Newlines at the end do not count, as those of a process do not.
     let same = match (expected, value) {
         (Value::String(a), Value::String(b)) => a.trim_end_matches('\n') == b.trim_end_matches('\n'),
-        (a, b) => compare::same(a, b),
+        (a, b) => same_value(a, b),
     };
     let text = crate::template::render;
     (!same).then(|| compare::unequal(name, &text(expected), &text(value)))
