@@ -257,3 +257,107 @@ async fn waits_go_side_by_side() {
     let gone = extension.execute("delete", &json!({"resource": "configmap/late"})).await;
     assert_eq!(gone["result"]["success"], true, "{gone}");
 }
+
+const EVAL: &str = r#"
+kind: Eval
+metadata: {name: kube}
+config:
+  agent: {type: builtin.noop}
+  extensions: {up: {package: "https://github.com/mcpchecker/kubernetes-extension@v0.0.3"}}
+  taskSets: [{glob: "tasks/*.yaml"}]
+"#;
+
+/// A task of the portable dialect that verifies by this step.
+fn task(name: &str, verify: &str) -> String {
+    format!(
+        r#"
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {{name: {name}}}
+spec:
+  imports: [{{package: github.com/gevals/ext-kubernetes@v1, as: k8s}}]
+  env: {{NS: "eval-{name}-{{random.id}}"}}
+  prompt: Look.
+  setup:
+    - k8s.create-namespace: {{name: "{{env.NS}}", labels: {{test/eval: "yes"}}}}
+    - k8s.apply: {{file: web.yaml, namespace: "{{env.NS}}"}}
+  verify:
+    - {verify}
+  cleanup:
+    - k8s.delete-namespace: {{name: "{{env.NS}}"}}
+"#
+    )
+}
+
+const STEPS: &str = r#"
+kind: Task
+apiVersion: mcpchecker/v1alpha2
+metadata: {name: steps}
+spec:
+  requires: [{extension: up}]
+  prompt: {inline: Look.}
+  setup:
+    - up.createNamespace: {prefix: eval-steps}
+  verify:
+    - up.authCanI: {verb: get, resource: pods, as: bob, expect: {allowed: false}}
+  cleanup:
+    - up.deleteGeneratedNamespaces: {}
+"#;
+
+/// Whole evals, by the command: set-up, verdicts, and nothing left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evals_run_on_a_cluster() {
+    let Some(plane) = Plane::up() else { return };
+    let playing = tokio::spawn(kubelet::run(plane.client().await));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("tasks")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("eval.yaml", EVAL);
+    write("tasks/web.yaml", &std::fs::read_to_string(self::folder().join("files/web.yaml")).unwrap());
+    write("tasks/steps.yaml", STEPS);
+    let get = "k8s.get: {resource: deploy/web, namespace: \"{env.NS}\", jsonpath: .spec.replicas, expect: {value: VALUE}}";
+    for (name, verify) in [
+        ("passes", "k8s.rollout: {resource: deploy/web, namespace: \"{env.NS}\", timeout: 30s}".to_owned()),
+        ("fails", "k8s.resource-exists: {resource: deploy/wbe, namespace: \"{env.NS}\"}".to_owned()),
+        ("two", get.replace("VALUE", "2")),
+        ("three", get.replace("VALUE", "3")),
+        ("text", get.replace("VALUE", "\"2\"")),
+        ("gone", "k8s.wait: {resource: deploy/web, namespace: \"{env.NS}\", deleted: true, timeout: 500ms}".to_owned()),
+        ("broken", "k8s.count: {kind: pods, namespace: \"{env.NS}\", min: 0, expect: {number: 1}}".to_owned()),
+    ] {
+        write(&format!("tasks/{name}.yaml"), &task(name, &verify));
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_gevals"))
+        .args(["run", "eval.yaml"])
+        .current_dir(folder.path())
+        .env("KUBECONFIG", &plane.kubeconfig)
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let results: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("gevals-kube-out.json")).unwrap_or_default())
+            .expect(&said);
+    let found: BTreeMap<_, _> = results["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| (result["taskName"].as_str().unwrap(), result["outcome"].as_str().unwrap()))
+        .collect();
+    let wanted = [
+        ("broken", "broken"),
+        ("fails", "failed"),
+        ("gone", "failed"),
+        ("passes", "passed"),
+        ("steps", "passed"),
+        ("text", "failed"),
+        ("three", "failed"),
+        ("two", "passed"),
+    ];
+    assert_eq!(found, BTreeMap::from(wanted), "{said}");
+    let extension = Extension::start(&plane.kubeconfig).await;
+    let left = json!({"kind": "ns", "selector": "test/eval", "fields": "status.phase=Active", "equals": 0});
+    let left = extension.execute("count", &left).await;
+    assert_eq!(left["result"]["success"], true, "{left}");
+    playing.abort();
+}
