@@ -268,7 +268,17 @@ pub async fn run_eval(
     let judge = needs::judge(plan, host);
     let mut lacks = needs::Lacks::default();
     for &index in &selected {
-        lacks.add(index, needs::of_task(&plan.tasks[index], host, &judge, options.only));
+        lacks.add(
+            index,
+            needs::of_task(
+                &plan.tasks[index],
+                host,
+                &judge,
+                &plan.extensions,
+                options.executable.as_deref(),
+                options.only,
+            ),
+        );
     }
     if let (Some(&index), None) = (selected.first(), options.only)
         && let ActionKind::Agent(agent) = &plan.tasks[index].action(plan.tasks[index].agent).kind
@@ -360,6 +370,7 @@ pub async fn run_eval(
         host,
         emitter: &emitter,
         servers: &servers,
+        extensions: &plan.extensions,
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),

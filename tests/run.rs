@@ -55,6 +55,7 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         servers: Vec::new(),
         dir: PathBuf::from("/t"),
         judge: None,
+        extensions: Vec::new(),
         budget: gevals::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),

@@ -128,6 +128,8 @@ impl<'a> Step<'a> {
             cancel: &self.cancel,
             task: &self.task,
             tools: &self.tools,
+            extensions: &gevals::extension::Extensions::new(self.host, &[], None),
+            phase: "setup",
             judge: None,
             judged: &|_| {},
         })

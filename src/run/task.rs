@@ -31,11 +31,12 @@ use crate::{
     event::{
         ActionReport, CallReport, Difference, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording,
     },
+    extension::Extensions,
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast, Values},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
+    plan::{self, ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
     secrets::is_secret_name,
     step::{AgentState, TaskState},
@@ -47,6 +48,8 @@ pub(super) struct World<'a> {
     pub host: &'a dyn Host,
     pub emitter: &'a Emitter<'a>,
     pub servers: &'a Servers<'a>,
+    /// As the eval configures them.
+    pub extensions: &'a [plan::Extension],
     /// Fires at the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
     /// Fires at the second one: cleanup is stopped too.
@@ -248,6 +251,7 @@ async fn phases(
         plan,
         events,
         tools,
+        extensions: Extensions::new(host, world.extensions, options.executable.clone()),
         judge: world.judge,
         judged: &judged_usage,
         env,
@@ -398,6 +402,7 @@ impl World<'_> {
         if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
             unit.plan_cleanup(&plan.action(first).id);
         }
+        unit.extensions.close().await;
         for leftover in unit.leftovers().await {
             leftover.release();
         }
