@@ -589,11 +589,28 @@ fn values_compare_with_their_types() {
     assert!(!met(json!({ "path": "$.gone" })) && !met(json!({ "path": "$.none", "matches": "" })));
 }
 
+/// What differs is shown where it does, and counted.
+#[test]
+fn differences_are_shown_and_named() {
+    let expect: JsonExpect = serde_json::from_value(json!({ "path": "$", "equals": [5] })).unwrap();
+    let found = compare::json("x", &[expect], &json!({ "n": 6 })).unwrap().differences;
+    assert_eq!((found[0].expected.as_str(), found[0].actual.as_str()), ("[5]", "{\"n\":6}"));
+
+    let x = "x".repeat(1000);
+    let found = compare::unequal("x", &format!("{x}b"), &format!("{x}c"));
+    assert_eq!((found.expected, found.actual), (format!("…{}b", &x[..60]), format!("…{}c", &x[..60])));
+    let found = compare::unequal("x", &x, &x[..300]);
+    assert_eq!((found.expected, found.actual), (format!("…{}…", &x[..400]), format!("…{}", &x[..60])));
+
+    let summary = |n: usize| compare::summary(&vec![compare::difference("a", "b", "c"); n]);
+    assert_eq!([1, 3].map(summary), ["`a` is not as expected", "`a`, `a`, `a` are not as expected"]);
+    assert_eq!(summary(4), "`a`, `a`, `a` and 1 more are not as expected");
+}
+
 /// §6.1 of the upstream behaviour.
 #[test]
 fn fields_compare_as_upstream_does() {
-    let document =
-        json!({ "n": 5, "big": 10_000_000, "t": true, "o": { "x": 1, "a": "b" }, "a": { "0": "key" }, "l": [[1, 2]] });
+    let document = json!({ "n": 5, "small": 1e-7, "big": 10_000_000, "t": true, "o": { "x": 1, "a": "b" }, "a": { "0": "key" }, "l": [[1, 2]] });
     let met = |expect: Value| {
         let expect: FieldExpect = serde_json::from_value(expect).unwrap();
         compare::fields("x", &[expect], &document).unwrap().differences.is_empty()
@@ -607,6 +624,7 @@ fn fields_compare_as_upstream_does() {
         ("a.0", json!("key")),
         ("l[0][1]", json!(2)),
         ("l[0x]", json!("[1 2]")),
+        ("small", json!("1e-07")),
         ("n", json!(null)),
     ] {
         assert!(met(json!({ "path": path, "equals": equals })), "{path} {equals}");
