@@ -7,6 +7,7 @@ mod cooked;
 mod parse;
 mod scalar;
 mod syntax;
+mod write;
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,6 +15,7 @@ pub use cooked::SourceMap;
 pub use parse::parse;
 pub use scalar::{Yaml11, yaml11};
 pub use syntax::{Undecodable, decode_utf8, quoted};
+pub use write::write;
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},

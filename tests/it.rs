@@ -168,7 +168,7 @@ proptest! {
 
     #[test]
     fn broken_texts_are_hard_errors(document in task(), cut in any::<Index>(), put in "[\\]}{:,\"'&*#\\- \na\u{e4}]{0,3}") {
-        let mut text = serde_yaml::to_string(&document).unwrap();
+        let mut text = gevals::yaml::write(&document).unwrap();
         let at = cut.index(text.len());
         if text.is_char_boundary(at) {
             text.insert_str(at, &put);
@@ -181,7 +181,7 @@ proptest! {
         let texts = [
             document.to_string(),
             format!("# a comment\n{document:#}\n"),
-            format!("---\n{}\n# the end\n", serde_yaml::to_string(&document).unwrap()),
+            format!("---\n{}\n# the end\n", gevals::yaml::write(&document).unwrap()),
         ];
         let plans = texts.iter().map(|text| plan(text)).collect::<Vec<_>>();
         let Some(first) = &plans[0] else {

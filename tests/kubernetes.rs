@@ -315,7 +315,8 @@ async fn evals_run_on_a_cluster() {
     write("eval.yaml", EVAL);
     write("tasks/web.yaml", &std::fs::read_to_string(self::folder().join("files/web.yaml")).unwrap());
     write("tasks/steps.yaml", STEPS);
-    let get = "k8s.get: {resource: deploy/web, namespace: \"{env.NS}\", jsonpath: .spec.replicas, expect: {value: VALUE}}";
+    let get =
+        "k8s.get: {resource: deploy/web, namespace: \"{env.NS}\", jsonpath: .spec.replicas, expect: {value: VALUE}}";
     for (name, verify) in [
         ("passes", "k8s.rollout: {resource: deploy/web, namespace: \"{env.NS}\", timeout: 30s}".to_owned()),
         ("fails", "k8s.resource-exists: {resource: deploy/wbe, namespace: \"{env.NS}\"}".to_owned()),

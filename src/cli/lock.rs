@@ -25,7 +25,7 @@ use crate::{
     run,
     signature::Schema,
     source::{Files, Sources, Stat, resolve},
-    template,
+    template, yaml,
 };
 
 const EXAMPLES: &str = "\
@@ -84,7 +84,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     };
     let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
-    let text = match serde_yaml::to_string(&lock) {
+    let text = match yaml::write(&lock) {
         Ok(text) => text,
         Err(error) => {
             complain(&format!("cannot write `{}`: {error}", path.display()));

@@ -165,7 +165,7 @@ fn eval(args: &Eval) -> Result<String, Fault> {
         (&task, portable("first", Some(&server))),
         (&oracle, scripted(&server, recorded.as_ref())),
         (&mcp, format!("# The servers. `gevals lock` asks them for their tools again.\n{}", yaml(&config))),
-        (&lock, serde_yaml::to_string(&locked).unwrap_or_default()),
+        (&lock, crate::yaml::write(&locked).unwrap_or_default()),
         (&path, suite(&name, &server, recorded.as_ref())),
     ];
     let mut said = String::new();
@@ -368,7 +368,7 @@ fn flow(value: &Value) -> String {
 }
 
 fn yaml(value: &Value) -> String {
-    serde_yaml::to_string(value).unwrap_or_default()
+    crate::yaml::write(value).unwrap_or_default()
 }
 
 /// A word that stands in YAML as it is, else in quotes: `2024` is a number there, and to some `n` is false.

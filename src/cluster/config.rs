@@ -50,7 +50,7 @@ pub fn view(call: &Call, args: ViewConfig) -> Result<Done> {
     }
     let mut shown = serde_json::to_value(&config).map_err(|e| Error::Broken(e.to_string()))?;
     redact(&mut shown);
-    let text = serde_yaml::to_string(&shown).map_err(|e| Error::Broken(e.to_string()))?;
+    let text = crate::yaml::write(&shown).map_err(Error::Broken)?;
     Ok(Done::said("the kubeconfig").with("config", text))
 }
 
