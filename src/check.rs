@@ -308,6 +308,8 @@ impl<'a> Checker<'a> {
     }
 
     fn step(&mut self, kind: PhaseKind, step: &Step<Path>, scope: &mut Scope) -> Option<Step<Def>> {
+        let adapted = self.given_to_operation(step);
+        let step = adapted.as_ref().unwrap_or(step);
         let Some((op, args)) = self.bind(step, kind) else {
             // What cannot be bound still has names in it, and later steps may refer to it.
             step.templates(&mut |t| {

@@ -284,6 +284,7 @@ impl Shared<'_> {
             assertions,
             defaults: defaults(&eval.default_limits, limits, eval.config),
             files: hashes.clone(),
+            extensions: (&eval.extensions, &eval.dir),
         };
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
         plan.timeout = limits.timeout.unwrap_or(plan.timeout);

@@ -13,6 +13,7 @@ pub mod decode;
 pub mod dialect;
 pub mod lock;
 pub mod policy;
+pub mod package;
 pub mod builtin;
 pub mod bash;
 pub mod project;
@@ -33,6 +34,8 @@ pub mod host;
 pub mod sandbox;
 #[cfg(feature = "run")]
 pub mod mcp;
+#[cfg(feature = "run")]
+pub mod extension;
 #[cfg(feature = "run")]
 pub mod agent;
 #[cfg(feature = "run")]

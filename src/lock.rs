@@ -20,7 +20,7 @@ pub struct Lock {
     pub servers: IndexMap<String, LockedServer>,
     /// By the alias an extension has in the eval, or by the package that a task imports.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub extensions: IndexMap<String, LockedExtension>,
+    pub extensions: IndexMap<String, Manifest>,
 }
 
 /// What a server said of itself when it was locked.
@@ -42,22 +42,52 @@ pub struct LockedTool {
     pub input_schema: Schema,
 }
 
-/// What an extension's manifest said when it was locked.
+/// What an extension says of itself: `extension.yaml`, the answer to `initialize`, or either as it was when it was locked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LockedExtension {
+pub struct Manifest {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Of the manifest.
+    /// Of the manifest's text, in hexadecimal digits.
     pub sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The program, from the manifest's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Programs that must be on the PATH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
     #[serde(default)]
-    pub operations: IndexMap<String, LockedOperation>,
+    pub operations: IndexMap<String, ManifestOperation>,
 }
 
-/// An operation as its extension's manifest described it when the lock was written.
+/// How an extension is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// One process for a run of a task (§7.4 of the upstream behaviour).
+    JsonRpc,
+    /// One process for a call (`portable-format.md`).
+    OneShot,
+}
+
+impl Protocol {
+    /// As manifests write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::JsonRpc => "json-rpc",
+            Self::OneShot => "one-shot",
+        }
+    }
+}
+
+/// An operation as its extension's manifest describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LockedOperation {
+pub struct ManifestOperation {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Whether it may stand in setup and cleanup.
@@ -74,28 +104,41 @@ pub struct LockedOperation {
 
 /// `extension.yaml`, as an extension's author writes it.
 #[derive(Deserialize)]
-struct Manifest {
+struct Written {
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     version: Value,
     #[serde(default)]
-    actions: Vec<ManifestOperation>,
+    protocol: Option<Protocol>,
     #[serde(default)]
-    checks: Vec<ManifestOperation>,
+    program: Option<String>,
+    #[serde(default)]
+    requires: Vec<Requirement>,
+    #[serde(default)]
+    actions: Vec<WrittenOperation>,
+    #[serde(default)]
+    checks: Vec<WrittenOperation>,
 }
 
 #[derive(Deserialize)]
-struct ManifestOperation {
+struct Requirement {
+    command: String,
+}
+
+#[derive(Deserialize)]
+struct WrittenOperation {
     name: String,
     #[serde(default)]
     description: String,
     #[serde(default)]
-    args: IndexMap<String, ManifestArgument>,
+    args: IndexMap<String, Argument>,
     #[serde(default)]
     outputs: Option<IndexMap<String, Value>>,
 }
 
 #[derive(Deserialize, PartialEq)]
-struct ManifestArgument {
+struct Argument {
     #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default)]
@@ -106,25 +149,56 @@ struct ManifestArgument {
     default: Option<Value>,
 }
 
-impl LockedExtension {
-    /// Reads a manifest.
+/// The answer to `initialize`.
+#[derive(Deserialize)]
+struct Initialized {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    version: Value,
+    #[serde(default)]
+    operations: Option<IndexMap<String, InitializedOperation>>,
+}
+
+#[derive(Deserialize)]
+struct InitializedOperation {
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    params: Option<Value>,
+    #[serde(default)]
+    outputs: Option<IndexMap<String, Value>>,
+    #[serde(default)]
+    phases: Option<Vec<String>>,
+}
+
+impl Manifest {
+    /// Beside the program, or in the folder that is the package.
+    pub const FILE_NAME: &str = "extension.yaml";
+
+    /// Reads `extension.yaml`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn from_manifest(text: &str) -> Result<Self, String> {
-        let manifest: Manifest = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
-        let version = manifest.version.as_str().map_or_else(|| manifest.version.to_string(), str::to_owned);
-        let sha256 = hex::encode(Sha256::digest(text));
-        let version = if manifest.version.is_null() { String::new() } else { version };
-        let mut locked = Self { version, sha256, operations: IndexMap::new() };
-        let actions = manifest.actions.into_iter().map(|o| (o, true));
-        for (operation, action) in actions.chain(manifest.checks.into_iter().map(|o| (o, false))) {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let written: Written = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
+        let mut manifest = Self {
+            name: written.name,
+            version: version(&written.version),
+            sha256: hex::encode(Sha256::digest(text)),
+            protocol: written.protocol,
+            program: written.program,
+            requires: written.requires.into_iter().map(|requirement| requirement.command).collect(),
+            operations: IndexMap::new(),
+        };
+        let actions = written.actions.into_iter().map(|o| (o, true));
+        for (operation, action) in actions.chain(written.checks.into_iter().map(|o| (o, false))) {
             let input_schema = Schema::new(operation.schema()?);
-            let entry = locked.operations.entry(operation.name.clone()).or_insert_with(|| LockedOperation {
+            let entry = manifest.operations.entry(operation.name.clone()).or_insert_with(|| ManifestOperation {
                 description: operation.description,
                 input_schema: input_schema.clone(),
                 outputs: operation.outputs,
-                ..LockedOperation::default()
+                ..ManifestOperation::default()
             });
             if entry.input_schema != input_schema {
                 return Err(format!("`{}` takes other arguments as an action than as a check", operation.name));
@@ -132,11 +206,55 @@ impl LockedExtension {
             entry.action |= action;
             entry.check |= !action;
         }
-        Ok(locked)
+        Ok(manifest)
+    }
+
+    /// Reads the answer to `initialize` (§7.4 of the upstream behaviour).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of_initialize(answer: &Value) -> Result<Self, String> {
+        let sha256 = hex::encode(Sha256::digest(answer.to_string()));
+        let said = Initialized::deserialize(answer).map_err(|e| e.to_string())?;
+        let operations = said.operations.unwrap_or_default().into_iter().map(|(name, operation)| {
+            let may = |names: &[&str]| {
+                operation.phases.as_ref().is_none_or(|phases| phases.iter().any(|p| names.contains(&p.as_str())))
+            };
+            let read = ManifestOperation {
+                description: operation.description.clone().unwrap_or_default(),
+                action: may(&["setup", "cleanup"]),
+                check: may(&["verify"]),
+                input_schema: Schema::new(operation.params.clone().unwrap_or_else(|| json!({}))),
+                outputs: operation.outputs.clone(),
+            };
+            (name, read)
+        });
+        let operations = operations.collect();
+        let (name, version) = (said.name, version(&said.version));
+        Ok(Self { name, version, sha256, operations, protocol: Some(Protocol::JsonRpc), ..Self::default() })
+    }
+
+    /// The answer to `initialize` of a program whose folder has an `extension.yaml`: this says what the answer does not.
+    pub fn with(mut self, written: Self) -> Self {
+        for (name, operation) in written.operations {
+            if let Some(said) = self.operations.get_mut(&name) {
+                (said.action, said.check) = (operation.action, operation.check);
+                said.outputs = said.outputs.take().or(operation.outputs);
+            }
+        }
+        Self { requires: written.requires, program: written.program, ..self }
     }
 }
 
-impl ManifestOperation {
+fn version(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl WrittenOperation {
     fn schema(&self) -> Result<Value, String> {
         let mut properties = Map::new();
         for (name, argument) in &self.args {
@@ -188,11 +306,11 @@ mod tests {
     #[test]
     fn a_manifest_becomes_operations() {
         let text = "name: k8s\nversion: 1.2.0\nactions:\n- name: wait\n  args: {for: {type: duration, required: true}}\nchecks:\n- name: wait\n  args: {for: {type: duration, required: true}}\n- {name: ready}\n";
-        let locked = LockedExtension::from_manifest(text).unwrap();
+        let locked = Manifest::parse(text).unwrap();
         let wait = &locked.operations["wait"];
         assert!(wait.action && wait.check && !locked.operations["ready"].action);
         assert_eq!(wait.input_schema.json()["properties"]["for"]["format"], "duration");
-        assert!(LockedExtension::from_manifest(&text.replacen("duration", "string", 1)).is_err());
-        assert!(LockedExtension::from_manifest("actions: [{name: a, args: {b: {type: time}}}]").is_err());
+        assert!(Manifest::parse(&text.replacen("duration", "string", 1)).is_err());
+        assert!(Manifest::parse("actions: [{name: a, args: {b: {type: time}}}]").is_err());
     }
 }

@@ -39,6 +39,7 @@ use crate::{
         CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Server,
         ShellAgent, Template,
     },
+    package,
     signature::Control,
     source::Span,
     ty::endpoint,
@@ -92,6 +93,8 @@ pub struct Plan {
     pub commands: Vec<Name>,
     /// Servers the task's steps call.
     pub step_servers: Vec<String>,
+    /// Extensions the task's steps call, by the name that operations have.
+    pub extensions: IndexMap<String, PlannedExtension>,
     /// SHA-256 of every file the task refers to, by path.
     pub files: IndexMap<PathBuf, String>,
     pub timeout: Duration,
@@ -105,6 +108,18 @@ pub struct Plan {
 pub struct ProcessVariable {
     pub required: bool,
     pub span: Span,
+}
+
+/// An extension that steps call: where it is, and what it is given.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlannedExtension {
+    /// As written.
+    pub package: String,
+    /// An error says why there is none, as a predicate of the extension.
+    pub source: Result<package::Source, String>,
+    /// Values are expanded when it is started.
+    pub env: Vec<(String, String)>,
+    pub config: serde_json::Value,
 }
 
 /// What a plan says of its task besides the graph.

@@ -30,9 +30,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Difference, ExitReport, Judgement, Outcome, TokenUsage},
+    extension::Extensions,
     hir::{Dialect, OperationKind},
     host::{Host, Leftover},
-    plan::{Judge, StepAction},
+    plan::{Judge, PlanPhase, StepAction},
     signature::{Schema, Shape},
     template,
     ty::duration,
@@ -91,6 +92,8 @@ pub struct Context<'a> {
     pub cancel: &'a CancellationToken,
     pub task: &'a TaskState,
     pub tools: &'a dyn Tools,
+    pub extensions: &'a Extensions<'a>,
+    pub phase: PlanPhase,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
     /// Receives what the judge of this step has used so far.

@@ -19,12 +19,14 @@ use gevals::{
         tool,
     },
     event::{ExitReport, Outcome},
+    extension::{Extensions, Place},
     hir::{Dialect, Operation, OperationKind},
     host::{FakeHost, Host, RealHost},
-    plan::StepAction,
+    plan::{PlanPhase, StepAction},
     signature::{Control, Schema},
     step::{AgentState, Context, Contract, Done, TaskState, ToolAnswer, ToolFault, Tools, compare, run_of},
 };
+use indexmap::IndexMap;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -128,6 +130,8 @@ impl<'a> Step<'a> {
             cancel: &self.cancel,
             task: &self.task,
             tools: &self.tools,
+            extensions: &Extensions::new(self.host, &IndexMap::new(), Place { dir: self.dir.clone(), env: Vec::new() }),
+            phase: PlanPhase::Verify,
             judge: None,
             judged: &|_| {},
         })
@@ -538,7 +542,7 @@ async fn what_cannot_be_judged_never_passes() {
     let temp = Temp::new();
     let step = Step::new(Dialect::Portable, &temp.0);
     outcome(&step.run("llm", json!({ "contains": "x" })).await, Outcome::Broken, "judge");
-    outcome(&step.run("extension", json!({ "package": "p", "action": "a" })).await, Outcome::Broken, "`p`");
+    outcome(&step.run("extension", json!({ "package": "p", "action": "a" })).await, Outcome::Broken, "no operation");
     let steps = Step::new(Dialect::Steps, &temp.0);
     outcome(&steps.run("llmJudge", json!({ "contains": "x" })).await, Outcome::Broken, "judge");
 }

@@ -1,10 +1,11 @@
 //! `gevals run --preflight`: looks whether everything a run needs is there, and runs no task.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use super::{complain, print, status};
 use crate::{
     builtin::count,
+    extension,
     host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
@@ -24,7 +25,7 @@ pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     variables(tasks, &host, &mut looks);
     agent(plan, tasks, &host, &mut looks);
     judge(plan, tasks, &host, &mut looks);
-    extensions(tasks, &mut looks);
+    extensions(tasks, &host, &mut looks);
     if let Err(error) = servers(plan, tasks, &host, server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;
@@ -112,11 +113,15 @@ fn program(line: &str) -> Option<String> {
     (!OWN.contains(&word)).then(|| word.to_owned())
 }
 
-fn extensions(tasks: &[&Plan], looks: &mut Vec<Look>) {
-    let names: BTreeSet<_> = tasks.iter().flat_map(|task| needs::extensions(task)).collect();
-    for name in names {
-        let found = Err(needs::NO_EXTENSIONS.to_owned());
-        looks.push(Look { what: format!("operation `{name}`"), found });
+fn extensions(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
+    let mut seen = Vec::new();
+    for (name, planned) in tasks.iter().flat_map(|task| &task.extensions) {
+        if seen.contains(&planned) {
+            continue;
+        }
+        seen.push(planned);
+        let found = extension::locate(host, planned).map(|program| program.path.display().to_string());
+        looks.push(Look { what: format!("extension `{name}`"), found });
     }
 }
 

@@ -14,14 +14,16 @@ use petgraph::{algo::toposort, graph::NodeIndex, visit::EdgeRef};
 
 use super::{
     Action, ActionIx, ActionKind, AgentAction, AgentKind, DEFAULT_CLEANUP_TIMEOUT, DEFAULT_TIMEOUT, Edge, Graph,
-    Holder, Node, Plan, PlanPhase, PlannedTask, ProcessVariable, SkillMount, StepAction, UNSET_TIMEOUT,
+    Holder, Node, Plan, PlanPhase, PlannedExtension, PlannedTask, ProcessVariable, SkillMount, StepAction,
+    UNSET_TIMEOUT,
 };
 use crate::{
     builtin::{self, excerpt},
     hir::{
-        Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
-        OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
+        Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, ExtensionRef, Limits,
+        OperationKind, OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
     },
+    package::Source,
     signature::Control,
     source::Spanned,
 };
@@ -37,6 +39,8 @@ pub struct Context<'a> {
     pub defaults: Limits,
     /// SHA-256 of every file the task refers to.
     pub files: IndexMap<PathBuf, String>,
+    /// Those of the eval, and the folder their paths are from.
+    pub extensions: (&'a [ExtensionRef], &'a Path),
 }
 
 impl Default for Context<'_> {
@@ -47,6 +51,7 @@ impl Default for Context<'_> {
             assertions: Vec::new(),
             defaults: Limits::default(),
             files: IndexMap::new(),
+            extensions: (&[], Path::new("")),
         }
     }
 }
@@ -119,6 +124,7 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             })
             .collect(),
         step_servers: step_servers(task),
+        extensions: extensions(task, context.extensions),
         files: context.files.clone(),
         timeout: limit(&task.meta.timeout, &context.defaults.timeout, timeout),
         bounds: task.meta.bounds.or(&context.defaults.bounds),
@@ -504,6 +510,38 @@ fn process_env(task: &Task<Def>, agent: &AgentKind) -> IndexMap<String, ProcessV
     agent_templates(agent, &mut visit);
     task.walk(&mut |_, step| step.templates(&mut visit));
     variables
+}
+
+/// What the operations of steps belong to: the eval's extension of that alias or package, else the package itself.
+fn extensions(task: &Task<Def>, (declared, dir): (&[ExtensionRef], &Path)) -> IndexMap<String, PlannedExtension> {
+    let mut found = IndexMap::new();
+    task.walk(&mut |_, step| {
+        let OperationKind::Extension { package: name, .. } = &step.op.kind else { return };
+        let is_it = |e: &&ExtensionRef| match task.dialect {
+            Dialect::Portable => e.package.as_ref().is_some_and(|package| package.value == *name),
+            _ => e.alias.value == *name,
+        };
+        found.entry(name.clone()).or_insert_with(|| {
+            let declared = declared.iter().find(is_it);
+            let (package, dir) = match (declared, task.dialect) {
+                (Some(declared), _) => (declared.package.as_ref().map(|package| package.value.clone()), dir),
+                (None, Dialect::Portable) => (Some(name.clone()), task.dir.as_path()),
+                (None, _) => (None, dir),
+            };
+            let source = match &package {
+                Some(package) => Source::parse(package, dir).map_err(|why| format!("its package `{package}` {why}")),
+                None => Err("no eval says which package it is".to_owned()),
+            };
+            let env = declared.map(|e| e.env.iter().map(|(name, value)| (name.value.clone(), value.clone())).collect());
+            PlannedExtension {
+                package: package.unwrap_or_else(|| name.clone()),
+                source,
+                env: env.unwrap_or_default(),
+                config: declared.map(|e| e.config.clone()).unwrap_or_default(),
+            }
+        });
+    });
+    found
 }
 
 fn step_servers(task: &Task<Def>) -> Vec<String> {

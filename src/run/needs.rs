@@ -1,11 +1,10 @@
 //! What a run needs of this machine and of this build, looked at before anything is set up (`decisions.md` §13).
 
-use std::collections::BTreeSet;
-
 use indexmap::IndexMap;
 
 use super::Only;
 use crate::{
+    extension,
     hir::OperationKind,
     host::{Host, absent},
     plan::{ActionKind, AgentKind, EvalPlan, Judge, Plan},
@@ -66,7 +65,11 @@ pub(super) fn of_task(plan: &Plan, host: &dyn Host, judge: &Asked, only: Option<
     for command in plan.commands.iter().filter(|c| host.which(&c.value).is_none()) {
         whys.push(format!("requires `{}`, which {}", command.value, absent(&command.value)));
     }
-    whys.extend(extensions(plan).into_iter().map(|name| format!("runs `{name}`, and {NO_EXTENSIONS}")));
+    for (name, planned) in &plan.extensions {
+        if let Err(why) = extension::locate(host, planned) {
+            whys.push(format!("calls the extension `{name}`: {why}"));
+        }
+    }
     if plan.judgements() > 0
         && only != Some(Only::Setup)
         && let Err(why) = judge
@@ -74,22 +77,6 @@ pub(super) fn of_task(plan: &Plan, host: &dyn Host, judge: &Asked, only: Option<
         whys.push(why.clone());
     }
     whys
-}
-
-/// Why no step of an extension can run.
-pub const NO_EXTENSIONS: &str = "this version of gevals runs no extensions";
-
-/// The operations of extensions that a task names.
-pub fn extensions(plan: &Plan) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    plan.walk(&mut |_, _, action| {
-        if let ActionKind::Step(step) = &action.kind
-            && let OperationKind::Extension { .. } = &step.op.kind
-        {
-            names.insert(step.op.name.clone());
-        }
-    });
-    names
 }
 
 /// The judge as it is asked; an error is the predicate of a task that asks it.

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     event::{Event, EventKind, Limited, TaskRun, Verdict},
+    extension::{Extensions, Place},
     hir::{BlockRole, Bounds},
     host::Host,
     journal::{Journal, Past, TaskPast},
@@ -241,6 +242,7 @@ async fn clean_up_task(
         plan,
         events: &events,
         tools: servers,
+        extensions: Extensions::new(host, &plan.extensions, Place::of(plan, &env)),
         judge: None,
         judged: &|_, _| {},
         env,

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     agent::OwnCall,
     event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
+    extension::{Extensions, Place},
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast},
@@ -227,6 +228,7 @@ async fn phases(
         plan,
         events,
         tools,
+        extensions: Extensions::new(host, &plan.extensions, Place::of(plan, &env)),
         judge: world.judge,
         judged: &judged_usage,
         env,
@@ -377,6 +379,7 @@ impl World<'_> {
         if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
             unit.plan_cleanup(&plan.action(first).id);
         }
+        unit.extensions.close().await;
         for leftover in unit.leftovers().await {
             leftover.release();
         }

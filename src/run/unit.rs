@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome, TokenUsage},
+    extension::Extensions,
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
     journal::TaskPast,
@@ -45,6 +46,7 @@ pub(super) struct Unit<'a> {
     pub plan: &'a Plan,
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
+    pub extensions: Extensions<'a>,
     pub judge: Option<&'a Judge>,
     /// Receives what a judge has used so far, and what it received last.
     pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
@@ -279,6 +281,8 @@ impl<'a> Unit<'a> {
             cancel: &limits.cancel,
             task: &state,
             tools: self.tools,
+            extensions: &self.extensions,
+            phase: limits.phase,
             judge: self.judge,
             judged: &judged,
         };
@@ -352,8 +356,9 @@ impl<'a> Unit<'a> {
         all
     }
 
-    /// Ends what the task's steps and its agent left in the background.
+    /// Ends what the task's steps and its agent left in the background, and its extensions.
     pub async fn reap(&self) {
+        self.extensions.close().await;
         for leftover in self.leftovers().await {
             self.host.reap(leftover).await;
         }
