@@ -222,7 +222,7 @@ fn portable_step(verify: bool) -> Strategy1 {
                 ]),
             ]),
         ),
-        op("!k8s.apply", with(vec![("inline", anything()), ("expect", anything())])),
+        op("!k8s.apply", with(vec![("inline", anything()), ("expect", record(vec![("success", boolean())]))])),
     ];
     if verify {
         leaves.push(op("!llm", with(vec![("!contains", holed())])));
