@@ -138,7 +138,7 @@ pub fn oracle_task(
                 let what = format!("the call of `{}`", call.name.display());
                 let shape = Shape::from_foreign(schema.json());
                 let args = checker.record(&call.args, &shape, What::Words(&what), call.span, &scope);
-                checker.conforms(&call.args, &schema, What::Words(&what), call.span);
+                checker.conforms(&call.args, &schema, What::Words(&what), call.span, contract::LOCKED);
                 args
             }
             None => call
@@ -308,8 +308,6 @@ impl<'a> Checker<'a> {
     }
 
     fn step(&mut self, kind: PhaseKind, step: &Step<Path>, scope: &mut Scope) -> Option<Step<Def>> {
-        let adapted = self.given_to_operation(step);
-        let step = adapted.as_ref().unwrap_or(step);
         let Some((op, args)) = self.bind(step, kind) else {
             // What cannot be bound still has names in it, and later steps may refer to it.
             step.templates(&mut |t| {

@@ -8,6 +8,8 @@ mod convert;
 mod demo_server;
 mod explain;
 mod git;
+#[cfg(feature = "kubernetes")]
+mod kube;
 #[cfg(feature = "run")]
 mod lock;
 #[cfg(feature = "run")]
@@ -118,6 +120,8 @@ enum Command {
     Lock(lock::Args),
     #[cfg(feature = "run")]
     Proxy(proxy::Args),
+    #[cfg(feature = "kubernetes")]
+    Kube(kube::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
     Completion(completion::Args),
@@ -130,6 +134,10 @@ pub fn main() -> ExitCode {
     #[cfg(feature = "run")]
     if let Some(code) = crate::prove::in_jail() {
         return ExitCode::from(code);
+    }
+    #[cfg(feature = "kubernetes")]
+    if std::env::args().nth(1).as_deref() == Some(crate::kubernetes::ARGUMENT) {
+        return ExitCode::from(crate::cluster::serve::run());
     }
     #[cfg(not(feature = "run"))]
     if let Some(code) = not_in_this_build() {
@@ -154,6 +162,8 @@ pub fn main() -> ExitCode {
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Proxy(args) => proxy::main(&args),
+        #[cfg(feature = "kubernetes")]
+        Command::Kube(args) => kube::main(&args),
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
         Command::Completion(args) => completion::main(&args),
@@ -170,7 +180,7 @@ pub fn main() -> ExitCode {
 fn not_in_this_build() -> Option<u8> {
     let command = std::env::args()
         .nth(1)
-        .filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "proxy" | "demo-server"))?;
+        .filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "proxy" | "kube" | "demo-server"))?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
 }

@@ -18,12 +18,31 @@ use server::{Received, Server, TOOL};
 use crate::{
     agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Spent, Usage},
     event::{FailureCategory, TokenUsage},
-    hir::CallKind,
+    hir::{Arg, ArgKind, CallKind, OracleCall, Template},
     host::Host,
     plan::AgentKind,
+    source::{Span, Spanned},
     tokens::count,
     ty::duration,
 };
+
+/// A judge whose verdict is known beforehand: for worlds that are made up. `check` refuses one in an eval.
+pub fn scripted(passed: bool, span: Span) -> AgentKind {
+    let name = |text: &str| Spanned::new(text.to_owned(), span);
+    let category = if passed { FailureCategory::None } else { FailureCategory::SemanticMismatch };
+    let call = OracleCall {
+        span,
+        kind: CallKind::Tool,
+        server: name(SERVER),
+        name: Template::literal(TOOL, span),
+        args: vec![
+            (name("passed"), Arg::new(ArgKind::Bool(passed), span)),
+            (name("reason"), Arg::text("as this world has it", span)),
+            (name("failureCategory"), Arg::text(category.name(), span)),
+        ],
+    };
+    AgentKind::Script { calls: vec![call], output: None, entry: true }
+}
 
 /// How often a judge is asked that ends without a verdict.
 const ATTEMPTS: u32 = 2;
@@ -188,12 +207,12 @@ async fn attempt(
         skills: None,
         timeout,
         cancel: asking.cancel,
-        fill: &|_, _| Err("a judge has no oracle".to_owned()),
+        fill: &|arg, _| arg.as_value().ok_or_else(|| "a judge's script has no holes".to_owned()),
         used: &|now| (asking.used)(before.unwrap_or_default().and(used(Some(now), TokenUsage::default))),
         calls: &server,
     };
     let mut done = match asking.agent {
-        AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Noop => {
+        AgentKind::Replay { .. } | AgentKind::Noop => {
             let why = "an agent without a model cannot judge".to_owned();
             return Err(format!("the judge could not be started: {why}"));
         }

@@ -4,6 +4,7 @@ pub mod source;
 pub mod secrets;
 pub mod diagnostic;
 pub mod ty;
+pub mod kubernetes;
 pub mod yaml;
 pub mod template;
 pub mod place;
@@ -30,6 +31,8 @@ pub mod render;
 pub mod convert;
 pub mod results;
 pub mod host;
+#[cfg(feature = "kubernetes")]
+pub mod cluster;
 #[cfg(feature = "run")]
 pub mod sandbox;
 #[cfg(feature = "run")]

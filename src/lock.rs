@@ -20,7 +20,7 @@ pub struct Lock {
     pub servers: IndexMap<String, LockedServer>,
     /// By the alias an extension has in the eval, or by the package that a task imports.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub extensions: IndexMap<String, Manifest>,
+    pub extensions: IndexMap<String, LockedExtension>,
 }
 
 /// What a server said of itself when it was locked.
@@ -42,52 +42,22 @@ pub struct LockedTool {
     pub input_schema: Schema,
 }
 
-/// What an extension says of itself: `extension.yaml`, the answer to `initialize`, or either as it was when it was locked.
+/// What an extension's manifest said when it was locked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Manifest {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
+pub struct LockedExtension {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Of the manifest's text, in hexadecimal digits.
+    /// Of the manifest.
     pub sha256: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Protocol>,
-    /// The program, from the manifest's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    /// Programs that must be on the PATH.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requires: Vec<String>,
     #[serde(default)]
-    pub operations: IndexMap<String, ManifestOperation>,
+    pub operations: IndexMap<String, LockedOperation>,
 }
 
-/// How an extension is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// One process for a run of a task (§7.4 of the upstream behaviour).
-    JsonRpc,
-    /// One process for a call (`portable-format.md`).
-    OneShot,
-}
-
-impl Protocol {
-    /// As manifests write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::JsonRpc => "json-rpc",
-            Self::OneShot => "one-shot",
-        }
-    }
-}
-
-/// An operation as its extension's manifest describes it.
+/// An operation as its extension's manifest described it when the lock was written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ManifestOperation {
+pub struct LockedOperation {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Whether it may stand in setup and cleanup.
@@ -104,41 +74,28 @@ pub struct ManifestOperation {
 
 /// `extension.yaml`, as an extension's author writes it.
 #[derive(Deserialize)]
-struct Written {
-    #[serde(default)]
-    name: String,
+struct Manifest {
     #[serde(default)]
     version: Value,
     #[serde(default)]
-    protocol: Option<Protocol>,
+    actions: Vec<ManifestOperation>,
     #[serde(default)]
-    program: Option<String>,
-    #[serde(default)]
-    requires: Vec<Requirement>,
-    #[serde(default)]
-    actions: Vec<WrittenOperation>,
-    #[serde(default)]
-    checks: Vec<WrittenOperation>,
+    checks: Vec<ManifestOperation>,
 }
 
 #[derive(Deserialize)]
-struct Requirement {
-    command: String,
-}
-
-#[derive(Deserialize)]
-struct WrittenOperation {
+struct ManifestOperation {
     name: String,
     #[serde(default)]
     description: String,
     #[serde(default)]
-    args: IndexMap<String, Argument>,
+    args: IndexMap<String, ManifestArgument>,
     #[serde(default)]
     outputs: Option<IndexMap<String, Value>>,
 }
 
 #[derive(Deserialize, PartialEq)]
-struct Argument {
+struct ManifestArgument {
     #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default)]
@@ -149,56 +106,25 @@ struct Argument {
     default: Option<Value>,
 }
 
-/// The answer to `initialize`.
-#[derive(Deserialize)]
-struct Initialized {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    version: Value,
-    #[serde(default)]
-    operations: Option<IndexMap<String, InitializedOperation>>,
-}
-
-#[derive(Deserialize)]
-struct InitializedOperation {
-    #[serde(default)]
-    description: Option<String>,
-    #[serde(default)]
-    params: Option<Value>,
-    #[serde(default)]
-    outputs: Option<IndexMap<String, Value>>,
-    #[serde(default)]
-    phases: Option<Vec<String>>,
-}
-
-impl Manifest {
-    /// Beside the program, or in the folder that is the package.
-    pub const FILE_NAME: &str = "extension.yaml";
-
-    /// Reads `extension.yaml`.
+impl LockedExtension {
+    /// Reads a manifest.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let written: Written = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
-        let mut manifest = Self {
-            name: written.name,
-            version: version(&written.version),
-            sha256: hex::encode(Sha256::digest(text)),
-            protocol: written.protocol,
-            program: written.program,
-            requires: written.requires.into_iter().map(|requirement| requirement.command).collect(),
-            operations: IndexMap::new(),
-        };
-        let actions = written.actions.into_iter().map(|o| (o, true));
-        for (operation, action) in actions.chain(written.checks.into_iter().map(|o| (o, false))) {
+    pub fn from_manifest(text: &str) -> Result<Self, String> {
+        let manifest: Manifest = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
+        let version = manifest.version.as_str().map_or_else(|| manifest.version.to_string(), str::to_owned);
+        let sha256 = hex::encode(Sha256::digest(text));
+        let version = if manifest.version.is_null() { String::new() } else { version };
+        let mut locked = Self { version, sha256, operations: IndexMap::new() };
+        let actions = manifest.actions.into_iter().map(|o| (o, true));
+        for (operation, action) in actions.chain(manifest.checks.into_iter().map(|o| (o, false))) {
             let input_schema = Schema::new(operation.schema()?);
-            let entry = manifest.operations.entry(operation.name.clone()).or_insert_with(|| ManifestOperation {
+            let entry = locked.operations.entry(operation.name.clone()).or_insert_with(|| LockedOperation {
                 description: operation.description,
                 input_schema: input_schema.clone(),
                 outputs: operation.outputs,
-                ..ManifestOperation::default()
+                ..LockedOperation::default()
             });
             if entry.input_schema != input_schema {
                 return Err(format!("`{}` takes other arguments as an action than as a check", operation.name));
@@ -206,55 +132,60 @@ impl Manifest {
             entry.action |= action;
             entry.check |= !action;
         }
-        Ok(manifest)
+        Ok(locked)
     }
+}
 
-    /// Reads the answer to `initialize` (§7.4 of the upstream behaviour).
+/// What an extension answers to `initialize` (§7.4 of the upstream behaviour), with what the portable format adds for each operation.
+#[derive(Deserialize)]
+struct Protocol {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    operations: IndexMap<String, ProtocolOperation>,
+}
+
+#[derive(Deserialize)]
+struct ProtocolOperation {
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    params: Option<Value>,
+    #[serde(default)]
+    outputs: Option<IndexMap<String, Value>>,
+    /// Everywhere, where it is not said.
+    #[serde(default)]
+    phases: Option<Vec<String>>,
+}
+
+impl LockedExtension {
+    /// Reads what an extension answers to `initialize`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of_initialize(answer: &Value) -> Result<Self, String> {
-        let sha256 = hex::encode(Sha256::digest(answer.to_string()));
-        let said = Initialized::deserialize(answer).map_err(|e| e.to_string())?;
-        let operations = said.operations.unwrap_or_default().into_iter().map(|(name, operation)| {
-            let may = |names: &[&str]| {
-                operation.phases.as_ref().is_none_or(|phases| phases.iter().any(|p| names.contains(&p.as_str())))
+    pub fn from_protocol(manifest: &Value) -> Result<Self, String> {
+        let sha256 = hex::encode(Sha256::digest(manifest.to_string()));
+        let protocol: Protocol = serde_json::from_value(manifest.clone()).map_err(|e| e.to_string())?;
+        let operation = |(name, operation): (String, ProtocolOperation)| {
+            let stands = |phase: &str| operation.phases.as_ref().is_none_or(|phases| phases.iter().any(|p| p == phase));
+            let locked = LockedOperation {
+                action: stands("setup") || stands("cleanup"),
+                check: stands("verify"),
+                description: operation.description,
+                input_schema: Schema::new(operation.params.unwrap_or_else(|| json!({"type": "object"}))),
+                outputs: operation.outputs,
             };
-            let read = ManifestOperation {
-                description: operation.description.clone().unwrap_or_default(),
-                action: may(&["setup", "cleanup"]),
-                check: may(&["verify"]),
-                input_schema: Schema::new(operation.params.clone().unwrap_or_else(|| json!({}))),
-                outputs: operation.outputs.clone(),
-            };
-            (name, read)
-        });
-        let operations = operations.collect();
-        let (name, version) = (said.name, version(&said.version));
-        Ok(Self { name, version, sha256, operations, protocol: Some(Protocol::JsonRpc), ..Self::default() })
-    }
-
-    /// The answer to `initialize` of a program whose folder has an `extension.yaml`: this says what the answer does not.
-    pub fn with(mut self, written: Self) -> Self {
-        for (name, operation) in written.operations {
-            if let Some(said) = self.operations.get_mut(&name) {
-                (said.action, said.check) = (operation.action, operation.check);
-                said.outputs = said.outputs.take().or(operation.outputs);
-            }
-        }
-        Self { requires: written.requires, program: written.program, ..self }
+            (name, locked)
+        };
+        Ok(Self {
+            version: protocol.version,
+            sha256,
+            operations: protocol.operations.into_iter().map(operation).collect(),
+        })
     }
 }
 
-fn version(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-impl WrittenOperation {
+impl ManifestOperation {
     fn schema(&self) -> Result<Value, String> {
         let mut properties = Map::new();
         for (name, argument) in &self.args {
@@ -306,11 +237,11 @@ mod tests {
     #[test]
     fn a_manifest_becomes_operations() {
         let text = "name: k8s\nversion: 1.2.0\nactions:\n- name: wait\n  args: {for: {type: duration, required: true}}\nchecks:\n- name: wait\n  args: {for: {type: duration, required: true}}\n- {name: ready}\n";
-        let locked = Manifest::parse(text).unwrap();
+        let locked = LockedExtension::from_manifest(text).unwrap();
         let wait = &locked.operations["wait"];
         assert!(wait.action && wait.check && !locked.operations["ready"].action);
         assert_eq!(wait.input_schema.json()["properties"]["for"]["format"], "duration");
-        assert!(Manifest::parse(&text.replacen("duration", "string", 1)).is_err());
-        assert!(Manifest::parse("actions: [{name: a, args: {b: {type: time}}}]").is_err());
+        assert!(LockedExtension::from_manifest(&text.replacen("duration", "string", 1)).is_err());
+        assert!(LockedExtension::from_manifest("actions: [{name: a, args: {b: {type: time}}}]").is_err());
     }
 }

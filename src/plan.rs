@@ -39,7 +39,6 @@ use crate::{
         CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Server,
         ShellAgent, Template,
     },
-    package,
     signature::Control,
     source::Span,
     ty::endpoint,
@@ -93,8 +92,6 @@ pub struct Plan {
     pub commands: Vec<Name>,
     /// Servers the task's steps call.
     pub step_servers: Vec<String>,
-    /// Extensions the task's steps call, by the name that operations have.
-    pub extensions: IndexMap<String, PlannedExtension>,
     /// SHA-256 of every file the task refers to, by path.
     pub files: IndexMap<PathBuf, String>,
     pub timeout: Duration,
@@ -108,18 +105,6 @@ pub struct Plan {
 pub struct ProcessVariable {
     pub required: bool,
     pub span: Span,
-}
-
-/// An extension that steps call: where it is, and what it is given.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PlannedExtension {
-    /// As written.
-    pub package: String,
-    /// An error says why there is none, as a predicate of the extension.
-    pub source: Result<package::Source, String>,
-    /// Values are expanded when it is started.
-    pub env: Vec<(String, String)>,
-    pub config: serde_json::Value,
 }
 
 /// What a plan says of its task besides the graph.
@@ -446,6 +431,8 @@ pub struct EvalPlan {
     /// The folder server commands run in.
     pub dir: PathBuf,
     pub judge: Option<Judge>,
+    /// As the eval configures them.
+    pub extensions: Vec<Extension>,
     /// What all tasks may use together.
     pub budget: Budget,
     /// The model of the agent, as far as it is known.
@@ -454,6 +441,21 @@ pub struct EvalPlan {
     pub secrets: Vec<String>,
     /// In the order of collection; those not `parallel` run first, one by one.
     pub tasks: Vec<Plan>,
+}
+
+/// An extension as an eval configures it.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// What tasks of the steps dialect require it by.
+    pub alias: String,
+    /// The reference.
+    pub package: String,
+    /// The folder that a path is relative to.
+    pub dir: PathBuf,
+    /// Added to its environment; with `${NAME}` and `{env.NAME}` to fill when it starts.
+    pub env: Vec<(String, String)>,
+    /// What it is initialized with, to fill likewise.
+    pub config: serde_json::Value,
 }
 
 /// Default bound of setup, agent and verify together (`portable-format.md`).
@@ -562,6 +564,14 @@ impl Plan {
             }
         }
         judged && self.members(PlanPhase::Assert).next().is_none()
+    }
+
+    /// The recording that its agent replays.
+    pub fn recording(&self) -> Option<&Path> {
+        match &self.action(self.agent).kind {
+            ActionKind::Agent(AgentAction { kind: AgentKind::Replay { path }, .. }) => Some(path),
+            _ => None,
+        }
     }
 
     /// Whether an assertion demands that the agent calls nothing.

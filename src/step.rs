@@ -33,7 +33,7 @@ use crate::{
     extension::Extensions,
     hir::{Dialect, OperationKind},
     host::{Host, Leftover},
-    plan::{Judge, PlanPhase, StepAction},
+    plan::{Judge, StepAction},
     signature::{Schema, Shape},
     template,
     ty::duration,
@@ -93,7 +93,8 @@ pub struct Context<'a> {
     pub task: &'a TaskState,
     pub tools: &'a dyn Tools,
     pub extensions: &'a Extensions<'a>,
-    pub phase: PlanPhase,
+    /// `setup`, `verify` or `cleanup`.
+    pub phase: &'static str,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
     /// Receives what the judge of this step has used so far.

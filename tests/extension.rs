@@ -1,404 +1,246 @@
-//! Sessions with extensions: both protocols, and programs that break them in every way we could think of.
+//! Extensions as programs: both protocols, and programs that keep neither.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use std::{
-    fs,
     os::unix::fs::PermissionsExt,
-    sync::LazyLock,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use gevals::{
-    extension::{Answer, Call, Extensions, Fault, Place},
+    extension::{Answer, Call, Extensions},
     host::RealHost,
-    package::Source,
-    plan::{PlanPhase, PlannedExtension},
+    plan,
 };
-use indexmap::IndexMap;
-use serde_json::{Map, Value, json};
-use tempfile::TempDir;
+use serde_json::{Value, json};
 
-static HOST: LazyLock<RealHost> = LazyLock::new(RealHost::new);
+/// A folder with programs.
+struct Programs(tempfile::TempDir);
 
-/// A JSON-RPC extension in Python with one operation, `go`; `{}` is what it does when it is called: `answer(success, outputs)`.
-const PYTHON: &str = r#"#!/usr/bin/env python3
-import json, os, sys, time
-def send(message):
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+impl Programs {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn program(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// A program in Python that answers `initialize`, and then does what the body says with each `request`.
+    fn session(&self, name: &str, body: &str) -> PathBuf {
+        let body = body.lines().map(|line| format!("        {line}\n")).collect::<String>();
+        let text = format!(
+            r#"#!/usr/bin/env python3
+import json, os, subprocess, sys, time
+def say(value): print(json.dumps(value), flush=True)
+def answer(result): say({{"jsonrpc": "2.0", "id": request["id"], "result": result}})
 for line in sys.stdin:
     request = json.loads(line)
-    id, params = request.get("id"), request.get("params", {})
-    def reply(result): send({"jsonrpc": "2.0", "id": id, "result": result})
-    def answer(success, **outputs): reply({"success": success, "message": "done", "error": "no", "outputs": outputs})
     if request["method"] == "initialize":
-        config = params.get("config", {})
-        reply({"name": "x", "version": "1", "protocolVersion": "0.0.1", "operations": {"go": {"params":
-            {"type": "object", "properties": {"n": {"type": "integer"}}}}}})
+        config = request["params"].get("config")
+        answer({{"name": "x", "version": "1", "protocolVersion": "0.0.1", "operations": {{"do": {{}}}}}})
     elif request["method"] == "shutdown":
-        open("shut-down", "w").close()
-        reply({})
-        sys.exit(0)
+        answer({{}})
+        break
     else:
-        args, context = params["args"], params["context"]
-        BODY
-"#;
+        params = request["params"]
+        args = params["args"]
+{body}"#
+        );
+        self.program(name, &text)
+    }
 
-struct World {
-    dir: TempDir,
-    planned: IndexMap<String, PlannedExtension>,
-}
-
-impl World {
-    /// A program `ext`, and files beside it.
-    fn new(program: &str, files: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ext");
-        fs::write(&path, program).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        for (name, text) in files {
-            fs::write(dir.path().join(name), text).unwrap();
-        }
-        let planned = PlannedExtension {
-            package: "./ext".to_owned(),
-            source: Ok(Source::Path(path)),
-            env: vec![("OWN".to_owned(), "${PATH}".to_owned())],
-            config: json!({ "greeting": "hello" }),
+    async fn execute(&self, extensions: &Extensions<'_>, name: &str, args: Value) -> Result<Answer, String> {
+        let env = [("NS".to_owned(), "demo".to_owned())];
+        let call = Call {
+            operation: "do",
+            args,
+            phase: "verify",
+            workdir: self.path(),
+            env: &env,
+            agent: Some(("a prompt", "an answer")),
+            timeout: Duration::from_secs(20),
         };
-        Self { dir, planned: IndexMap::from([("x".to_owned(), planned)]) }
+        extensions.execute(name, self.path(), &call).await
     }
 
-    fn python(body: &str) -> Self {
-        Self::new(&PYTHON.replace("BODY", &body.replace('\n', "\n        ")), &[])
+    /// One call of a program in this folder.
+    async fn once(&self, name: &str, args: Value) -> Result<Answer, String> {
+        let host = RealHost::new();
+        let extensions = Extensions::new(&host, &[], None);
+        let answer = self.execute(&extensions, name, args).await;
+        extensions.close().await;
+        answer
     }
-
-    fn extensions(&self) -> Extensions<'_> {
-        let env = vec![("TASK".to_owned(), "t".to_owned()), ("OWN".to_owned(), "task's".to_owned())];
-        Extensions::new(&*HOST, &self.planned, Place { dir: self.dir.path().to_owned(), env })
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.dir.path().join(name).exists()
-    }
-
-    /// Whether a process runs in the folder of this world.
-    fn lives(&self) -> bool {
-        let cwd = |pid: &str| fs::read_link(format!("/proc/{pid}/cwd")).ok();
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        entries
-            .filter_map(|e| e.file_name().into_string().ok())
-            .any(|pid| cwd(&pid).as_deref() == Some(self.dir.path()))
-    }
-}
-
-fn call<'a>(operation: &'a str, args: Value, phase: PlanPhase) -> Call<'a> {
-    let args = args.as_object().cloned().unwrap_or_default();
-    Call { operation, args, phase, timeout: Duration::from_secs(5), agent: None }
-}
-
-async fn go(extensions: &Extensions<'_>) -> Result<Answer, Fault> {
-    extensions.call("x", call("go", json!({}), PlanPhase::Setup)).await
-}
-
-/// Why a call gave no answer; nothing of the extension is left.
-async fn why(world: &World) -> String {
-    let extensions = world.extensions();
-    let fault = go(&extensions).await.unwrap_err();
-    extensions.close().await;
-    assert!(!world.lives(), "{}", fault.why);
-    fault.why
 }
 
 #[tokio::test]
-async fn json_rpc_tells_all_there_is_to_tell() {
-    let world = World::python(
-        r#"send({"jsonrpc": "2.0", "method": "log", "params": {"level": "warn", "message": "hot", "data": {"a": 1}}})
-answer(args.get("n") == 3, args=args, context=context, config=config, own=os.environ["OWN"], task=os.environ["TASK"])"#,
-    );
-    let extensions = world.extensions();
-    let asked = Call {
-        agent: Some(("Go.".to_owned(), "Gone.".to_owned())),
-        ..call("go", json!({ "n": 3 }), PlanPhase::Verify)
-    };
-    let answer = extensions.call("x", asked).await.unwrap();
+async fn an_operation_gets_its_context_and_gives_its_outputs() {
+    let programs = Programs::new();
+    let echo = "say({'jsonrpc': '2.0', 'method': 'log', 'params': {'level': 'info', 'message': 'at work'}})\n\
+                answer({'success': True, 'message': 'done', 'outputs': {'params': params, 'config': config, 'TOKEN': os.environ.get('TOKEN')}})";
+    programs.session("ext/echo", echo);
+    let host = RealHost::new();
+    let declared = [plan::Extension {
+        alias: "echo".to_owned(),
+        package: "./echo".to_owned(),
+        dir: programs.path().join("ext"),
+        env: vec![("TOKEN".to_owned(), "${PATH}!".to_owned())],
+        config: json!({"home": "{env.PATH}", "n": 1}),
+    }];
+    let extensions = Extensions::new(&host, &declared, None);
+    let answer = programs.execute(&extensions, "echo", json!({"a": [1]})).await.unwrap();
+    extensions.close().await;
+    let path = std::env::var("PATH").unwrap();
     assert!(answer.success);
-    assert_eq!(answer.log, "warn: hot {\"a\":1}");
-    assert_eq!(answer.outputs["config"], json!({ "greeting": "hello" }));
-    let context = &answer.outputs["context"];
-    assert_eq!(context["phase"], "verify");
-    assert_eq!(context["timeout"], "5s");
-    assert_eq!(context["env"]["TASK"], "t");
-    assert_eq!(context["workdir"], json!(world.dir.path()));
-    assert_eq!(context["agent"], json!({ "prompt": "Go.", "output": "Gone." }));
-    assert_eq!(answer.outputs["own"], json!(std::env::var("PATH").unwrap()), "its own variables are the strongest");
-    let no = extensions.call("x", call("go", json!({ "n": 4 }), PlanPhase::Verify)).await.unwrap();
-    assert!(!no.success && no.error == "no");
-    // By the schema of its manifest.
-    let fault = extensions.call("x", call("go", json!({ "n": "3" }), PlanPhase::Verify)).await.unwrap_err();
-    assert!(fault.why.contains("`n` must be an integer"), "{}", fault.why);
-    let fault = extensions.call("x", call("og", json!({}), PlanPhase::Verify)).await.unwrap_err();
-    assert!(fault.why.contains("did you mean `go`?"), "{}", fault.why);
-    assert!(world.lives());
-    extensions.close().await;
-    assert!(world.has("shut-down") && !world.lives());
-}
-
-#[tokio::test]
-async fn one_process_serves_a_task_and_calls_side_by_side() {
-    // Answers in the opposite order.
-    let world = World::python(
-        r#"waiting = globals().setdefault("waiting", [])
-waiting.append((id, args["n"]))
-if len(waiting) == 100:
-    for id, n in reversed(waiting): answer(True, n=n, pid=os.getpid())"#,
-    );
-    let extensions = world.extensions();
-    let calls = (0..100).map(|n| extensions.call("x", call("go", json!({ "n": n }), PlanPhase::Setup)));
-    let answers = futures_util::future::join_all(calls).await;
-    let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-    for (n, answer) in answers.iter().enumerate() {
-        assert_eq!(answer.outputs["n"], json!(n));
-        assert_eq!(answer.outputs["pid"], answers[0].outputs["pid"]);
-    }
-    extensions.close().await;
-}
-
-#[tokio::test]
-async fn lines_may_be_long_and_not_without_end() {
-    let world = World::python(r#"answer(True, text="x" * (15 << 20))"#);
-    let extensions = world.extensions();
-    assert_eq!(go(&extensions).await.unwrap().outputs["text"].as_str().unwrap().len(), 15 << 20);
-    extensions.close().await;
-    let world = World::python(r#"answer(True, text="x" * (17 << 20))"#);
-    assert_eq!(why(&world).await, "it wrote a line of more than 16 MiB");
-}
-
-#[tokio::test]
-async fn what_breaks_the_protocol_is_named() {
-    for (body, named) in [
-        (
-            r#"print("Hello.", flush=True)"#,
-            "it wrote a line to standard output that is no message of JSON-RPC: `Hello.`",
-        ),
-        ("sys.exit(3)", "it ended before it answered, with status 3"),
-        ("os.kill(os.getpid(), 9)", "it was killed by signal 9 before it answered"),
-        (
-            r#"sys.stdout.write('{"jsonrpc": "2.0", "id":'); sys.stdout.flush(); sys.exit(0)"#,
-            "that is no message of JSON-RPC",
-        ),
-        (
-            r#"send({"jsonrpc": "2.0", "id": 99, "result": {}})"#,
-            "it answered a request with the id 99, which nobody made",
-        ),
-        (
-            r#"send({"jsonrpc": "2.0", "id": "2", "result": {}})"#,
-            "it answered a request with the id \"2\", which nobody made",
-        ),
-        (r#"send({"jsonrpc": "2.0", "id": 1, "result": {}})"#, "it answered request 1 twice"),
-        (r#"send({"jsonrpc": "2.0", "id": id})"#, "it answered with neither `result` nor `error`"),
-        (
-            r#"send({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "oh"}})"#,
-            "it answered with an error: oh (-32603)",
-        ),
-        (
-            r#"send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}})"#,
-            "it answered with an error: what? (-32700)",
-        ),
-        (r#"reply({"ok": True})"#, "its answer is no result of an operation: missing field `success`"),
-        (r#"reply({"success": "yes"})"#, "its answer is no result of an operation: invalid type"),
-        (r#"reply([])"#, "its answer is no result of an operation"),
-        (r#"os.close(1); time.sleep(60)"#, "it closed its standard output"),
-        (
-            r#"[send({"jsonrpc": "2.0", "id": n, "method": "ask"}) for n in range(100000)]"#,
-            "it asks and does not read the answers",
-        ),
-    ] {
-        let found = why(&World::python(body)).await;
-        assert!(found.contains(named), "{body}: {found}");
-    }
-}
-
-#[tokio::test]
-async fn what_does_no_harm_is_borne() {
-    for body in [
-        r#"print("", flush=True); answer(True)"#,
-        r#"print("to people", file=sys.stderr, flush=True); answer(True)"#,
-        r#"send({"jsonrpc": "2.0", "method": "progress", "params": {"n": 1}}); answer(True)"#,
-        r#"send({"jsonrpc": "2.0", "id": "q", "method": "ask"}); assert json.loads(sys.stdin.readline())["error"]["code"] == -32601; answer(True)"#,
-        r#"sys.stderr.write("x" * (1 << 20)); sys.stderr.flush(); answer(True)"#,
-        r#"reply({"success": True})"#,
-        r#"reply({"success": True, "message": None, "error": None, "outputs": None})"#,
-    ] {
-        let world = World::python(body);
-        let extensions = world.extensions();
-        let answer = go(&extensions).await.unwrap_or_else(|fault| panic!("{body}: {}", fault.why));
-        assert!(answer.success && answer.log.len() <= 64 << 10);
-        extensions.close().await;
-    }
-}
-
-/// Its helpers hold its pipes open, it ignores SIGTERM, it does not end when it is asked to: nothing is left.
-#[tokio::test]
-async fn nothing_of_an_extension_is_left() {
-    for body in [
-        "import subprocess; subprocess.Popen(['sleep', '300']); answer(True)",
-        "import subprocess; subprocess.Popen(['setsid', 'sleep', '300']); sys.exit(1)",
-        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); answer(True)\nfor line in sys.stdin: pass\ntime.sleep(300)",
-    ] {
-        let world = World::python(body);
-        let extensions = world.extensions();
-        let _ = go(&extensions).await;
-        extensions.close().await;
-        assert!(!world.lives(), "{body}");
-    }
-    // Dropped without a word, as when a run is cut off.
-    let world = World::python("answer(True)");
-    let extensions = world.extensions();
-    go(&extensions).await.unwrap();
-    drop(extensions);
-    let started = Instant::now();
-    while world.lives() {
-        assert!(started.elapsed() < Duration::from_secs(5));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-#[tokio::test]
-async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
-    let world = World::python("if context['phase'] == 'setup': sys.exit(1)\nanswer(True, pid=os.getpid())");
-    let extensions = world.extensions();
-    assert!(go(&extensions).await.is_err());
-    assert!(extensions.call("x", call("go", json!({}), PlanPhase::Cleanup)).await.unwrap().success);
-    extensions.close().await;
-}
-
-#[tokio::test]
-async fn a_call_beyond_its_time_is_given_up() {
-    let world =
-        World::python("time.sleep(0 if context['phase'] == 'cleanup' else args['n'])\nanswer(True, pid=os.getpid())");
-    let extensions = world.extensions();
-    let slow = |n: u32| extensions.call("x", call("go", json!({ "n": n }), PlanPhase::Setup));
-    let limit = Duration::from_millis(500);
-    // Another one is in flight, so the process lives on, and the late answer is dropped.
-    let (late, other) = tokio::join!(tokio::time::timeout(limit, slow(1)), async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        slow(1).await
+    assert_eq!((answer.message.as_str(), answer.log.as_slice()), ("done", &["info: at work".to_owned()][..]));
+    assert_eq!(answer.outputs["config"], json!({"home": path, "n": 1}));
+    assert_eq!(answer.outputs["TOKEN"], format!("{path}!"));
+    let context = json!({
+        "workdir": programs.path(),
+        "phase": "verify",
+        "env": {"NS": "demo"},
+        "timeout": "20s",
+        "agent": {"prompt": "a prompt", "output": "an answer"},
     });
-    assert!(late.is_err());
-    let pid = other.unwrap().outputs["pid"].clone();
-    extensions.give_up("x").await;
-    assert_eq!(slow(0).await.unwrap().outputs["pid"], pid);
-    // Nothing else is: it is ended.
-    assert!(tokio::time::timeout(limit, slow(60)).await.is_err());
-    extensions.give_up("x").await;
-    assert!(!world.lives());
-    let after = extensions.call("x", call("go", json!({}), PlanPhase::Cleanup)).await.unwrap();
-    assert_ne!(after.outputs["pid"], pid);
+    assert_eq!(answer.outputs["params"], json!({"operation": "do", "args": {"a": [1]}, "context": context}));
+}
+
+#[tokio::test]
+async fn a_program_with_a_manifest_is_started_for_each_call() {
+    let programs = Programs::new();
+    let manifest = "name: shot\nversion: 1.0.0\nchecks: [{name: do}]\n";
+    std::fs::create_dir(programs.path().join("shot")).unwrap();
+    std::fs::write(programs.path().join("shot/extension.yaml"), manifest).unwrap();
+    let text = "#!/bin/sh\necho working >&2\nprintf '{\"success\": true, \"outputs\": {\"words\": \"%s %s\", \"input\": %s}}' \"$1\" \"$2\" \"$(cat \"$4\")\"\n";
+    programs.program("shot/shot", text);
+    let answer = programs.once("./shot", json!({"a": 1})).await.unwrap();
+    assert!(answer.success);
+    assert_eq!(answer.outputs["words"], "check do");
+    assert_eq!(answer.outputs["input"]["args"], json!({"a": 1}));
+    assert_eq!(answer.outputs["input"]["context"]["env"], json!({"NS": "demo"}));
+    assert_eq!(answer.log, ["working"]);
+    for (text, part) in [
+        ("echo oops >&2; exit 3", "answered with no JSON"),
+        ("echo oops >&2; exit 3", ": oops"),
+        ("echo '{\"success\": true}'; exit 3", "reports success and ended with exit status: 3"),
+        ("echo '{\"ok\": true}'", "without a `success`"),
+        ("echo '[1]'", "which is no result"),
+    ] {
+        programs.program("shot/shot", &format!("#!/bin/sh\n{text}\n"));
+        let why = programs.once("./shot", json!({})).await.unwrap_err();
+        assert!(why.contains(part), "{text}: {why}");
+    }
+    programs.program("shot/shot", "#!/bin/sh\necho '{\"success\": false, \"error\": \"not there\"}'; exit 1\n");
+    let answer = programs.once("./shot", json!({})).await.unwrap();
+    assert_eq!((answer.success, answer.message.as_str()), (false, "not there"));
+}
+
+#[tokio::test]
+async fn what_is_no_extension_is_named() {
+    let programs = Programs::new();
+    std::fs::write(programs.path().join("data"), "x").unwrap();
+    std::fs::create_dir(programs.path().join("empty")).unwrap();
+    programs.program("early", "#!/bin/sh\necho no such luck >&2\nexit 7\n");
+    programs.program("hello", "#!/bin/sh\necho Usage: hello\n");
+    programs.program("odd", "#!/bin/sh\nread -r line\necho '{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {\"name\": \"odd\"}}'\nsleep 60\n");
+    programs.program("refuses", "#!/bin/sh\nread -r line\necho '{\"jsonrpc\": \"2.0\", \"id\": 1, \"error\": {\"code\": -32602, \"message\": \"not this version\"}}'\nsleep 60\n");
+    for (name, part) in [
+        ("./nowhere", "is not there"),
+        ("./data", "is not executable"),
+        ("./empty", "without an extension.yaml"),
+        ("./early", "exited with status 7: no such luck"),
+        ("./hello", "it printed `Usage: hello`, which is no message of the protocol"),
+        ("./odd", "its answer names no operations"),
+        ("./refuses", "not this version (-32602)"),
+        ("github.com/acme/thing@v1", "is a release"),
+        ("builtin:kube", "names no bundled extension"),
+        ("thing", "is neither a path"),
+    ] {
+        let begun = Instant::now();
+        let why = programs.once(name, json!({})).await.unwrap_err();
+        assert!(why.contains(part), "{name}: {why}");
+        assert!(begun.elapsed() < Duration::from_secs(9), "{name}: {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_says_nothing_is_given_up() {
+    let programs = Programs::new();
+    programs.program("silent", "#!/bin/sh\nsleep 600\n");
+    let begun = Instant::now();
+    let why = programs.once("./silent", json!({})).await.unwrap_err();
+    assert!(why.contains("speaks neither protocol"), "{why}");
+    assert!((9..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_call_that_goes_wrong_says_how() {
+    let programs = Programs::new();
+    for (body, part) in [
+        ("print('boom', file=sys.stderr, flush=True)\nos._exit(3)", "exited with status 3: boom"),
+        ("os.kill(os.getpid(), 9)", "was killed by signal 9"),
+        ("os.close(1)\ntime.sleep(0.2)", "it closed its output"),
+        ("answer({'message': 'x'})", "without a `success`"),
+        ("answer('x')", "which is no result"),
+        ("answer({'success': True, 'outputs': [1]})", "which is no record"),
+        ("say({'id': request['id'], 'error': {'code': -32000, 'message': 'cannot'}})", "cannot (-32000)"),
+        ("say({'id': request['id']})", "neither a result nor an error"),
+        ("sys.stdout.write('x' * (70 * 1024 * 1024))\nsys.stdout.flush()\ntime.sleep(5)", "a line of more than 64 MiB"),
+    ] {
+        programs.session("bad", body);
+        let why = programs.once("./bad", json!({})).await.unwrap_err();
+        assert!(why.contains(part), "{body}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn rubbish_requests_and_long_lines_do_no_harm() {
+    let programs = Programs::new();
+    let body = "print('hello, I am a library that prints')\n\
+                say([1, 2])\n\
+                say({'jsonrpc': '2.0', 'id': 99, 'method': 'sampling', 'params': {}})\n\
+                say({'jsonrpc': '2.0', 'id': 4711, 'result': {'success': False}})\n\
+                answer({'success': True, 'outputs': {'text': 'x' * 5_000_000}})";
+    programs.session("noisy", body);
+    let answer = programs.once("./noisy", json!({})).await.unwrap();
+    assert_eq!(answer.outputs["text"].as_str().unwrap().len(), 5_000_000);
+}
+
+/// What was given up answers into the next call, with its own id.
+#[tokio::test]
+async fn a_late_answer_is_dropped() {
+    let programs = Programs::new();
+    programs.session("late", "time.sleep(args['for'])\nanswer({'success': True, 'outputs': {'n': args['n']}})");
+    let host = RealHost::new();
+    let extensions = Extensions::new(&host, &[], None);
+    let first = programs.execute(&extensions, "./late", json!({"for": 1, "n": 1}));
+    assert!(tokio::time::timeout(Duration::from_millis(300), first).await.is_err());
+    let second = programs.execute(&extensions, "./late", json!({"for": 0, "n": 2})).await.unwrap();
+    assert_eq!(second.outputs["n"], 2);
     extensions.close().await;
 }
 
 #[tokio::test]
-async fn what_is_no_extension_is_known_within_ten_seconds() {
-    for (program, named) in [
-        ("#!/bin/sh\necho usage >&2\nexit 2\n", "it ended before it answered, with status 2 (it says: usage)"),
-        ("#!/bin/sh\necho hello; sleep 60\n", "that is no message of JSON-RPC: `hello`"),
-        ("#!/bin/sh\nsleep 60\n", "it did not answer `initialize` within 10s"),
-        ("#!/bin/sh\ncat\n", "it asks and does not read the answers"),
-        ("#!/no/such/interpreter\n", "cannot be started"),
-        (
-            "#!/bin/sh\nread line\necho '{\"id\": 1, \"result\": {\"operations\": 5}}'; sleep 60\n",
-            "its manifest is none",
-        ),
-    ] {
-        let world = World::new(program, &[]);
-        let started = Instant::now();
-        let found = why(&world).await;
-        assert!(started.elapsed() < Duration::from_secs(12), "{program}");
-        // `cat` sends the request back: it is answered, and sent back, and so on.
-        assert!(found.contains(named) || program.contains("cat"), "{program}: {found}");
-    }
-}
-
-const MANIFEST: &str = "name: ext\nversion: 1.0.0\nPROTOCOL\nactions:\n- name: go\n  args: {n: {type: integer}}\nchecks:\n- name: look\n- name: go\n  args: {n: {type: integer}}\n";
-
-#[tokio::test]
-async fn one_shot_is_a_process_a_call() {
-    let program = "#!/bin/sh\necho \"$1 $2 $3\" >> calls\ncp \"$4\" input.json\necho note >&2\necho '{\"success\": true, \"outputs\": {\"a\": [1]}}'\n";
-    for protocol in ["protocol: one-shot", ""] {
-        let world = World::new(program, &[("extension.yaml", &MANIFEST.replace("PROTOCOL", protocol))]);
-        let extensions = world.extensions();
-        for (operation, phase) in [
-            ("go", PlanPhase::Setup),
-            ("go", PlanPhase::Verify),
-            ("go", PlanPhase::Cleanup),
-            ("look", PlanPhase::Cleanup),
-        ] {
-            let answer = extensions.call("x", call(operation, json!({ "n": 1 }), phase)).await;
-            let answer = match operation {
-                // It takes no arguments.
-                "look" => extensions.call("x", call(operation, json!({}), phase)).await.unwrap(),
-                _ => answer.unwrap(),
-            };
-            assert!(answer.success && answer.log == "note");
-            assert_eq!(answer.outputs["a"], json!([1]));
+async fn nothing_is_left_behind() {
+    let programs = Programs::new();
+    let body = "child = subprocess.Popen(['sleep', '600'])\nanswer({'success': True, 'outputs': {'pids': [os.getpid(), child.pid]}})";
+    programs.session("parent", body);
+    let answer = programs.once("./parent", json!({})).await.unwrap();
+    for pid in answer.outputs["pids"].as_array().unwrap() {
+        let begun = Instant::now();
+        while std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z")) {
+            assert!(begun.elapsed() < Duration::from_secs(5), "{pid} is left");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let calls = fs::read_to_string(world.dir.path().join("calls")).unwrap();
-        let calls: Vec<_> = calls.lines().filter(|line| line.ends_with("--input")).collect();
-        assert_eq!(calls, ["action go --input", "check go --input", "action go --input", "check look --input"]);
-        let input: Map<String, Value> =
-            serde_json::from_str(&fs::read_to_string(world.dir.path().join("input.json")).unwrap()).unwrap();
-        assert_eq!(input["config"], json!({ "greeting": "hello" }));
-        assert_eq!(input["context"]["env"]["TASK"], "t");
-        assert_eq!(input["context"]["workdir"], json!(world.dir.path()));
-        extensions.close().await;
-        assert!(!world.lives());
     }
-}
-
-#[tokio::test]
-async fn one_shot_answers_are_held_to_the_protocol() {
-    let manifest = MANIFEST.replace("PROTOCOL", "protocol: one-shot");
-    for (body, named) in [
-        ("exit 0", "it printed no answer on standard output, and exited with status 0"),
-        ("echo hi", "its standard output is not one JSON value"),
-        ("echo '{\"success\": true}'; echo '{\"success\": true}'", "its standard output is not one JSON value"),
-        ("echo '{\"success\": true}'; exit 1", "it answered with success, and exited with status 1"),
-        ("echo '{\"passed\": true}'", "missing field `success`"),
-        ("kill -9 $$", "it was killed by signal 9"),
-    ] {
-        let world = World::new(&format!("#!/bin/sh\n{body}\n"), &[("extension.yaml", &manifest)]);
-        let found = why(&world).await;
-        assert!(found.contains(named), "{body}: {found}");
-    }
-    let world = World::new(
-        "#!/bin/sh\necho '{\"success\": false, \"error\": \"no\"}'; exit 1\n",
-        &[("extension.yaml", &manifest)],
-    );
-    let extensions = world.extensions();
-    let answer = go(&extensions).await.unwrap();
-    assert!(!answer.success && answer.error == "no");
-    let world = World::new("#!/bin/sh\nsleep 60\n", &[("extension.yaml", &manifest)]);
-    let extensions = world.extensions();
-    let short = Call { timeout: Duration::from_millis(200), ..call("go", json!({}), PlanPhase::Setup) };
-    assert_eq!(extensions.call("x", short).await.unwrap_err().why, "it did not end in time");
-    assert!(!world.lives());
-}
-
-#[tokio::test]
-async fn a_call_takes_no_time() {
-    let world = World::python("answer(True)");
-    let extensions = world.extensions();
-    go(&extensions).await.unwrap();
-    let mut times = Vec::new();
-    for _ in 0..200 {
-        let started = Instant::now();
-        go(&extensions).await.unwrap();
-        times.push(started.elapsed());
-    }
-    times.sort();
-    // The bar is 1 ms in a release build on a quiet machine.
-    assert!(times[100] < Duration::from_millis(20), "{:?}", times[100]);
-    println!("p50 of a call: {:?}", times[100]);
-    extensions.close().await;
 }

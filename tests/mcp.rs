@@ -27,7 +27,7 @@ async fn a_session_is_relayed_and_recorded() {
     let answer = r#"{"id":"a","result":{"capabilities":{},"vendor":[1.00]},"jsonrpc":"2.0"}"#;
     server.send(answer).await;
     assert_eq!(agent.next().await, answer);
-    assert_eq!(hub.server().unwrap()["vendor"], json!([1.0]));
+    assert_eq!(hub.server().unwrap()["vendor"].to_string(), "[1.00]", "numbers keep their digits");
 
     let exchanges = [
         (
@@ -182,6 +182,73 @@ async fn a_server_without_a_handshake_is_asked_in_its_way() {
     assert_eq!(client.list_tools().await.unwrap(), [json!({"name": "t"})]);
     client.call_tool("t", json!({})).await.unwrap();
     serve.await.unwrap();
+}
+
+/// A server that serves the era of the first message that it gets, and says which.
+const ONE_ERA: &str = r#"
+while read -r line; do
+    id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    [ -n "$era" ] || case $line in *'"initialize"'*) era=handshake ;; *) era=stateless ;; esac
+    [ -z "$id" ] || echo "{\"id\":$id,\"result\":{\"era\":\"$era\",\"pid\":$$}}"
+done
+"#;
+
+#[tokio::test]
+async fn clients_of_both_eras_share_a_server_whichever_came_first() {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let greeting = r#"{"id":1,"method":"initialize","params":{}}"#.to_owned();
+    let discovery = format!(r#"{{"id":1,"method":"server/discover","params":{{{meta}}}}}"#);
+    let plain = r#"{"id":2,"method":"tools/call","params":{"name":"t"}}"#.to_owned();
+    let modern = format!(r#"{{"id":2,"method":"tools/call","params":{{"name":"t",{meta}}}}}"#);
+    let eras = [("handshake", greeting, plain), ("stateless", discovery, modern)];
+    for order in [[0, 1], [1, 0]] {
+        let hub = Hub::start(shell(ONE_ERA), HubOptions::default()).await.unwrap();
+        let recorder = Recorder::default();
+        let mut agents = Vec::new();
+        for at in order {
+            agents.push((at, Agent::on(&hub, SessionKind::Agent(recorder.clone()))));
+        }
+        let mut pids = Vec::new();
+        for (at, agent) in &mut agents {
+            let (era, first, call) = &eras[*at];
+            for message in [first, call] {
+                agent.send(message).await;
+                let answer: Value = serde_json::from_str(&agent.next().await).unwrap();
+                assert_eq!(answer["result"]["era"], *era, "{message}");
+                pids.push(answer["result"]["pid"].as_u64().unwrap());
+            }
+        }
+        assert_eq!((pids[0] == pids[1], pids[1] == pids[2], pids[2] == pids[3]), (true, false, true));
+        assert_eq!(recorder.records().len(), 2);
+        assert!(hub.notices().iter().any(|notice| notice.text.contains("runs once for each kind")));
+        hub.close().await;
+        for pid in pids {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            assert!(rustix::process::test_kill_process(pid).is_err(), "{pid:?} still runs");
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_of_one_era_have_one_server_and_a_vain_probe_fixes_none() {
+    // As a client that can do without a handshake greets a server that cannot.
+    let script = r#"
+while read -r line; do
+    case $line in
+    *server/discover*) echo '{"id":1,"error":{"code":-32601,"message":"no such method"}}' ;;
+    *'"initialize"'*) echo "{\"id\":2,\"result\":{\"pid\":$$}}" ;;
+    esac
+done
+"#;
+    let hub = Hub::start(shell(script), HubOptions::default()).await.unwrap();
+    let mut agent = Agent::on(&hub, agent_kind());
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    agent.send(&format!(r#"{{"id":1,"method":"server/discover","params":{{{meta}}}}}"#)).await;
+    assert!(agent.next().await.contains("-32601"));
+    agent.send(r#"{"id":2,"method":"initialize","params":{}}"#).await;
+    let answer: Value = serde_json::from_str(&agent.next().await).unwrap();
+    assert_eq!(answer["result"]["pid"].as_u64(), hub.pid().map(u64::from));
+    hub.close().await;
 }
 
 #[tokio::test]
@@ -573,6 +640,39 @@ mod notes {
     }
 
     #[tokio::test]
+    async fn the_demonstration_server_answers_what_was_asked_before_its_input_ended() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..20 {
+            let (mut near, far) = tokio::io::duplex(64 * 1024);
+            let asked = [
+                json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+                    "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}),
+                json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                    "params": {"name": "notes_create", "arguments": {"title": "t", "body": "b"}}}),
+                json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+                json!({"jsonrpc": "2.0", "id": 3, "method": "resources/list"}),
+            ];
+            let text: String = asked.iter().map(|message| format!("{message}\n")).collect();
+            near.write_all(text.as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            let (served, answers) = tokio::join!(gevals::mcp::demo::serve(dir.path(), far), async {
+                let mut answers = String::new();
+                near.read_to_string(&mut answers).await.unwrap();
+                answers
+            });
+            served.unwrap();
+            let mut ids: Vec<_> = answers
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_u64())
+                .collect();
+            ids.sort_unstable();
+            assert_eq!(ids, [0, 1, 2, 3], "{answers}");
+        }
+    }
+
+    #[tokio::test]
     async fn gevals_and_an_agent_share_a_server() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, own) = on_demo(dir.path(), SessionKind::Own).await;
@@ -801,7 +901,9 @@ mod http {
         let stream = client.get(&front.url).header("mcp-session-id", &session);
         let mut stream = stream.send().await.unwrap();
         let event = stream.chunk().await.unwrap().unwrap();
-        assert_eq!(event, "event: message\ndata: {\"method\":\"notifications/x\"}\n\n");
+        let event = str::from_utf8(&event).unwrap();
+        assert!(event.starts_with("id: 0-"), "{event}");
+        assert!(event.ends_with("\nevent: message\ndata: {\"method\":\"notifications/x\"}\n\n"), "{event}");
         let gone = client.delete(&front.url).header("mcp-session-id", &session).send().await.unwrap();
         assert_eq!(gone.status(), 200);
         assert_eq!(post(&session, r#"{"id":2,"method":"ping"}"#).await.unwrap().status(), 404);
@@ -902,7 +1004,199 @@ mod http {
         let response = response.unwrap();
         assert_eq!(kind(&response), "text/event-stream");
         let events = "event: message\ndata: {\"method\":\"notifications/x\"}\n\nevent: message\ndata: {\"id\":3,\"result\":{}}\n\n";
-        assert_eq!(response.text().await.unwrap(), events);
+        let text = response.text().await.unwrap();
+        let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        assert_eq!(ids.len(), 2);
+        let without: String = text.split_inclusive('\n').filter(|line| !line.starts_with("id: ")).collect();
+        assert_eq!(without, events);
+    }
+
+    /// The value of the first field of this name in a piece of a stream.
+    fn field(piece: &[u8], name: &str) -> String {
+        let text = str::from_utf8(piece).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.unwrap_or_else(|| panic!("{name} in {text}")).to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_comes_back_gets_what_came_meanwhile() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let (response, ()) =
+            tokio::join!(client.post(&front.url).body(r#"{"id":0,"method":"initialize"}"#).send(), async {
+                server.next().await;
+                server.send(r#"{"id":0,"result":{}}"#).await;
+            });
+        let session = response.unwrap().headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let call = |id: u32| {
+            let body = format!(
+                r#"{{"id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{id}}}}}}}"#
+            );
+            client.post(&front.url).header("mcp-session-id", &session).body(body).send()
+        };
+        let progress = |id: u32, done: u32| {
+            format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{id},"progress":{done}}}}}"#)
+        };
+        let resume = |last: &str| {
+            let request =
+                client.get(&front.url).header("mcp-session-id", &session).header("accept", "text/event-stream");
+            request.header("last-event-id", last).send()
+        };
+        // Two calls at once, each with a stream of its own, whose connections break.
+        let mut lasts = Vec::new();
+        for id in [1, 2] {
+            let (response, ()) = tokio::join!(call(id), async {
+                server.next().await;
+                server.send(&progress(id, 1)).await;
+            });
+            let mut response = response.unwrap();
+            lasts.push(field(&response.chunk().await.unwrap().unwrap(), "id"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.send(&progress(1, 2)).await;
+        server.send(r#"{"id":2,"result":{"of":2}}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+
+        // What came meanwhile, and no other stream's; then what comes now; and then the end.
+        let mut first = resume(&lasts[0]).await.unwrap();
+        let piece = first.chunk().await.unwrap().unwrap();
+        assert!(field(&piece, "data").contains(r#""progress":2"#));
+        server.send(r#"{"id":1,"result":{"of":1}}"#).await;
+        let rest = first.text().await.unwrap();
+        assert_eq!(field(rest.as_bytes(), "data"), r#"{"id":1,"result":{"of":1}}"#);
+        let second = resume(&lasts[1]).await.unwrap().text().await.unwrap();
+        assert_eq!(field(second.as_bytes(), "data"), r#"{"id":2,"result":{"of":2}}"#);
+        // And once more, from the same place: it is kept.
+        assert_eq!(resume(&lasts[1]).await.unwrap().text().await.unwrap(), second);
+
+        // The stream of what belongs to no request is taken up in the same way.
+        server.send(r#"{"method":"notifications/a"}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut unasked = client.get(&front.url).header("mcp-session-id", &session).send().await.unwrap();
+        let last = field(&unasked.chunk().await.unwrap().unwrap(), "id");
+        drop(unasked);
+        server.send(r#"{"method":"notifications/b"}"#).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let piece = resume(&last).await.unwrap().chunk().await.unwrap().unwrap();
+        assert_eq!(field(&piece, "data"), r#"{"method":"notifications/b"}"#);
+        assert_eq!(resume("nonsense").await.unwrap().status(), StatusCode::BAD_REQUEST);
+    }
+
+    #[tokio::test]
+    async fn a_process_is_served_by_the_rules_of_the_stateless_revision() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let send = |method: &str, params: Value, headers: &[(&str, &str)]| {
+            let mut request = client.post(&front.url).header("mcp-protocol-version", "2026-07-28");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            request.body(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()).send()
+        };
+        // The server says which argument a header repeats.
+        let schema = json!({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
+        let list = [("mcp-method", "tools/list")];
+        let (response, ()) = tokio::join!(send("tools/list", json!({"_meta": meta}), &list), async {
+            let request = server.next_json().await;
+            server.reply(&request, json!({"tools": [{"name": "t", "inputSchema": schema}]})).await;
+        });
+        assert_eq!(response.unwrap().status(), 200);
+
+        let call = json!({"name": "t", "arguments": {"region": "süd"}, "_meta": meta});
+        let all = [("mcp-method", "tools/call"), ("mcp-name", "t"), ("mcp-param-region", "=?base64?c8O8ZA==?=")];
+        let but = |at: usize, value: &'static str| {
+            let mut headers = all;
+            headers[at].1 = value;
+            headers
+        };
+        // None of these reaches the server.
+        for (code, params, headers) in [
+            (-32602, json!({"name": "t"}), &all[..]),
+            (
+                -32602,
+                json!({"name": "t", "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}),
+                &all[..],
+            ),
+            (-32020, call.clone(), &all[1..]),
+            (-32020, call.clone(), &all[..1]),
+            (-32020, call.clone(), &all[..2]),
+            (-32020, call.clone(), &but(0, "tools/list")[..]),
+            (-32020, call.clone(), &but(1, "u")[..]),
+            (-32020, call.clone(), &but(2, "nord")[..]),
+            (-32020, call.clone(), &but(2, "=?base64?c8O8Z===?=")[..]),
+        ] {
+            let response = send("tools/call", params.clone(), headers).await.unwrap();
+            assert_eq!(response.status(), 400, "{params} {headers:?}");
+            let answer: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(code)), "{params} {headers:?}");
+        }
+        for (code, status) in [(-32601, 404), (-32022, 400), (-32021, 400), (-32602, 200), (-32603, 200)] {
+            let (response, ()) = tokio::join!(send("tools/call", call.clone(), &all), async {
+                let request = server.next_json().await;
+                assert_eq!(request["params"], call);
+                server.send(&format!(r#"{{"id":7,"error":{{"code":{code},"message":"no"}}}}"#)).await;
+            });
+            assert_eq!(response.unwrap().status(), status, "{code}");
+        }
+        // What was subscribed to goes to who subscribed, and to no other.
+        let listen = [("mcp-method", "subscriptions/listen")];
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            let (response, id) = tokio::join!(send("subscriptions/listen", json!({"_meta": meta}), &listen), async {
+                let id = server.next_json().await["id"].clone();
+                let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+                let notification =
+                    json!({"method": "notifications/subscriptions/acknowledged", "params": {"_meta": meta}});
+                server.send(&notification.to_string()).await;
+                id
+            });
+            let mut response = response.unwrap();
+            let event = response.chunk().await.unwrap().unwrap();
+            assert!(field(&event, "data").contains(r#""io.modelcontextprotocol/subscriptionId":7"#), "{event:?}");
+            streams.push((id, response));
+        }
+        assert_ne!(streams[0].0, streams[1].0);
+        for at in [1, 0] {
+            let meta = json!({"io.modelcontextprotocol/subscriptionId": streams[at].0});
+            let method = format!("notifications/{at}");
+            server.send(&json!({"method": method, "params": {"_meta": meta}}).to_string()).await;
+            let event = streams[at].1.chunk().await.unwrap().unwrap();
+            assert!(field(&event, "data").contains(&method), "{event:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_pauses_a_stream_pauses_it_for_the_client() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/mcp", axum::routing::any(breaking)).with_state(Log::default());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let client = reqwest::Client::new();
+        let initialize = r#"{"id":0,"method":"initialize"}"#;
+        let session =
+            client.post(&front.url).body(initialize).send().await.unwrap().headers()["mcp-session-id"].clone();
+        let with = |request: reqwest::RequestBuilder| {
+            request.header("mcp-session-id", &session).header("mcp-protocol-version", "2025-11-25")
+        };
+        let call = r#"{"id":1,"method":"tools/call","params":{"name":"t"}}"#;
+        let begun = with(client.post(&front.url)).body(call).send().await.unwrap().text().await.unwrap();
+        assert_eq!((field(begun.as_bytes(), "retry").as_str(), begun.contains("result")), ("5", false));
+        let id = field(begun.as_bytes(), "id");
+        let rest = with(client.get(&front.url)).header("last-event-id", id).send().await.unwrap().text().await.unwrap();
+        assert!(rest.contains("notifications/half") && rest.contains("result"), "{rest}");
+        // The server has no stream of what belongs to no request.
+        let refused = with(client.get(&front.url)).send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
     }
 
     #[tokio::test]

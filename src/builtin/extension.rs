@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
 use super::{
     Builtin, excerpt,
-    expect::{JsonExpect, OneOrMany, present},
+    expect::{JsonExpect, OneOrMany},
     text,
 };
 use crate::{
     hir::{Def, Dialect, Step},
-    signature::{Field, Shape, Signature},
+    signature::{Shape, Signature},
     ty::Type,
 };
 
@@ -34,54 +34,48 @@ pub struct Extension {
     pub args: Map<String, Value>,
 }
 
-/// What is expected of one thing that an operation gave, in the mapping form; any other value means `equals`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Demand {
-    /// The value, with its type: `"5"` is not `5`.
-    #[serde(default, deserialize_with = "present")]
-    #[schemars(with = "Value")]
+/// What an operation must answer: its outputs, by name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Expect(pub IndexMap<String, OutputExpect>);
+
+/// What is expected of an output: matchers, or the value itself.
+#[derive(Clone, Debug)]
+pub enum OutputExpect {
+    Matchers(Matchers),
+    Value(Value),
+}
+
+/// As commands and requests have them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matchers {
+    /// The whole value.
     pub equals: Option<Value>,
-    /// A part of the text.
+    /// A part of its text.
     pub contains: Option<String>,
     /// A pattern (RE2 syntax, unanchored).
-    #[schemars(extend("format" = "regex"))]
     pub matches: Option<String>,
-    /// Of a text that holds JSON, or of a value that is no text.
+    /// Of the value, or of the JSON that a text holds.
     pub json: Option<OneOrMany<JsonExpect>>,
 }
 
-/// What `expect` takes: whether the operation succeeds, what it says, and its outputs by name.
-pub fn expect(outputs: Option<&Type>) -> Shape {
-    let demand = || Shape::OneOf(vec![Shape::of::<Demand>(), Shape::Any]);
-    let field = |shape: Shape, doc: &str| Field { shape, doc: doc.to_owned(), ..Field::default() };
-    let mut fields = IndexMap::from([
-        ("success".to_owned(), field(Shape::Bool, "Whether the operation is to succeed; true by default.")),
-        ("message".to_owned(), field(demand(), "What it says.")),
-        ("error".to_owned(), field(demand(), "Why it failed.")),
-    ]);
-    match outputs {
-        Some(Type::Record { fields: known, .. }) => {
-            fields.extend(known.keys().map(|name| (name.clone(), field(demand(), "An output."))));
-            Shape::Record { fields, rest: None }
+impl<'de> Deserialize<'de> for OutputExpect {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        const KEYS: [&str; 4] = ["equals", "contains", "matches", "json"];
+        match Value::deserialize(d)? {
+            Value::Object(fields) if !fields.is_empty() && fields.keys().all(|key| KEYS.contains(&key.as_str())) => {
+                serde_json::from_value(Value::Object(fields)).map(Self::Matchers).map_err(D::Error::custom)
+            }
+            value => Ok(Self::Value(value)),
         }
-        _ => Shape::Record { fields, rest: Some(Box::new(demand())) },
     }
-}
-
-/// Names of outputs that holes read as something else.
-const ROOTS: [&str; 6] = ["env", "random", "task", "steps", "agent", "result"];
-
-/// The step's own values, of what the operation gave.
-pub fn values(outputs: &Map<String, Value>) -> Map<String, Value> {
-    let own = outputs.iter().filter(|(name, _)| !ROOTS.contains(&name.as_str()));
-    let result = [("result".to_owned(), Value::Object(outputs.clone()))];
-    own.map(|(name, value)| (name.clone(), value.clone())).chain(result).collect()
 }
 
 /// What an operation leaves: `result`, and each output by its own name. Of one whose manifest is not known it may be the
 /// standard output of a command, as the format's own examples have it.
 pub fn locals(outputs: Option<Type>) -> Arc<IndexMap<String, Type>> {
+    const ROOTS: [&str; 6] = ["env", "random", "task", "steps", "agent", "result"];
     let mut locals = IndexMap::new();
     match &outputs {
         Some(Type::Record { fields, .. }) => {
@@ -98,7 +92,6 @@ fn signature() -> Signature {
     Signature {
         locals: locals(None),
         lists_outputs: true,
-        expect: Some(Arc::new(expect(None))),
         ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
     }
 }

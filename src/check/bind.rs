@@ -1,16 +1,16 @@
 //! Binding operations: what a step's key stands for.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc};
 
 use indexmap::IndexMap;
 
-use super::{Checker, shape::INVALID_VALUE};
+use super::Checker;
 use crate::{
     builtin,
     diagnostic::{Diagnostic, Strength, nearest},
-    hir::{Arg, ArgKind, Dialect, Name, Operation, OperationKind, Part, PhaseKind, RequirementKind, Step, Template},
-    lock::ManifestOperation,
-    rule,
+    hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
+    lock::{LockedExtension, LockedOperation},
+    package, rule,
     signature::{Shape, Signature},
     source::Span,
     template::Path,
@@ -117,10 +117,7 @@ impl Checker<'_> {
         let name = &step.op.value;
         let vocabulary = self.cx.vocabularies.of(self.task.dialect);
         let mut args = step.args.clone();
-        let (kind, mut signature) = if let Some((package, operation, inner)) = self.long_form(step) {
-            args = inner;
-            self.operation(step, package.value, &operation)?
-        } else if let Some((known, signature)) = vocabulary.get(name) {
+        let (kind, mut signature) = if let Some((known, signature)) = vocabulary.get(name) {
             (OperationKind::Builtin(known), Arc::clone(signature))
         } else if let Some((prefix, operation)) = name.split_once('.') {
             self.prefixed(step, prefix, operation)?
@@ -128,12 +125,21 @@ impl Checker<'_> {
             self.unknown_operation(step);
             return None;
         };
+        // What an operation declares itself is its own, although the step has such a key (`decisions.md` §4).
+        if let (OperationKind::Extension { .. }, Some(schema)) = (&kind, &signature.schema) {
+            let declares = |name: &str| schema.json().pointer(&format!("/properties/{name}")).is_some();
+            if let Some(timeout) = step.timeout.filter(|_| declares("timeout")) {
+                let text = Arg::text(duration::format(timeout.value), timeout.span);
+                args.push((Name::new("timeout".to_owned(), timeout.span), text));
+            }
+            if let Some((at, expect)) = step.expect.as_ref().filter(|_| declares("expect")) {
+                args.push((Name::new("expect".to_owned(), *at), expect.clone()));
+                Arc::make_mut(&mut signature).expect = None;
+            }
+        }
         if let Some(refine) = signature.refine {
             let literal = |key: &str| args.iter().find(|(k, _)| k.value == key)?.1.as_literal().map(str::to_owned);
             refine(&literal, Arc::make_mut(&mut signature));
-        }
-        if matches!(kind, OperationKind::Builtin(name) if name == builtin::extension::BUILTIN.name) {
-            self.written_out(step);
         }
         self.phase_of(step, phase, &kind, &signature);
         Some((Operation { name: name.clone(), kind, signature }, args))
@@ -190,91 +196,23 @@ impl Checker<'_> {
                 Some((OperationKind::Tool { server, tool: operation.to_owned() }, Arc::new(signature)))
             }
             Prefix::Extension(package) => {
-                let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
-                self.operation(step, package, &Name::new(operation.to_owned(), span))
+                let locked = self.extension(&package).map(|e| &e.operations);
+                if let Some(operations) = locked
+                    && !operations.contains_key(operation)
+                {
+                    let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
+                    self.error(missing_operation(&package, operation, span, operations));
+                    return None;
+                }
+                let signature = extension_signature(&step.op.value, dialect, locked.and_then(|o| o.get(operation)));
+                Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
             }
         }
     }
 
-    /// An operation of an extension.
-    fn operation(
-        &mut self,
-        step: &Step<Path>,
-        package: String,
-        operation: &Name,
-    ) -> Option<(OperationKind, Arc<Signature>)> {
-        let locked = self.cx.lock.extensions.get(&package).map(|e| &e.operations);
-        if let Some(operations) = locked
-            && !operations.contains_key(&operation.value)
-        {
-            self.error(missing_operation(&package, &operation.value, operation.span, operations));
-            return None;
-        }
-        let described = locked.and_then(|o| o.get(&operation.value));
-        let signature = extension_signature(&step.op.value, self.task.dialect, described);
-        Some((OperationKind::Extension { package, operation: operation.value.clone() }, Arc::new(signature)))
-    }
-
-    /// What `extension: {package, action, args}` names, if it is written out; it is then the operation itself.
-    fn long_form(&mut self, step: &Step<Path>) -> Option<(Name, Name, Args)> {
-        if step.op.value != builtin::extension::BUILTIN.name || self.task.dialect != Dialect::Portable {
-            return None;
-        }
-        let literal = |key: &str| {
-            let (_, arg) = step.args.iter().find(|(name, _)| name.value == key)?;
-            Some(Name::new(arg.as_literal()?.to_owned(), arg.span))
-        };
-        let (package, action) = (literal("package")?, literal("action")?);
-        let known = |(name, _): &(Name, Arg<Path>)| matches!(name.value.as_str(), "package" | "action" | "args");
-        let args = match step.args.iter().find(|(name, _)| name.value == "args").map(|(_, arg)| &arg.kind) {
-            None => Vec::new(),
-            Some(ArgKind::Record(args)) => args.clone(),
-            // What is wrong here is reported of the step's own shape.
-            Some(_) => return None,
-        };
-        step.args.iter().all(known).then_some((package, action, args))
-    }
-
-    /// What a step calls must be known before it runs.
-    fn written_out(&mut self, step: &Step<Path>) {
-        for (name, arg) in step.args.iter().filter(|(name, _)| matches!(name.value.as_str(), "package" | "action")) {
-            if matches!(arg.kind, ArgKind::Text(_)) && arg.as_literal().is_none() {
-                let message = format!("`{}` cannot have holes", name.value);
-                let help = "which operation a step calls is looked up before anything runs: write it out";
-                self.error(Diagnostic::new(&INVALID_VALUE, arg.span, message).help(help));
-            }
-        }
-    }
-
-    /// Keys of the body that the operation takes itself (`decisions.md` §4): `timeout` where its manifest has an argument of this
-    /// name, and in the older dialects all of them. The step's own limit is then a little longer.
-    pub(super) fn given_to_operation(&self, step: &Step<Path>) -> Option<Step<Path>> {
-        let long = step.op.value == builtin::extension::BUILTIN.name;
-        let (package, operation) = match (long, step.op.value.split_once('.')) {
-            (false, Some((prefix, operation))) => match &self.aliases.0.get(prefix)?.what {
-                Prefix::Extension(package) => (package, operation),
-                Prefix::Server(_) => return None,
-            },
-            _ => return None,
-        };
-        let older = self.task.dialect != Dialect::Portable;
-        let locked = self.cx.lock.extensions.get(package).and_then(|e| e.operations.get(operation));
-        let declares = locked.is_some_and(|o| o.input_schema.json().pointer("/properties/timeout").is_some());
-        if !(older && (step.timeout.is_some() || step.expect.is_some()) || declares && step.timeout.is_some()) {
-            return None;
-        }
-        let mut adapted = step.clone();
-        if let Some(timeout) = &mut adapted.timeout {
-            let text = Part::Text(duration::format(timeout.value));
-            let template = Template { parts: vec![text], span: timeout.span, suspects: Vec::new() };
-            let arg = Arg { kind: ArgKind::Text(template), span: timeout.span };
-            adapted.args.push((Name::new("timeout".to_owned(), timeout.span), arg));
-            timeout.value = timeout.value.saturating_add(OVER);
-        }
-        if older && let Some((span, expect)) = adapted.expect.take() {
-            adapted.args.push((Name::new("expect".to_owned(), span), expect));
-        }
-        Some(adapted)
+    /// What an extension can do, by the lock or because it is bundled.
+    fn extension(&self, package: &str) -> Option<&LockedExtension> {
+        self.cx.lock.extensions.get(package).or_else(|| package::bundled(package))
     }
 
     /// Whether the lock knows `ALIAS.OPERATION`.
@@ -283,7 +221,7 @@ impl Checker<'_> {
         match self.aliases.0.get(alias).map(|alias| &alias.what) {
             Some(Prefix::Server(server)) => self.cx.lock.tools(server).is_some_and(|t| t.contains_key(operation)),
             Some(Prefix::Extension(package)) => {
-                self.cx.lock.extensions.get(package).is_some_and(|e| e.operations.contains_key(operation))
+                self.extension(package).is_some_and(|e| e.operations.contains_key(operation))
             }
             None => false,
         }
@@ -296,7 +234,7 @@ impl Checker<'_> {
         let known: Vec<_> = self.aliases.0.keys().map(String::as_str).collect();
         if let Some(near) = nearest(prefix, known.iter().copied()) {
             let alias = &self.aliases.0[near];
-            let locked = |name| self.cx.lock.tools(name).is_some() || self.cx.lock.extensions.contains_key(name);
+            let locked = |name| self.cx.lock.tools(name).is_some() || self.extension(name).is_some();
             diagnostic = if !alias.given && locked(prefix) && !locked(near) {
                 diagnostic.label(alias.span, format!("did you mean `{prefix}`?")).fix(
                     format!("write `{prefix}`"),
@@ -392,7 +330,7 @@ fn missing_operation(
     package: &str,
     operation: &str,
     span: Span,
-    known: &IndexMap<String, ManifestOperation>,
+    known: &IndexMap<String, LockedOperation>,
 ) -> Diagnostic {
     let message = format!("the extension `{package}` has no operation `{operation}`");
     let diagnostic = Diagnostic::new(&UNKNOWN_OPERATION, span, message);
@@ -400,24 +338,21 @@ fn missing_operation(
         Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
         None => {
             let known: Vec<_> = known.keys().take(12).map(|k| format!("`{k}`")).collect();
-            diagnostic.help(format!("`gevals.lock` knows {}", known.join(", ")))
+            diagnostic.help(format!("it has {}", known.join(", ")))
         }
     }
 }
 
-/// Of an operation that says nothing of its time.
-const LIMIT: Duration = Duration::from_secs(300);
-/// From the end of the time that an operation was given to that of its step.
-const OVER: Duration = Duration::from_secs(10);
-
 /// Of an extension whose manifest is not locked everything is believed.
-fn extension_signature(name: &str, dialect: Dialect, locked: Option<&ManifestOperation>) -> Signature {
+fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
     let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
     let params = locked.map_or(open, |operation| Shape::from_schema(operation.input_schema.json()));
     let outputs = locked.and_then(|operation| operation.outputs.as_ref()).map(|outputs| Type::Record {
         fields: outputs.iter().map(|(name, schema)| (name.clone(), Shape::from_schema(schema).ty())).collect(),
         open: false,
     });
+    let described = locked.map_or("", |operation| operation.description.as_str());
+    let doc = if described.is_empty() { "calls an operation of an extension" } else { described };
     let phases = locked.map_or_else(
         || PhaseKind::ALL.to_vec(),
         |o| {
@@ -425,18 +360,15 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&ManifestOpe
             PhaseKind::ALL.into_iter().filter(|phase| verb(*phase)).collect()
         },
     );
-    let own = locked
-        .and_then(|o| duration::parse(o.input_schema.json().pointer("/properties/timeout/default")?.as_str()?).ok());
-    let expect = (dialect == Dialect::Portable).then(|| Arc::new(builtin::extension::expect(outputs.as_ref())));
     Signature {
         phases,
-        expect,
         locals: builtin::extension::locals(outputs),
         schema: locked.map(|operation| operation.input_schema.clone()),
         lists_outputs: dialect == Dialect::Portable,
-        timeout: Some(own.map_or(LIMIT, |own| LIMIT.max(own.saturating_add(OVER)))),
+        expect: Some(Arc::default()),
+        timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
-        ..Signature::leaf(name, "calls an operation of an extension", params)
+        ..Signature::leaf(name, doc, params)
     }
 }
 

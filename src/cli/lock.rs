@@ -19,7 +19,7 @@ use crate::{
         RealHost,
         disk::{Disk, write_atomic},
     },
-    lock::{FILE_NAME, Lock, LockedServer, LockedTool, Manifest},
+    lock::{FILE_NAME, Lock, LockedExtension, LockedServer, LockedTool},
     mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
     project::EvalUnit,
     run,
@@ -167,7 +167,7 @@ fn extensions<'a>(unit: &EvalUnit, tasks: impl Iterator<Item = &'a Task<template
 }
 
 /// The manifest of an extension: beside the program, or in the folder.
-fn manifest(extension: &Path) -> Result<Manifest, Vec<String>> {
+fn manifest(extension: &Path) -> Result<LockedExtension, Vec<String>> {
     let dir = match Disk.stat(extension) {
         Some(Stat::Dir) => extension,
         _ => extension.parent().unwrap_or(Path::new("")),
@@ -175,7 +175,7 @@ fn manifest(extension: &Path) -> Result<Manifest, Vec<String>> {
     let path = dir.join("extension.yaml");
     let fault = |error: String| vec![format!("cannot read the manifest `{}`: {error}", path.display())];
     let bytes = Disk.read(&path).map_err(|e| fault(e.to_string()))?;
-    Manifest::parse(&String::from_utf8_lossy(&bytes)).map_err(fault)
+    LockedExtension::from_manifest(&String::from_utf8_lossy(&bytes)).map_err(fault)
 }
 
 /// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.

@@ -1,11 +1,11 @@
 //! `gevals run --preflight`: looks whether everything a run needs is there, and runs no task.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{complain, print, status};
 use crate::{
     builtin::count,
-    extension,
+    extension::{declared, startable},
     host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
@@ -25,7 +25,7 @@ pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     variables(tasks, &host, &mut looks);
     agent(plan, tasks, &host, &mut looks);
     judge(plan, tasks, &host, &mut looks);
-    extensions(tasks, &host, &mut looks);
+    extensions(plan, tasks, &mut looks);
     if let Err(error) = servers(plan, tasks, &host, server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;
@@ -113,15 +113,16 @@ fn program(line: &str) -> Option<String> {
     (!OWN.contains(&word)).then(|| word.to_owned())
 }
 
-fn extensions(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
-    let mut seen = Vec::new();
-    for (name, planned) in tasks.iter().flat_map(|task| &task.extensions) {
-        if seen.contains(&planned) {
-            continue;
+fn extensions(plan: &EvalPlan, tasks: &[&Plan], looks: &mut Vec<Look>) {
+    let executable = std::env::current_exe().ok();
+    let mut seen = BTreeSet::new();
+    for task in tasks {
+        for package in needs::extensions(task).into_keys().filter(|package| seen.insert(package.clone())) {
+            let found = startable(&plan.extensions, &package, task.task.folder(), executable.as_deref());
+            let reference = declared(&plan.extensions, &package).map_or(package.as_str(), |d| &d.package);
+            let found = found.map(|()| reference.to_owned()).map_err(|why| format!("`{reference}` {why}"));
+            looks.push(Look { what: format!("extension `{package}`"), found });
         }
-        seen.push(planned);
-        let found = extension::locate(host, planned).map(|program| program.path.display().to_string());
-        looks.push(Look { what: format!("extension `{name}`"), found });
     }
 }
 

@@ -1,7 +1,10 @@
 //! The hub as a streamable HTTP server for agents.
 
+mod stateless;
+mod streams;
+
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
@@ -18,21 +21,24 @@ use axum::{
     routing::post,
 };
 use futures_util::StreamExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
+use self::streams::{Conversation, EventId, Outgoing, Receiver};
 use super::{
-    http::{PROTOCOL_VERSION, SESSION_ID},
+    http::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID},
     message::{self, IdKey, Message, Shape},
-    relay::{Envelope, Port, Receipt, Relay, SessionKind},
-    sse::event,
+    relay::{Aside, Envelope, Receipt, Relay, SessionKind},
+    sse,
 };
 use crate::host::listen;
 
-/// Bytes that wait for an agent which has no stream open.
-const BACKLOG: usize = 1 << 20;
 /// Silence on a stream, before a comment is sent to keep it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a client that reads streams waits for a plain answer: it can come back for one that takes longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When a client should come back, unless the server says it.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A streamable HTTP server on 127.0.0.1. Dropping it ends its sessions.
 #[derive(Debug)]
@@ -102,9 +108,10 @@ impl Front {
         self.relay.end(conversation.session);
     }
 
-    fn converse(&self) -> Arc<Conversation> {
+    /// `lasting` if its client learns of the session.
+    fn converse(&self, lasting: bool) -> Arc<Conversation> {
         let port = self.relay.open(self.kind.clone());
-        let conversation = Arc::new(Conversation { session: port.id, routes: Mutex::default() });
+        let conversation = Conversation::new(port.id, lasting);
         tokio::spawn(conversation.clone().dispatch(port));
         if self.over.is_cancelled() {
             self.relay.end(conversation.session);
@@ -159,18 +166,29 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     for part in message::unbatch(body) {
         messages.push(Message::parse(part).ok_or_else(unreadable)?);
     }
-    let initialize = messages.iter().any(|message| message.method.as_deref() == Some("initialize"));
+    // A server that is reached by HTTP sees to it itself.
+    let stateless = !front.relay.is_apart() && messages.iter().any(|message| stateless::is_stateless(headers, message));
+    if stateless {
+        for message in &messages {
+            if let Some((code, why)) = stateless::fault(headers, message, |tool| front.relay.repeated(tool)) {
+                let body = message::refusal(message.id().unwrap_or("null"), code, &why);
+                return Err(Box::new(json_answer(StatusCode::BAD_REQUEST, body)));
+            }
+        }
+    }
+    let greets = |message: &Message| message.method.as_deref() == Some("initialize");
+    let initialize = !stateless && messages.iter().any(greets);
     let mut issued = None;
     let mut passing = None;
     let conversation = if initialize && !headers.contains_key(SESSION_ID) {
         let id = format!("{:032x}", fastrand::u128(..));
-        let conversation = front.converse();
+        let conversation = front.converse(true);
         front.sessions().insert(id.clone(), conversation.clone());
         issued = HeaderValue::try_from(id).ok();
         conversation
-    } else if !headers.contains_key(SESSION_ID) && (front.relay.is_apart() || is_sessionless(headers)) {
+    } else if !headers.contains_key(SESSION_ID) && (front.relay.is_apart() || stateless) {
         // A server that is reached by HTTP says itself what it thinks of a request without a session.
-        let conversation = front.converse();
+        let conversation = front.converse(false);
         passing = Some(EndLater { relay: front.relay.clone(), session: conversation.session });
         conversation
     } else {
@@ -181,40 +199,43 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         messages.iter().filter(|message| message.shape() == Shape::Request).filter_map(Message::key).collect();
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     let streaming = accepted.contains("text/event-stream") || accepted.contains("*/*");
-    let (sender, receiver) = mpsc::unbounded_channel();
-    if !requests.is_empty() {
-        let tokens = messages.iter().filter_map(|message| message.meta("progressToken").map(IdKey::of)).collect();
-        conversation.routes().posts.push(Post { waiting: requests.clone(), tokens, streaming, sender });
-    }
-    let (mut envelope, mut receipt) = (Envelope::default(), None);
+    let tokens = messages.iter().filter_map(|message| message.meta("progressToken").map(IdKey::of)).collect();
+    let (stream, answers) = match requests.len() {
+        0 => (0, mpsc::unbounded_channel().1),
+        _ => conversation.post(requests.clone(), tokens, streaming),
+    };
+    let (mut envelope, mut asides) = (Envelope::default(), None);
     if front.relay.is_apart() && messages.len() == 1 {
-        let (asker, told) = oneshot::channel();
-        envelope.headers = Some(of_mcp(headers));
-        envelope.receipt = Some(asker);
-        receipt = Some(told);
+        let (aside, heard) = mpsc::unbounded_channel();
+        envelope = Envelope { headers: Some(of_mcp(headers)), aside: Some(aside), ..envelope };
+        asides = Some(heard);
     }
     for message in messages {
         front.relay.from_session(conversation.session, message.bytes, std::mem::take(&mut envelope)).await;
     }
     let mut response = if requests.is_empty() {
-        let told = match receipt {
-            Some(receipt) => receipt.await.ok(),
-            None => None,
-        };
+        let told = head(&mut asides).await;
         drop(passing);
         told.map_or_else(|| StatusCode::ACCEPTED.into_response(), |told| mirrored(StatusCode::OK.into_response(), told))
-    } else {
-        let response = if streaming {
-            streamed(receiver, passing, accepted).await
-        } else {
-            let response = json_answers(receiver, requests.len()).await;
-            drop(passing);
-            response
+    } else if streaming {
+        let json = accepted.contains("application/json") || accepted.contains("*/*");
+        let wire = Wire {
+            conversation: conversation.clone(),
+            stream,
+            answers,
+            asides,
+            passing,
+            primed: is_primed(headers),
+            stateless,
         };
+        streamed(wire, json).await
+    } else {
+        let response = json_answers(answers, requests.len(), stateless).await;
+        drop(passing);
         // What the server said of its answer precedes it.
-        match receipt.and_then(|mut receipt| receipt.try_recv().ok()) {
-            Some(told) => mirrored(response, told),
-            None => response,
+        match asides.and_then(|mut asides| asides.try_recv().ok()) {
+            Some(Aside::Head(told)) => mirrored(response, told),
+            _ => response,
         }
     };
     if let Some(id) = issued {
@@ -250,40 +271,42 @@ fn unreadable() -> Box<Response> {
     Box::new((StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
 }
 
-/// Since 2026-07-28 a request may come without a handshake and a session.
-fn is_sessionless(headers: &HeaderMap) -> bool {
-    headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok()).is_some_and(|version| version >= "2026")
-}
-
 async fn on_get(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
     if !front.is_local(&headers) {
         return *refused(StatusCode::FORBIDDEN, "only local clients are served");
     }
-    if !headers.contains_key(SESSION_ID) && is_sessionless(&headers) {
+    if !headers.contains_key(SESSION_ID) && stateless::declares(&headers) {
         return only_posts();
     }
     let conversation = match front.find(&headers) {
         Ok(conversation) => conversation,
         Err(refusal) => return *refusal,
     };
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let mut routes = conversation.routes();
-    for message in routes.backlog.drain(..) {
-        // The receiver is right here.
-        let _ = sender.send(Outgoing { bytes: message, last: false });
-    }
-    routes.backlog_size = 0;
-    // A second stream takes over from the first, which its client has probably lost.
-    routes.unasked = Some(sender);
-    drop(routes);
-    event_stream(None, receiver, None)
+    let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().ok().and_then(EventId::parse));
+    let answers = match last {
+        Some(Some(last)) => conversation.resume(last),
+        Some(None) => return *refused(StatusCode::BAD_REQUEST, "the header Last-Event-ID is no id of this server"),
+        None => {
+            // A server that is reached by HTTP says itself whether it has such a stream.
+            if front.relay.is_apart() {
+                let (aside, heard) = mpsc::unbounded_channel();
+                front.relay.listen(conversation.session, Envelope { aside: Some(aside), ..Envelope::default() });
+                match head(&mut Some(heard)).await {
+                    Some(told) if !told.status.is_success() => return mirrored(StatusCode::OK.into_response(), told),
+                    _ => {}
+                }
+            }
+            conversation.unasked()
+        }
+    };
+    event_stream(None, answers, None, None)
 }
 
 async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
     if !front.is_local(&headers) {
         return *refused(StatusCode::FORBIDDEN, "only local clients are served");
     }
-    if !headers.contains_key(SESSION_ID) && is_sessionless(&headers) {
+    if !headers.contains_key(SESSION_ID) && stateless::declares(&headers) {
         return only_posts();
     }
     match front.find(&headers) {
@@ -314,50 +337,113 @@ impl Drop for EndLater {
     }
 }
 
-/// A message on its way to a client.
-#[derive(Debug)]
-struct Outgoing {
-    bytes: Bytes,
-    /// The answer to the last request of its POST: nothing follows it.
-    last: bool,
+/// The head of what the server says, as soon as it is known.
+async fn head(asides: &mut Option<mpsc::UnboundedReceiver<Aside>>) -> Option<Receipt> {
+    while let Some(aside) = asides.as_mut()?.recv().await {
+        if let Aside::Head(told) = aside {
+            return Some(told);
+        }
+    }
+    None
+}
+
+/// Does the client expect a stream to begin with an event that has nothing but an id? (2025-11-25; later revisions have no
+/// streams that can be taken up again.)
+fn is_primed(headers: &HeaderMap) -> bool {
+    let version = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    version.is_some_and(|version| ("2025-11-25".."2026").contains(&version))
+}
+
+/// How the answer to a POST comes.
+struct Wire {
+    conversation: Arc<Conversation>,
+    stream: u64,
+    answers: Receiver,
+    asides: Option<mpsc::UnboundedReceiver<Aside>>,
+    passing: Option<EndLater>,
+    primed: bool,
+    stateless: bool,
 }
 
 /// The answer to a POST whose client reads streams: one JSON document where the answer is the first thing that comes, as
 /// most servers have it, else a stream.
-async fn streamed(
-    mut receiver: mpsc::UnboundedReceiver<Outgoing>,
-    passing: Option<EndLater>,
-    accepted: &str,
-) -> Response {
-    let json = accepted.contains("application/json") || accepted.contains("*/*");
-    // A client that hears nothing at all may give up.
-    let first = tokio::time::timeout(KEEP_ALIVE, receiver.recv()).await.ok().flatten();
-    match first {
-        Some(answer) if answer.last && json => json_answer(answer.bytes),
-        first => event_stream(first, receiver, passing),
+async fn streamed(mut wire: Wire, json: bool) -> Response {
+    let mut told = None;
+    let patience = tokio::time::sleep(PATIENCE);
+    tokio::pin!(patience);
+    let (first, retry) = loop {
+        tokio::select! {
+            biased;
+            Some(aside) = heard(&mut wire.asides) => match aside {
+                Aside::Head(head) => told = Some(head),
+                Aside::Begun { retry } if wire.primed => break (None, retry.unwrap_or(RETRY)),
+                Aside::Begun { .. } | Aside::Paused => {}
+            },
+            message = wire.answers.recv() => break (message, RETRY),
+            // A client that hears nothing at all may give up.
+            () = &mut patience => break (None, RETRY),
+        }
+    };
+    let response = match first {
+        Some(answer) if answer.plain && json => {
+            drop(wire.passing);
+            json_answer(status(wire.stateless, &answer.bytes), answer.bytes)
+        }
+        first => {
+            let beginning = match first {
+                None => wire.conversation.begin(wire.stream).filter(|_| wire.primed),
+                Some(_) => None,
+            };
+            let beginning = beginning.map(|id| sse::beginning(&id, retry));
+            let beginning = beginning.or_else(|| first.map(|message| event(&message)));
+            // Who cannot come back is not left alone.
+            let asides = wire.asides.filter(|_| wire.primed);
+            event_stream(beginning, wire.answers, asides, wire.passing)
+        }
+    };
+    match told {
+        Some(told) => mirrored(response, told),
+        None => response,
     }
 }
 
+async fn heard(asides: &mut Option<mpsc::UnboundedReceiver<Aside>>) -> Option<Aside> {
+    asides.as_mut()?.recv().await
+}
+
+fn event(message: &Outgoing) -> Bytes {
+    sse::event(message.id.as_ref().map(|id| id as _), &message.bytes)
+}
+
+/// A stream of events; it ends with the last answer, or when the server pauses it.
 fn event_stream(
-    first: Option<Outgoing>,
-    receiver: mpsc::UnboundedReceiver<Outgoing>,
+    first: Option<Bytes>,
+    answers: Receiver,
+    asides: Option<mpsc::UnboundedReceiver<Aside>>,
     passing: Option<EndLater>,
 ) -> Response {
-    let first = futures_util::stream::iter(first.map(|message| Ok::<_, Infallible>(event(&message.bytes))));
-    let events = futures_util::stream::unfold((receiver, passing), |(mut receiver, passing)| async move {
-        let chunk = match tokio::time::timeout(KEEP_ALIVE, receiver.recv()).await {
-            Ok(Some(message)) => event(&message.bytes),
-            Ok(None) => return None,
-            Err(_) => Bytes::from_static(b":\n\n"),
-        };
-        Some((Ok::<_, Infallible>(chunk), (receiver, passing)))
-    });
+    let first = futures_util::stream::iter(first.map(Ok::<_, Infallible>));
+    let events =
+        futures_util::stream::unfold((answers, asides, passing), |(mut answers, mut asides, passing)| async move {
+            loop {
+                let chunk = tokio::select! {
+                    biased;
+                    message = answers.recv() => event(&message?),
+                    Some(aside) = heard(&mut asides) => match aside {
+                        Aside::Paused => return None,
+                        Aside::Head(_) | Aside::Begun { .. } => continue,
+                    },
+                    () = tokio::time::sleep(KEEP_ALIVE) => Bytes::from_static(b":\n\n"),
+                };
+                return Some((Ok::<_, Infallible>(chunk), (answers, asides, passing)));
+            }
+        });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(first.chain(events))).into_response()
 }
 
 /// For a client that cannot read streams: the answers alone, as one JSON document.
-async fn json_answers(mut receiver: mpsc::UnboundedReceiver<Outgoing>, requests: usize) -> Response {
+async fn json_answers(mut receiver: Receiver, requests: usize, stateless: bool) -> Response {
     let mut answers = Vec::new();
     while let Some(answer) = receiver.recv().await {
         answers.push(answer.bytes);
@@ -367,100 +453,13 @@ async fn json_answers(mut receiver: mpsc::UnboundedReceiver<Outgoing>, requests:
         1 if requests == 1 => answers.remove(0),
         _ => [&b"["[..], &answers.join(&b","[..]), &b"]"[..]].concat().into(),
     };
-    json_answer(body)
+    json_answer(status(stateless, &body), body)
 }
 
-fn json_answer(body: Bytes) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
+fn status(stateless: bool, answer: &[u8]) -> StatusCode {
+    if stateless { stateless::status(answer) } else { StatusCode::OK }
 }
 
-/// One session and the streams on which it can be reached.
-#[derive(Debug)]
-struct Conversation {
-    session: u64,
-    routes: Mutex<Routes>,
-}
-
-#[derive(Debug, Default)]
-struct Routes {
-    /// Requests being answered, oldest first.
-    posts: Vec<Post>,
-    /// The stream of a GET.
-    unasked: Option<mpsc::UnboundedSender<Outgoing>>,
-    backlog: VecDeque<Bytes>,
-    backlog_size: usize,
-}
-
-#[derive(Debug)]
-struct Post {
-    /// Empty once all is answered; the stream ends then.
-    waiting: Vec<IdKey>,
-    tokens: Vec<IdKey>,
-    streaming: bool,
-    sender: mpsc::UnboundedSender<Outgoing>,
-}
-
-impl Conversation {
-    fn routes(&self) -> MutexGuard<'_, Routes> {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn dispatch(self: Arc<Self>, mut port: Port) {
-        let ended = port.ended.clone();
-        loop {
-            let message = tokio::select! {
-                biased;
-                message = port.next() => message,
-                () = ended.cancelled() => None,
-            };
-            let Some(message) = message else { break };
-            self.routes().send(message);
-        }
-        *self.routes() = Routes::default();
-    }
-}
-
-impl Routes {
-    fn send(&mut self, bytes: Bytes) {
-        let Some(message) = Message::parse(bytes.clone()) else { return };
-        if message.shape() == Shape::Response {
-            let Some(key) = message.key() else { return };
-            if let Some(at) = self.posts.iter().position(|post| post.waiting.contains(&key)) {
-                let post = &mut self.posts[at];
-                post.waiting.retain(|waiting| *waiting != key);
-                // A client that has left does not get its answer.
-                let _ = post.sender.send(Outgoing { bytes, last: post.waiting.is_empty() });
-                if post.waiting.is_empty() {
-                    self.posts.remove(at);
-                }
-            }
-            return;
-        }
-        // Beside the answer that it belongs to, if that can be told; else where the client reads right now.
-        let token = match message.method.as_deref() {
-            Some("notifications/progress") => message.param("progressToken").map(IdKey::of),
-            _ => None,
-        };
-        let open = |post: &&Post| post.streaming && !post.sender.is_closed();
-        let post = self
-            .posts
-            .iter()
-            .filter(open)
-            .find(|post| token.as_ref().is_some_and(|token| post.tokens.contains(token)))
-            .or_else(|| self.posts.iter().rev().find(open));
-        let outgoing = || Outgoing { bytes: bytes.clone(), last: false };
-        if post.is_some_and(|post| post.sender.send(outgoing()).is_ok())
-            || self.unasked.as_ref().is_some_and(|unasked| unasked.send(outgoing()).is_ok())
-        {
-            return;
-        }
-        self.backlog_size += bytes.len();
-        self.backlog.push_back(bytes);
-        while self.backlog_size > BACKLOG {
-            match self.backlog.pop_front() {
-                Some(oldest) => self.backlog_size -= oldest.len(),
-                None => break,
-            }
-        }
-    }
+fn json_answer(status: StatusCode, body: Bytes) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }

@@ -3,7 +3,10 @@
 use std::{
     error::Error,
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,14 +21,14 @@ use tokio_util::{bytes::Bytes, task::TaskTracker};
 
 use super::{
     ServerError,
-    message::{IdKey, Message, Shape, members, unbatch},
-    relay::{Envelope, Outgoing, Receipt, Relay},
+    message::{IdKey, META_VERSION, Message, Shape, members, unbatch},
+    relay::{Aside, Envelope, Outgoing, Receipt, Relay},
     sse::Events,
 };
 
 pub(super) const SESSION_ID: &str = "mcp-session-id";
 pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
-const LAST_EVENT_ID: &str = "last-event-id";
+pub(super) const LAST_EVENT_ID: &str = "last-event-id";
 const EVENT_STREAM: &str = "text/event-stream";
 /// How long the receipt of a notification may take.
 const RECEIPT: Duration = Duration::from_secs(30);
@@ -97,7 +100,7 @@ impl Server {
     }
 
     async fn run(&self, relay: Arc<Relay>, session: u64, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
-        let link = Link { relay, server: self.clone(), session, handshake: Arc::default() };
+        let link = Link { relay, server: self.clone(), session, handshake: Arc::default(), listening: Arc::default() };
         let mut tasks = JoinSet::new();
         loop {
             let outgoing = tokio::select! {
@@ -105,6 +108,11 @@ impl Server {
                 Some(_) = tasks.join_next() => continue,
             };
             let Some(Outgoing { message, envelope }) = outgoing else { break };
+            if message.is_empty() {
+                let link = link.clone();
+                tasks.spawn(async move { link.listen(envelope.aside).await });
+                continue;
+            }
             let Some(message) = Message::parse(message) else { continue };
             match (message.shape(), message.method.as_deref()) {
                 // What follows needs the session that the answer opens.
@@ -119,11 +127,12 @@ impl Server {
                     });
                 }
                 (_, method) => {
-                    let initialized = method == Some("notifications/initialized");
+                    // A client of a front asks for it, or does not.
+                    let initialized = method == Some("notifications/initialized") && envelope.headers.is_none();
                     let _ = tokio::time::timeout(RECEIPT, link.exchange(&message, envelope)).await;
                     if initialized {
                         let link = link.clone();
-                        tasks.spawn(async move { link.listen().await });
+                        tasks.spawn(async move { link.listen(None).await });
                     }
                 }
             }
@@ -176,6 +185,8 @@ struct Link {
     server: Server,
     session: u64,
     handshake: Arc<Mutex<Handshake>>,
+    /// There is a stream of what the server says unasked.
+    listening: Arc<AtomicBool>,
 }
 
 /// Where a stream can be taken up again.
@@ -223,12 +234,8 @@ impl Link {
         let response = request.send().await.map_err(|error| self.server.failed(&error))?;
         let status = response.status();
         let mut receipt = Receipt { status, headers: mirrored(response.headers()), body: None };
-        let mut tell = |receipt| {
-            if let Some(asker) = envelope.receipt.take() {
-                // A client that has left does not want to know.
-                let _ = asker.send(receipt);
-            }
-        };
+        let aside = envelope.aside.take();
+        let tell = |receipt| say(aside.as_ref(), Aside::Head(receipt));
         if initialize {
             let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
             handshake.session = response.headers().get(SESSION_ID).cloned();
@@ -237,11 +244,14 @@ impl Link {
         if status.is_success() && streaming {
             tell(receipt);
             let mut resume = Resume::default();
-            if self.events(response, wanted, &mut resume).await {
+            if self.events(response, wanted, &mut resume, aside.as_ref()).await {
                 return Ok(());
             }
             if resume.too_long {
                 return Err(self.too_long());
+            }
+            if resume.last.is_some() {
+                say(aside.as_ref(), Aside::Paused);
             }
             return match wanted {
                 Some(wanted) => self.resume(wanted, resume).await,
@@ -294,7 +304,13 @@ impl Link {
     }
 
     /// Relays a stream to its end; `true` if the wanted answer was in it.
-    async fn events(&self, mut response: Response, wanted: Option<&IdKey>, resume: &mut Resume) -> bool {
+    async fn events(
+        &self,
+        mut response: Response,
+        wanted: Option<&IdKey>,
+        resume: &mut Resume,
+        aside: Option<&mpsc::UnboundedSender<Aside>>,
+    ) -> bool {
         let mut parser = Events::default();
         let mut found = false;
         loop {
@@ -308,12 +324,15 @@ impl Link {
             };
             let Ok(Some(chunk)) = chunk else { return found };
             for event in parser.feed(&chunk) {
+                let named = event.id.is_some();
                 if let Some(id) = event.id {
                     resume.last = HeaderValue::try_from(id).ok();
                 }
                 resume.retry = event.retry.or(resume.retry);
                 if !event.data.is_empty() {
                     found |= self.take(&Bytes::from(event.data), wanted);
+                } else if named {
+                    say(aside, Aside::Begun { retry: resume.retry });
                 }
             }
             if parser.size() > self.server.limit {
@@ -340,7 +359,7 @@ impl Link {
             if !response.status().is_success() || !is_event_stream(&response) {
                 return Err(early());
             }
-            if self.events(response, Some(wanted), &mut resume).await {
+            if self.events(response, Some(wanted), &mut resume, None).await {
                 return Ok(());
             }
             if resume.last.as_ref() != Some(&last) {
@@ -351,7 +370,10 @@ impl Link {
     }
 
     /// The stream of what the server says unasked, for as long as it gives one.
-    async fn listen(&self) {
+    async fn listen(&self, mut aside: Option<mpsc::UnboundedSender<Aside>>) {
+        if self.listening.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut resume = Resume::default();
         let mut pause = Duration::from_secs(1);
         loop {
@@ -359,22 +381,24 @@ impl Link {
             if let Some(last) = &resume.last {
                 request = request.header(LAST_EVENT_ID, last.clone());
             }
+            let asked = aside.take();
             if let Ok(response) = request.send().await {
                 let status = response.status();
-                if status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED {
-                    return;
-                }
-                if status.is_success() {
-                    if !is_event_stream(&response) {
-                        return;
-                    }
+                let head = Receipt { status, headers: mirrored(response.headers()), body: None };
+                if status.is_success() && is_event_stream(&response) {
+                    say(asked.as_ref(), Aside::Head(head));
                     pause = Duration::from_secs(1);
-                    self.events(response, None, &mut resume).await;
+                    self.events(response, None, &mut resume, None).await;
+                } else if asked.is_some() || !status.is_server_error() || status == StatusCode::NOT_IMPLEMENTED {
+                    let body = self.body(response).await.ok();
+                    say(asked.as_ref(), Aside::Head(Receipt { body, ..head }));
+                    break;
                 }
             }
             tokio::time::sleep(resume.retry.unwrap_or(pause)).await;
             pause = (pause * 2).min(RECEIPT);
         }
+        self.listening.store(false, Ordering::Relaxed);
     }
 
     fn get(&self) -> RequestBuilder {
@@ -403,7 +427,7 @@ impl Link {
     /// Since 2026-07-28 a request that needs no session repeats some of itself in headers.
     fn with_meta(&self, mut request: RequestBuilder, message: &Message) -> RequestBuilder {
         let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
-        let Some(version) = message.meta("io.modelcontextprotocol/protocolVersion").and_then(text) else {
+        let Some(version) = message.meta(META_VERSION).and_then(text) else {
             return request;
         };
         if self.handshake().protocol.is_none() {
@@ -432,6 +456,13 @@ impl Link {
             }
         }
         Ok(body.into())
+    }
+}
+
+/// A client that has left does not want to know.
+fn say(aside: Option<&mpsc::UnboundedSender<Aside>>, said: Aside) {
+    if let Some(aside) = aside {
+        let _ = aside.send(said);
     }
 }
 

@@ -6,6 +6,7 @@
 //! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances. What fills
 //! and empties these queues (pipes, HTTP, sessions of this process) is not known here.
 
+mod era;
 mod from_server;
 mod to_server;
 
@@ -22,9 +23,11 @@ use std::{
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
+use self::era::Era;
+pub(super) use self::era::Twin;
 use super::{
     ServerError,
     child::Process,
@@ -141,7 +144,7 @@ pub(super) enum Uplink {
 
 pub(super) type Serve = dyn Fn(Arc<Relay>, u64, mpsc::UnboundedReceiver<Outgoing>) + Send + Sync;
 
-/// A message to the server.
+/// A message to the server; an empty one asks a server that is reached by HTTP for the stream of what it says unasked.
 pub(super) struct Outgoing {
     pub message: Bytes,
     pub envelope: Envelope,
@@ -154,11 +157,22 @@ pub(super) struct Envelope {
     pub permit: Option<OwnedSemaphorePermit>,
     /// The headers of MCP that it came with over HTTP: a server that is reached by HTTP gets these, and no others of MCP.
     pub headers: Option<HeaderMap>,
-    /// Who wants to know what a server that is reached by HTTP says beside its messages; it learns it before them.
-    pub receipt: Option<oneshot::Sender<Receipt>>,
+    /// Who wants to know what a server that is reached by HTTP says beside its messages.
+    pub aside: Option<mpsc::UnboundedSender<Aside>>,
 }
 
-/// The head of the answer to a POST; and its body, where the answer that was asked for is not in it.
+/// What a server that is reached by HTTP says of an answer beside its messages.
+#[derive(Debug)]
+pub(super) enum Aside {
+    /// Precedes every message.
+    Head(Receipt),
+    /// The stream has begun, and can be taken up again; after this time, says the server.
+    Begun { retry: Option<Duration> },
+    /// The server has closed the stream before its end.
+    Paused,
+}
+
+/// The head of an answer; and its body, where the answer that was asked for is not in it.
 #[derive(Debug)]
 pub(super) struct Receipt {
     pub status: StatusCode,
@@ -170,6 +184,8 @@ pub(super) struct Relay {
     pub name: String,
     pub options: HubOptions,
     uplink: Uplink,
+    /// Of a program that can be started once more.
+    twin: Option<Twin>,
     permits: Arc<Semaphore>,
     state: Mutex<State>,
     /// The server is of no use any more.
@@ -201,6 +217,13 @@ struct State {
     greeted: bool,
     /// The result of `initialize`.
     server: Option<String>,
+    /// Of those who are served here, as soon as one has come; the server has answered one of them.
+    era: Option<Era>,
+    settled: bool,
+    /// Of tools, arguments that HTTP clients repeat in headers.
+    repeated: HashMap<String, Vec<(String, String)>>,
+    /// It was said that there are clients of both eras.
+    doubled: bool,
     failure: Option<ServerError>,
     /// Nothing can be sent any more. An HTTP server may fail now and answer later.
     dead: bool,
@@ -235,6 +258,9 @@ struct Member {
     ready: bool,
     /// The queue of this session alone.
     own: Option<mpsc::UnboundedSender<Outgoing>>,
+    /// Its era is the twin's; its session there.
+    away: bool,
+    there: Option<u64>,
 }
 
 struct Pending {
@@ -267,12 +293,14 @@ impl Relay {
         name: String,
         uplink: Uplink,
         pipe: Option<mpsc::UnboundedSender<Outgoing>>,
+        twin: Option<Twin>,
         options: HubOptions,
     ) -> Arc<Relay> {
         Arc::new(Relay {
             name,
             options,
             uplink,
+            twin,
             permits: Arc::new(Semaphore::new(QUEUED)),
             state: Mutex::new(State { pipe, ..State::default() }),
             dead: CancellationToken::new(),
@@ -298,7 +326,8 @@ impl Relay {
 
     /// The result of `initialize`, as soon as there is one.
     pub fn server(&self) -> Option<Value> {
-        self.lock().server.as_deref().and_then(|text| serde_json::from_str(text).ok())
+        let known = self.lock().server.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        known.or_else(|| self.twin()?.server())
     }
 
     pub fn failure(&self) -> Option<ServerError> {
@@ -306,7 +335,7 @@ impl Relay {
     }
 
     pub fn is_busy(&self) -> bool {
-        self.lock().pending.values().any(|pending| !pending.given_up)
+        self.lock().pending.values().any(|pending| !pending.given_up) || self.twin().is_some_and(|twin| twin.is_busy())
     }
 
     pub fn notices(&self) -> Vec<Notice> {
@@ -339,10 +368,24 @@ impl Relay {
             }
         };
         let (queued, ended) = (Arc::new(AtomicUsize::new(0)), self.over.child_token());
-        let member =
-            Member { kind, outbox, queued: queued.clone(), ended: ended.clone(), last_active: id, ready: false, own };
+        let member = Member {
+            kind,
+            outbox,
+            queued: queued.clone(),
+            ended: ended.clone(),
+            last_active: id,
+            ready: false,
+            own,
+            away: false,
+            there: None,
+        };
         state.sessions.insert(id, member);
         Port { id, outbox: received, queued, ended, relay: self.clone() }
+    }
+
+    /// Asks a server that is reached by HTTP for the stream of what it says unasked.
+    pub fn listen(&self, session: u64, envelope: Envelope) {
+        send(&mut self.lock(), session, Bytes::new(), envelope);
     }
 
     pub fn end_all(&self) {

@@ -1,15 +1,18 @@
 //! Server-sent events, read and written.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use tokio_util::bytes::Bytes;
 
 use super::message;
 
 /// A line feed in a message is white space, and comes back as the border of two data lines; a carriage return would not.
-pub(super) fn event(message: &Bytes) -> Bytes {
+pub(super) fn event(id: Option<&dyn Display>, message: &Bytes) -> Bytes {
     let plain = if message.contains(&b'\r') { message::single_line(message.clone()) } else { message.clone() };
-    let mut event = Vec::with_capacity(plain.len() + 24);
+    let mut event = Vec::with_capacity(plain.len() + 48);
+    if let Some(id) = id {
+        event.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
     event.extend_from_slice(b"event: message\n");
     for line in plain.split(|byte| *byte == b'\n') {
         event.extend_from_slice(b"data: ");
@@ -18,6 +21,11 @@ pub(super) fn event(message: &Bytes) -> Bytes {
     }
     event.push(b'\n');
     event.into()
+}
+
+/// What a stream begins with that can be taken up again: an id, and when to come back.
+pub(super) fn beginning(id: &dyn Display, retry: Duration) -> Bytes {
+    format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()
 }
 
 /// A parser of server-sent events, fed in pieces.

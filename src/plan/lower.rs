@@ -14,16 +14,14 @@ use petgraph::{algo::toposort, graph::NodeIndex, visit::EdgeRef};
 
 use super::{
     Action, ActionIx, ActionKind, AgentAction, AgentKind, DEFAULT_CLEANUP_TIMEOUT, DEFAULT_TIMEOUT, Edge, Graph,
-    Holder, Node, Plan, PlanPhase, PlannedExtension, PlannedTask, ProcessVariable, SkillMount, StepAction,
-    UNSET_TIMEOUT,
+    Holder, Node, Plan, PlanPhase, PlannedTask, ProcessVariable, SkillMount, StepAction, UNSET_TIMEOUT,
 };
 use crate::{
     builtin::{self, excerpt},
     hir::{
-        Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, ExtensionRef, Limits,
-        OperationKind, OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
+        Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
+        OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
     },
-    package::Source,
     signature::Control,
     source::Spanned,
 };
@@ -39,8 +37,6 @@ pub struct Context<'a> {
     pub defaults: Limits,
     /// SHA-256 of every file the task refers to.
     pub files: IndexMap<PathBuf, String>,
-    /// Those of the eval, and the folder their paths are from.
-    pub extensions: (&'a [ExtensionRef], &'a Path),
 }
 
 impl Default for Context<'_> {
@@ -51,7 +47,6 @@ impl Default for Context<'_> {
             assertions: Vec::new(),
             defaults: Limits::default(),
             files: IndexMap::new(),
-            extensions: (&[], Path::new("")),
         }
     }
 }
@@ -124,7 +119,6 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             })
             .collect(),
         step_servers: step_servers(task),
-        extensions: extensions(task, context.extensions),
         files: context.files.clone(),
         timeout: limit(&task.meta.timeout, &context.defaults.timeout, timeout),
         bounds: task.meta.bounds.or(&context.defaults.bounds),
@@ -192,7 +186,7 @@ impl Lowering {
             id: id.clone(),
             phase: place.phase,
             meaning: meaning(step, self.dialect),
-            timeout: step.timeout.as_ref().map(|t| t.value).or(step.op.signature.timeout),
+            timeout: step.timeout.as_ref().map(|t| t.value + own_time(step)).or(step.op.signature.timeout),
             continue_on_error: step.continue_on_error.as_ref().map_or(place.cleanup, |c| c.value),
             span: step.span,
             kind: ActionKind::Step(StepAction {
@@ -512,38 +506,6 @@ fn process_env(task: &Task<Def>, agent: &AgentKind) -> IndexMap<String, ProcessV
     variables
 }
 
-/// What the operations of steps belong to: the eval's extension of that alias or package, else the package itself.
-fn extensions(task: &Task<Def>, (declared, dir): (&[ExtensionRef], &Path)) -> IndexMap<String, PlannedExtension> {
-    let mut found = IndexMap::new();
-    task.walk(&mut |_, step| {
-        let OperationKind::Extension { package: name, .. } = &step.op.kind else { return };
-        let is_it = |e: &&ExtensionRef| match task.dialect {
-            Dialect::Portable => e.package.as_ref().is_some_and(|package| package.value == *name),
-            _ => e.alias.value == *name,
-        };
-        found.entry(name.clone()).or_insert_with(|| {
-            let declared = declared.iter().find(is_it);
-            let (package, dir) = match (declared, task.dialect) {
-                (Some(declared), _) => (declared.package.as_ref().map(|package| package.value.clone()), dir),
-                (None, Dialect::Portable) => (Some(name.clone()), task.dir.as_path()),
-                (None, _) => (None, dir),
-            };
-            let source = match &package {
-                Some(package) => Source::parse(package, dir).map_err(|why| format!("its package `{package}` {why}")),
-                None => Err("no eval says which package it is".to_owned()),
-            };
-            let env = declared.map(|e| e.env.iter().map(|(name, value)| (name.value.clone(), value.clone())).collect());
-            PlannedExtension {
-                package: package.unwrap_or_else(|| name.clone()),
-                source,
-                env: env.unwrap_or_default(),
-                config: declared.map(|e| e.config.clone()).unwrap_or_default(),
-            }
-        });
-    });
-    found
-}
-
 fn step_servers(task: &Task<Def>) -> Vec<String> {
     let mut servers: IndexMap<String, ()> = IndexMap::new();
     task.walk(&mut |_, step| {
@@ -554,6 +516,13 @@ fn step_servers(task: &Task<Def>) -> Vec<String> {
         }
     });
     servers.into_keys().collect()
+}
+
+/// An operation that is given its limit may take a little longer to say that it was reached (`decisions.md` §4).
+fn own_time(step: &Step<Def>) -> Duration {
+    let given = matches!(step.op.kind, OperationKind::Extension { .. })
+        && step.args.iter().any(|(name, _)| name.value == "timeout");
+    if given { Duration::from_secs(10) } else { Duration::ZERO }
 }
 
 fn agent_templates<'a>(agent: &'a AgentKind, visit: &mut dyn FnMut(&'a Template<Def>)) {

@@ -13,14 +13,17 @@ use super::{
     host::{Clock, ProofHost},
     shim::{TASK, WORLD},
     trace::{PAUSE, TRACE},
-    world::{Call, Mood, World, fits},
+    world::{Call, Dice, Mood, World, fits},
 };
 use crate::{
     convert::looks,
     event::{EventKind, Outcome, Verdict},
+    hir::{AgentRef, Template},
     host::RealHost,
-    plan::{EvalPlan, Plan},
+    judge::scripted,
+    plan::{ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan},
     run::{RunOptions, run_eval},
+    source::Spanned,
 };
 
 /// What a run came to.
@@ -68,6 +71,8 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         told: Mutex::default(),
         made: Mutex::default(),
     });
+    let mut plan = plan.clone();
+    let judge = judged(&mut plan, world);
     let eval = EvalPlan {
         name: "proof".to_owned(),
         path: PathBuf::from(TASK),
@@ -75,11 +80,12 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         agent_name: "none".to_owned(),
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
-        judge: None,
+        judge,
+        extensions: Vec::new(),
         budget: crate::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),
-        tasks: vec![plan.clone()],
+        tasks: vec![plan],
     };
     let options = RunOptions { runs: Some(1), ..RunOptions::default() };
     let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
@@ -121,6 +127,29 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         cleanup_failed: end.cleanup_failed,
         why,
     })
+}
+
+/// Where a task asks a judge: an agent that answers, and a judge that is content in the worlds in which all succeeds, not
+/// where everything fails, and by chance in the others.
+fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
+    if plan.judgements() == 0 {
+        return None;
+    }
+    let content = match world.mood {
+        Mood::Good | Mood::Late => true,
+        Mood::Bad => false,
+        Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
+    };
+    let agent = plan.agent;
+    let action = plan.action_mut(agent);
+    let span = action.span;
+    if let ActionKind::Agent(AgentAction { kind, .. }) = &mut action.kind {
+        let output = Some(Template::literal("an answer", span));
+        *kind = AgentKind::Script { calls: Vec::new(), output, entry: true };
+    }
+    let name = "the judge of this world".to_owned();
+    let agent = AgentRef { kind: Spanned::new(name.clone(), span), path: None, model: None, span };
+    Some(Judge { name, agent, kind: scripted(content, span), env: None })
 }
 
 /// A command as the shims write it down.

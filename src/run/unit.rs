@@ -211,7 +211,9 @@ impl<'a> Unit<'a> {
                 Outcome::Failed | Outcome::Broken => !goes_on,
                 Outcome::Cancelled => true,
             };
-            let forgiven = goes_on && (limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup);
+            let in_setup = limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup;
+            // A run that is cancelled ends, whatever may go wrong in a step.
+            let forgiven = goes_on && !stops && in_setup;
             if !forgiven {
                 end = end.and(step);
             }
@@ -282,7 +284,7 @@ impl<'a> Unit<'a> {
             task: &state,
             tools: self.tools,
             extensions: &self.extensions,
-            phase: limits.phase,
+            phase: limits.phase.name(),
             judge: self.judge,
             judged: &judged,
         };
@@ -356,7 +358,7 @@ impl<'a> Unit<'a> {
         all
     }
 
-    /// Ends what the task's steps and its agent left in the background, and its extensions.
+    /// Ends what the task's steps and its agent left in the background.
     pub async fn reap(&self) {
         self.extensions.close().await;
         for leftover in self.leftovers().await {

@@ -155,12 +155,7 @@ fn prefixed(dialect: Dialect) -> Value {
     }
     properties.values_mut().for_each(|schema| *schema = or_null(schema.take()));
     properties.insert("args".to_owned(), json!({ "description": "The tool's arguments." }));
-    let mut expect = json!({ "description": "What must come of it." });
-    // In the older dialects it may be an argument of an operation.
-    if dialect == Dialect::Portable {
-        expect["type"] = json!(["object", "string"]);
-    }
-    properties.insert("expect".to_owned(), expect);
+    properties.insert("expect".to_owned(), json!({ "description": "What must come of it." }));
     json!({
         "description": "`ALIAS.TOOL` calls a tool of an MCP server, `ALIAS.OPERATION` an operation of an extension.",
         "type": ["object", "null"],

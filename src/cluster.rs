@@ -1,0 +1,21 @@
+//! The program of `builtin:kubernetes`: speaks to a Kubernetes API. What it can do stands in [`crate::kubernetes`].
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a program of its own: its files, clock and environment are the real ones"
+)]
+
+mod access;
+mod api;
+mod call;
+mod chosen;
+mod compare;
+mod config;
+mod describe;
+mod helm;
+mod namespace;
+mod object;
+mod path;
+pub mod plane;
+mod pod;
+pub mod serve;
+mod wait;

@@ -1,0 +1,370 @@
+//! The cluster: how it is reached, what kinds it has, and what its errors mean.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use futures_util::future::join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
+use kube::{
+    Api, Client, Config,
+    api::{ApiResource, DynamicObject, ListParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::gvk::GroupVersion,
+};
+use serde::Deserialize;
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::kubernetes::operation::{Metadata, Reference};
+
+/// Why an operation did not succeed.
+#[derive(Debug)]
+pub enum Error {
+    /// The world is not as it is to be: a verdict.
+    Failed(String),
+    /// Nothing can be said of the world: the cluster is out of reach, or the arguments make no sense.
+    Broken(String),
+}
+
+/// What an operation returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A verdict.
+pub fn failed<T>(message: impl Into<String>) -> Result<T> {
+    Err(Error::Failed(message.into()))
+}
+
+/// What the extension is configured with: `config` of its entry in an eval.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// A path, `~` for the home folder. Absent: as kubectl finds it (`KUBECONFIG`, `~/.kube/config`, in the cluster).
+    pub kubeconfig: Option<String>,
+    /// A context of it. Absent: the current one.
+    pub context: Option<String>,
+}
+
+impl Settings {
+    /// The kubeconfig that it names.
+    pub fn path(&self) -> Option<PathBuf> {
+        let text = self.kubeconfig.as_deref()?;
+        match (text.strip_prefix("~/"), std::env::home_dir()) {
+            (Some(rest), Some(home)) => Some(home.join(rest)),
+            _ => Some(PathBuf::from(text)),
+        }
+    }
+
+    /// Its kubeconfig, merged from several where `KUBECONFIG` lists several.
+    pub fn kubeconfig(&self) -> Result<Kubeconfig> {
+        let read = self.path().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+        read.map_err(|e| Error::Broken(format!("no kubeconfig: {}", chain(&e))))
+    }
+
+    async fn config(&self) -> Result<Config> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let read = match self.path() {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let configured = match read {
+            Ok(config) => Config::from_custom_kubeconfig(config, &options).await,
+            Err(e) => Err(e),
+        };
+        match configured {
+            Ok(config) => Ok(config),
+            Err(e) if self.kubeconfig.is_some() || self.context.is_some() => Err(Error::Broken(chain(&e))),
+            Err(e) => Config::incluster().map_err(|_| {
+                Error::Broken(format!(
+                    "no cluster: {}; name a kubeconfig by KUBECONFIG, or by the extension's config `kubeconfig`",
+                    chain(&e)
+                ))
+            }),
+        }
+    }
+}
+
+/// A kind that the API server has.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Group, version, kind and plural.
+    pub resource: ApiResource,
+    /// Whether its objects stand in namespaces.
+    pub namespaced: bool,
+}
+
+/// An object, or where it would be.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Of the object.
+    pub kind: Kind,
+    /// None for an object of the cluster.
+    pub namespace: Option<String>,
+    /// Of the object.
+    pub name: String,
+    /// The objects of its kind and namespace.
+    pub api: Api<DynamicObject>,
+}
+
+impl Target {
+    /// ``pod `web` in `shop` ``.
+    pub fn label(&self) -> String {
+        label(&self.kind.resource.kind, self.namespace.as_deref(), &self.name)
+    }
+
+    /// The object.
+    pub async fn get(&self) -> Result<Option<DynamicObject>> {
+        self.api.get_opt(&self.name).await.map_err(|e| explain(&e, &self.label()))
+    }
+
+    /// The object; a failure where it is not there.
+    pub async fn existing(&self) -> Result<DynamicObject> {
+        match self.get().await? {
+            Some(object) => Ok(object),
+            None => failed(self.missing().await),
+        }
+    }
+
+    /// That it is not there, and what is.
+    pub async fn missing(&self) -> String {
+        let label = self.label();
+        let Ok(list) = self.api.list_metadata(&ListParams::default().limit(200)).await else {
+            return format!("there is no {label}");
+        };
+        let mut names: Vec<_> = list.items.into_iter().filter_map(|item| item.metadata.name).collect();
+        if let Some(near) = nearest(&self.name, names.iter().map(String::as_str)) {
+            return format!("there is no {label}; did you mean `{near}`?");
+        }
+        let shown = names.len().min(5);
+        let rest = names.split_off(shown).len();
+        let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+        match shown {
+            0 => format!("there is no {label}; there are none of its kind"),
+            _ => format!("there is no {label}; there are {}{more}", names.join(", ")),
+        }
+    }
+}
+
+fn label(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    let namespace = namespace.map(|n| format!(" in `{n}`")).unwrap_or_default();
+    format!("{kind} `{name}`{namespace}")
+}
+
+/// The nearest of some names, if it is near.
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = (name.len() / 3).clamp(1, 3);
+    names
+        .map(|other| (strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase()), other))
+        .filter(|(distance, _)| *distance <= most)
+        .min()
+        .map(|(_, other)| other)
+}
+
+/// A connection to a cluster, made when it is first needed.
+pub struct Cluster {
+    /// What it was configured with.
+    pub settings: Settings,
+    client: OnceCell<(Client, String)>,
+    /// The kinds of a group and version, as asked so far.
+    known: Mutex<HashMap<String, Arc<Vec<APIResource>>>>,
+}
+
+impl Cluster {
+    /// One that is not connected yet.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, client: OnceCell::new(), known: Mutex::default() }
+    }
+
+    /// The client.
+    pub async fn client(&self) -> Result<Client> {
+        let connect = async || {
+            let config = self.settings.config().await?;
+            let address = config.cluster_url.to_string();
+            let client = Client::try_from(config).map_err(|e| Error::Broken(chain(&e)))?;
+            Ok((client, address))
+        };
+        self.client.get_or_try_init(connect).await.map(|(client, _)| client.clone())
+    }
+
+    fn address(&self) -> &str {
+        self.client.get().map_or("", |(_, address)| address)
+    }
+
+    /// What a failed request says, of the cluster as a whole.
+    pub fn unreachable(&self, error: &kube::Error) -> Error {
+        match explain(error, "the API") {
+            Error::Broken(why) => Error::Broken(format!("the API server at {} does not answer: {why}", self.address())),
+            failed @ Error::Failed(_) => failed,
+        }
+    }
+
+    async fn listed(&self, version: &str) -> Result<Arc<Vec<APIResource>>> {
+        if let Some(known) = self.known.lock().await.get(version) {
+            return Ok(known.clone());
+        }
+        let client = self.client().await?;
+        let list: std::result::Result<APIResourceList, _> = match version.contains('/') {
+            true => client.list_api_group_resources(version).await,
+            false => client.list_core_api_resources(version).await,
+        };
+        let list = match list {
+            Ok(list) => list.resources,
+            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+            Err(e) => return Err(self.unreachable(&e)),
+        };
+        let list = Arc::new(list);
+        if !list.is_empty() {
+            self.known.lock().await.insert(version.to_owned(), list.clone());
+        }
+        Ok(list)
+    }
+
+    /// The preferred version of each group, the core's first.
+    async fn versions(&self) -> Result<Vec<String>> {
+        let groups = self.client().await?.list_api_groups().await.map_err(|e| self.unreachable(&e))?;
+        let preferred = groups.groups.into_iter().filter_map(|group| {
+            group.preferred_version.or_else(|| group.versions.into_iter().next()).map(|version| version.group_version)
+        });
+        Ok(std::iter::once("v1".to_owned()).chain(preferred).collect())
+    }
+
+    /// The kind of an `apiVersion` and `kind`.
+    pub async fn kind(&self, version: &str, kind: &str) -> Result<Kind> {
+        let list = self.listed(version).await?;
+        if let Some(found) = list.iter().find(|resource| resource.kind == kind && !resource.name.contains('/')) {
+            return to_kind(version, found);
+        }
+        let kinds = || list.iter().map(|resource| resource.kind.as_str());
+        match (list.is_empty(), nearest(kind, kinds())) {
+            (true, _) => failed(format!("the cluster has no API `{version}` (for the kind `{kind}`)")),
+            (false, Some(near)) => failed(format!("`{version}` has no kind `{kind}`; did you mean `{near}`?")),
+            (false, None) => failed(format!("`{version}` has no kind `{kind}`")),
+        }
+    }
+
+    /// The kind that a text names: a kind, plural, singular or short name, also with its group (`deployments.apps`).
+    pub async fn named(&self, text: &str) -> Result<Kind> {
+        let (name, group) = text.split_once('.').map_or((text, None), |(name, group)| (name, Some(group)));
+        let name = name.to_lowercase();
+        let is = |resource: &&APIResource| {
+            !resource.name.contains('/')
+                && (resource.name == name
+                    || resource.singular_name == name
+                    || resource.kind.to_lowercase() == name
+                    || resource.short_names.as_ref().is_some_and(|short| short.contains(&name)))
+        };
+        if group.is_none()
+            && let Some(found) = self.listed("v1").await?.iter().find(is)
+        {
+            return to_kind("v1", found);
+        }
+        let versions = self.versions().await?;
+        let wanted: Vec<_> = versions
+            .iter()
+            .filter(|version| group.is_none_or(|group| version.split_once('/').is_some_and(|(of, _)| of == group)))
+            .collect();
+        let lists = join_all(wanted.iter().map(|version| self.listed(version))).await;
+        let mut names = Vec::new();
+        for (version, list) in wanted.iter().zip(lists) {
+            // An API whose server is down (metrics, say) hides no other.
+            let Ok(list) = list else { continue };
+            if let Some(found) = list.iter().find(is) {
+                return to_kind(version, found);
+            }
+            names.extend(
+                list.iter().filter(|r| !r.name.contains('/')).flat_map(|r| [r.name.clone(), r.singular_name.clone()]),
+            );
+        }
+        match nearest(&name, names.iter().map(String::as_str).filter(|n| !n.is_empty())) {
+            Some(near) => failed(format!("the cluster has no kind `{text}`; did you mean `{near}`?")),
+            None => failed(format!("the cluster has no kind `{text}`")),
+        }
+    }
+
+    /// The objects of a kind, in a namespace where they stand in namespaces.
+    pub async fn api(&self, kind: &Kind, namespace: Option<&str>) -> Result<Api<DynamicObject>> {
+        let client = self.client().await?;
+        Ok(match namespace {
+            Some(namespace) if kind.namespaced => Api::namespaced_with(client, namespace, &kind.resource),
+            _ => Api::all_with(client, &kind.resource),
+        })
+    }
+
+    /// The object of a kind and name.
+    pub async fn target(&self, kind: Kind, namespace: Option<&str>, name: &str) -> Result<Target> {
+        let namespace = kind.namespaced.then(|| namespace.filter(|n| !n.is_empty()).unwrap_or("default").to_owned());
+        let api = self.api(&kind, namespace.as_deref()).await?;
+        Ok(Target { kind, namespace, name: name.to_owned(), api })
+    }
+
+    /// The object that `KIND/NAME` names.
+    pub async fn resource(&self, text: &str, namespace: &str) -> Result<Target> {
+        let Some((kind, name)) =
+            text.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty() && !name.contains('/'))
+        else {
+            return Err(Error::Broken(format!("`{text}` is no resource: write `KIND/NAME`, as in `pod/web`")));
+        };
+        self.target(self.named(kind).await?, Some(namespace), name).await
+    }
+
+    /// The object that a reference names, in either of its forms.
+    pub async fn reference(&self, reference: &Reference) -> Result<Target> {
+        match reference {
+            Reference { resource: Some(resource), namespace, .. } => self.resource(resource, namespace).await,
+            Reference {
+                api_version: Some(version),
+                kind: Some(kind),
+                metadata: Some(Metadata { name, namespace }),
+                ..
+            } => self.target(self.kind(version, kind).await?, namespace.as_deref(), name).await,
+            _ => Err(Error::Broken("no object is named: write `resource: KIND/NAME`".to_owned())),
+        }
+    }
+}
+
+fn to_kind(version: &str, resource: &APIResource) -> Result<Kind> {
+    let version: GroupVersion = version.parse().map_err(|e| Error::Broken(format!("{e}")))?;
+    Ok(Kind {
+        resource: ApiResource::from_gvk_with_plural(&version.with_kind(&resource.kind), &resource.name),
+        namespaced: resource.namespaced,
+    })
+}
+
+/// What a failed request says of an object.
+pub fn explain(error: &kube::Error, what: &str) -> Error {
+    match error {
+        kube::Error::Api(status) => {
+            let causes: Vec<_> = status
+                .details
+                .iter()
+                .flat_map(|details| &details.causes)
+                .map(|cause| match cause.field.as_str() {
+                    "" => cause.message.clone(),
+                    field => format!("{field}: {}", cause.message),
+                })
+                .collect();
+            let causes = if causes.len() < 2 { String::new() } else { format!(" ({})", causes.join("; ")) };
+            match status.code {
+                401 => Error::Broken(format!("the API server does not know this user: {}", status.message)),
+                // Of server-side apply, before 1.24: a field that the kind does not have.
+                500 if status.message.contains("typed patch object") => {
+                    Error::Failed(format!("{what}: {}", status.message))
+                }
+                500.. => Error::Broken(format!("{what}: the API server failed: {}", status.message)),
+                _ => Error::Failed(format!("{what}: {}{causes}", status.message)),
+            }
+        }
+        other => Error::Broken(chain(other)),
+    }
+}
+
+/// An error and its causes, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

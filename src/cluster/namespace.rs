@@ -1,0 +1,84 @@
+//! Namespaces, also generated ones.
+
+use std::collections::BTreeMap;
+
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+use super::{
+    api::{Error, Result, Target, explain},
+    call::{Call, Done},
+    wait::{self, Until, Watched},
+};
+use crate::kubernetes::operation::{CreateNamespace, DeleteNamespace, GenerateNamespace, Nothing};
+
+async fn target(call: &Call, name: &str) -> Result<Target> {
+    call.cluster.target(call.cluster.kind("v1", "Namespace").await?, None, name).await
+}
+
+async fn make(call: &Call, name: &str, labels: BTreeMap<String, String>) -> Result<()> {
+    let target = target(call, name).await?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    let namespace = serde_json::from_value(namespace).map_err(|e| Error::Broken(e.to_string()))?;
+    target.api.create(&PostParams::default(), &namespace).await.map_err(|e| explain(&e, &target.label()))?;
+    Ok(())
+}
+
+/// `create-namespace`.
+pub async fn create(call: &Call, args: CreateNamespace) -> Result<Done> {
+    make(call, &args.name, args.labels).await?;
+    Ok(Done::said(format!("created the namespace `{}`", args.name)).with("namespace", args.name))
+}
+
+/// `delete-namespace`.
+pub async fn delete(call: &Call, args: DeleteNamespace) -> Result<Done> {
+    let timeout = wait::duration(&args.timeout)?;
+    let target = target(call, &args.name).await?;
+    match target.api.delete(&args.name, &DeleteParams::default()).await {
+        Ok(_) => {}
+        // One that is being deleted is deleted no faster by asking again.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            return Ok(Done::said(format!("there is no namespace `{}`", args.name)));
+        }
+        Err(e) => return Err(explain(&e, &target.label())),
+    }
+    if args.wait {
+        wait::until(&Watched::one(&target), &Until::Deleted, timeout).await?;
+    }
+    Ok(Done::said(format!("deleted the namespace `{}`", args.name)))
+}
+
+/// `createNamespace`.
+pub async fn generate(call: &Call, args: GenerateNamespace) -> Result<Done> {
+    let id: String = std::iter::repeat_with(|| fastrand::char('0'..='z'))
+        .filter(|c| c.is_ascii_digit() || c.is_ascii_lowercase())
+        .take(8)
+        .collect();
+    let name = format!("{}-{id}", args.prefix);
+    make(call, &name, BTreeMap::new()).await?;
+    call.remember(&name);
+    Ok(Done::said(format!("created the namespace `{name}`")).with("namespace", name))
+}
+
+/// `deleteGeneratedNamespaces`.
+pub async fn delete_generated(call: &Call, _: Nothing) -> Result<Done> {
+    let names = call.take_generated();
+    let mut faults = Vec::new();
+    for name in &names {
+        let target = target(call, name).await?;
+        match target.api.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(e) => {
+                call.remember(name);
+                faults.push(explain(&e, &target.label()));
+            }
+        }
+    }
+    match faults.into_iter().next() {
+        Some(fault) => Err(fault),
+        None if names.is_empty() => Ok(Done::said("no namespace was generated")),
+        None => Ok(Done::said(format!("deleted {}", names.join(", ")))),
+    }
+}

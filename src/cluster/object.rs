@@ -1,0 +1,284 @@
+//! Objects: made, changed, read, removed.
+
+use std::{path::Path as FilePath, time::Duration};
+
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch as KubePatch, PatchParams, PostParams},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    api::{Error, Result, Target, explain, failed},
+    call::{Call, Done},
+    chosen::{Chosen, value},
+    path::Path,
+    wait::{self, Until, Watched},
+};
+use crate::kubernetes::operation::{Annotate, Apply, Delete, Get, Label, Patch, PatchKind, Reference, Restart, Scale};
+
+/// The field manager of server-side apply.
+const MANAGER: &str = "gevals";
+
+/// `apply`.
+pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
+    let manifests = match (&args.file, args.inline) {
+        (Some(file), None) => files(&call.folder.join(file))?,
+        (None, Some(Value::String(text))) => documents(&text, "the manifest")?,
+        (None, Some(Value::Array(items))) => items,
+        (None, Some(value)) => vec![value],
+        _ => return Err(Error::Broken("one of `file` and `inline` is needed".to_owned())),
+    };
+    let mut applied = Vec::new();
+    for manifest in flat(manifests) {
+        let (target, object) = placed(call, manifest, args.namespace.as_deref()).await?;
+        let params = PatchParams::apply(MANAGER).force().validation_strict();
+        let patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+        patched.map_err(|e| explain(&e, &target.label()))?;
+        if target.kind.resource.kind == "CustomResourceDefinition" {
+            // What follows may be an object of this kind.
+            let until = Until::Condition { kind: "Established".to_owned(), status: "True".to_owned() };
+            wait::until(&Watched::one(&target), &until, Duration::from_secs(10)).await?;
+        }
+        applied.push(format!("{}/{}", target.kind.resource.kind.to_lowercase(), target.name));
+    }
+    if applied.is_empty() {
+        return Err(Error::Broken("there is nothing to apply: no manifest holds an object".to_owned()));
+    }
+    Ok(Done::said(format!("applied {}", applied.join(", "))).with("applied", applied).with("namespace", args.namespace))
+}
+
+/// `create`.
+pub async fn create(call: &Call, manifest: Value) -> Result<Done> {
+    let (target, object) = placed(call, manifest, None).await?;
+    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let made = target.api.create(&params, &object).await.map_err(|e| explain(&e, &target.label()))?;
+    Ok(Done::said(format!("created {}", target.label()))
+        .with("name", made.name_any())
+        .with("namespace", made.namespace())
+        .with("uid", made.uid())
+        .with("resourceVersion", made.resource_version()))
+}
+
+/// `delete`.
+pub async fn delete(call: &Call, args: Delete) -> Result<Done> {
+    let timeout = wait::duration(&args.timeout)?;
+    let chosen = Chosen {
+        resource: args.resource,
+        namespace: args.namespace,
+        kind: args.kind,
+        selector: args.selector,
+        api_version: args.api_version,
+        metadata: args.metadata,
+    };
+    let targets = chosen.targets(call).await?;
+    let mut deleted = Vec::new();
+    for target in &targets {
+        match target.api.delete(&target.name, &DeleteParams::foreground()).await {
+            Ok(_) => deleted.push(target),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                if !args.ignore_not_found && chosen.selector.is_none() {
+                    return failed(target.missing().await);
+                }
+            }
+            Err(e) => return Err(explain(&e, &target.label())),
+        }
+    }
+    if args.wait {
+        let ends =
+            deleted.iter().map(async |target| wait::until(&Watched::one(target), &Until::Deleted, timeout).await);
+        for end in futures_util::future::join_all(ends).await {
+            end?;
+        }
+    }
+    let names: Vec<_> = deleted.iter().map(|t| format!("{}/{}", t.kind.resource.kind.to_lowercase(), t.name)).collect();
+    let message = if names.is_empty() {
+        "there was nothing to delete".to_owned()
+    } else {
+        format!("deleted {}", names.join(", "))
+    };
+    Ok(Done::said(message).with("deleted", names))
+}
+
+/// `get`.
+pub async fn get(call: &Call, args: Get) -> Result<Done> {
+    let chosen = Chosen {
+        resource: args.resource,
+        namespace: args.namespace,
+        kind: args.kind,
+        selector: args.selector,
+        api_version: args.api_version,
+        metadata: args.metadata,
+    };
+    let path = args.jsonpath.as_deref().map(Path::parse).transpose().map_err(Error::Broken)?;
+    let (what, object) = match &chosen.selector {
+        Some(selector) => {
+            let targets = chosen.listed(call, selector).await?;
+            (format!("{} objects", targets.len()), json!({"kind": "List", "items": targets}))
+        }
+        None => {
+            let target = chosen.target(call).await?;
+            (target.label(), value(&target.existing().await?, &target.kind))
+        }
+    };
+    let mut done = Done::said(format!("read {what}"));
+    if let Some(path) = path {
+        let Some(selected) = path.select(&object) else {
+            return failed(format!("{what}: nothing stands at `{}`", args.jsonpath.unwrap_or_default()));
+        };
+        done = done.with("value", selected);
+    }
+    Ok(done.with("object", object))
+}
+
+/// `patch`.
+pub async fn patch(call: &Call, args: Patch) -> Result<Done> {
+    let target = call.cluster.resource(&args.resource, &args.namespace).await?;
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let patch: KubePatch<Value> = match args.kind {
+        PatchKind::Strategic => KubePatch::Strategic(args.patch),
+        PatchKind::Merge => KubePatch::Merge(args.patch),
+        PatchKind::Json => {
+            let operations = serde_json::from_value(args.patch);
+            KubePatch::Json(operations.map_err(|e| Error::Broken(format!("`patch` is no JSON patch: {e}")))?)
+        }
+    };
+    let patched = match &args.subresource {
+        Some(part) => target.api.patch_subresource(part, &target.name, &params, &patch).await,
+        None => target.api.patch(&target.name, &params, &patch).await,
+    };
+    changed(&target, "patched", patched).await
+}
+
+/// `scale`.
+pub async fn scale(call: &Call, args: Scale) -> Result<Done> {
+    let target = call.cluster.resource(&args.resource, &args.namespace).await?;
+    let explained = async |e: kube::Error| match &e {
+        kube::Error::Api(status) if status.code == 404 => Error::Failed(target.missing().await),
+        e => explain(e, &target.label()),
+    };
+    let before = match target.api.get_scale(&target.name).await {
+        Ok(scale) => scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
+        Err(e) => return Err(explained(e).await),
+    };
+    let patch = KubePatch::Merge(json!({"spec": {"replicas": args.replicas}}));
+    if let Err(e) = target.api.patch_scale(&target.name, &PatchParams::default(), &patch).await {
+        return Err(explained(e).await);
+    }
+    Ok(Done::said(format!("scaled {} from {before} to {}", target.label(), args.replicas)).with("replicas", before))
+}
+
+/// `restart`.
+pub async fn restart(call: &Call, args: Restart) -> Result<Done> {
+    let target = call.cluster.resource(&args.resource, &args.namespace).await?;
+    wait::workload(&target)?;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let annotations = json!({"kubectl.kubernetes.io/restartedAt": now});
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
+    let patched = target.api.patch(&target.name, &PatchParams::default(), &KubePatch::Merge(patch)).await;
+    changed(&target, "restarted", patched).await.map(|done| Done::said(done.message))
+}
+
+/// `annotate`.
+pub async fn annotate(call: &Call, args: Annotate) -> Result<Done> {
+    let target = call.cluster.resource(&args.resource, &args.namespace).await?;
+    let patch = json!({"metadata": {"annotations": args.annotations}});
+    let patched = target.api.patch(&target.name, &PatchParams::default(), &KubePatch::Merge(patch)).await;
+    changed(&target, "annotated", patched).await
+}
+
+/// `label`.
+pub async fn label(call: &Call, args: Label) -> Result<Done> {
+    let target = call.cluster.resource(&args.resource, &args.namespace).await?;
+    let patch = json!({"metadata": {"labels": args.labels}});
+    let patched = target.api.patch(&target.name, &PatchParams::default(), &KubePatch::Merge(patch)).await;
+    changed(&target, "labelled", patched).await
+}
+
+/// `resource-exists`.
+pub async fn exists(call: &Call, args: Reference) -> Result<Done> {
+    let target = call.cluster.reference(&args).await?;
+    let object = target.existing().await?;
+    Ok(Done::said(format!("{} exists", target.label())).with("object", value(&object, &target.kind)))
+}
+
+/// `resource-absent`.
+pub async fn absent(call: &Call, args: Reference) -> Result<Done> {
+    let target = call.cluster.reference(&args).await?;
+    match target.get().await? {
+        None => Ok(Done::said(format!("there is no {}", target.label()))),
+        Some(object) if object.metadata.deletion_timestamp.is_some() => {
+            let finalizers = object.finalizers().join(", ");
+            let why = if finalizers.is_empty() {
+                String::new()
+            } else {
+                format!(", and its finalizers are not done: {finalizers}")
+            };
+            failed(format!("{} is being deleted, and still there{why}", target.label()))
+        }
+        Some(_) => failed(format!("{} exists", target.label())),
+    }
+}
+
+async fn changed(target: &Target, verb: &str, result: kube::Result<DynamicObject>) -> Result<Done> {
+    match result {
+        Ok(object) => Ok(Done::said(format!("{verb} {}", target.label())).with("object", value(&object, &target.kind))),
+        Err(kube::Error::Api(status)) if status.code == 404 => failed(target.missing().await),
+        Err(e) => Err(explain(&e, &target.label())),
+    }
+}
+
+/// Where a manifest's object goes.
+async fn placed(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Result<(Target, DynamicObject)> {
+    let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let (Some(version), Some(kind), Some(name)) = (text("/apiVersion"), text("/kind"), text("/metadata/name")) else {
+        return Err(Error::Broken("a manifest needs `apiVersion`, `kind` and `metadata.name`".to_owned()));
+    };
+    let own = text("/metadata/namespace");
+    let target =
+        call.cluster.target(call.cluster.kind(&version, &kind).await?, own.as_deref().or(namespace), &name).await?;
+    if let Some(namespace) = &target.namespace {
+        manifest["metadata"]["namespace"] = json!(namespace);
+    }
+    let object = serde_json::from_value(manifest).map_err(|e| Error::Broken(format!("{}: {e}", target.label())))?;
+    Ok((target, object))
+}
+
+/// The objects of manifests; lists are what they hold.
+fn flat(manifests: Vec<Value>) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for mut manifest in manifests.into_iter().filter(|manifest| !manifest.is_null()) {
+        let is_list = manifest["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+        match manifest.get_mut("items") {
+            Some(Value::Array(items)) if is_list => objects.extend(flat(std::mem::take(items))),
+            _ => objects.push(manifest),
+        }
+    }
+    objects
+}
+
+fn files(path: &FilePath) -> Result<Vec<Value>> {
+    let unreadable = |path: &FilePath, e: std::io::Error| Error::Broken(format!("{}: {e}", path.display()));
+    if !path.is_dir() {
+        let text = std::fs::read_to_string(path).map_err(|e| unreadable(path, e))?;
+        return documents(&text, &path.display().to_string());
+    }
+    let entries = std::fs::read_dir(path).map_err(|e| unreadable(path, e))?;
+    let mut paths: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json"));
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).map_err(|e| unreadable(&path, e))?;
+        all.extend(documents(&text, &path.display().to_string())?);
+    }
+    Ok(all)
+}
+
+/// The documents of a YAML text.
+pub fn documents(text: &str, what: &str) -> Result<Vec<Value>> {
+    serde_yaml::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).map_err(|e| Error::Broken(format!("{what}: {e}"))))
+        .collect()
+}

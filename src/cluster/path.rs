@@ -1,0 +1,177 @@
+//! JSON paths as kubectl writes them.
+
+use serde_json::Value;
+use serde_json_path::{JsonPath, NormalizedPath};
+
+/// A path of kubectl's dialect: `{.a.b}`, `.a.b`, `a.b`, `{.metadata.annotations.example\.com/x}`, `[*]`, `[?(@.type=="Ready")]`.
+#[derive(Clone, Debug)]
+pub struct Path {
+    path: JsonPath,
+    /// Whether it can select several values.
+    several: bool,
+}
+
+impl Path {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let inner = text.trim();
+        let inner = match inner.strip_prefix('{') {
+            Some(rest) => rest.strip_suffix('}').ok_or_else(|| format!("`{text}`: a `{{` is never closed"))?,
+            None => inner,
+        };
+        if inner.contains(['{', '}']) {
+            return Err(format!("`{text}`: one path, not a template of several"));
+        }
+        let rfc = to_rfc(inner);
+        let path = JsonPath::parse(&rfc).map_err(|e| format!("`{text}` is not a path: {e}"))?;
+        let several =
+            inner.contains("..") || inner.contains('*') || inner.contains("[?") || inner.contains(',') || slices(inner);
+        Ok(Self { path, several })
+    }
+
+    /// What it selects: the value, or a list where it can select several; none where there is none.
+    pub fn select(&self, value: &Value) -> Option<Value> {
+        let found = self.path.query(value).all();
+        match self.several {
+            true if found.is_empty() => None,
+            true => Some(found.into_iter().cloned().collect()),
+            false => found.first().map(|value| (*value).clone()),
+        }
+    }
+
+    /// Removes what it selects.
+    pub fn remove(&self, value: &mut Value) {
+        // From behind, so that the places of list items before one that goes stay true.
+        let places: Vec<String> =
+            self.path.query_located(value).locations().map(NormalizedPath::to_json_pointer).collect();
+        for place in places.iter().rev() {
+            let Some((parent, last)) = place.rsplit_once('/') else { continue };
+            let last = last.replace("~1", "/").replace("~0", "~");
+            match value.pointer_mut(parent) {
+                Some(Value::Object(map)) => drop(map.shift_remove(&last)),
+                Some(Value::Array(items)) => {
+                    if let Some(index) = last.parse::<usize>().ok().filter(|i| *i < items.len()) {
+                        items.remove(index);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn slices(text: &str) -> bool {
+    text.split('[')
+        .skip(1)
+        .any(|part| part.split(']').next().is_some_and(|inner| !inner.contains(['\'', '"']) && inner.contains(':')))
+}
+
+/// The same path as RFC 9535 writes it: rooted, and names in quotes.
+fn to_rfc(text: &str) -> String {
+    let mut out = "$".to_owned();
+    let mut rest = text.strip_prefix('$').unwrap_or(text);
+    while let Some(first) = rest.chars().next() {
+        if first == '[' {
+            let end = end_of_brackets(rest);
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+            continue;
+        }
+        if let Some(deep) = rest.strip_prefix("..") {
+            out.push_str("..");
+            rest = deep;
+        } else if first == '.' {
+            rest = &rest[1..];
+        }
+        let mut name = String::new();
+        let mut chars = rest.char_indices();
+        let mut end = rest.len();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '\\' => name.extend(chars.next().map(|(_, c)| c)),
+                '.' | '[' => {
+                    end = at;
+                    break;
+                }
+                c => name.push(c),
+            }
+        }
+        rest = &rest[end..];
+        match name.as_str() {
+            "" => {}
+            "*" => out.push_str("[*]"),
+            name => out.push_str(&format!("[{}]", Value::from(name))),
+        }
+    }
+    out
+}
+
+/// Behind the bracket that closes the first one, strings skipped.
+fn end_of_brackets(text: &str) -> usize {
+    let (mut depth, mut quote, mut escaped) = (0, None, false);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '[') => depth += 1,
+            (None, ']') => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_read_as_kubectl_reads_them() {
+        let pod = json!({
+            "metadata": {"annotations": {"example.com/team": "a"}, "labels": {"app-name": "web"}},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "False"}]},
+        });
+        for (path, value) in [
+            ("{.status.phase}", json!("Running")),
+            (".status.phase", json!("Running")),
+            ("status.phase", json!("Running")),
+            ("$.status.phase", json!("Running")),
+            (r"{.metadata.annotations.example\.com/team}", json!("a")),
+            ("{.metadata.annotations['example.com/team']}", json!("a")),
+            ("{.metadata.labels.app-name}", json!("web")),
+            ("{.status.conditions[0].type}", json!("Ready")),
+            (r#"{.status.conditions[?(@.type=="Ready")].status}"#, json!(["True"])),
+            ("{.status.conditions[*].type}", json!(["Ready", "Initialized"])),
+            ("{..type}", json!(["Ready", "Initialized"])),
+        ] {
+            assert_eq!(Path::parse(path).unwrap().select(&pod), Some(value), "{path}");
+        }
+        assert_eq!(Path::parse("{.status.nothing}").unwrap().select(&pod), None);
+        for wrong in ["{.a", "{.a}{.b}", "{range .items[*]}{.a}{end}", "{.a[}"] {
+            assert!(Path::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_path_selects_is_removed() {
+        let mut value = json!({"a": [{"b": 1, "c": 2}, {"b": 3}], "d/e": 4});
+        Path::parse("{.a[*].b}").unwrap().remove(&mut value);
+        Path::parse("{.d/e}").unwrap().remove(&mut value);
+        assert_eq!(value, json!({"a": [{"c": 2}, {}]}));
+        Path::parse("{.a[*]}").unwrap().remove(&mut value);
+        assert_eq!(value, json!({"a": []}));
+    }
+}

@@ -1,0 +1,251 @@
+//! A disposable control plane: etcd, the API server and, where it is there, the controller manager, on loopback.
+//!
+//! There are no nodes: pods are made and never run, unless something plays the kubelet.
+
+use std::{
+    fs,
+    io::{self, Write},
+    net::TcpListener,
+    os::unix::{
+        fs::{DirBuilderExt, OpenOptionsExt},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use ring::{rand::SystemRandom, signature};
+
+/// The programs, in the order in which they start.
+const PROGRAMS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-manager"];
+
+/// How long the API server may take to become ready.
+const READY: Duration = Duration::from_secs(60);
+
+/// The path of a program: in `KUBEBUILDER_ASSETS`, as envtest has it, else on the PATH.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    assets.into_iter().chain(std::env::split_paths(&path)).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// What is missing to start a control plane.
+pub fn missing() -> Vec<&'static str> {
+    PROGRAMS[..2].iter().copied().filter(|name| program(name).is_none()).collect()
+}
+
+/// Starts a control plane in a folder. Returns the path of its kubeconfig.
+///
+/// # Errors
+/// What is missing, or what did not start; then nothing is left running.
+pub fn up(folder: &Path) -> Result<PathBuf, String> {
+    let missing = missing();
+    if !missing.is_empty() {
+        return Err(format!("`{}` is neither in KUBEBUILDER_ASSETS nor on the PATH", missing.join("` and `")));
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|e| format!("{}: {e}", folder.display()))?;
+    let folder = fs::canonicalize(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    if let Some(name) = PROGRAMS.iter().find(|name| running(&folder, name).is_some()) {
+        return Err(format!("`{name}` runs in {} already: `gevals kube down` stops it", folder.display()));
+    }
+    start(&folder).inspect_err(|_| drop(down(&folder)))
+}
+
+fn start(folder: &Path) -> Result<PathBuf, String> {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let io = |e: io::Error| format!("{}: {e}", folder.display());
+    let (client, peer, api, manager) =
+        (port().map_err(io)?, port().map_err(io)?, port().map_err(io)?, port().map_err(io)?);
+    let token = token()?;
+    key(folder)?;
+    write(folder, "tokens.csv", &format!("{token},admin,1,\"system:masters\"\n")).map_err(io)?;
+    spawn(
+        folder,
+        "etcd",
+        &[
+            format!("--data-dir={}", at("etcd")),
+            format!("--listen-client-urls=http://127.0.0.1:{client}"),
+            format!("--advertise-client-urls=http://127.0.0.1:{client}"),
+            format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+            format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+            format!("--initial-cluster=default=http://127.0.0.1:{peer}"),
+            "--unsafe-no-fsync".to_owned(),
+        ],
+    )?;
+    spawn(
+        folder,
+        "kube-apiserver",
+        &[
+            format!("--etcd-servers=http://127.0.0.1:{client}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={api}"),
+            format!("--cert-dir={}", at("certs")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", at("sa.pub")),
+            format!("--service-account-signing-key-file={}", at("sa.key")),
+            format!("--token-auth-file={}", at("tokens.csv")),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--allow-privileged=true".to_owned(),
+        ],
+    )?;
+    let kubeconfig = folder.join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\n\
+         clusters: [{{name: gevals, cluster: {{server: \"https://127.0.0.1:{api}\", insecure-skip-tls-verify: true}}}}]\n\
+         users: [{{name: admin, user: {{token: {token}}}}}]\n\
+         contexts: [{{name: gevals, context: {{cluster: gevals, user: admin, namespace: default}}}}]\n\
+         current-context: gevals\n"
+    );
+    write(folder, "kubeconfig", &text).map_err(io)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    runtime.block_on(ready(folder, &kubeconfig))?;
+    if let Some(path) = program(PROGRAMS[2]) {
+        let mut words = vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--authentication-kubeconfig={}", kubeconfig.display()),
+            format!("--authorization-kubeconfig={}", kubeconfig.display()),
+            format!("--service-account-private-key-file={}", at("sa.key")),
+            "--use-service-account-credentials=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={manager}"),
+            format!("--cert-dir={}", at("manager-certs")),
+            "--leader-elect=false".to_owned(),
+        ];
+        // Before 1.24 it also listens on a port without TLS, and always on the same.
+        words.extend(is_before_24(&path).then(|| "--port=0".to_owned()));
+        spawn(folder, PROGRAMS[2], &words)?;
+    }
+    Ok(kubeconfig)
+}
+
+/// Stops what [`up`] started in a folder. Returns the programs that were running.
+///
+/// # Errors
+/// What still runs.
+pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
+    let mut stopped = Vec::new();
+    for name in PROGRAMS.into_iter().rev() {
+        let Some(pid) = running(folder, name) else { continue };
+        stopped.push(name);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let begun = Instant::now();
+        while running(folder, name).is_some() {
+            match begun.elapsed().as_secs() {
+                0..5 => {}
+                5..10 => drop(rustix::process::kill_process(pid, rustix::process::Signal::KILL)),
+                _ => return Err(format!("`{name}` (process {}) does not end", pid.as_raw_nonzero())),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    for name in PROGRAMS {
+        let _ = fs::remove_file(folder.join(format!("{name}.pid")));
+    }
+    Ok(stopped)
+}
+
+/// The process of a program, if it is still that program.
+fn running(folder: &Path, name: &str) -> Option<rustix::process::Pid> {
+    let text = fs::read_to_string(folder.join(format!("{name}.pid"))).ok()?;
+    let pid = rustix::process::Pid::from_raw(text.trim().parse().ok()?)?;
+    // One that has ended and was not waited for has no executable.
+    let exe = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).ok()?;
+    exe.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)).then_some(pid)
+}
+
+fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), String> {
+    let fault = |e: io::Error| format!("`{name}`: {e}");
+    let path = program(name).ok_or_else(|| format!("`{name}` is not there"))?;
+    let log = private(folder, &format!("{name}.log")).map_err(fault)?;
+    let child = Command::new(path)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().map_err(fault)?)
+        .stderr(log)
+        .process_group(0)
+        .spawn()
+        .map_err(fault)?;
+    write(folder, &format!("{name}.pid"), &child.id().to_string()).map_err(fault)
+}
+
+async fn ready(folder: &Path, kubeconfig: &Path) -> Result<(), String> {
+    let config = kube::config::Kubeconfig::read_from(kubeconfig).map_err(|e| e.to_string())?;
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(config, &options).await.map_err(|e| e.to_string())?;
+    let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
+    let begun = Instant::now();
+    while begun.elapsed() < READY {
+        let request = axum::http::Request::get("/readyz").body(Vec::new()).map_err(|e| e.to_string())?;
+        if client.request_text(request).await.is_ok_and(|text| text.starts_with("ok")) {
+            return Ok(());
+        }
+        if let Some(name) = PROGRAMS[..2].iter().find(|name| running(folder, name).is_none()) {
+            return Err(format!("`{name}` has ended: {}", last_line(folder, name)));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Err(format!("the API server is not ready after {} s: {}", READY.as_secs(), last_line(folder, PROGRAMS[1])))
+}
+
+fn last_line(folder: &Path, name: &str) -> String {
+    let path = folder.join(format!("{name}.log"));
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    format!("{} (see {})", text.lines().last().unwrap_or_default(), path.display())
+}
+
+fn is_before_24(manager: &Path) -> bool {
+    let output = Command::new(manager).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let minor = text.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor < 24)
+}
+
+/// The keys by which service accounts are known.
+fn key(folder: &Path) -> Result<(), String> {
+    let random = SystemRandom::new();
+    let algorithm = &signature::ECDSA_P256_SHA256_ASN1_SIGNING;
+    let document = signature::EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|e| e.to_string())?;
+    let pair = signature::EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).map_err(|e| e.to_string())?;
+    // SubjectPublicKeyInfo of a P-256 key (RFC 5480): all but the point is the same for each.
+    const HEAD: [u8; 26] = [
+        0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
+        0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    ];
+    let public = [&HEAD, signature::KeyPair::public_key(&pair).as_ref()].concat();
+    let io = |e: io::Error| format!("{}: {e}", folder.display());
+    write(folder, "sa.key", &pem("PRIVATE KEY", document.as_ref())).map_err(io)?;
+    write(folder, "sa.pub", &pem("PUBLIC KEY", &public)).map_err(io)
+}
+
+fn pem(label: &str, bytes: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(bytes);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+fn token() -> Result<String, String> {
+    let bytes: [u8; 16] = ring::rand::generate(&SystemRandom::new()).map_err(|e| e.to_string())?.expose();
+    Ok(hex::encode(bytes))
+}
+
+fn port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn private(folder: &Path, name: &str) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join(name))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    private(folder, name)?.write_all(text.as_bytes())
+}

@@ -1,0 +1,909 @@
+//! The operations, and what each takes.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// What an operation does to the world (`portable-format.md`, extensions: `sideEffects`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It only looks.
+    None,
+    /// It makes objects.
+    Creates,
+    /// It removes objects.
+    Deletes,
+    /// It changes objects.
+    Any,
+}
+
+impl Effect {
+    /// As manifests write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Creates => "creates",
+            Self::Deletes => "deletes",
+            Self::Any => "any",
+        }
+    }
+}
+
+/// An operation of the extension.
+#[derive(Debug)]
+pub struct Operation {
+    /// As steps write it after the alias.
+    pub name: &'static str,
+    /// One line.
+    pub description: &'static str,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// The JSON Schema of its arguments.
+    pub params: fn() -> Value,
+    /// Name, JSON type and description of each output.
+    pub outputs: &'static [(&'static str, &'static str, &'static str)],
+}
+
+impl Operation {
+    /// Where it may stand: what only looks, and `exec`, stands everywhere; what changes the world does not stand in verify.
+    pub fn phases(&self) -> &'static [&'static str] {
+        if self.effect == Effect::None || self.name == "exec" {
+            &["setup", "verify", "cleanup"]
+        } else {
+            &["setup", "cleanup"]
+        }
+    }
+}
+
+/// Every operation, in the order in which help lists them.
+pub const OPERATIONS: &[Operation] = &[
+    // Objects.
+    Operation {
+        name: "apply",
+        description: "applies manifests by server-side apply",
+        effect: Effect::Creates,
+        params: schema::<Apply>,
+        outputs: &[("applied", "array", "what was applied, as `KIND/NAME`"), NAMESPACE],
+    },
+    Operation {
+        name: "create",
+        description: "creates the object that its arguments are; fails where it exists",
+        effect: Effect::Creates,
+        params: create,
+        outputs: &[
+            ("name", "string", "of the object"),
+            NAMESPACE,
+            ("uid", "string", "of the object"),
+            ("resourceVersion", "string", "of the object"),
+        ],
+    },
+    Operation {
+        name: "delete",
+        description: "deletes an object, or those that a selector names, and waits until they are gone",
+        effect: Effect::Deletes,
+        params: schema::<Delete>,
+        outputs: &[("deleted", "array", "what was deleted, as `KIND/NAME`")],
+    },
+    Operation {
+        name: "get",
+        description: "reads an object, or those that a selector names",
+        effect: Effect::None,
+        params: schema::<Get>,
+        outputs: &[
+            ("object", "object", "the object; of a selector, the list"),
+            ("value", "any", "what `jsonpath` selects; a list where it selects several"),
+        ],
+    },
+    Operation {
+        name: "patch",
+        description: "patches an object",
+        effect: Effect::Any,
+        params: schema::<Patch>,
+        outputs: &[OBJECT],
+    },
+    Operation {
+        name: "scale",
+        description: "sets the number of replicas",
+        effect: Effect::Any,
+        params: schema::<Scale>,
+        outputs: &[("replicas", "integer", "the number before")],
+    },
+    Operation {
+        name: "restart",
+        description: "restarts the pods of a workload, as `kubectl rollout restart` does",
+        effect: Effect::Any,
+        params: schema::<Restart>,
+        outputs: &[],
+    },
+    Operation {
+        name: "annotate",
+        description: "sets or removes annotations",
+        effect: Effect::Any,
+        params: schema::<Annotate>,
+        outputs: &[OBJECT],
+    },
+    Operation {
+        name: "label",
+        description: "sets or removes labels",
+        effect: Effect::Any,
+        params: schema::<Label>,
+        outputs: &[OBJECT],
+    },
+    // Checks.
+    Operation {
+        name: "resource-exists",
+        description: "passes if the object exists",
+        effect: Effect::None,
+        params: schema::<Reference>,
+        outputs: &[OBJECT],
+    },
+    Operation {
+        name: "resource-absent",
+        description: "passes if the object does not exist",
+        effect: Effect::None,
+        params: schema::<Reference>,
+        outputs: &[],
+    },
+    Operation {
+        name: "resource-matches",
+        description: "passes if the object holds what a manifest says",
+        effect: Effect::None,
+        params: schema::<Matches>,
+        outputs: &[OBJECT],
+    },
+    Operation {
+        name: "field-equals",
+        description: "passes if a field has a value",
+        effect: Effect::None,
+        params: schema::<FieldEquals>,
+        outputs: &[("value", "any", "of the field")],
+    },
+    Operation {
+        name: "count",
+        description: "counts objects, and passes if their number is as wanted",
+        effect: Effect::None,
+        params: schema::<Count>,
+        outputs: &[("count", "integer", "how many there are")],
+    },
+    // Time.
+    Operation {
+        name: "wait",
+        description: "waits for a condition, a field, creation or deletion",
+        effect: Effect::None,
+        params: schema::<Wait>,
+        outputs: &[],
+    },
+    Operation {
+        name: "condition",
+        description: "passes as soon as a condition of the object has a status",
+        effect: Effect::None,
+        params: schema::<Condition>,
+        outputs: &[],
+    },
+    Operation {
+        name: "condition-stable",
+        description: "passes if a condition holds, and holds for a time",
+        effect: Effect::None,
+        params: schema::<ConditionStable>,
+        outputs: &[],
+    },
+    Operation {
+        name: "rollout",
+        description: "waits until a workload is rolled out, as `kubectl rollout status` does",
+        effect: Effect::None,
+        params: schema::<Rollout>,
+        outputs: &[],
+    },
+    // Pods.
+    Operation {
+        name: "exec",
+        description: "runs a command in a container",
+        effect: Effect::Any,
+        params: schema::<Exec>,
+        outputs: &[
+            ("stdout", "string", "of the command"),
+            ("stderr", "string", "of the command"),
+            ("exitCode", "integer", "of the command"),
+        ],
+    },
+    Operation {
+        name: "logs",
+        description: "reads the log of a container",
+        effect: Effect::None,
+        params: schema::<Logs>,
+        outputs: &[("stdout", "string", "the log")],
+    },
+    // Namespaces.
+    Operation {
+        name: "create-namespace",
+        description: "creates a namespace; fails where it exists",
+        effect: Effect::Creates,
+        params: schema::<CreateNamespace>,
+        outputs: &[NAMESPACE],
+    },
+    Operation {
+        name: "delete-namespace",
+        description: "deletes a namespace; one that is not there is no failure",
+        effect: Effect::Deletes,
+        params: schema::<DeleteNamespace>,
+        outputs: &[],
+    },
+    Operation {
+        name: "createNamespace",
+        description: "creates a namespace with a generated name",
+        effect: Effect::Creates,
+        params: schema::<GenerateNamespace>,
+        outputs: &[NAMESPACE],
+    },
+    Operation {
+        name: "deleteGeneratedNamespaces",
+        description: "deletes the namespaces that `createNamespace` made for this task",
+        effect: Effect::Deletes,
+        params: schema::<Nothing>,
+        outputs: &[],
+    },
+    // Access.
+    Operation {
+        name: "can-i",
+        description: "passes if the user may do something, or with `allowed: false` if not",
+        effect: Effect::None,
+        params: schema::<CanI>,
+        outputs: &[("allowed", "boolean", "whether the user may"), ("reason", "string", "of the API server")],
+    },
+    Operation {
+        name: "authCanI",
+        description: "asks whether a user may do something; a denial passes unless `expect` says otherwise",
+        effect: Effect::None,
+        params: schema::<AuthCanI>,
+        outputs: &[("allowed", "string", "`true` or `false`"), ("reason", "string", "of the API server")],
+    },
+    // The kubeconfig.
+    Operation {
+        name: "listContexts",
+        description: "lists the contexts of the kubeconfig; fails where there are none",
+        effect: Effect::None,
+        params: schema::<Nothing>,
+        outputs: &[("current", "string", "the current context"), ("count", "string", "how many there are")],
+    },
+    Operation {
+        name: "getCurrentContext",
+        description: "names the current context; fails where none is set",
+        effect: Effect::None,
+        params: schema::<Nothing>,
+        outputs: &[("context", "string", "the current context")],
+    },
+    Operation {
+        name: "viewConfig",
+        description: "shows the kubeconfig, without its credentials",
+        effect: Effect::None,
+        params: schema::<ViewConfig>,
+        outputs: &[("config", "string", "the kubeconfig as YAML")],
+    },
+    // Helm.
+    Operation {
+        name: "helmInstall",
+        description: "installs a chart by the command `helm`",
+        effect: Effect::Creates,
+        params: schema::<HelmInstall>,
+        outputs: &[("name", "string", "of the release"), NAMESPACE],
+    },
+    Operation {
+        name: "helmList",
+        description: "lists releases by the command `helm`",
+        effect: Effect::None,
+        params: schema::<HelmList>,
+        outputs: &[
+            ("releases", "array", "as `helm list -o json` has them"),
+            ("count", "integer", "how many there are"),
+        ],
+    },
+    Operation {
+        name: "helmUninstall",
+        description: "uninstalls a release by the command `helm`; one that is not there is no failure",
+        effect: Effect::Deletes,
+        params: schema::<HelmUninstall>,
+        outputs: &[],
+    },
+];
+
+const NAMESPACE: (&str, &str, &str) = ("namespace", "string", "the namespace");
+const OBJECT: (&str, &str, &str) = ("object", "object", "the object");
+
+/// The operation of a name.
+pub fn find(name: &str) -> Option<&'static Operation> {
+    OPERATIONS.iter().find(|operation| operation.name == name)
+}
+
+fn schema<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = SchemaGenerator::new(settings).into_root_schema_for::<A>().to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("title");
+    }
+    without_null(&mut schema);
+    schema
+}
+
+/// What may be absent is not null either.
+fn without_null(schema: &mut Value) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for property in properties.values_mut() {
+        if let Some(Value::Array(types)) = property.get_mut("type") {
+            types.retain(|name| name != "null");
+            if let [one] = types.as_slice() {
+                property["type"] = one.clone();
+            }
+        }
+        without_null(property);
+    }
+}
+
+/// Any manifest: only what every object has is said.
+fn create() -> Value {
+    json!({
+        "description": "The object.",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": {"type": "string"}, "namespace": {"type": "string"}},
+            },
+            "spec": {"type": "object"},
+        },
+    })
+}
+
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+fn default_timeout() -> String {
+    "60s".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn status_true() -> String {
+    "True".to_owned()
+}
+
+/// The name and namespace of an object, as its manifest has them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Metadata {
+    /// Of the object.
+    pub name: String,
+    /// Absent: an object of the cluster.
+    pub namespace: Option<String>,
+}
+
+/// Which object: `resource` with `namespace`, or `apiVersion`, `kind` and `metadata` as the existing extension has them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_object()))]
+pub struct Reference {
+    /// `KIND/NAME`; the kind also as plural, short name, or with its group: `deployment.apps/web`.
+    pub resource: Option<String>,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// As in a manifest.
+    pub api_version: Option<String>,
+    /// As in a manifest.
+    pub kind: Option<String>,
+    /// As in a manifest.
+    pub metadata: Option<Metadata>,
+}
+
+fn one_object() -> Value {
+    json!([{"required": ["resource"]}, {"required": ["apiVersion", "kind", "metadata"]}])
+}
+
+fn one_or_selected() -> Value {
+    json!([{"required": ["resource"]}, {"required": ["kind", "selector"]}, {"required": ["apiVersion", "kind", "metadata"]}])
+}
+
+/// Nothing.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// What to apply.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = json!([{"required": ["file"]}, {"required": ["inline"]}])))]
+pub struct Apply {
+    /// A file of manifests, or a folder of such files, beside the task.
+    pub file: Option<String>,
+    /// Manifests as text, a manifest, or a list of manifests.
+    pub inline: Option<Value>,
+    /// For objects that name none. Default: `default`.
+    pub namespace: Option<String>,
+}
+
+/// What to delete.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_or_selected()))]
+pub struct Delete {
+    /// `KIND/NAME`.
+    pub resource: Option<String>,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    pub kind: Option<String>,
+    /// A label selector: `app=web,tier!=db`.
+    pub selector: Option<String>,
+    /// As in a manifest.
+    pub api_version: Option<String>,
+    /// As in a manifest.
+    pub metadata: Option<Metadata>,
+    /// An object that is not there is no failure.
+    #[serde(default)]
+    pub ignore_not_found: bool,
+    /// Waits until it is gone.
+    #[serde(default = "yes")]
+    pub wait: bool,
+    /// How long to wait.
+    #[serde(default = "default_timeout")]
+    #[schemars(extend("format" = "duration"))]
+    pub timeout: String,
+}
+
+/// What to read.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_or_selected()))]
+pub struct Get {
+    /// `KIND/NAME`.
+    pub resource: Option<String>,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    pub kind: Option<String>,
+    /// A label selector.
+    pub selector: Option<String>,
+    /// As in a manifest.
+    pub api_version: Option<String>,
+    /// As in a manifest.
+    pub metadata: Option<Metadata>,
+    /// A path into what was read, as kubectl writes it: `{.status.podIP}`.
+    pub jsonpath: Option<String>,
+}
+
+/// How a patch is meant.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PatchKind {
+    /// Lists are merged by their keys; not for custom resources.
+    #[default]
+    Strategic,
+    /// A JSON merge patch (RFC 7396).
+    Merge,
+    /// A list of operations (RFC 6902).
+    Json,
+}
+
+/// A patch.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Patch {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// How the patch is meant.
+    #[serde(default, rename = "type")]
+    pub kind: PatchKind,
+    /// An object; of the type `json` a list of operations.
+    pub patch: Value,
+    /// A subresource: `status`, `scale`.
+    pub subresource: Option<String>,
+}
+
+/// How many replicas.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scale {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// How many.
+    pub replicas: u32,
+}
+
+/// What to restart.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Restart {
+    /// `KIND/NAME` of a Deployment, StatefulSet or DaemonSet.
+    pub resource: String,
+    /// Of the object.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+}
+
+/// Annotations.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Annotate {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// `null` removes one.
+    pub annotations: BTreeMap<String, Option<String>>,
+}
+
+/// Labels.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Label {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// `null` removes one.
+    pub labels: BTreeMap<String, Option<String>>,
+}
+
+/// What an object holds.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Matches {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// A file with the manifest, or the manifest.
+    pub expected: Value,
+    /// Paths of fields that do not count, as kubectl writes them: `.metadata.labels`.
+    #[serde(default)]
+    pub ignore_paths: Vec<String>,
+    /// The order of lists does not count.
+    #[serde(default)]
+    pub ignore_order: bool,
+    /// The object holds nothing else, but for what the API server adds: `metadata` of its own, and `status`.
+    #[serde(default)]
+    pub exact: bool,
+}
+
+/// A field, and its value.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FieldEquals {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The path, as kubectl writes it: `{.spec.replicas}`.
+    pub jsonpath: String,
+    /// The value, of the same JSON type.
+    pub value: Value,
+}
+
+/// Which objects, and how many.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Count {
+    /// The kind, also as plural, short name, or with its group.
+    pub kind: String,
+    /// Of the objects.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// In all namespaces.
+    #[serde(default)]
+    pub all_namespaces: bool,
+    /// A label selector.
+    pub selector: Option<String>,
+    /// A field selector: `status.phase=Running`.
+    pub fields: Option<String>,
+    /// Exactly so many.
+    pub equals: Option<u64>,
+    /// At least so many.
+    pub min: Option<u64>,
+    /// At most so many.
+    pub max: Option<u64>,
+}
+
+/// What to wait for: `condition`, `jsonpath` with `value`, `created` or `deleted`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_or_selected(), "anyOf" = json!([
+    {"required": ["condition"]}, {"required": ["jsonpath"]}, {"required": ["created"]}, {"required": ["deleted"]},
+])))]
+pub struct Wait {
+    /// `KIND/NAME`.
+    pub resource: Option<String>,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    pub kind: Option<String>,
+    /// A label selector; all objects that it names are awaited, and there must be one.
+    pub selector: Option<String>,
+    /// As in a manifest.
+    pub api_version: Option<String>,
+    /// As in a manifest.
+    pub metadata: Option<Metadata>,
+    /// The type of a condition in the object's status.
+    #[schemars(extend("examples" = conditions()))]
+    pub condition: Option<String>,
+    /// What the condition is to be.
+    #[serde(default = "status_true")]
+    pub status: String,
+    /// A path, as kubectl writes it: `{.status.phase}`.
+    pub jsonpath: Option<String>,
+    /// What the path is to select; absent: anything.
+    pub value: Option<Value>,
+    /// Until it exists.
+    #[serde(default)]
+    pub created: bool,
+    /// Until it does not exist.
+    #[serde(default)]
+    pub deleted: bool,
+    /// How long.
+    #[serde(default = "default_timeout")]
+    #[schemars(extend("format" = "duration"))]
+    pub timeout: String,
+}
+
+/// A condition of an object.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Condition {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The type of the condition.
+    #[serde(rename = "type")]
+    #[schemars(extend("examples" = conditions()))]
+    pub kind: String,
+    /// What the condition is to be.
+    #[serde(default = "status_true")]
+    pub status: String,
+    /// How long to wait for it.
+    #[serde(default = "default_timeout")]
+    #[schemars(extend("format" = "duration"))]
+    pub timeout: String,
+}
+
+/// A condition that is to hold.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConditionStable {
+    /// `KIND/NAME`.
+    pub resource: String,
+    /// Of the object, where it has one.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The type of the condition, which is to be true.
+    #[schemars(extend("examples" = conditions()))]
+    pub condition: String,
+    /// For how long.
+    #[schemars(extend("format" = "duration"))]
+    pub duration: String,
+}
+
+/// What to wait for.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rollout {
+    /// `KIND/NAME` of a Deployment, StatefulSet or DaemonSet.
+    pub resource: String,
+    /// Of the object.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// How long.
+    #[serde(default = "default_timeout")]
+    #[schemars(extend("format" = "duration"))]
+    pub timeout: String,
+}
+
+/// A command in a container.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exec {
+    /// The name of the pod.
+    pub pod: String,
+    /// Of the pod.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Absent: the pod's only or default container.
+    pub container: Option<String>,
+    /// The program and its arguments.
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+}
+
+/// A log.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Logs {
+    /// The name of the pod.
+    pub pod: String,
+    /// Of the pod.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Absent: the pod's only or default container.
+    pub container: Option<String>,
+    /// Only the last so many lines.
+    pub tail: Option<i64>,
+    /// Of the container that ran before this one.
+    #[serde(default)]
+    pub previous: bool,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateNamespace {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteNamespace {
+    /// Its name.
+    pub name: String,
+    /// Waits until it is gone.
+    #[serde(default)]
+    pub wait: bool,
+    /// How long to wait.
+    #[serde(default = "default_timeout")]
+    #[schemars(extend("format" = "duration"))]
+    pub timeout: String,
+}
+
+/// A namespace whose name is generated.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GenerateNamespace {
+    /// The name is `PREFIX-` and eight characters.
+    pub prefix: String,
+}
+
+/// Something that a user may or may not do.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CanI {
+    /// `get`, `list`, `create` …
+    pub verb: String,
+    /// The kind, plural or short name, also with its group; `pods/log` for a subresource.
+    pub resource: String,
+    /// Absent: in all namespaces.
+    pub namespace: Option<String>,
+    /// Of one object.
+    pub name: Option<String>,
+    /// The user, also `system:serviceaccount:NAMESPACE:NAME`; absent: the one of the kubeconfig.
+    #[serde(rename = "as")]
+    pub user: Option<String>,
+    /// What is to be.
+    #[serde(default = "yes")]
+    pub allowed: bool,
+}
+
+/// Something that a user may or may not do.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuthCanI {
+    /// `get`, `list`, `create` …
+    pub verb: String,
+    /// The plural name.
+    pub resource: String,
+    /// The user.
+    #[serde(rename = "as")]
+    pub user: String,
+    /// Absent: in all namespaces.
+    pub namespace: Option<String>,
+    /// Of the resource.
+    pub api_group: Option<String>,
+    /// Of one object.
+    pub resource_name: Option<String>,
+    /// What is to be.
+    pub expect: Option<Allowed>,
+}
+
+/// What is to be.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Allowed {
+    /// Whether the user may.
+    pub allowed: Option<bool>,
+}
+
+/// How much of the kubeconfig.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ViewConfig {
+    /// Only what the current context names.
+    #[serde(default)]
+    pub minify: bool,
+}
+
+/// A chart.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HelmInstall {
+    /// A reference, a folder, an archive or a URL.
+    pub chart: String,
+    /// Of the release; absent: generated.
+    pub name: Option<String>,
+    /// Of the release.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The chart's values.
+    #[serde(default)]
+    pub values: Map<String, Value>,
+}
+
+/// Which releases.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HelmList {
+    /// Of the releases.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// In all namespaces.
+    #[serde(default)]
+    pub all_namespaces: bool,
+}
+
+/// A release.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HelmUninstall {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+}
+
+/// Conditions that objects of Kubernetes have; a text that is nearly one of them is likely a slip.
+fn conditions() -> &'static [&'static str] {
+    &[
+        "Available",
+        "Complete",
+        "ContainersReady",
+        "DisruptionAllowed",
+        "Established",
+        "Failed",
+        "Initialized",
+        "MemoryPressure",
+        "NamesAccepted",
+        "PodScheduled",
+        "Progressing",
+        "Ready",
+        "ReplicaFailure",
+        "ScalingActive",
+        "Suspended",
+    ]
+}

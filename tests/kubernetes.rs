@@ -1,0 +1,259 @@
+//! `builtin:kubernetes` against a real Kubernetes API: the pages in `kubernetes/`, one a theme, each in a namespace of its own.
+//!
+//! A page is a list of calls: the operation with its arguments, and `passes`, `fails` or `broken` with a part of the message,
+//! and `outputs`, of which those that are named are compared; `within: N` repeats it for at most N seconds. `NS` is the page's namespace, `$NAME` an output kept by
+//! `keep: {NAME: OUTPUT}`.
+//!
+//! The API is the one of `GEVALS_TEST_KUBECONFIG`, else one that is started from `KUBEBUILDER_ASSETS` or the PATH. Where
+//! neither is, the test says that it did not run.
+#![cfg(feature = "kubernetes")]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/kubelet.rs"]
+mod kubelet;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use gevals::{
+    cluster::plane,
+    kubernetes::{self, operation::OPERATIONS},
+};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, Command},
+    sync::{Mutex as Turn, oneshot},
+};
+
+/// A control plane, stopped when it is dropped.
+struct Plane {
+    kubeconfig: PathBuf,
+    own: Option<tempfile::TempDir>,
+}
+
+impl Plane {
+    fn up() -> Option<Self> {
+        if let Some(path) = std::env::var_os("GEVALS_TEST_KUBECONFIG") {
+            return Some(Self { kubeconfig: path.into(), own: None });
+        }
+        if !plane::missing().is_empty() {
+            eprintln!("NOT RUN: no Kubernetes API (set GEVALS_TEST_KUBECONFIG, or KUBEBUILDER_ASSETS)");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = tokio::task::block_in_place(|| plane::up(folder.path())).unwrap();
+        Some(Self { kubeconfig, own: Some(folder) })
+    }
+
+    async fn client(&self) -> Client {
+        let config = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.own {
+            plane::down(folder.path()).unwrap();
+        }
+    }
+}
+
+type Waiting = Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>;
+
+/// The extension, as a process; calls go side by side.
+struct Extension {
+    _child: Child,
+    input: Turn<ChildStdin>,
+    next: AtomicU64,
+    waiting: Waiting,
+}
+
+impl Extension {
+    async fn start(kubeconfig: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gevals"))
+            .arg(kubernetes::ARGUMENT)
+            .env("KUBECONFIG", kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let waiting = Waiting::default();
+        let answers = Arc::clone(&waiting);
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(output).lines();
+            while let Some(line) = lines.next_line().await.unwrap() {
+                let answer: Value = serde_json::from_str(&line).unwrap();
+                let waits = answers.lock().unwrap().remove(&answer["id"].as_u64().unwrap()).unwrap();
+                let _ = waits.send(answer);
+            }
+        });
+        let extension = Self { _child: child, input: Turn::new(input), next: AtomicU64::new(1), waiting };
+        let manifest = extension.request("initialize", json!({"protocolVersion": "0.0.1"})).await;
+        assert_eq!(manifest["result"], kubernetes::manifest());
+        extension
+    }
+
+    async fn request(&self, method: &str, params: Value) -> Value {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().unwrap().insert(id, answer);
+        let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.input.lock().await.write_all(line.as_bytes()).await.unwrap();
+        answered.await.unwrap()
+    }
+
+    async fn execute(&self, operation: &str, args: &Value) -> Value {
+        let context = json!({"workdir": folder(), "phase": ""});
+        self.request("execute", json!({"operation": operation, "args": args, "context": context})).await
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
+}
+
+/// A call of a page.
+#[derive(Debug, Deserialize)]
+struct Step {
+    passes: Option<String>,
+    fails: Option<String>,
+    broken: Option<String>,
+    #[serde(default)]
+    outputs: Map<String, Value>,
+    /// Seconds.
+    #[serde(default)]
+    within: u64,
+    #[serde(default)]
+    keep: BTreeMap<String, String>,
+    /// The operation and its arguments.
+    #[serde(flatten)]
+    call: Map<String, Value>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_do_what_their_pages_say() {
+    let Some(plane) = Plane::up() else { return };
+    let playing = tokio::spawn(kubelet::run(plane.client().await));
+    let extension = Arc::new(Extension::start(&plane.kubeconfig).await);
+    let mut pages: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|e| e == "yaml"));
+    pages.sort();
+    let running = pages.into_iter().map(|path| tokio::spawn(page(path, Arc::clone(&extension))));
+    let mut seen: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for page in running.collect::<Vec<_>>() {
+        let (verdicts, found) = page.await.unwrap();
+        for (name, verdict) in verdicts {
+            seen.entry(name).or_default().insert(verdict);
+        }
+        faults.extend(found);
+    }
+    // All that this process generated: the namespaces of the pages.
+    let gone = extension.execute("deleteGeneratedNamespaces", &json!({})).await;
+    assert_eq!(gone["result"]["success"], true, "{gone}");
+    let left = json!({"kind": "namespace", "fields": "status.phase=Active", "max": 4});
+    let left = extension.execute("count", &left).await;
+    assert_eq!(left["result"]["success"], true, "{left}");
+    seen.entry("deleteGeneratedNamespaces".to_owned()).or_default().insert("passes");
+    playing.abort();
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+    for operation in OPERATIONS {
+        let verdicts = seen.get(operation.name).cloned().unwrap_or_default();
+        // What needs a program or a node that is not here.
+        let absent = matches!(operation.name, "helmInstall" | "helmList" | "helmUninstall" | "exec" | "logs");
+        assert!(verdicts.contains("passes") || absent, "no call of `{}` passes", operation.name);
+        assert!(
+            verdicts.len() > 1 || absent || operation.name == "deleteGeneratedNamespaces",
+            "no call of `{}` fails",
+            operation.name
+        );
+    }
+}
+
+async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'static str)>, Vec<String>) {
+    let text = std::fs::read_to_string(&path).unwrap();
+    let made = extension.execute("createNamespace", &json!({"prefix": "page"})).await;
+    let namespace = made["result"]["outputs"]["namespace"].as_str().unwrap().to_owned();
+    let mut words = BTreeMap::from([("NS".to_owned(), namespace.clone())]);
+    let steps: Vec<Value> = serde_yaml::from_str(&text).unwrap();
+    let (mut verdicts, mut faults) = (Vec::new(), Vec::new());
+    for step in steps {
+        let mut text = step.to_string();
+        for (word, value) in &words {
+            text = text.replace(&format!("${word}"), value);
+        }
+        let step: Step = serde_json::from_str(&text).unwrap();
+        let (operation, args) = step.call.iter().next().unwrap();
+        let begun = Instant::now();
+        let mut answer = extension.execute(operation, args).await;
+        while answer["result"]["success"] == false && begun.elapsed() < Duration::from_secs(step.within) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            answer = extension.execute(operation, args).await;
+        }
+        if std::env::var_os("GEVALS_SHOW").is_some() {
+            println!("{:5.1} s {operation} {args}", begun.elapsed().as_secs_f64());
+        }
+        let (verdict, message) = match (&answer["error"], &answer["result"]["success"]) {
+            (Value::Object(error), _) => ("broken", &error["message"]),
+            (_, Value::Bool(true)) => ("passes", &answer["result"]["message"]),
+            _ => ("fails", &answer["result"]["error"]),
+        };
+        let wanted = [("passes", &step.passes), ("fails", &step.fails), ("broken", &step.broken)];
+        let Some((wanted, part)) = wanted.into_iter().find_map(|(name, part)| Some((name, part.as_deref()?))) else {
+            panic!("{}: `{operation}` says no verdict", path.display());
+        };
+        let outputs = &answer["result"]["outputs"];
+        let differs = step.outputs.iter().find(|(name, value)| outputs.get(*name) != Some(value));
+        let message = message.as_str().unwrap_or_default();
+        if wanted != verdict || !message.contains(part) || differs.is_some() {
+            faults.push(format!(
+                "{}: {operation} {args}\n  {wanted}: {part} {differs:?}\n  {verdict}: {message} {outputs}",
+                path.display()
+            ));
+        }
+        for (word, output) in step.keep {
+            words.insert(word, outputs[&output].as_str().unwrap_or_default().to_owned());
+        }
+        verdicts.push((operation.clone(), verdict));
+    }
+    (verdicts, faults)
+}
+
+/// A hundred waits on one connection take as long as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_go_side_by_side() {
+    let Some(plane) = Plane::up() else { return };
+    let extension = Extension::start(&plane.kubeconfig).await;
+    let args = json!({"resource": "configmap/late", "created": true, "timeout": "30s"});
+    let made = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "default"}});
+    let begun = Instant::now();
+    let waits = futures_util::future::join_all((0..100).map(|_| extension.execute("wait", &args)));
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        extension.execute("create", &made).await
+    };
+    let (waits, made) = tokio::join!(waits, late);
+    assert_eq!(made["result"]["success"], true, "{made}");
+    assert!(waits.iter().all(|wait| wait["result"]["success"] == true), "{waits:?}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let gone = extension.execute("delete", &json!({"resource": "configmap/late"})).await;
+    assert_eq!(gone["result"]["success"], true, "{gone}");
+}
