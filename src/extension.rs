@@ -14,7 +14,7 @@ use std::{
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::Mutex;
 
 use crate::{
     host::Host,
@@ -67,8 +67,11 @@ pub struct Extensions<'a> {
     declared: &'a [plan::Extension],
     /// This program.
     executable: Option<PathBuf>,
-    running: Mutex<IndexMap<String, Arc<OnceCell<Program>>>>,
+    running: Mutex<IndexMap<String, Slot>>,
 }
+
+/// What runs under a name, if anything does.
+type Slot = Arc<Mutex<Option<Arc<Program>>>>;
 
 enum Program {
     Session(Session),
@@ -81,24 +84,33 @@ impl<'a> Extensions<'a> {
         Self { host, declared, executable, running: Mutex::default() }
     }
 
-    /// Does an operation of an extension, by the name that tasks have for it: an alias of the eval, or a package.
+    /// Does an operation of an extension, by the name that tasks have for it: an alias of the eval, or a package. One that has died
+    /// is started anew, so that a crash does not keep the cleanup from what it has to do.
     ///
     /// # Errors
     /// Why nothing can be said of the operation.
     pub async fn execute(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Answer, String> {
         let slot = Arc::clone(self.running.lock().await.entry(name.to_owned()).or_default());
-        match slot.get_or_try_init(|| self.start(name, folder)).await? {
+        let program = {
+            let mut slot = slot.lock().await;
+            match &*slot {
+                Some(program) if !program.is_dead() => Arc::clone(program),
+                _ => Arc::clone(slot.insert(Arc::new(self.start(name, folder, call).await?))),
+            }
+        };
+        match &*program {
             Program::Session(session) => session.execute(call).await,
             Program::OneShot(program) => program.execute(call).await,
         }
     }
 
-    async fn start(&self, name: &str, folder: &Path) -> Result<Program, String> {
+    async fn start(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Program, String> {
         let declared = declared(self.declared, name);
         let reference = declared.map_or(name, |declared| &declared.package);
         let base = declared.map_or(folder, |declared| &declared.dir);
         let lookup = |name: &str| self.host.env(name);
-        let mut env = IndexMap::new();
+        // What the eval gives it is stronger than what the task says (`decisions.md` §3).
+        let mut env: IndexMap<String, String> = call.env.iter().cloned().collect();
         for (key, value) in declared.into_iter().flat_map(|declared| &declared.env) {
             env.insert(key.clone(), expanded(value, &lookup).map_err(|why| format!("`{key}` of `{name}`: {why}"))?);
         }
@@ -109,7 +121,7 @@ impl<'a> Extensions<'a> {
         match found {
             Found::OneShot(program) => Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env })),
             Found::Session { program, args } => {
-                let session = Session::start(name, &program, &args, &env, config);
+                let session = Session::start(name, &program, &args, &env, call.workdir, config);
                 match tokio::time::timeout(HANDSHAKE, session).await {
                     Ok(session) => session.map(Program::Session),
                     Err(_) => Err(format!(
@@ -125,10 +137,17 @@ impl<'a> Extensions<'a> {
     pub async fn close(&self) {
         let all = std::mem::take(&mut *self.running.lock().await);
         for slot in all.into_values() {
-            if let Some(Program::Session(session)) = slot.get() {
+            if let Some(Program::Session(session)) = slot.lock().await.take().as_deref() {
                 session.close().await;
             }
         }
+    }
+}
+
+impl Program {
+    /// Whether it can do nothing any more.
+    fn is_dead(&self) -> bool {
+        matches!(self, Self::Session(session) if session.is_dead())
     }
 }
 
@@ -186,6 +205,8 @@ fn program(reference: &str, base: &Path, executable: Option<&Path>) -> Result<Fo
         (Some(text), true) => in_folder(&path, text)?,
     };
     is_executable(&program)?;
+    // It is started in the task's folder, from where a relative path leads elsewhere.
+    let program = std::path::absolute(&program).map_err(|e| format!("has no path: {e}"))?;
     Ok(match manifest {
         Some(_) => Found::OneShot(program),
         None => Found::Session { program, args: Vec::new() },

@@ -244,3 +244,18 @@ async fn nothing_is_left_behind() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
+    let programs = Programs::new();
+    programs.session("frail", "if args['crash']: os._exit(1)\nanswer({'success': True, 'outputs': {'NS': os.environ['NS'], 'in': os.getcwd()}})");
+    let host = RealHost::new();
+    let extensions = Extensions::new(&host, &[], None);
+    assert!(programs.execute(&extensions, "./frail", json!({"crash": true})).await.is_err());
+    let answer = programs.execute(&extensions, "./frail", json!({"crash": false})).await.unwrap();
+    assert!(answer.success);
+    // `spec.env` is in its environment, and the task's folder is where it runs.
+    assert_eq!(answer.outputs["NS"], "demo");
+    assert_eq!(answer.outputs["in"], json!(programs.path()));
+    extensions.close().await;
+}

@@ -62,10 +62,11 @@ impl Session {
         program: &Path,
         args: &[String],
         env: &IndexMap<String, String>,
+        folder: &Path,
         config: Value,
     ) -> Result<Self, String> {
         let command = program.to_string_lossy();
-        let (process, input, output) = spawn(name, &command, args, env, None).map_err(|e| e.to_string())?;
+        let (process, input, output) = spawn(name, &command, args, env, Some(folder)).map_err(|e| e.to_string())?;
         let shared = Arc::new(Shared::default());
         tokio::spawn(read(output, Arc::clone(&shared)));
         let input = tokio::sync::Mutex::new(Some(input));
@@ -125,6 +126,11 @@ impl Session {
             // The reader is gone, and all that waited with it.
             Err(_) => Err(self.end().await),
         }
+    }
+
+    /// Whether it has ended, or can no longer be heard.
+    pub fn is_dead(&self) -> bool {
+        self.process.exited().is_some() || lock(&self.shared.ended).is_some()
     }
 
     /// How it ended, for a message.

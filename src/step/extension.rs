@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{
     Context, Done, Stop,
     compare::{self, Compared},
+    process,
 };
 use crate::{
     builtin::extension::{Expect, Extension, OutputExpect},
@@ -37,8 +38,9 @@ async fn extension(cx: &Context<'_>) -> Result<Done, Stop> {
         }
     }
     let agent = cx.task.agent.as_ref().map(|agent| (cx.task.prompt.as_str(), agent.output.as_str()));
-    let call =
-        Call { operation: &operation, args, phase: cx.phase, workdir: cx.dir, env: cx.env, agent, timeout: cx.timeout };
+    let workdir = process::absolute(cx.dir);
+    let workdir = workdir.as_path();
+    let call = Call { operation: &operation, args, phase: cx.phase, workdir, env: cx.env, agent, timeout: cx.timeout };
     let answer = cx.within(cx.extensions.execute(&package, cx.dir, &call)).await??;
     let mut done = Done::new(Outcome::Passed, "");
     done.stderr = answer.log.join("\n");
