@@ -399,6 +399,7 @@ async fn journalling() {
         results: "out.json".into(),
         plan_digest: String::new(),
         settings: Settings {
+            strict_replay: false,
             runs: None,
             parallel: 1,
             allow_unchecked: false,

@@ -34,6 +34,7 @@ const COMPLAINTS: usize = 4 << 10;
 pub use acp::program as acp_program;
 pub use claude::adapter_or_cli as claude_code;
 pub use model::endpoint;
+pub use replay::{Drawn, drawn};
 
 /// What an agent works with.
 pub struct AgentContext<'a> {
@@ -112,10 +113,10 @@ pub struct AgentDone {
     pub own_calls: Option<Vec<OwnCall>>,
     /// Why it stopped, where it says that it was not done.
     pub cut: Option<String>,
-    /// What it was to find and found otherwise.
+    /// What a replay was to find and found otherwise.
     pub differences: Vec<Difference>,
-    /// What its servers' users should know, by server.
-    pub remarks: Vec<(String, String)>,
+    /// These in a line, if there are any.
+    pub diverged: Option<String>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
 }
@@ -250,7 +251,7 @@ impl AgentDone {
             own_calls: None,
             cut: None,
             differences: Vec::new(),
-            remarks: Vec::new(),
+            diverged: None,
             leftover: None,
         }
     }

@@ -138,7 +138,7 @@ pub fn oracle_task(
                 let what = format!("the call of `{}`", call.name.display());
                 let shape = Shape::from_foreign(schema.json());
                 let args = checker.record(&call.args, &shape, What::Words(&what), call.span, &scope);
-                checker.conforms(&call.args, &schema, What::Words(&what), call.span);
+                checker.conforms(&call.args, &schema, What::Words(&what), call.span, contract::LOCKED);
                 args
             }
             None => call

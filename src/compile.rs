@@ -11,7 +11,7 @@ use crate::{
     check::{self, Checked},
     decode,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{AgentRef, Assertion, AssertionKind, Assertions, JudgeRef, Limits, Name},
+    hir::{AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, Limits, Name},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
@@ -314,11 +314,25 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: judge(unit),
+        extensions: extensions(eval),
         budget: eval.budget,
         model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         tasks: tasks?,
     })
+}
+
+fn extensions(eval: &Eval) -> Vec<plan::Extension> {
+    let configured = eval.extensions.iter().filter_map(|extension| {
+        Some(plan::Extension {
+            alias: extension.alias.value.clone(),
+            package: extension.package.as_ref()?.value.clone(),
+            dir: eval.dir.clone(),
+            env: extension.env.iter().map(|(name, value)| (name.value.clone(), value.clone())).collect(),
+            config: extension.config.clone(),
+        })
+    });
+    configured.collect()
 }
 
 /// What the eval gives its agent to read, where the agent says how it takes that.

@@ -699,7 +699,8 @@ pub fn arg(node: Node<'_>, scan: Scan) -> Arg<Path> {
         Data::Null => ArgKind::Null,
         Data::Bool(b) => ArgKind::Bool(b),
         Data::Int(n) => ArgKind::Int(n),
-        Data::Float(x) => ArgKind::Float(x),
+        // What is no number of JSON, is its text.
+        Data::Float(_) => node.number().map_or_else(|| ArgKind::Text(scan(node)), ArgKind::Float),
         Data::Str(_) => ArgKind::Text(scan(node)),
         Data::Seq => ArgKind::List(node.items().map(|i| arg(i, scan)).collect()),
         Data::Map => ArgKind::Record(node.entries().map(|e| (key(e), arg(e.value, scan))).collect()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -25,8 +25,13 @@ pub struct Event {
     /// The run of a task it belongs to; none for what concerns the whole eval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskRun>,
-    #[serde(rename = "event")]
+    #[serde(rename = "event", deserialize_with = "by_value")]
     pub kind: EventKind,
+}
+
+/// A tagged enum is read from a value: serde cannot buffer numbers that keep their text.
+fn by_value<'de, D: Deserializer<'de>>(d: D) -> Result<EventKind, D::Error> {
+    serde_json::from_value(Value::deserialize(d)?).map_err(serde::de::Error::custom)
 }
 
 /// One run of one task.
@@ -260,13 +265,15 @@ pub enum RemarkKind {
     JudgedByItself,
     /// The agent says that it stopped before it was done; what it did was judged all the same.
     AgentStopped,
+    /// A call of a recording was answered otherwise than then; a strict replay is broken by it.
+    Diverged,
 }
 
 impl RemarkKind {
     /// How much it weighs, for people.
     pub fn severity(self) -> &'static str {
         match self {
-            Self::ServerUnused | Self::JudgedByItself | Self::AgentStopped => "warning",
+            Self::ServerUnused | Self::JudgedByItself | Self::AgentStopped | Self::Diverged => "warning",
             Self::JudgedAlone => "note",
         }
     }

@@ -169,7 +169,8 @@ pub enum ArgKind<H> {
     Null,
     Bool(bool),
     Int(i64),
-    Float(f64),
+    /// A number that is no `i64`, exactly as written.
+    Float(serde_json::Number),
     Text(Template<H>),
     List(Vec<Arg<H>>),
     Record(Vec<(Name, Arg<H>)>),
@@ -288,7 +289,7 @@ impl<H> Arg<H> {
             ArgKind::Null => Value::Null,
             ArgKind::Bool(b) => Value::Bool(*b),
             ArgKind::Int(i) => Value::from(*i),
-            ArgKind::Float(x) => Value::from(*x),
+            ArgKind::Float(x) => Value::Number(x.clone()),
             ArgKind::Text(t) => Value::String(t.as_literal()?.to_owned()),
             ArgKind::List(items) => Value::Array(items.iter().map(Arg::as_value).collect::<Option<_>>()?),
             ArgKind::Record(fields) => Value::Object(

@@ -115,6 +115,8 @@ pub struct Settings {
     #[serde(default)]
     pub require_server_use: bool,
     #[serde(default)]
+    pub strict_replay: bool,
+    #[serde(default)]
     pub retry_broken: u32,
     #[serde(default)]
     pub keep_going: bool,

@@ -14,6 +14,7 @@ pub mod decode;
 pub mod dialect;
 pub mod lock;
 pub mod policy;
+pub mod package;
 pub mod builtin;
 pub mod bash;
 pub mod project;
@@ -36,6 +37,8 @@ pub mod cluster;
 pub mod sandbox;
 #[cfg(feature = "run")]
 pub mod mcp;
+#[cfg(feature = "run")]
+pub mod extension;
 #[cfg(feature = "run")]
 pub mod agent;
 #[cfg(feature = "run")]

@@ -136,6 +136,55 @@ impl LockedExtension {
     }
 }
 
+/// What an extension answers to `initialize` (§7.4 of the upstream behaviour), with what the portable format adds for each operation.
+#[derive(Deserialize)]
+struct Protocol {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    operations: IndexMap<String, ProtocolOperation>,
+}
+
+#[derive(Deserialize)]
+struct ProtocolOperation {
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    params: Option<Value>,
+    #[serde(default)]
+    outputs: Option<IndexMap<String, Value>>,
+    /// Everywhere, where it is not said.
+    #[serde(default)]
+    phases: Option<Vec<String>>,
+}
+
+impl LockedExtension {
+    /// Reads what an extension answers to `initialize`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_protocol(manifest: &Value) -> Result<Self, String> {
+        let sha256 = hex::encode(Sha256::digest(manifest.to_string()));
+        let protocol: Protocol = serde_json::from_value(manifest.clone()).map_err(|e| e.to_string())?;
+        let operation = |(name, operation): (String, ProtocolOperation)| {
+            let stands = |phase: &str| operation.phases.as_ref().is_none_or(|phases| phases.iter().any(|p| p == phase));
+            let locked = LockedOperation {
+                action: stands("setup") || stands("cleanup"),
+                check: stands("verify"),
+                description: operation.description,
+                input_schema: Schema::new(operation.params.unwrap_or_else(|| json!({"type": "object"}))),
+                outputs: operation.outputs,
+            };
+            (name, locked)
+        };
+        Ok(Self {
+            version: protocol.version,
+            sha256,
+            operations: protocol.operations.into_iter().map(operation).collect(),
+        })
+    }
+}
+
 impl ManifestOperation {
     fn schema(&self) -> Result<Value, String> {
         let mut properties = Map::new();

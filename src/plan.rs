@@ -431,6 +431,8 @@ pub struct EvalPlan {
     /// The folder server commands run in.
     pub dir: PathBuf,
     pub judge: Option<Judge>,
+    /// As the eval configures them.
+    pub extensions: Vec<Extension>,
     /// What all tasks may use together.
     pub budget: Budget,
     /// The model of the agent, as far as it is known.
@@ -439,6 +441,21 @@ pub struct EvalPlan {
     pub secrets: Vec<String>,
     /// In the order of collection; those not `parallel` run first, one by one.
     pub tasks: Vec<Plan>,
+}
+
+/// An extension as an eval configures it.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// What tasks of the steps dialect require it by.
+    pub alias: String,
+    /// The reference.
+    pub package: String,
+    /// The folder that a path is relative to.
+    pub dir: PathBuf,
+    /// Added to its environment; with `${NAME}` and `{env.NAME}` to fill when it starts.
+    pub env: Vec<(String, String)>,
+    /// What it is initialized with, to fill likewise.
+    pub config: serde_json::Value,
 }
 
 /// Default bound of setup, agent and verify together (`portable-format.md`).
@@ -547,6 +564,14 @@ impl Plan {
             }
         }
         judged && self.members(PlanPhase::Assert).next().is_none()
+    }
+
+    /// The recording that its agent replays.
+    pub fn recording(&self) -> Option<&Path> {
+        match &self.action(self.agent).kind {
+            ActionKind::Agent(AgentAction { kind: AgentKind::Replay { path }, .. }) => Some(path),
+            _ => None,
+        }
     }
 
     /// Whether an assertion demands that the agent calls nothing.

@@ -5,6 +5,7 @@ pub mod diff;
 pub mod github;
 pub mod junit;
 pub mod merge;
+pub mod recording;
 pub mod summary;
 mod timeline;
 pub mod view;

@@ -83,6 +83,8 @@ pub struct RunOptions {
     pub allow_unchecked: bool,
     /// Whether a task fails that passed without one successful call to a server under test.
     pub require_server_use: bool,
+    /// Whether a task is broken whose replay finds something otherwise than recorded.
+    pub strict_replay: bool,
     /// Exit status 0 where it would be 1 or 4.
     pub exit_zero: bool,
     /// What a server's command `gevals` means.
@@ -142,6 +144,7 @@ impl Default for RunOptions {
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
             require_server_use: false,
+            strict_replay: false,
             exit_zero: false,
             executable: None,
             secrets: Vec::new(),
@@ -265,7 +268,17 @@ pub async fn run_eval(
     let judge = needs::judge(plan, host);
     let mut lacks = needs::Lacks::default();
     for &index in &selected {
-        lacks.add(index, needs::of_task(&plan.tasks[index], host, &judge, options.only));
+        lacks.add(
+            index,
+            needs::of_task(
+                &plan.tasks[index],
+                host,
+                &judge,
+                &plan.extensions,
+                options.executable.as_deref(),
+                options.only,
+            ),
+        );
     }
     if let (Some(&index), None) = (selected.first(), options.only)
         && let ActionKind::Agent(agent) = &plan.tasks[index].action(plan.tasks[index].agent).kind
@@ -357,6 +370,7 @@ pub async fn run_eval(
         host,
         emitter: &emitter,
         servers: &servers,
+        extensions: &plan.extensions,
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Difference, ExitReport, Judgement, Outcome, TokenUsage},
+    extension::Extensions,
     hir::{Dialect, OperationKind},
     host::{Host, Leftover},
     plan::{Judge, StepAction},
@@ -91,6 +92,9 @@ pub struct Context<'a> {
     pub cancel: &'a CancellationToken,
     pub task: &'a TaskState,
     pub tools: &'a dyn Tools,
+    pub extensions: &'a Extensions<'a>,
+    /// `setup`, `verify` or `cleanup`.
+    pub phase: &'static str,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
     /// Receives what the judge of this step has used so far.

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 pub mod duration;
 pub mod endpoint;
+pub mod number;
 
 /// The names that a hole may begin with anywhere.
 pub const ROOTS: [&str; 5] = ["env", "random", "task", "steps", "agent"];

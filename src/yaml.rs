@@ -367,14 +367,21 @@ impl<'t> Node<'t> {
         }
     }
 
+    /// A number as JSON has it, exactly as written; none for `.inf` and `.nan`, and for what is no number.
+    pub fn number(self) -> Option<serde_json::Number> {
+        match self.data() {
+            Data::Int(_) | Data::Float(_) => scalar::exact(self.text()?),
+            _ => None,
+        }
+    }
+
     /// The value as JSON, aliases expanded. Numbers that JSON lacks (`.inf`, `.nan`) become their text.
     pub fn to_json(self) -> serde_json::Value {
         match self.data() {
             Data::Null => serde_json::Value::Null,
             Data::Bool(b) => b.into(),
             Data::Int(i) => i.into(),
-            Data::Float(f) => serde_json::Number::from_f64(f)
-                .map_or_else(|| self.text().unwrap_or("").into(), serde_json::Value::Number),
+            Data::Float(_) => self.number().map_or_else(|| self.text().unwrap_or("").into(), serde_json::Value::Number),
             Data::Str(s) => s.into(),
             // `parse` bounds the depth of trees, aliases included, and their expanded size.
             Data::Seq => self.items().map(Node::to_json).collect(),

@@ -363,12 +363,10 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     assert_eq!(first.as_array().unwrap().len(), 3);
     let replay = format!("builtin.replay:{}", recording(&world));
 
-    // On a server that knows nothing yet, only the moment of creation is another.
+    // On a server that knows nothing yet, only the moment of creation is another: just now, as it was then.
     std::fs::remove_dir_all(world.path("notes")).unwrap();
-    let ran = world
-        .run(&["run", "eval.yaml", "--agent", &replay])
-        .expect(0, &["call 1 of the recording, notes.notes_create"]);
-    assert!(!ran.out.contains("call 2 of the recording") && !ran.out.contains("call 3"), "{}", ran.out);
+    let ran = world.run(&["run", "eval.yaml", "--agent", &replay, "--replay", "strict"]).expect(0, &[]);
+    assert!(!ran.out.contains("of the recording"), "{}", ran.out);
     let second = world.results("e")["results"][0].clone();
     assert_eq!(second["taskOutput"], "done");
     let calls = second["callHistory"]["ToolCalls"].as_array().unwrap();
@@ -378,7 +376,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     // Now the note is there already.
     world
         .run(&["run", "eval.yaml", "--agent", &replay])
-        .expect(0, &["call 1 of the recording", "is answered otherwise than recorded"]);
+        .expect(0, &["its answer in call 1 of the recording, notes.notes_create", "is otherwise than recorded"]);
 
     // A file that is no recording, or has nothing of the task, is reported.
     world
@@ -397,6 +395,104 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"])
         .expect(2, &["the recording `new.jsonl` has version 99"]);
+}
+
+/// A server with one tool, which answers as `mode` says.
+const MOODY: &str = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"[^"]*"\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+  mode=$(cat WORLD/mode)
+  case $mode-$line in
+    *'"initialize"'*) say '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    gone-*'"tools/list"'*) say '"result":{"tools":[]}' ;;
+    *'"tools/list"'*) say '"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}' ;;
+    same-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"yes"}]}' ;;
+    other-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"no"}]}' ;;
+    error-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"yes"}],"isError":true}' ;;
+    gone-*'"tools/call"'*) say '"error":{"code":-32602,"message":"no such tool"}' ;;
+    *'"id"'*) say '"result":{}' ;;
+  esac
+done
+"#;
+
+/// Green would mean that the servers are as they were; and what was random is the same.
+#[test]
+fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig: {agent: {type: builtin.script, path: oracle.yaml}, mcpConfigFile: mcp.yaml, taskSets: [{path: task.yaml}]}\n",
+        ),
+        ("mcp.yaml", "mcpServers: {s: {command: WORLD/bin/server, enableAllTools: true}}\n"),
+        (
+            "oracle.yaml",
+            "kind: Oracle\ntasks: {t: {calls: [{server: s, tool: ask, args: {of: '{random.id}'}}], output: done}}\n",
+        ),
+        (
+            "task.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Ask.\n  verify:\n  - command: {run: 'echo {random.id} {random.port} >> WORLD/drawn'}\n",
+        ),
+        ("mode", "same"),
+    ]);
+    world.program("server", MOODY);
+    world.run(&["run", "eval.yaml"]).expect(0, &[]);
+    std::fs::rename(world.path(&recording(&world)), world.path("r.jsonl")).unwrap();
+    let replay = ["run", "eval.yaml", "--agent", "builtin.replay:r.jsonl"];
+    let ran = |how: &[&str], ci: &str| {
+        let mut command = world.command(&[&replay, how].concat());
+        world
+            .start({
+                command.env("CI", ci);
+                command
+            })
+            .end()
+    };
+    ran(&["--replay", "strict"], "").expect(0, &[]);
+    for (mode, actual) in [("other", "no"), ("error", "isError\":true"), ("gone", "no such tool")] {
+        world.write("mode", mode);
+        let at = "call 1 of the recording, s.ask (r.jsonl:";
+        // Strict by itself where `CI` says so.
+        for broken in [ran(&["--replay", "strict"], ""), ran(&[], "true")] {
+            let broken = broken.expect(1, &["broken", "1 of the 1 calls of the recording went otherwise", at, actual]);
+            assert!(!broken.out.contains("PASS  "), "{}", broken.out);
+            let result = world.results("e")["results"][0].clone();
+            assert_eq!((&result["outcome"], &result["taskPassed"]), (&json!("broken"), &json!(false)), "{result:#}");
+        }
+        for tolerated in [ran(&["--replay", "tolerant"], "true"), ran(&[], "false")] {
+            tolerated.expect(0, &["warning: its answer in call 1", at, "is otherwise than recorded", actual]);
+            let remarks = world.results("e")["results"][0]["remarks"].clone();
+            let diverged = remarks.as_array().unwrap().iter().filter(|remark| remark["kind"] == "diverged");
+            assert_eq!(diverged.count(), 1, "{remarks}");
+        }
+    }
+    let drawn = world.read("drawn");
+    assert_eq!(drawn.lines().collect::<std::collections::HashSet<_>>().len(), 1, "{drawn}");
+
+    // A secret that was masked is not there to be given again.
+    world.write("mode", "same");
+    let recorded = world.read("r.jsonl");
+    let id = drawn.split(' ').next().unwrap();
+    world.write("r.jsonl", &recorded.replace(&format!("\"of\":\"{id}\""), "\"of\":\"***\""));
+    ran(&["--replay", "strict"], "").expect(1, &["what it is given in call 1 of the recording, s.ask"]);
+    // Of a server that is gone nothing can be asked.
+    world.write("r.jsonl", &recorded.replace("\"server\":\"s\"", "\"server\":\"x\""));
+    ran(&["--replay", "tolerant"], "").expect(1, &["call 1 of the recording, x.ask (r.jsonl:"]);
+    // For no other agent.
+    world.run(&["run", "eval.yaml", "--replay", "strict"]).expect(2, &["--replay", "builtin.replay"]);
+}
+
+#[test]
+fn the_quickstart_replays_green() {
+    let world = World::new(&[]);
+    world.copy("examples/quickstart", "q");
+    std::fs::create_dir_all(world.path("tmp")).unwrap();
+    world.run(&["run", "q/eval.yaml"]).expect(0, &[]);
+    std::fs::rename(world.path(&recording(&world)), world.path("r.jsonl")).unwrap();
+    for _ in 0..5 {
+        let ran = world.run(&["run", "q/eval.yaml", "--agent", "builtin.replay:r.jsonl", "--replay", "strict"]);
+        ran.expect(0, &["4 of 4"]);
+    }
 }
 
 /// A program that speaks ACP: this very test binary, whose part `FAKE_AGENT` selects.

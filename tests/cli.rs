@@ -90,7 +90,7 @@ const GREETING: [&str; 2] = [
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
 ];
-const CREATE: &str = r#"{"jsonrpc":"2.0","id":"é","method":"tools/call","params":{"name":"notes_create","arguments":{"title":"List","body":"Bread hunter2hunter2"}}}"#;
+const CREATE: &str = r#"{"jsonrpc":"2.0","id":"é","method":"tools/call","params":{"name":"notes_create","arguments":{"title":"List","body":"Bread {made.of} hunter2hunter2"}}}"#;
 const WRONG: &str =
     r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"notes_read","arguments":{"title":"None"}}}"#;
 
@@ -125,6 +125,25 @@ fn a_proxy_shows_and_records_what_a_client_calls_and_the_recording_is_replayed()
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  requires: [{mcpServer: notes}]\n  prompt: Do it.\n  verify:\n    - notes.notes_read:\n        args: {title: List}\n        expect: {content: {contains: Bread}}\n",
     );
     world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+
+    // It is looked at, but has no verdict.
+    let shown = ["RECORDED (nothing was verified)", "✓ notes.notes_create", "✗ notes.notes_read", "no note `None`"];
+    world.run(&["result", "view", "calls.jsonl"]).expect(0, &shown);
+    world.run(&["result", "verify", "calls.jsonl"]).expect(2, &["it is a recording, which has no verdicts"]);
+
+    // And it is an eval to begin with.
+    let from = ["--from-server", "gevals demo-server --dir other", "--from-recording", "calls.jsonl"];
+    world.run(&[&["new", "eval", "begun/eval.yaml"][..], &from].concat()).expect(0, &["begun/oracle.yaml"]);
+    let oracle = world.read("begun/oracle.yaml");
+    assert!(oracle.contains(r"Bread \\{made.of}"), "{oracle}");
+    assert!(oracle.contains("tool: notes_create, args:") && oracle.contains("tool: notes_read, args:"), "{oracle}");
+    let eval = world.read("begun/eval.yaml");
+    assert!(eval.contains("tool: notes_create") && !eval.contains("tool: notes_read"), "{eval}");
+    world.run(&["check", "begun/eval.yaml"]).expect(0, &[]);
+    world.run(&["run", "begun/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    world
+        .run(&["new", "eval", "more/eval.yaml", "--from-server", "gevals demo-server", "--from-recording", "eval.yaml"])
+        .expect(2, &["it is no recording"]);
 }
 
 #[test]

@@ -266,12 +266,13 @@ fn a_recording_tells_what_was_said() {
     let validator = jsonschema::draft7::new(&schema).unwrap();
     let mut calls = 0;
     let mut answers = 0;
-    let mut prompts = 0;
+    let (mut prompts, mut drawn) = (0, 0);
     for (i, line) in text.lines().enumerate() {
         let value: Value = serde_json::from_str(line).unwrap();
         assert!(validator.is_valid(&value), "{line}");
         match serde_json::from_value(value).unwrap() {
             Line::Recording { .. } => assert_eq!(i, 0),
+            Line::Random { id, port, .. } => drawn += usize::from(!id.is_empty() && port.is_some()),
             Line::Prompt { .. } => prompts += 1,
             Line::Message { task: Some(_), message, .. } => {
                 calls += usize::from(message["method"] == "tools/call");
@@ -284,7 +285,7 @@ fn a_recording_tells_what_was_said() {
     let called = |r: &Value| r["callHistory"]["ToolCalls"].as_array().map_or(0, Vec::len);
     let expected: usize = results["results"].as_array().unwrap().iter().map(called).sum();
     assert!(expected > 0);
-    assert_eq!((prompts, calls, answers), (4, expected, expected));
+    assert_eq!((drawn, prompts, calls, answers), (4, 4, expected, expected));
 }
 
 /// Neither in the journal nor in the recording, wherever they come from; and what needs one is asked for it again.

@@ -27,7 +27,7 @@ async fn a_session_is_relayed_and_recorded() {
     let answer = r#"{"id":"a","result":{"capabilities":{},"vendor":[1.00]},"jsonrpc":"2.0"}"#;
     server.send(answer).await;
     assert_eq!(agent.next().await, answer);
-    assert_eq!(hub.server().unwrap()["vendor"], json!([1.0]));
+    assert_eq!(hub.server().unwrap()["vendor"].to_string(), "[1.00]", "numbers keep their digits");
 
     let exchanges = [
         (
@@ -182,6 +182,73 @@ async fn a_server_without_a_handshake_is_asked_in_its_way() {
     assert_eq!(client.list_tools().await.unwrap(), [json!({"name": "t"})]);
     client.call_tool("t", json!({})).await.unwrap();
     serve.await.unwrap();
+}
+
+/// A server that serves the era of the first message that it gets, and says which.
+const ONE_ERA: &str = r#"
+while read -r line; do
+    id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    [ -n "$era" ] || case $line in *'"initialize"'*) era=handshake ;; *) era=stateless ;; esac
+    [ -z "$id" ] || echo "{\"id\":$id,\"result\":{\"era\":\"$era\",\"pid\":$$}}"
+done
+"#;
+
+#[tokio::test]
+async fn clients_of_both_eras_share_a_server_whichever_came_first() {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let greeting = r#"{"id":1,"method":"initialize","params":{}}"#.to_owned();
+    let discovery = format!(r#"{{"id":1,"method":"server/discover","params":{{{meta}}}}}"#);
+    let plain = r#"{"id":2,"method":"tools/call","params":{"name":"t"}}"#.to_owned();
+    let modern = format!(r#"{{"id":2,"method":"tools/call","params":{{"name":"t",{meta}}}}}"#);
+    let eras = [("handshake", greeting, plain), ("stateless", discovery, modern)];
+    for order in [[0, 1], [1, 0]] {
+        let hub = Hub::start(shell(ONE_ERA), HubOptions::default()).await.unwrap();
+        let recorder = Recorder::default();
+        let mut agents = Vec::new();
+        for at in order {
+            agents.push((at, Agent::on(&hub, SessionKind::Agent(recorder.clone()))));
+        }
+        let mut pids = Vec::new();
+        for (at, agent) in &mut agents {
+            let (era, first, call) = &eras[*at];
+            for message in [first, call] {
+                agent.send(message).await;
+                let answer: Value = serde_json::from_str(&agent.next().await).unwrap();
+                assert_eq!(answer["result"]["era"], *era, "{message}");
+                pids.push(answer["result"]["pid"].as_u64().unwrap());
+            }
+        }
+        assert_eq!((pids[0] == pids[1], pids[1] == pids[2], pids[2] == pids[3]), (true, false, true));
+        assert_eq!(recorder.records().len(), 2);
+        assert!(hub.notices().iter().any(|notice| notice.text.contains("runs once for each kind")));
+        hub.close().await;
+        for pid in pids {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            assert!(rustix::process::test_kill_process(pid).is_err(), "{pid:?} still runs");
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_of_one_era_have_one_server_and_a_vain_probe_fixes_none() {
+    // As a client that can do without a handshake greets a server that cannot.
+    let script = r#"
+while read -r line; do
+    case $line in
+    *server/discover*) echo '{"id":1,"error":{"code":-32601,"message":"no such method"}}' ;;
+    *'"initialize"'*) echo "{\"id\":2,\"result\":{\"pid\":$$}}" ;;
+    esac
+done
+"#;
+    let hub = Hub::start(shell(script), HubOptions::default()).await.unwrap();
+    let mut agent = Agent::on(&hub, agent_kind());
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    agent.send(&format!(r#"{{"id":1,"method":"server/discover","params":{{{meta}}}}}"#)).await;
+    assert!(agent.next().await.contains("-32601"));
+    agent.send(r#"{"id":2,"method":"initialize","params":{}}"#).await;
+    let answer: Value = serde_json::from_str(&agent.next().await).unwrap();
+    assert_eq!(answer["result"]["pid"].as_u64(), hub.pid().map(u64::from));
+    hub.close().await;
 }
 
 #[tokio::test]
@@ -570,6 +637,39 @@ mod notes {
         let count = |kind| recorder.records().iter().filter(|record| record.kind == kind).count();
         assert_eq!((count(CallKind::Tool), count(CallKind::Resource), count(CallKind::Prompt)), (13, 2, 2));
         assert_eq!(recorder.records().last().unwrap().name, "notes_delete");
+    }
+
+    #[tokio::test]
+    async fn the_demonstration_server_answers_what_was_asked_before_its_input_ended() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..20 {
+            let (mut near, far) = tokio::io::duplex(64 * 1024);
+            let asked = [
+                json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+                    "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}),
+                json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                    "params": {"name": "notes_create", "arguments": {"title": "t", "body": "b"}}}),
+                json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+                json!({"jsonrpc": "2.0", "id": 3, "method": "resources/list"}),
+            ];
+            let text: String = asked.iter().map(|message| format!("{message}\n")).collect();
+            near.write_all(text.as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            let (served, answers) = tokio::join!(gevals::mcp::demo::serve(dir.path(), far), async {
+                let mut answers = String::new();
+                near.read_to_string(&mut answers).await.unwrap();
+                answers
+            });
+            served.unwrap();
+            let mut ids: Vec<_> = answers
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_u64())
+                .collect();
+            ids.sort_unstable();
+            assert_eq!(ids, [0, 1, 2, 3], "{answers}");
+        }
     }
 
     #[tokio::test]
@@ -982,6 +1082,95 @@ mod http {
         let piece = resume(&last).await.unwrap().chunk().await.unwrap().unwrap();
         assert_eq!(field(&piece, "data"), r#"{"method":"notifications/b"}"#);
         assert_eq!(resume("nonsense").await.unwrap().status(), StatusCode::BAD_REQUEST);
+    }
+
+    #[tokio::test]
+    async fn a_process_is_served_by_the_rules_of_the_stateless_revision() {
+        let (hub, mut server) = hub(HubOptions::default());
+        let front = hub.serve_http(agent_kind()).await.unwrap();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::new();
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let send = |method: &str, params: Value, headers: &[(&str, &str)]| {
+            let mut request = client.post(&front.url).header("mcp-protocol-version", "2026-07-28");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            request.body(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()).send()
+        };
+        // The server says which argument a header repeats.
+        let schema = json!({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
+        let list = [("mcp-method", "tools/list")];
+        let (response, ()) = tokio::join!(send("tools/list", json!({"_meta": meta}), &list), async {
+            let request = server.next_json().await;
+            server.reply(&request, json!({"tools": [{"name": "t", "inputSchema": schema}]})).await;
+        });
+        assert_eq!(response.unwrap().status(), 200);
+
+        let call = json!({"name": "t", "arguments": {"region": "süd"}, "_meta": meta});
+        let all = [("mcp-method", "tools/call"), ("mcp-name", "t"), ("mcp-param-region", "=?base64?c8O8ZA==?=")];
+        let but = |at: usize, value: &'static str| {
+            let mut headers = all;
+            headers[at].1 = value;
+            headers
+        };
+        // None of these reaches the server.
+        for (code, params, headers) in [
+            (-32602, json!({"name": "t"}), &all[..]),
+            (
+                -32602,
+                json!({"name": "t", "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}),
+                &all[..],
+            ),
+            (-32020, call.clone(), &all[1..]),
+            (-32020, call.clone(), &all[..1]),
+            (-32020, call.clone(), &all[..2]),
+            (-32020, call.clone(), &but(0, "tools/list")[..]),
+            (-32020, call.clone(), &but(1, "u")[..]),
+            (-32020, call.clone(), &but(2, "nord")[..]),
+            (-32020, call.clone(), &but(2, "=?base64?c8O8Z===?=")[..]),
+        ] {
+            let response = send("tools/call", params.clone(), headers).await.unwrap();
+            assert_eq!(response.status(), 400, "{params} {headers:?}");
+            let answer: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(code)), "{params} {headers:?}");
+        }
+        for (code, status) in [(-32601, 404), (-32022, 400), (-32021, 400), (-32602, 200), (-32603, 200)] {
+            let (response, ()) = tokio::join!(send("tools/call", call.clone(), &all), async {
+                let request = server.next_json().await;
+                assert_eq!(request["params"], call);
+                server.send(&format!(r#"{{"id":7,"error":{{"code":{code},"message":"no"}}}}"#)).await;
+            });
+            assert_eq!(response.unwrap().status(), status, "{code}");
+        }
+        // What was subscribed to goes to who subscribed, and to no other.
+        let listen = [("mcp-method", "subscriptions/listen")];
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            let (response, id) = tokio::join!(send("subscriptions/listen", json!({"_meta": meta}), &listen), async {
+                let id = server.next_json().await["id"].clone();
+                let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+                let notification =
+                    json!({"method": "notifications/subscriptions/acknowledged", "params": {"_meta": meta}});
+                server.send(&notification.to_string()).await;
+                id
+            });
+            let mut response = response.unwrap();
+            let event = response.chunk().await.unwrap().unwrap();
+            assert!(field(&event, "data").contains(r#""io.modelcontextprotocol/subscriptionId":7"#), "{event:?}");
+            streams.push((id, response));
+        }
+        assert_ne!(streams[0].0, streams[1].0);
+        for at in [1, 0] {
+            let meta = json!({"io.modelcontextprotocol/subscriptionId": streams[at].0});
+            let method = format!("notifications/{at}");
+            server.send(&json!({"method": method, "params": {"_meta": meta}}).to_string()).await;
+            let event = streams[at].1.chunk().await.unwrap().unwrap();
+            assert!(field(&event, "data").contains(&method), "{event:?}");
+        }
     }
 
     #[tokio::test]

@@ -55,6 +55,7 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         servers: Vec::new(),
         dir: PathBuf::from("/t"),
         judge: None,
+        extensions: Vec::new(),
         budget: gevals::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),
@@ -333,6 +334,20 @@ async fn the_second_signal_stops_cleanup_too() {
     assert_eq!(ran.outcome("cleanup/1"), Outcome::Cancelled);
     assert_eq!(ran.outcome("cleanup/0"), Outcome::Cancelled);
     assert_eq!(ran.summary.exit, 130);
+}
+
+/// A step that may fail is not one that may be cancelled: its loop would go on at once, and again.
+#[tokio::test(start_paused = true)]
+async fn a_loop_ends_when_the_run_is_cancelled_in_a_step_that_may_fail() {
+    for (control, limit) in [("consistently", "duration"), ("eventually", "timeout")] {
+        let steps = format!(
+            "  setup: [{{{control}: {{id: c, {limit}: 10s, steps: [{{command: {{run: slow, continueOnError: true}}}}]}}}}]\n  verify: [{{command: {{run: ok}}}}]\n"
+        );
+        let ran = run_on(world(), &steps, &[(1, Interrupt::Int)]).await;
+        assert_eq!(ran.outcome("setup/c"), Outcome::Cancelled, "{steps}");
+        assert_eq!(ran.started(), ["setup/c", "setup/c#1/0"]);
+        assert_eq!((ran.verdict(), ran.summary.exit), (Verdict::Cancelled, 130));
+    }
 }
 
 #[tokio::test(start_paused = true)]

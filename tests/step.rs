@@ -128,6 +128,8 @@ impl<'a> Step<'a> {
             cancel: &self.cancel,
             task: &self.task,
             tools: &self.tools,
+            extensions: &gevals::extension::Extensions::new(self.host, &[], None),
+            phase: "setup",
             judge: None,
             judged: &|_| {},
         })
@@ -560,12 +562,6 @@ async fn sleeping() {
 
 #[test]
 fn values_compare_with_their_types() {
-    let same = |a: Value, b: Value| compare::same(&a, &b);
-    assert!(same(json!(1), json!(1.0)) && same(json!({ "a": 1, "b": [2] }), json!({ "b": [2.0], "a": 1 })));
-    assert!(!same(json!("5"), json!(5)) && !same(json!(null), json!(0)) && !same(json!([1]), json!([1, 1])));
-    assert!(!same(json!(9_007_199_254_740_993_i64), json!(9_007_199_254_740_992.0)));
-    assert!(!same(json!(u64::MAX), json!(-1)) && !same(json!(1.5), json!(1)));
-
     let document = json!({ "items": [{ "n": "a" }], "none": null });
     let met = |expect: Value| {
         let expect: JsonExpect = serde_json::from_value(expect).unwrap();
@@ -574,6 +570,21 @@ fn values_compare_with_their_types() {
     assert!(met(json!({ "path": "$.items[*].n", "equals": ["a"] })), "a list of one match");
     assert!(met(json!({ "path": "$.items[*].n", "equals": "a" })));
     assert!(!met(json!({ "path": "$.items[0].n", "equals": ["a"] })), "no list");
+    assert!(
+        !met(json!({ "path": "$.items[*].n", "equals": ["b"] }))
+            && !met(json!({ "path": "$.items[*].n", "equals": ["a", "a"] }))
+    );
+    // What is missed is said.
+    for (expect, said) in [
+        (json!({ "path": "$.gone", "equals": 5 }), "5"),
+        (json!({ "path": "$.gone", "matches": "^a" }), "matches `^a`"),
+        (json!({ "path": "$.gone", "type": "array" }), "type array"),
+        (json!({ "path": "$.gone" }), "a value"),
+    ] {
+        let expect: JsonExpect = serde_json::from_value(expect).unwrap();
+        let found = compare::json("x", &[expect], &document).unwrap().differences;
+        assert_eq!((found[0].expected.as_str(), found[0].actual.as_str()), (said, "nothing at this path"));
+    }
     assert!(met(json!({ "path": "$.none", "equals": null, "type": "null", "exists": true })));
     assert!(!met(json!({ "path": "$.gone" })) && !met(json!({ "path": "$.none", "matches": "" })));
 }
@@ -603,6 +614,10 @@ fn fields_compare_as_upstream_does() {
     assert!(!met(json!({ "path": "big", "equals": "10000000" })) && !met(json!({ "path": "l[-1]", "type": "array" })));
     assert!(met(json!({ "path": "typo" })), "upstream demands nothing of it");
     assert!(!met(json!({ "path": "typo", "exists": true })) && met(json!({ "path": "typo", "exists": false })));
+    assert!(
+        !met(json!({ "path": "n", "exists": true, "equals": 6 }))
+            && met(json!({ "path": "n", "exists": true, "equals": 5 }))
+    );
     assert!(!met(json!({ "path": "n", "exists": false })) && !met(json!({ "path": "n", "match": "5" })));
 }
 

@@ -1,9 +1,11 @@
 //! `builtin.replay`: makes the calls of a recording once more, in their order, on the servers as they are now. What they
-//! answer otherwise than then is reported.
+//! answer otherwise than then is reported. What was random then is the same now.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path, sync::LazyLock};
 
 use indexmap::IndexMap;
+use jiff::{Timestamp, ToSpan};
+use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
 use super::{AgentContext, AgentDone, AgentFault, Said};
@@ -13,7 +15,9 @@ use crate::{
         recording::{Line, VERSION, Way},
     },
     hir::CallKind,
+    host::Host,
     secrets::MASK,
+    ty::number::same_value,
 };
 
 /// Differences told one by one.
@@ -24,7 +28,7 @@ const SHOWN: usize = 200;
 const AROUND: usize = 32;
 
 pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
-    let part = match read(cx, path) {
+    let part = match read(cx.host, path, cx.task, cx.run) {
         Ok(part) => part,
         Err(why) => return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()),
     };
@@ -32,19 +36,35 @@ pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
     let result = tokio::select! {
         biased;
         () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
-        done = play(cx, &part.calls, &mut played) => done.map_err(AgentFault::Failed),
+        done = play(cx, path, &part.calls, &mut played) => done.map_err(AgentFault::Failed),
         () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
     };
     played.said.push(&part.output);
     let output = if result.is_ok() { part.output } else { String::new() };
-    let (transcript, Played { differences, remarks, .. }) =
-        (played.said.into_text(), Played { said: Said::default(), ..played });
-    AgentDone { transcript, differences, remarks, ..AgentDone::ended(result, output) }
+    let Played { said, differences, others } = played;
+    let diverged = differences.first().map(|first| {
+        let all = part.calls.len();
+        format!("{others} of the {all} calls of the recording went otherwise than then, first {}", first.subject)
+    });
+    AgentDone { transcript: said.into_text(), differences, diverged, ..AgentDone::ended(result, output) }
+}
+
+/// What was random when a run of a task was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drawn {
+    pub id: String,
+    pub port: Option<u16>,
+}
+
+/// What was random in the run of the task that is replayed, where the recording tells.
+pub fn drawn(host: &dyn Host, path: &Path, task: &str, run: u32) -> Option<Drawn> {
+    read(host, path, task, run).ok()?.drawn
 }
 
 /// What a recording has of one run of a task.
 #[derive(Default)]
 struct Part {
+    drawn: Option<Drawn>,
     calls: Vec<Call>,
     output: String,
 }
@@ -54,20 +74,22 @@ struct Call {
     kind: CallKind,
     name: String,
     args: Value,
+    /// The line of the recording, from 1.
+    line: usize,
     /// None where there was no answer.
-    result: Option<Value>,
+    result: Option<(Timestamp, Value)>,
 }
 
-fn read(cx: &AgentContext<'_>, path: &Path) -> Result<Part, String> {
+fn read(host: &dyn Host, path: &Path, task: &str, run: u32) -> Result<Part, String> {
     let shown = path.display().to_string();
-    let bytes = cx.host.files().read(path).map_err(|e| format!("the recording `{shown}` cannot be read: {e}"))?;
-    part(&String::from_utf8_lossy(&bytes), &shown, cx.task, cx.run)
+    let bytes = host.files().read(path).map_err(|e| format!("the recording `{shown}` cannot be read: {e}"))?;
+    part(&String::from_utf8_lossy(&bytes), &shown, task, run)
 }
 
 /// The same run of the task, or the first one that was recorded. Of a run that was made again, the last attempt.
 fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String> {
     let mut lines = text.lines().enumerate().peekable();
-    match lines.next().map(|(_, line)| serde_json::from_str(line)) {
+    match lines.next().map(|(_, line)| Line::read(line)) {
         Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
         Some(Ok(Line::Recording { version, .. })) => {
             return Err(format!("the recording `{shown}` has version {version}, which this version does not know"));
@@ -77,19 +99,26 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     let mut runs: IndexMap<u32, Part> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), (u32, usize)> = IndexMap::new();
     while let Some((number, text)) = lines.next() {
-        let line = match serde_json::from_str::<Line>(text) {
+        let line = match Line::read(text) {
             Ok(line) => line,
             // Of a run that died the last line may be cut; a type that is not known is passed over.
             Err(_) if lines.peek().is_none() || serde_json::from_str::<Value>(text).is_ok() => continue,
             Err(e) => return Err(format!("line {} of the recording `{shown}` is not JSON: {e}", number + 1)),
         };
         match line {
-            // Here an attempt begins.
+            // Here an attempt begins, and here its agent's turn.
+            Line::Random { task, id, port, .. } if task.name == wanted => {
+                open.retain(|_, (run, _)| *run != task.run);
+                runs.insert(task.run, Part { drawn: Some(Drawn { id, port }), ..Part::default() });
+            }
             Line::Prompt { task, .. } if task.name == wanted => {
                 open.retain(|_, (run, _)| *run != task.run);
-                runs.insert(task.run, Part::default());
+                let part = runs.entry(task.run).or_default();
+                *part = Part { drawn: part.drawn.take(), ..Part::default() };
             }
-            Line::Message { task: Some(task), server, session, direction, mut message, .. } if task.name == wanted => {
+            Line::Message { at, task: Some(task), server, session, direction, mut message, .. }
+                if task.name == wanted =>
+            {
                 let id = message.get("id").map(Value::to_string).unwrap_or_default();
                 match (direction, message.get("method").and_then(Value::as_str).and_then(kind_of)) {
                     (Way::ToServer, Some(kind)) => {
@@ -102,16 +131,16 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
                             args => args,
                         };
                         open.insert((server.clone(), session, id), (task.run, part.calls.len()));
-                        part.calls.push(Call { server, kind, name, args, result: None });
+                        part.calls.push(Call { server, kind, name, args, line: number + 1, result: None });
                     }
                     (Way::FromServer, None) => {
-                        let Some((run, at)) = open.swap_remove(&(server, session, id)) else { continue };
+                        let Some((run, place)) = open.swap_remove(&(server, session, id)) else { continue };
                         let answer = match message.get("error") {
                             Some(error) => refusal(error),
                             None => message["result"].take(),
                         };
-                        if let Some(call) = runs.get_mut(&run).and_then(|part| part.calls.get_mut(at)) {
-                            call.result = Some(answer);
+                        if let Some(call) = runs.get_mut(&run).and_then(|part| part.calls.get_mut(place)) {
+                            call.result = Some((at, answer));
                         }
                     }
                     _ => {}
@@ -149,55 +178,84 @@ fn refusal(error: &Value) -> Value {
 struct Played {
     said: Said,
     differences: Vec<Difference>,
-    remarks: Vec<(String, String)>,
+    /// How many calls went otherwise.
+    others: usize,
 }
 
-async fn play(cx: &AgentContext<'_>, calls: &[Call], played: &mut Played) -> Result<(), String> {
+async fn play(cx: &AgentContext<'_>, path: &Path, calls: &[Call], played: &mut Played) -> Result<(), String> {
     for (i, call) in calls.iter().enumerate() {
-        let Call { server, kind, name, args, result } = call;
-        let subject = format!("call {} of the recording, {server}.{name}", i + 1);
+        let Call { server, kind, name, args, line, result } = call;
+        let subject = format!("call {} of the recording, {server}.{name} ({}:{line})", i + 1, path.display());
+        let mut otherwise = Vec::new();
         played.said.line(&format!("{} {name} on {server}: {args}", kind.name()));
         if args.to_string().contains(MASK) {
-            let text =
-                format!("{subject}: a secret in its arguments was masked when it was recorded, and is missing now");
-            played.remarks.push((server.clone(), text));
+            otherwise.push(("what it is given", "a secret, which was masked".to_owned(), MASK.to_owned()));
         }
         let found =
             cx.calls.call(server, *kind, name, args.clone()).await.map_err(|why| format!("{subject}: {why}"))?;
         played.said.line(&format!("→ {found}"));
-        if result.as_ref().is_some_and(|recorded| is_as_recorded(recorded, &found)) {
-            continue;
+        let now = cx.host.now();
+        let same =
+            |(then, recorded): &(Timestamp, Value)| is_as_recorded(recorded, &found, Moments { then: *then, now });
+        if !result.as_ref().is_some_and(same) {
+            let expected = result.as_ref().map_or_else(|| "no answer".to_owned(), |(_, recorded)| recorded.to_string());
+            let (expected, actual) = apart(&expected, &found.to_string());
+            played.said.line(&format!("≠ {expected}"));
+            otherwise.push(("its answer", expected, actual));
         }
-        let expected = result.as_ref().map_or_else(|| "no answer".to_owned(), Value::to_string);
-        let (expected, actual) = apart(&expected, &found.to_string());
-        played.said.line(&format!("≠ {expected}"));
-        if played.differences.len() < TOLD {
-            let text = format!("{subject}, is answered otherwise than recorded: {actual} instead of {expected}");
-            played.remarks.push((server.clone(), text));
-            played.differences.push(Difference { subject, expected, actual, at: None });
+        played.others += usize::from(!otherwise.is_empty());
+        for (what, expected, actual) in otherwise {
+            if played.differences.len() < TOLD {
+                let subject = format!("{what} in {subject}");
+                played.differences.push(Difference { subject, expected, actual, at: None });
+            }
         }
     }
     Ok(())
 }
 
-/// Whether this is what was recorded; a secret that was masked then may be anything.
-fn is_as_recorded(recorded: &Value, found: &Value) -> bool {
+/// When something was said, in a recording and now.
+#[derive(Clone, Copy)]
+struct Moments {
+    then: Timestamp,
+    now: Timestamp,
+}
+
+/// A text in which what had just happened happened at no particular time: moments of the hour before.
+fn timeless(text: &str, now: Timestamp) -> Cow<'_, str> {
+    static MOMENT: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)").ok());
+    let Some(pattern) = &*MOMENT else { return text.into() };
+    pattern.replace_all(text, |found: &Captures<'_>| {
+        let recent = |at: &Timestamp| *at > now - 1.hour() && *at < now + 1.minute();
+        match found[0].parse::<Timestamp>().ok().filter(recent) {
+            Some(_) => "\0".to_owned(),
+            None => found[0].to_owned(),
+        }
+    })
+}
+
+/// Whether this is what was recorded; a secret that was masked then may be anything, and what was just now is so again.
+fn is_as_recorded(recorded: &Value, found: &Value, when: Moments) -> bool {
     match (recorded, found) {
-        (Value::String(recorded), Value::String(found)) => fits(recorded, found),
+        (Value::String(recorded), Value::String(found)) => {
+            fits(recorded, found) || fits(&timeless(recorded, when.then), &timeless(found, when.now))
+        }
         (Value::String(recorded), Value::Number(found)) => {
             recorded.contains(MASK) && fits(recorded, &found.to_string())
         }
         (Value::Array(recorded), Value::Array(found)) => {
-            recorded.len() == found.len() && recorded.iter().zip(found).all(|(one, other)| is_as_recorded(one, other))
+            recorded.len() == found.len()
+                && recorded.iter().zip(found).all(|(one, other)| is_as_recorded(one, other, when))
         }
         (Value::Object(recorded), Value::Object(found)) => {
             recorded.len() == found.len()
                 && recorded.iter().all(|(key, value)| match found.get(key) {
-                    Some(other) => is_as_recorded(value, other),
-                    None => found.iter().any(|(name, other)| fits(key, name) && is_as_recorded(value, other)),
+                    Some(other) => is_as_recorded(value, other, when),
+                    None => found.iter().any(|(name, other)| fits(key, name) && is_as_recorded(value, other, when)),
                 })
         }
-        _ => recorded == found,
+        _ => same_value(recorded, found),
     }
 }
 
@@ -239,7 +297,8 @@ mod tests {
 
     #[test]
     fn a_mask_may_have_been_anything() {
-        let is = |recorded: Value, found: Value| is_as_recorded(&recorded, &found);
+        let when = Moments { then: Timestamp::UNIX_EPOCH, now: Timestamp::UNIX_EPOCH };
+        let is = |recorded: Value, found: Value| is_as_recorded(&recorded, &found, when);
         assert!(is(json!({ "t": "token is ***" }), json!({ "t": "token is abc" })));
         assert!(is(json!({ "t": ["a***b***c", "***"] }), json!({ "t": ["a1b2c", 12345678] })));
         assert!(is(json!({ "***": 1 }), json!({ "secret": 1 })));
@@ -255,6 +314,27 @@ mod tests {
         ] {
             assert!(!is(recorded.clone(), found.clone()), "{recorded} {found}");
         }
+    }
+
+    /// What was new then is new now; what was old stays what it was.
+    #[test]
+    fn what_was_just_now_is_so_again() {
+        let at = |text: &str| text.parse().unwrap();
+        let when = Moments { then: at("2026-01-01T10:00:00Z"), now: at("2026-05-05T20:00:00Z") };
+        let is = |recorded: &str, found: &str| is_as_recorded(&json!(recorded), &json!({ "x": found })["x"], when);
+        assert!(is("made 2026-01-01T09:59:59.5Z by me", "made 2026-05-05T21:59:00+02:00 by me"));
+        assert!(is("2026-01-01T10:00:30Z", "2026-05-05T19:00:01Z"));
+        for (recorded, found) in [
+            ("due 2026-01-01T08:59:59Z", "due 2026-05-05T19:59:59Z"),
+            ("due 2026-01-01T09:59:59Z", "due 2026-05-05T18:59:59Z"),
+            ("due 2026-01-01T09:59:59Z", "due 2026-05-05T20:01:01Z"),
+            ("due 2026-01-01T10:01:01Z", "due 2026-05-05T20:00:00Z"),
+            ("made 2026-01-01T09:59:59Z", "lost 2026-05-05T19:59:59Z"),
+            ("2026-01-01T09:59:59Z", "today"),
+        ] {
+            assert!(!is(recorded, found), "{recorded} {found}");
+        }
+        assert!(is("2025-01-01T00:00:00Z", "2025-01-01T00:00:00Z"));
     }
 
     #[test]
@@ -292,7 +372,7 @@ mod tests {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let played = |run| {
             let part = part(&text, "x", "t", run).unwrap();
-            let calls = part.calls.into_iter().map(|call| (call.name, call.result.unwrap_or_default()["text"].take()));
+            let calls = part.calls.into_iter().map(|call| (call.name, call.result.unwrap().1["text"].take()));
             (calls.collect::<Vec<_>>(), part.output)
         };
         assert_eq!(played(0), (vec![("second".to_owned(), json!("second"))], "done".to_owned()));

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
-use super::{Builtin, excerpt, text};
+use super::{
+    Builtin, excerpt,
+    expect::{JsonExpect, OneOrMany},
+    text,
+};
 use crate::{
     hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
@@ -28,6 +32,44 @@ pub struct Extension {
     /// Its arguments.
     #[serde(default)]
     pub args: Map<String, Value>,
+}
+
+/// What an operation must answer: its outputs, by name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Expect(pub IndexMap<String, OutputExpect>);
+
+/// What is expected of an output: matchers, or the value itself.
+#[derive(Clone, Debug)]
+pub enum OutputExpect {
+    Matchers(Matchers),
+    Value(Value),
+}
+
+/// As commands and requests have them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matchers {
+    /// The whole value.
+    pub equals: Option<Value>,
+    /// A part of its text.
+    pub contains: Option<String>,
+    /// A pattern (RE2 syntax, unanchored).
+    pub matches: Option<String>,
+    /// Of the value, or of the JSON that a text holds.
+    pub json: Option<OneOrMany<JsonExpect>>,
+}
+
+impl<'de> Deserialize<'de> for OutputExpect {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        const KEYS: [&str; 4] = ["equals", "contains", "matches", "json"];
+        match Value::deserialize(d)? {
+            Value::Object(fields) if !fields.is_empty() && fields.keys().all(|key| KEYS.contains(&key.as_str())) => {
+                serde_json::from_value(Value::Object(fields)).map(Self::Matchers).map_err(D::Error::custom)
+            }
+            value => Ok(Self::Value(value)),
+        }
+    }
 }
 
 /// What an operation leaves: `result`, and each output by its own name. Of one whose manifest is not known it may be the

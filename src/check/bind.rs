@@ -9,12 +9,12 @@ use crate::{
     builtin,
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
-    lock::LockedOperation,
-    rule,
+    lock::{LockedExtension, LockedOperation},
+    package, rule,
     signature::{Shape, Signature},
     source::Span,
     template::Path,
-    ty::Type,
+    ty::{Type, duration},
 };
 
 rule! {
@@ -116,7 +116,7 @@ impl Checker<'_> {
     pub(super) fn bind(&mut self, step: &Step<Path>, phase: PhaseKind) -> Option<(Operation, Args)> {
         let name = &step.op.value;
         let vocabulary = self.cx.vocabularies.of(self.task.dialect);
-        let args = step.args.clone();
+        let mut args = step.args.clone();
         let (kind, mut signature) = if let Some((known, signature)) = vocabulary.get(name) {
             (OperationKind::Builtin(known), Arc::clone(signature))
         } else if let Some((prefix, operation)) = name.split_once('.') {
@@ -125,6 +125,18 @@ impl Checker<'_> {
             self.unknown_operation(step);
             return None;
         };
+        // What an operation declares itself is its own, although the step has such a key (`decisions.md` §4).
+        if let (OperationKind::Extension { .. }, Some(schema)) = (&kind, &signature.schema) {
+            let declares = |name: &str| schema.json().pointer(&format!("/properties/{name}")).is_some();
+            if let Some(timeout) = step.timeout.filter(|_| declares("timeout")) {
+                let text = Arg::text(duration::format(timeout.value), timeout.span);
+                args.push((Name::new("timeout".to_owned(), timeout.span), text));
+            }
+            if let Some((at, expect)) = step.expect.as_ref().filter(|_| declares("expect")) {
+                args.push((Name::new("expect".to_owned(), *at), expect.clone()));
+                Arc::make_mut(&mut signature).expect = None;
+            }
+        }
         if let Some(refine) = signature.refine {
             let literal = |key: &str| args.iter().find(|(k, _)| k.value == key)?.1.as_literal().map(str::to_owned);
             refine(&literal, Arc::make_mut(&mut signature));
@@ -184,7 +196,7 @@ impl Checker<'_> {
                 Some((OperationKind::Tool { server, tool: operation.to_owned() }, Arc::new(signature)))
             }
             Prefix::Extension(package) => {
-                let locked = self.cx.lock.extensions.get(&package).map(|e| &e.operations);
+                let locked = self.extension(&package).map(|e| &e.operations);
                 if let Some(operations) = locked
                     && !operations.contains_key(operation)
                 {
@@ -198,13 +210,18 @@ impl Checker<'_> {
         }
     }
 
+    /// What an extension can do, by the lock or because it is bundled.
+    fn extension(&self, package: &str) -> Option<&LockedExtension> {
+        self.cx.lock.extensions.get(package).or_else(|| package::bundled(package))
+    }
+
     /// Whether the lock knows `ALIAS.OPERATION`.
     pub(super) fn is_locked(&self, operation: &str) -> bool {
         let Some((alias, operation)) = operation.split_once('.') else { return false };
         match self.aliases.0.get(alias).map(|alias| &alias.what) {
             Some(Prefix::Server(server)) => self.cx.lock.tools(server).is_some_and(|t| t.contains_key(operation)),
             Some(Prefix::Extension(package)) => {
-                self.cx.lock.extensions.get(package).is_some_and(|e| e.operations.contains_key(operation))
+                self.extension(package).is_some_and(|e| e.operations.contains_key(operation))
             }
             None => false,
         }
@@ -217,7 +234,7 @@ impl Checker<'_> {
         let known: Vec<_> = self.aliases.0.keys().map(String::as_str).collect();
         if let Some(near) = nearest(prefix, known.iter().copied()) {
             let alias = &self.aliases.0[near];
-            let locked = |name| self.cx.lock.tools(name).is_some() || self.cx.lock.extensions.contains_key(name);
+            let locked = |name| self.cx.lock.tools(name).is_some() || self.extension(name).is_some();
             diagnostic = if !alias.given && locked(prefix) && !locked(near) {
                 diagnostic.label(alias.span, format!("did you mean `{prefix}`?")).fix(
                     format!("write `{prefix}`"),
@@ -321,7 +338,7 @@ fn missing_operation(
         Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
         None => {
             let known: Vec<_> = known.keys().take(12).map(|k| format!("`{k}`")).collect();
-            diagnostic.help(format!("`gevals.lock` knows {}", known.join(", ")))
+            diagnostic.help(format!("it has {}", known.join(", ")))
         }
     }
 }
@@ -334,6 +351,8 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
         fields: outputs.iter().map(|(name, schema)| (name.clone(), Shape::from_schema(schema).ty())).collect(),
         open: false,
     });
+    let described = locked.map_or("", |operation| operation.description.as_str());
+    let doc = if described.is_empty() { "calls an operation of an extension" } else { described };
     let phases = locked.map_or_else(
         || PhaseKind::ALL.to_vec(),
         |o| {
@@ -349,7 +368,7 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
         expect: Some(Arc::default()),
         timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
-        ..Signature::leaf(name, "calls an operation of an extension", params)
+        ..Signature::leaf(name, doc, params)
     }
 }
 

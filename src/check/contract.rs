@@ -10,10 +10,14 @@ use crate::{
     decode::{MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE},
     diagnostic::{Diagnostic, Strength},
     hir::{Arg, ArgKind, Name, Operation, OperationKind},
+    package,
     signature::{FaultKind, Schema},
     source::Span,
     template::Path,
 };
+
+/// Where a schema stands.
+pub(super) const LOCKED: &str = "so says its schema in `gevals.lock`";
 
 impl Checker<'_> {
     /// The arguments of a step: those of a tool stand below `args`.
@@ -22,17 +26,33 @@ impl Checker<'_> {
             OperationKind::Tool { .. } => {
                 let what = What::Key("args");
                 match args.iter().find(|(name, _)| name.value == "args").map(|(_, arg)| arg) {
-                    None => self.conforms(&[], schema, what, key),
-                    Some(Arg { kind: ArgKind::Record(args), span }) => self.conforms(args, schema, what, *span),
+                    None => self.conforms(&[], schema, what, key, LOCKED),
+                    Some(Arg { kind: ArgKind::Record(args), span }) => self.conforms(args, schema, what, *span, LOCKED),
                     Some(_) => {}
                 }
             }
-            _ => self.conforms(args, schema, What::Step(&op.name, &[]), key),
+            OperationKind::Extension { package, .. } if package::bundled(package).is_some() => {
+                self.conforms(
+                    args,
+                    schema,
+                    What::Step(&op.name, &[]),
+                    key,
+                    "so says the manifest of the bundled extension",
+                );
+            }
+            _ => self.conforms(args, schema, What::Step(&op.name, &[]), key, LOCKED),
         }
     }
 
     /// Reports what the schema demands and no shape has: what the shapes found there has been reported.
-    pub(super) fn conforms(&mut self, args: &[(Name, Arg<Path>)], schema: &Schema, what: What<'_>, parent: Span) {
+    pub(super) fn conforms(
+        &mut self,
+        args: &[(Name, Arg<Path>)],
+        schema: &Schema,
+        what: What<'_>,
+        parent: Span,
+        says: &'static str,
+    ) {
         let mut unknown = Vec::new();
         let value = record(args, "", &mut unknown);
         // What was found at this place, or in what stands there, has the same cause.
@@ -66,9 +86,17 @@ impl Checker<'_> {
             };
             let at = diagnostic.span;
             let within = |other: &Span| other.file == at.file && at.start <= other.start && other.end <= at.end;
-            if !known.iter().any(within) && !found.contains(&at) {
+            // Of the arguments as a whole: a key that was found to be wrong may be the one that is missing.
+            let of_an_argument = |other: &Span| {
+                let whole = args.iter().any(|(name, arg)| {
+                    name.span == *other
+                        || arg.span.file == other.file && arg.span.start <= other.start && other.end <= arg.span.end
+                });
+                matches!(place, Place::Arguments(_)) && whole
+            };
+            if !known.iter().any(|other| within(other) || of_an_argument(other)) && !found.contains(&at) {
                 found.push(at);
-                self.error(diagnostic.help("so says its schema in `gevals.lock`"));
+                self.error(diagnostic.help(says));
             }
         }
     }
@@ -109,7 +137,7 @@ fn value(arg: &Arg<Path>, at: &str, unknown: &mut Vec<String>) -> Value {
         ArgKind::Null => Some(Value::Null),
         ArgKind::Bool(b) => Some((*b).into()),
         ArgKind::Int(n) => Some((*n).into()),
-        ArgKind::Float(x) => serde_json::Number::from_f64(*x).map(Value::Number),
+        ArgKind::Float(x) => Some(Value::Number(x.clone())),
         ArgKind::Text(template) => template.as_literal().map(Into::into),
         ArgKind::List(items) => {
             let items = items.iter().enumerate().map(|(i, item)| value(item, &format!("{at}/{i}"), unknown));

@@ -129,7 +129,7 @@ impl Checker<'_> {
             ArgKind::Null => ArgKind::Null,
             ArgKind::Bool(b) => ArgKind::Bool(*b),
             ArgKind::Int(n) => ArgKind::Int(*n),
-            ArgKind::Float(x) => ArgKind::Float(*x),
+            ArgKind::Float(x) => ArgKind::Float(x.clone()),
             ArgKind::Text(template) => ArgKind::Text(self.text(template, shape, what, scope)),
             ArgKind::List(items) => {
                 let inner = select(shape, &arg.kind);
@@ -473,7 +473,7 @@ fn select<'s>(shape: &'s Shape, kind: &ArgKind<Path>) -> Option<&'s Shape> {
         (Shape::List { .. }, ArgKind::List(_))
         | (Shape::Record { .. }, ArgKind::Record(_))
         | (Shape::String { .. }, ArgKind::Text(_)) => true,
-        (Shape::Integer { .. }, ArgKind::Float(x)) => x.fract() == 0.0,
+        (Shape::Integer { .. }, ArgKind::Float(x)) => x.as_f64().is_none_or(|x| x.fract() == 0.0),
         _ => false,
     };
     match shape {

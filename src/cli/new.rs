@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde_json::{Map, Value, json};
 
 use super::{complain, print, status};
@@ -11,6 +11,7 @@ use crate::{
     host::disk::{Disk, write_atomic},
     lock::{FILE_NAME, Lock, LockedServer, LockedTool},
     mcp::{ServerSpec, Transport},
+    results::recording::{self, Call, Recorded},
     source::Files,
 };
 
@@ -18,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   gevals new eval                          an eval, servers, a scripted agent and a first task
   gevals new eval --from-server 'npx -y @modelcontextprotocol/server-everything@2025.9.25'
+  gevals new eval --from-server my-server --from-recording calls.jsonl
   gevals new task tasks/create-note.yaml   one more task
   gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
 
@@ -61,6 +63,9 @@ struct Eval {
     path: PathBuf,
     #[command(flatten)]
     from: From,
+    /// A recording, of `gevals proxy --record` or of a run: the scripted agent makes its calls, and the eval expects them.
+    #[arg(long, value_name = "FILE", requires = "from_server")]
+    from_recording: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -115,7 +120,7 @@ fn task(args: &Task) -> Result<String, Fault> {
     let path = yaml_file(&args.path, "task");
     let name = name_of(&path)?;
     refuse_existing([path.as_path()])?;
-    let server = server(&args.from)?;
+    let server = server(&args.from, None)?;
     if server.is_some() && args.dialect != Form::Portable {
         return Err((status::USAGE, "a task from a server is written in the portable dialect only".to_owned()));
     }
@@ -146,7 +151,9 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     let (mcp, oracle, task, lock) =
         (dir.join("mcp.yaml"), dir.join("oracle.yaml"), dir.join("tasks/first.yaml"), dir.join(FILE_NAME));
     refuse_existing([&path, &mcp, &oracle, &task, &lock].map(PathBuf::as_path))?;
-    let server = match server(&args.from)? {
+    let recorded = args.from_recording.as_deref().map(|path| recorded(path, &args.from)).transpose()?;
+    let server_name = recorded.as_ref().and_then(|run| run.calls.first()).map(|call| call.server.clone());
+    let server = match server(&args.from, server_name)? {
         Some(server) => server,
         // One that is always there.
         None => ask("notes", json!({ "command": "gevals", "args": ["demo-server"] }))?,
@@ -156,10 +163,10 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     locked.servers.insert(server.name.clone(), server.locked.clone());
     let files = [
         (&task, portable("first", Some(&server))),
-        (&oracle, scripted(&server)),
+        (&oracle, scripted(&server, recorded.as_ref())),
         (&mcp, format!("# The servers. `gevals lock` asks them for their tools again.\n{}", yaml(&config))),
         (&lock, serde_yaml::to_string(&locked).unwrap_or_default()),
-        (&path, suite(&name, &server)),
+        (&path, suite(&name, &server, recorded.as_ref())),
     ];
     let mut said = String::new();
     for (path, text) in files {
@@ -216,7 +223,23 @@ fn write(path: &Path, text: &str) -> Result<(), Fault> {
     write_atomic(path, text.as_bytes()).map_err(fault)
 }
 
-fn server(from: &From) -> Result<Option<Server>, Fault> {
+/// The run of a recording that has most calls, with those that a scripted agent can make of the server.
+fn recorded(path: &Path, from: &From) -> Result<Recorded, Fault> {
+    let fault = |why: String| (status::USAGE, format!("cannot read the recording `{}`: {why}", path.display()));
+    let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
+    let mut runs = recording::runs(&String::from_utf8_lossy(&bytes)).map_err(fault)?;
+    for run in &mut runs {
+        run.calls.retain(|call| call.method == "tools/call");
+        let first = run.calls.first().map(|call| call.server.clone());
+        let server = from.server_name.clone().or(first);
+        run.calls.retain(|call| Some(&call.server) == server.as_ref());
+    }
+    let most = runs.into_iter().max_by_key(|run| run.calls.len()).filter(|run| !run.calls.is_empty());
+    most.ok_or_else(|| fault("it has no call of a tool of this server".to_owned()))
+}
+
+/// `otherwise` is its name, if none is given.
+fn server(from: &From, otherwise: Option<String>) -> Result<Option<Server>, Fault> {
     let Some(command) = &from.from_server else { return Ok(None) };
     let (config, words) = match command.contains("://") {
         true => (json!({ "url": command }), vec![command.trim_end_matches('/').to_owned()]),
@@ -232,7 +255,7 @@ fn server(from: &From) -> Result<Option<Server>, Fault> {
             (config, words)
         }
     };
-    let name = from.server_name.clone().unwrap_or_else(|| server_name(&words));
+    let name = from.server_name.clone().or(otherwise).unwrap_or_else(|| server_name(&words));
     ask(&name, config).map(Some)
 }
 
@@ -468,33 +491,61 @@ steps:
     )
 }
 
+/// The texts of a value, such that none is read as a hole.
+fn as_it_is(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(crate::template::escape(text)),
+        Value::Array(items) => items.iter().map(as_it_is).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(key, value)| (key.clone(), as_it_is(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
 /// What the scripted agent does in the first task.
-fn scripted(server: &Server) -> String {
-    let call = a_tool(server).map(|(tool, args)| {
-        format!("    calls:\n      - {{server: {}, tool: {tool}, args: {}}}\n", word(&server.name), flow(&args))
-    });
+fn scripted(server: &Server, recorded: Option<&Recorded>) -> String {
+    let calls: Vec<(&str, Value)> = match recorded {
+        Some(run) => {
+            let args = |call: &Call| call.params.get("arguments").map_or_else(|| json!({}), as_it_is);
+            run.calls.iter().map(|call| (call.name(), args(call))).collect()
+        }
+        None => a_tool(server).into_iter().collect(),
+    };
+    let line = |(tool, args): &(&str, Value)| {
+        format!("      - {{server: {}, tool: {}, args: {}}}\n", word(&server.name), word(tool), flow(args))
+    };
+    let lines: String = calls.iter().map(line).collect();
+    let said = recorded.map(|run| run.output.trim()).filter(|said| !said.is_empty()).map(crate::template::escape);
+    let said = said.as_deref().unwrap_or("Done.");
     format!(
         "# What the scripted agent does in each task. It needs no model: use it to see that a task can be done.
 kind: Oracle
 tasks:
   first:
-{}    output: Done.
+{}{lines}    output: {}
 ",
-        call.unwrap_or_default()
+        if lines.is_empty() { "" } else { "    calls:\n" },
+        word(said)
     )
 }
 
-fn suite(name: &str, server: &Server) -> String {
-    let asserted = a_tool(server).map(|(tool, _)| {
-        format!(
+fn suite(name: &str, server: &Server, recorded: Option<&Recorded>) -> String {
+    let tools: IndexSet<&str> = match recorded {
+        Some(run) => run.calls.iter().filter(|call| call.succeeded()).map(Call::name).collect(),
+        None => a_tool(server).into_iter().map(|(tool, _)| tool).collect(),
+    };
+    let line = |tool: &&str| format!("          - {{server: {}, tool: {}}}\n", word(&server.name), word(tool));
+    let lines: String = tools.iter().map(line).collect();
+    let asserted = match lines.is_empty() {
+        true => String::new(),
+        false => format!(
             "      # What the agent's calls must have been like.
       assertions:
         toolsUsed:
-          - {{server: {}, tool: {tool}}}
-",
-            word(&server.name)
-        )
-    });
+{lines}"
+        ),
+    };
     format!(
         "# An eval: which agent does which tasks on which servers.
 kind: Eval
@@ -507,9 +558,8 @@ config:
   mcpConfigFile: mcp.yaml
   taskSets:
     - path: tasks/first.yaml
-{}",
-        word(name),
-        asserted.unwrap_or_default()
+{asserted}",
+        word(name)
     )
 }
 

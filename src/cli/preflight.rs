@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{complain, print, status};
 use crate::{
     builtin::count,
+    extension::{declared, startable},
     host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
@@ -24,7 +25,7 @@ pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     variables(tasks, &host, &mut looks);
     agent(plan, tasks, &host, &mut looks);
     judge(plan, tasks, &host, &mut looks);
-    extensions(tasks, &mut looks);
+    extensions(plan, tasks, &mut looks);
     if let Err(error) = servers(plan, tasks, &host, server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;
@@ -112,11 +113,16 @@ fn program(line: &str) -> Option<String> {
     (!OWN.contains(&word)).then(|| word.to_owned())
 }
 
-fn extensions(tasks: &[&Plan], looks: &mut Vec<Look>) {
-    let names: BTreeSet<_> = tasks.iter().flat_map(|task| needs::extensions(task)).collect();
-    for name in names {
-        let found = Err(needs::NO_EXTENSIONS.to_owned());
-        looks.push(Look { what: format!("operation `{name}`"), found });
+fn extensions(plan: &EvalPlan, tasks: &[&Plan], looks: &mut Vec<Look>) {
+    let executable = std::env::current_exe().ok();
+    let mut seen = BTreeSet::new();
+    for task in tasks {
+        for package in needs::extensions(task).into_keys().filter(|package| seen.insert(package.clone())) {
+            let found = startable(&plan.extensions, &package, task.task.folder(), executable.as_deref());
+            let reference = declared(&plan.extensions, &package).map_or(package.as_str(), |d| &d.package);
+            let found = found.map(|()| reference.to_owned()).map_err(|why| format!("`{reference}` {why}"));
+            looks.push(Look { what: format!("extension `{package}`"), found });
+        }
     }
 }
 

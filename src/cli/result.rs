@@ -7,7 +7,11 @@ use clap::{Subcommand, ValueEnum};
 use super::{complain, print, shown, status};
 use crate::{
     host::disk::{Disk, write_atomic},
-    results::{self, ResultsFile, diff, junit, merge, summary, view},
+    results::{
+        self, ResultsFile, diff, junit, merge,
+        recording::{self, Recorded},
+        summary, view,
+    },
     source::Files,
 };
 
@@ -15,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   gevals result summary out.json              a line a task, and the totals
   gevals result view out.json --task create   all about tasks with `create` in their name
+  gevals result view calls.jsonl              what was called, of a recording
   gevals result verify out.json               exit 1 unless all tasks passed and none is missing
   gevals result verify out.json --task 0.8    exit 1 if fewer than 80 % of the tasks passed
   gevals result diff --base old.json --current new.json
@@ -47,7 +52,7 @@ enum Command {
 /// Show each result in full: why it failed, what was called, what the agent said.
 #[derive(clap::Args, Debug)]
 struct View {
-    /// A results file.
+    /// A results file, or a recording.
     file: PathBuf,
     /// Only tasks whose name holds this text, in any case.
     #[arg(long, value_name = "TEXT")]
@@ -225,7 +230,22 @@ fn read(path: &Path) -> Result<ResultsFile, Fault> {
     let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", path.display()));
     let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
+    if recording::is_recording(&text) {
+        let why = "it is a recording, which has no verdicts: look at it with `gevals result view`";
+        return Err(fault(why.to_owned()));
+    }
     results::read(&text).map_err(fault)
+}
+
+/// The results of a file, or the runs of a recording.
+fn read_either(path: &Path) -> Result<(ResultsFile, Vec<Recorded>), Fault> {
+    let text = Disk.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    if !recording::is_recording(&text) {
+        return Ok((read(path)?, Vec::new()));
+    }
+    let fault = |why: String| (status::USAGE, format!("cannot read the recording `{}`: {why}", path.display()));
+    let runs = recording::runs(&text).map_err(fault)?;
+    Ok((ResultsFile { results: runs.iter().map(Recorded::result).collect(), ..ResultsFile::default() }, runs))
 }
 
 /// Those that a filter leaves; none are a fault, as nothing would be shown.
@@ -243,7 +263,7 @@ fn write(path: &Path, text: &str) -> Result<(), Fault> {
 }
 
 fn show(args: &View) -> Result<u8, Fault> {
-    let file = read(&args.file)?;
+    let (file, recorded) = read_either(&args.file)?;
     let limits = view::Limits {
         timeline: args.timeline,
         events: args.max_events,
@@ -252,7 +272,10 @@ fn show(args: &View) -> Result<u8, Fault> {
     };
     let mut out = Vec::new();
     for result in some(&file, &args.file, args.task.as_deref())? {
-        out.push(view::view(result, prompt(result.path()).as_deref(), limits));
+        let (run, _) = result.run();
+        let asked = recorded.iter().find(|other| other.task == result.name() && u64::from(other.run) + 1 == run);
+        let asked = asked.map(|other| other.prompt.clone()).filter(|prompt| !prompt.is_empty());
+        out.push(view::view(result, asked.or_else(|| prompt(result.path())).as_deref(), limits));
     }
     print(&out.join("\n"));
     Ok(status::OK)

@@ -41,6 +41,10 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 fn one(args: &Args, global: Global) -> u8 {
     match prepare(args, global) {
+        Ok(ready) if args.replay.is_some() && !ready.plan.tasks.iter().any(|task| task.recording().is_some()) => {
+            complain("`--replay` is for the agent `builtin.replay`, and this eval has another one");
+            status::USAGE
+        }
         Ok(ready) => go(args, global, ready, Used::default(), Duration::ZERO).0,
         Err(exit) => exit,
     }

@@ -22,6 +22,15 @@ pub enum Line {
         #[schemars(with = "String")]
         at: Timestamp,
     },
+    /// What is random in a run of a task, before its set-up.
+    Random {
+        #[schemars(with = "String")]
+        at: Timestamp,
+        task: TaskRun,
+        id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+    },
     /// What an agent was asked to do.
     Prompt {
         #[schemars(with = "String")]
@@ -59,4 +68,15 @@ pub enum Line {
 pub enum Way {
     ToServer,
     FromServer,
+}
+
+impl Line {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// It is not JSON, or no line of a recording.
+    pub fn read(text: &str) -> serde_json::Result<Self> {
+        // A tagged enum is read from a value: serde cannot buffer numbers that keep their text.
+        serde_json::from_value(serde_json::from_str(text)?)
+    }
 }

@@ -6,7 +6,7 @@ use super::EvalView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     hir::{AssertionKind, CallKind, CallMatcher, RequirementKind},
-    rule,
+    package, rule,
     source::Span,
 };
 
@@ -38,7 +38,9 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             tasks.flat_map(|t| &t.imports).find(|i| i.package.value == extension).map(|i| i.package.span)
         };
         let place = declared.map(|e| e.alias.span).or_else(imported);
-        if let (None, Some(span)) = (view.unit.lock.extensions.get(extension), place) {
+        let known =
+            view.unit.lock.extensions.contains_key(extension) || package.is_some_and(|p| package::bundled(p).is_some());
+        if let (false, Some(span)) = (known, place) {
             let by_path = package.is_some_and(|p| p.starts_with(['.', '/']));
             out.push(finding(span, &format!("the extension `{extension}`"), &names).help(match by_path {
                 true => LOCK_IT,

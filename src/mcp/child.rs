@@ -25,7 +25,7 @@ const STDERR_KEPT: usize = 64 * 1024;
 
 /// A started process, without its pipes.
 #[derive(Debug, Clone)]
-pub(super) struct Process {
+pub(crate) struct Process {
     group: Arc<Group>,
     exit: watch::Receiver<Option<String>>,
     stderr: Arc<Mutex<VecDeque<u8>>>,
@@ -33,7 +33,7 @@ pub(super) struct Process {
     silent: watch::Receiver<()>,
 }
 
-pub(super) fn spawn(
+pub(crate) fn spawn(
     server: &str,
     command: &str,
     args: &[String],

@@ -1,6 +1,7 @@
 //! The demonstration server: notes in a directory, as tools, resources and prompts. It is what the examples, the tutorial
 //! and the tests evaluate.
 
+mod ending;
 mod notes;
 
 use std::{
@@ -48,14 +49,15 @@ pub async fn serve_stdio(dir: &Path) -> io::Result<()> {
     serve(dir, tokio::io::join(tokio::io::stdin(), tokio::io::stdout())).await
 }
 
-/// Serves the notes of a directory on any byte stream, until it ends.
+/// Serves the notes of a directory on any byte stream, until it ends and everything that was asked is answered.
 ///
 /// # Errors
 /// The directory cannot be made.
 pub async fn serve(dir: &Path, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
     let server = Server::open(dir)?;
     // A client that leaves before the handshake is no failure of the server.
-    if let Ok(running) = server.serve(tokio::io::split(stream)).await {
+    let (input, output) = tokio::io::split(stream);
+    if let Ok(running) = server.serve(ending::both(input, output)).await {
         running.waiting().await.map_err(io::Error::other)?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The hub as a streamable HTTP server for agents.
 
+mod stateless;
 mod streams;
 
 use std::{
@@ -165,7 +166,18 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     for part in message::unbatch(body) {
         messages.push(Message::parse(part).ok_or_else(unreadable)?);
     }
-    let initialize = messages.iter().any(|message| message.method.as_deref() == Some("initialize"));
+    // A server that is reached by HTTP sees to it itself.
+    let stateless = !front.relay.is_apart() && messages.iter().any(|message| stateless::is_stateless(headers, message));
+    if stateless {
+        for message in &messages {
+            if let Some((code, why)) = stateless::fault(headers, message, |tool| front.relay.repeated(tool)) {
+                let body = message::refusal(message.id().unwrap_or("null"), code, &why);
+                return Err(Box::new(json_answer(StatusCode::BAD_REQUEST, body)));
+            }
+        }
+    }
+    let greets = |message: &Message| message.method.as_deref() == Some("initialize");
+    let initialize = !stateless && messages.iter().any(greets);
     let mut issued = None;
     let mut passing = None;
     let conversation = if initialize && !headers.contains_key(SESSION_ID) {
@@ -174,7 +186,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         front.sessions().insert(id.clone(), conversation.clone());
         issued = HeaderValue::try_from(id).ok();
         conversation
-    } else if !headers.contains_key(SESSION_ID) && (front.relay.is_apart() || is_sessionless(headers)) {
+    } else if !headers.contains_key(SESSION_ID) && (front.relay.is_apart() || stateless) {
         // A server that is reached by HTTP says itself what it thinks of a request without a session.
         let conversation = front.converse(false);
         passing = Some(EndLater { relay: front.relay.clone(), session: conversation.session });
@@ -207,11 +219,18 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         told.map_or_else(|| StatusCode::ACCEPTED.into_response(), |told| mirrored(StatusCode::OK.into_response(), told))
     } else if streaming {
         let json = accepted.contains("application/json") || accepted.contains("*/*");
-        let wire =
-            Wire { conversation: conversation.clone(), stream, answers, asides, passing, primed: is_primed(headers) };
+        let wire = Wire {
+            conversation: conversation.clone(),
+            stream,
+            answers,
+            asides,
+            passing,
+            primed: is_primed(headers),
+            stateless,
+        };
         streamed(wire, json).await
     } else {
-        let response = json_answers(answers, requests.len()).await;
+        let response = json_answers(answers, requests.len(), stateless).await;
         drop(passing);
         // What the server said of its answer precedes it.
         match asides.and_then(|mut asides| asides.try_recv().ok()) {
@@ -252,16 +271,11 @@ fn unreadable() -> Box<Response> {
     Box::new((StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
 }
 
-/// Since 2026-07-28 a request may come without a handshake and a session.
-fn is_sessionless(headers: &HeaderMap) -> bool {
-    headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok()).is_some_and(|version| version >= "2026")
-}
-
 async fn on_get(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
     if !front.is_local(&headers) {
         return *refused(StatusCode::FORBIDDEN, "only local clients are served");
     }
-    if !headers.contains_key(SESSION_ID) && is_sessionless(&headers) {
+    if !headers.contains_key(SESSION_ID) && stateless::declares(&headers) {
         return only_posts();
     }
     let conversation = match front.find(&headers) {
@@ -292,7 +306,7 @@ async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Respo
     if !front.is_local(&headers) {
         return *refused(StatusCode::FORBIDDEN, "only local clients are served");
     }
-    if !headers.contains_key(SESSION_ID) && is_sessionless(&headers) {
+    if !headers.contains_key(SESSION_ID) && stateless::declares(&headers) {
         return only_posts();
     }
     match front.find(&headers) {
@@ -348,6 +362,7 @@ struct Wire {
     asides: Option<mpsc::UnboundedReceiver<Aside>>,
     passing: Option<EndLater>,
     primed: bool,
+    stateless: bool,
 }
 
 /// The answer to a POST whose client reads streams: one JSON document where the answer is the first thing that comes, as
@@ -372,7 +387,7 @@ async fn streamed(mut wire: Wire, json: bool) -> Response {
     let response = match first {
         Some(answer) if answer.plain && json => {
             drop(wire.passing);
-            json_answer(answer.bytes)
+            json_answer(status(wire.stateless, &answer.bytes), answer.bytes)
         }
         first => {
             let beginning = match first {
@@ -428,7 +443,7 @@ fn event_stream(
 }
 
 /// For a client that cannot read streams: the answers alone, as one JSON document.
-async fn json_answers(mut receiver: Receiver, requests: usize) -> Response {
+async fn json_answers(mut receiver: Receiver, requests: usize, stateless: bool) -> Response {
     let mut answers = Vec::new();
     while let Some(answer) = receiver.recv().await {
         answers.push(answer.bytes);
@@ -438,9 +453,13 @@ async fn json_answers(mut receiver: Receiver, requests: usize) -> Response {
         1 if requests == 1 => answers.remove(0),
         _ => [&b"["[..], &answers.join(&b","[..]), &b"]"[..]].concat().into(),
     };
-    json_answer(body)
+    json_answer(status(stateless, &body), body)
 }
 
-fn json_answer(body: Bytes) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
+fn status(stateless: bool, answer: &[u8]) -> StatusCode {
+    if stateless { stateless::status(answer) } else { StatusCode::OK }
+}
+
+fn json_answer(status: StatusCode, body: Bytes) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
 }

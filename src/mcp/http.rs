@@ -21,7 +21,7 @@ use tokio_util::{bytes::Bytes, task::TaskTracker};
 
 use super::{
     ServerError,
-    message::{IdKey, Message, Shape, members, unbatch},
+    message::{IdKey, META_VERSION, Message, Shape, members, unbatch},
     relay::{Aside, Envelope, Outgoing, Receipt, Relay},
     sse::Events,
 };
@@ -427,7 +427,7 @@ impl Link {
     /// Since 2026-07-28 a request that needs no session repeats some of itself in headers.
     fn with_meta(&self, mut request: RequestBuilder, message: &Message) -> RequestBuilder {
         let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
-        let Some(version) = message.meta("io.modelcontextprotocol/protocolVersion").and_then(text) else {
+        let Some(version) = message.meta(META_VERSION).and_then(text) else {
             return request;
         };
         if self.handshake().protocol.is_none() {

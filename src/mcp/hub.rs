@@ -13,7 +13,7 @@ use super::{
     child::{self, Process},
     front, http, pipe,
     record::Notice,
-    relay::{HubOptions, Relay, SessionKind, Uplink},
+    relay::{HubOptions, Relay, SessionKind, Twin, Uplink},
 };
 
 /// A connection to one MCP server. Dropping it kills the process group of the server; [`Hub::close`] is the kind way.
@@ -35,13 +35,18 @@ impl Hub {
         match transport {
             Transport::Stdio { command, args, env, cwd } => {
                 let (process, stdin, stdout) = child::spawn(&name, &command, &args, &env, cwd.as_deref())?;
-                Ok(Hub::over(name, stdout, stdin, Some(process), options))
+                let (again, quiet) = (name.clone(), HubOptions { on_message: None, ..options.clone() });
+                let twin = Twin::new(move || {
+                    let (process, stdin, stdout) = child::spawn(&again, &command, &args, &env, cwd.as_deref())?;
+                    Ok(over(again.clone(), stdout, stdin, Some(process), None, quiet.clone()))
+                });
+                Ok(Hub { relay: over(name, stdout, stdin, Some(process), Some(twin), options), http: None })
             }
             Transport::Http { url, headers } => {
                 let server = http::Server::new(&name, &url, &headers, options.max_message)?;
                 let each = server.clone();
                 let serve = Box::new(move |relay, session, queue| each.serve(relay, session, queue));
-                let relay = Relay::new(name, Uplink::Each(serve), None, options);
+                let relay = Relay::new(name, Uplink::Each(serve), None, None, options);
                 Ok(Hub { relay, http: Some(server) })
             }
         }
@@ -53,19 +58,7 @@ impl Hub {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        Hub::over(name.into(), reader, writer, None, options)
-    }
-
-    fn over<R, W>(name: String, reader: R, writer: W, process: Option<Process>, options: HubOptions) -> Hub
-    where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
-    {
-        let (queue, queued) = mpsc::unbounded_channel();
-        let relay = Relay::new(name, Uplink::Shared { process }, Some(queue), options);
-        tokio::spawn(pipe::write(writer, queued, relay.over.clone()));
-        tokio::spawn(pipe::read(relay.clone(), reader));
-        Hub { relay, http: None }
+        Hub { relay: over(name.into(), reader, writer, None, None, options), http: None }
     }
 
     /// The server's name in the MCP config.
@@ -130,7 +123,9 @@ impl Hub {
 
     /// What was odd so far.
     pub fn notices(&self) -> Vec<Notice> {
-        self.relay.notices()
+        let mut notices = self.relay.notices();
+        notices.extend(self.relay.twin().map(|twin| twin.notices()).unwrap_or_default());
+        notices
     }
 
     /// The last 64 KiB that the process printed to its standard error.
@@ -150,25 +145,54 @@ impl Hub {
 
     /// Ends all sessions and the server: its input is closed, then it is asked to end, then its group is killed.
     pub async fn close(&self) {
-        self.relay.end_all();
-        self.relay.fail(ServerError::Closed { server: self.relay.name.clone() });
-        if let Some(process) = self.relay.process() {
-            process.close(self.relay.options.close_grace).await;
+        let relays = || std::iter::once(&self.relay).chain(self.relay.twin());
+        for relay in relays() {
+            relay.end_all();
+            relay.fail(ServerError::Closed { server: relay.name.clone() });
         }
+        futures_util::future::join_all(relays().map(|relay| async {
+            if let Some(process) = relay.process() {
+                process.close(relay.options.close_grace).await;
+            }
+        }))
+        .await;
         if let Some(server) = &self.http {
             // The DELETE requests of the sessions are on their way.
             let _ = tokio::time::timeout(self.relay.options.close_grace, server.idle()).await;
         }
-        self.relay.over.cancel();
+        for relay in relays() {
+            relay.over.cancel();
+        }
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        self.relay.fail(ServerError::Closed { server: self.relay.name.clone() });
-        if let Some(process) = self.relay.process() {
-            process.kill();
+        for relay in std::iter::once(&self.relay).chain(self.relay.twin()) {
+            relay.fail(ServerError::Closed { server: relay.name.clone() });
+            if let Some(process) = relay.process() {
+                process.kill();
+            }
+            relay.over.cancel();
         }
-        self.relay.over.cancel();
     }
+}
+
+fn over<R, W>(
+    name: String,
+    reader: R,
+    writer: W,
+    process: Option<Process>,
+    twin: Option<Twin>,
+    options: HubOptions,
+) -> Arc<Relay>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (queue, queued) = mpsc::unbounded_channel();
+    let relay = Relay::new(name, Uplink::Shared { process }, Some(queue), twin, options);
+    tokio::spawn(pipe::write(writer, queued, relay.over.clone()));
+    tokio::spawn(pipe::read(relay.clone(), reader));
+    relay
 }

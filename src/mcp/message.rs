@@ -9,6 +9,12 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 use tokio_util::bytes::Bytes;
 
+/// What every request says since 2026-07-28: the version of the protocol, and what the client can do.
+pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(super) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Since the same, in a notification: the request that subscribed to it.
+pub(super) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
 /// One message, with the places of its members.
 #[derive(Debug, Clone)]
 pub(super) struct Message {

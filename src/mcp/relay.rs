@@ -6,6 +6,7 @@
 //! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances. What fills
 //! and empties these queues (pipes, HTTP, sessions of this process) is not known here.
 
+mod era;
 mod from_server;
 mod to_server;
 
@@ -25,6 +26,8 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
+use self::era::Era;
+pub(super) use self::era::Twin;
 use super::{
     ServerError,
     child::Process,
@@ -181,6 +184,8 @@ pub(super) struct Relay {
     pub name: String,
     pub options: HubOptions,
     uplink: Uplink,
+    /// Of a program that can be started once more.
+    twin: Option<Twin>,
     permits: Arc<Semaphore>,
     state: Mutex<State>,
     /// The server is of no use any more.
@@ -212,6 +217,13 @@ struct State {
     greeted: bool,
     /// The result of `initialize`.
     server: Option<String>,
+    /// Of those who are served here, as soon as one has come; the server has answered one of them.
+    era: Option<Era>,
+    settled: bool,
+    /// Of tools, arguments that HTTP clients repeat in headers.
+    repeated: HashMap<String, Vec<(String, String)>>,
+    /// It was said that there are clients of both eras.
+    doubled: bool,
     failure: Option<ServerError>,
     /// Nothing can be sent any more. An HTTP server may fail now and answer later.
     dead: bool,
@@ -246,6 +258,9 @@ struct Member {
     ready: bool,
     /// The queue of this session alone.
     own: Option<mpsc::UnboundedSender<Outgoing>>,
+    /// Its era is the twin's; its session there.
+    away: bool,
+    there: Option<u64>,
 }
 
 struct Pending {
@@ -278,12 +293,14 @@ impl Relay {
         name: String,
         uplink: Uplink,
         pipe: Option<mpsc::UnboundedSender<Outgoing>>,
+        twin: Option<Twin>,
         options: HubOptions,
     ) -> Arc<Relay> {
         Arc::new(Relay {
             name,
             options,
             uplink,
+            twin,
             permits: Arc::new(Semaphore::new(QUEUED)),
             state: Mutex::new(State { pipe, ..State::default() }),
             dead: CancellationToken::new(),
@@ -309,7 +326,8 @@ impl Relay {
 
     /// The result of `initialize`, as soon as there is one.
     pub fn server(&self) -> Option<Value> {
-        self.lock().server.as_deref().and_then(|text| serde_json::from_str(text).ok())
+        let known = self.lock().server.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        known.or_else(|| self.twin()?.server())
     }
 
     pub fn failure(&self) -> Option<ServerError> {
@@ -317,7 +335,7 @@ impl Relay {
     }
 
     pub fn is_busy(&self) -> bool {
-        self.lock().pending.values().any(|pending| !pending.given_up)
+        self.lock().pending.values().any(|pending| !pending.given_up) || self.twin().is_some_and(|twin| twin.is_busy())
     }
 
     pub fn notices(&self) -> Vec<Notice> {
@@ -350,8 +368,17 @@ impl Relay {
             }
         };
         let (queued, ended) = (Arc::new(AtomicUsize::new(0)), self.over.child_token());
-        let member =
-            Member { kind, outbox, queued: queued.clone(), ended: ended.clone(), last_active: id, ready: false, own };
+        let member = Member {
+            kind,
+            outbox,
+            queued: queued.clone(),
+            ended: ended.clone(),
+            last_active: id,
+            ready: false,
+            own,
+            away: false,
+            there: None,
+        };
         state.sessions.insert(id, member);
         Port { id, outbox: received, queued, ended, relay: self.clone() }
     }

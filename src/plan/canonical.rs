@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 
+use crate::ty::number::as_float;
+
 /// The canonical JSON of `value`, whose numbers are finite.
 pub(super) fn canonical(value: &impl Serialize) -> Vec<u8> {
     let mut form = Canonical::default();
@@ -143,6 +145,14 @@ impl Formatter for &mut Canonical {
     numbers!(write_u8 u8, write_u16 u16, write_u32 u32, write_u64 u64, write_u128 u128);
     numbers!(write_f32 f32, write_f64 f64);
 
+    /// What no number of JavaScript is exactly, stays as it is written: it is another number.
+    fn write_number_str<W: ?Sized + Write>(&mut self, _: &mut W, text: &str) -> io::Result<()> {
+        match text.parse().ok().and_then(|number| as_float(&number)) {
+            Some(number) => self.push(ryu_js::Buffer::new().format_finite(number).as_bytes()),
+            None => self.push(text.as_bytes()),
+        }
+    }
+
     fn begin_string<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
         self.push(b"\"")
     }
@@ -175,8 +185,8 @@ mod tests {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<u64>().prop_map(Value::from),
+            // What JavaScript holds exactly.
+            (-(1i64 << 53)..=1 << 53).prop_map(Value::from),
             any::<f64>().prop_filter_map("finite", Number::from_f64).prop_map(Value::Number),
             text().prop_map(Value::from),
         ];
@@ -196,6 +206,16 @@ mod tests {
             let expected = serde_json_canonicalizer::to_string(&value).map_err(|e| TestCaseError::fail(e.to_string()))?;
             let found = super::canonical(&value);
             prop_assert_eq!(String::from_utf8_lossy(&found), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_javascript_keep_their_digits() {
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for (text, form) in
+            [("[18446744073709551617,1e400]", "[18446744073709551617,1e+400]"), ("[1.50,1E2]", "[1.5,100]")]
+        {
+            assert_eq!(String::from_utf8(super::canonical(&read(text))).unwrap(), form);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Shell is parsed, not run: a program behind a variable is not seen, and one in a branch that is never taken is.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::Path,
     sync::LazyLock,
 };
@@ -85,6 +85,21 @@ pub fn of_task(plan: &Plan, files: Option<&dyn Files>) -> Reach {
     search.reach.servers.extend(plan.step_servers.iter().cloned());
     plan.walk(&mut |_, _, action| search.action(action));
     search.reach
+}
+
+/// The extensions that the tasks of an eval use: the name that tasks have for it, and the reference.
+pub fn extensions(eval: &EvalPlan) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for plan in &eval.tasks {
+        plan.walk(&mut |_, _, action| {
+            let ActionKind::Step(step) = &action.kind else { return };
+            let OperationKind::Extension { package, .. } = &step.op.kind else { return };
+            let declared = eval.extensions.iter().find(|e| e.alias == *package);
+            let reference = declared.map_or(package, |declared| &declared.package);
+            found.insert(package.clone(), reference.clone());
+        });
+    }
+    found
 }
 
 /// What the servers of an eval touch, and what its agent may call.

@@ -1,7 +1,7 @@
 //! From paths to a project: the files named, and what the evals among them refer to.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,14 +20,21 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind},
     hir::{self, Agent, McpConfig, Name, Oracle},
-    lock::{self, Lock},
+    lock::{self, Lock, LockedExtension},
+    package,
     source::{FileId, Span, Stat, normalize, resolve},
     template, yaml,
 };
 
 /// Reads the files and folders named, and everything they refer to.
 pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Project {
-    let mut loader = Loader { cx, project: Project::default(), tasks: Tasks::default(), locks: HashMap::new() };
+    let mut loader = Loader {
+        cx,
+        project: Project::default(),
+        tasks: Tasks::default(),
+        locks: HashMap::new(),
+        bundled: HashMap::new(),
+    };
     let mut wanted = Vec::new();
     for path in paths {
         match cx.files.stat(path) {
@@ -128,6 +135,8 @@ struct Loader<'a> {
     tasks: Tasks,
     /// By folder: evals that share a lock share what was checked under it.
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
+    /// By lock and aliases, with the lock that they were added to.
+    bundled: HashMap<(*const Lock, Vec<String>), (Arc<Lock>, Arc<Lock>)>,
 }
 
 impl Loader<'_> {
@@ -178,7 +187,7 @@ impl Loader<'_> {
         let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
         if let Some(eval) = &unit.eval {
             match self.lock(&dir, out) {
-                Ok(lock) => unit.lock = lock,
+                Ok(lock) => unit.lock = self.with_bundled(lock, &eval.extensions),
                 Err(r) => failed = Some(r),
             }
             if let Some(agent) = &eval.agent {
@@ -265,6 +274,26 @@ impl Loader<'_> {
             return Ok(lock);
         }
         Ok(Arc::clone(self.locks.entry(None).or_default()))
+    }
+
+    /// The same lock, and under the aliases of the eval the extensions that are bundled: of these no lock is needed.
+    fn with_bundled(&mut self, lock: Arc<Lock>, extensions: &[hir::ExtensionRef]) -> Arc<Lock> {
+        let bundled = extensions.iter().filter_map(|extension| {
+            let known = lock.extensions.contains_key(&extension.alias.value);
+            let package = extension.package.as_ref().filter(|_| !known)?;
+            Some((extension.alias.value.clone(), package::bundled(&package.value)?))
+        });
+        let bundled: BTreeMap<String, &LockedExtension> = bundled.collect();
+        if bundled.is_empty() {
+            return lock;
+        }
+        let key = (Arc::as_ptr(&lock), bundled.keys().cloned().collect());
+        let known = self.bundled.entry(key).or_insert_with(|| {
+            let mut with = Lock::clone(&lock);
+            with.extensions.extend(bundled.into_iter().map(|(alias, extension)| (alias, extension.clone())));
+            (Arc::new(with), lock)
+        });
+        Arc::clone(&known.0)
     }
 
     fn agent(

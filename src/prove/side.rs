@@ -81,6 +81,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
         judge,
+        extensions: Vec::new(),
         budget: crate::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),

@@ -75,6 +75,18 @@ impl Tree<'_> {
         if !servers.is_empty() {
             self.fact("servers", &servers.join(self.dot()));
         }
+        let extensions: Vec<_> = reach::extensions(eval)
+            .into_iter()
+            .map(|(name, reference)| {
+                let means = wire::meant(&reference).filter(|means| *means != reference);
+                let means = means.map(|means| format!(", which means `{means}`")).unwrap_or_default();
+                let name = if name == reference { String::new() } else { format!("{name}: ") };
+                format!("{name}{reference}{means}")
+            })
+            .collect();
+        if !extensions.is_empty() {
+            self.fact("uses", &extensions.join(self.dot()));
+        }
         let permitted = reach::of_eval(eval).permitted;
         if !permitted.is_empty() {
             self.fact("permits", &permitted.into_iter().collect::<Vec<_>>().join(self.dot()));

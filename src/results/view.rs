@@ -32,7 +32,9 @@ pub fn view(result: &RunResult, prompt: Option<&str>, limits: Limits) -> String 
         writeln!(out, "{name:<12}{}", harmless(text)).ok();
     };
     line(&mut out, "Task:", &result.title());
-    line(&mut out, "Path:", result.path());
+    if !result.path().is_empty() {
+        line(&mut out, "Path:", result.path());
+    }
     if !result.difficulty().is_empty() {
         line(&mut out, "Difficulty:", result.difficulty());
     }
@@ -93,6 +95,7 @@ pub fn status(result: &RunResult) -> String {
             Some("broken") => "FAILED (broken)",
             Some("cancelled") => "FAILED (cancelled)",
             Some("unchecked") => "FAILED (unchecked)",
+            Some("recorded") => "RECORDED (nothing was verified)",
             _ => "FAILED",
         },
     };

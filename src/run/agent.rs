@@ -33,6 +33,8 @@ pub(super) struct Turn<'t> {
     pub timeout: std::time::Duration,
     pub cancel: &'t tokio_util::sync::CancellationToken,
     pub used: &'t (dyn Fn(Spent) + Send + Sync),
+    /// Whether a divergence from a recording breaks it.
+    pub strict_replay: bool,
 }
 
 /// How a turn ended.
@@ -47,15 +49,15 @@ pub(super) struct Ended {
     pub cut: Option<String>,
     /// Why its turn ended, where that is a call that nobody can read.
     pub malformed: Option<String>,
-    /// By server.
-    pub remarks: Vec<(String, String)>,
+    /// What a replay found otherwise than recorded, in a line.
+    pub diverged: Option<String>,
     pub leftover: Option<Leftover>,
 }
 
 impl Ended {
     pub fn broken(message: impl Into<String>) -> Self {
         let report = ActionReport::new(Outcome::Broken, message);
-        let (output, remarks) = (String::new(), Vec::new());
+        let (output, diverged) = (String::new(), None);
         Self {
             report,
             unstarted: None,
@@ -65,7 +67,7 @@ impl Ended {
             own_calls: None,
             cut: None,
             malformed: None,
-            remarks,
+            diverged,
             leftover: None,
         }
     }
@@ -106,7 +108,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         used: turn.used,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage, own_calls, cut, differences, remarks, leftover } =
+    let AgentDone { result, output, transcript, exit_code, usage, own_calls, cut, differences, diverged, leftover } =
         agent::run(turn.kind, context).await;
     let result = match result {
         // So ends a command line whose last program is missing, whatever ran before it.
@@ -132,7 +134,11 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     };
     report.stdout = transcript;
     report.differences = differences;
-    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, malformed, remarks, leftover }
+    if let (true, Outcome::Passed, Some(why)) = (turn.strict_replay, report.outcome, &diverged) {
+        report.outcome = Outcome::Broken;
+        report.message.clone_from(why);
+    }
+    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, malformed, diverged, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

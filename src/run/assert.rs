@@ -8,6 +8,7 @@ use crate::{
     event::{ActionReport, CallReport, Difference, Outcome},
     hir::{Assertion, AssertionKind, CallKind, CallMatcher, OrderedCall, SkillMatcher},
     source::Span,
+    ty::number::same_value,
 };
 
 /// Judges one assertion; `calls` are in the order of their starts, `skills` the inputs of the agent's tool that reads one,
@@ -114,7 +115,7 @@ fn no_duplicates(key: &str, span: Span, calls: &[CallReport]) -> Judged {
     let arguments = |call: &'_ CallReport| call.params.get("arguments").unwrap_or(&empty).clone();
     for (i, call) in calls.iter().enumerate() {
         let same = |other: &&&CallReport| {
-            other.server == call.server && other.name == call.name && equal(&arguments(other), &arguments(call))
+            other.server == call.server && other.name == call.name && same_value(&arguments(other), &arguments(call))
         };
         if calls[..i].iter().any(|other| same(&other)) {
             let times = calls.iter().filter(same).count();
@@ -193,9 +194,9 @@ fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [CallReport]) -> Resu
         None => true,
         Some(Value::Object(wanted)) => {
             let given = call.params.get("arguments");
-            wanted.iter().all(|(key, value)| given.and_then(|g| g.get(key)).is_some_and(|g| equal(g, value)))
+            wanted.iter().all(|(key, value)| given.and_then(|g| g.get(key)).is_some_and(|g| same_value(g, value)))
         }
-        Some(wanted) => call.params.get("arguments").is_some_and(|given| equal(given, wanted)),
+        Some(wanted) => call.params.get("arguments").is_some_and(|given| same_value(given, wanted)),
     };
     Ok(calls.iter().find(|call| {
         call.kind == kind
@@ -205,18 +206,6 @@ fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [CallReport]) -> Resu
             && item.status.is_none_or(|s| s.value == call.status)
             && item.max_duration.is_none_or(|d| call.duration <= d.value)
     }))
-}
-
-/// Equality of JSON values: `1` and `1.0` are the same number, the order of keys means nothing.
-fn equal(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(x), Value::Number(y)) => x == y || (x.is_f64() || y.is_f64()) && x.as_f64() == y.as_f64(),
-        (Value::Array(x), Value::Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| equal(x, y)),
-        (Value::Object(x), Value::Object(y)) => {
-            x.len() == y.len() && x.iter().all(|(key, x)| y.get(key).is_some_and(|y| equal(x, y)))
-        }
-        _ => a == b,
-    }
 }
 
 fn tools(calls: &[CallReport]) -> impl Iterator<Item = &CallReport> {

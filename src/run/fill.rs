@@ -95,13 +95,19 @@ impl<'a> TaskValues<'a> {
         Self { kept, ..values }
     }
 
+    /// What is random in this run of the task.
+    pub fn drawn(&self) -> (String, Option<u16>) {
+        (self.id.get_or_init(|| self.host.random_id()).clone(), self.port().ok())
+    }
+
     /// For the journal: without what is secret, which is asked for again.
     pub fn values<'v>(&self, process: impl Iterator<Item = &'v String>, secrets: &Secrets) -> Values {
         let open = |value: &String| matches!(secrets.mask(value), Cow::Borrowed(_));
         let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
+        let (id, port) = self.drawn();
         Values {
-            id: self.id.get_or_init(|| self.host.random_id()).clone(),
-            port: self.port().ok(),
+            id,
+            port,
             env: env
                 .iter()
                 .filter(|(name, v)| !is_secret_name(name) && open(v))
@@ -267,7 +273,7 @@ impl Filler<'_> {
             ArgKind::Null => Value::Null,
             ArgKind::Bool(b) => Value::Bool(*b),
             ArgKind::Int(i) => Value::from(*i),
-            ArgKind::Float(x) => Value::from(*x),
+            ArgKind::Float(x) => Value::Number(x.clone()),
             ArgKind::Text(template) => self.template(template)?,
             ArgKind::List(items) => Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?),
             ArgKind::Record(fields) => {

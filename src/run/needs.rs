@@ -1,14 +1,15 @@
 //! What a run needs of this machine and of this build, looked at before anything is set up (`decisions.md` §13).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeMap, path::Path};
 
 use indexmap::IndexMap;
 
 use super::Only;
 use crate::{
+    extension::startable,
     hir::OperationKind,
     host::{Host, absent},
-    plan::{ActionKind, AgentKind, EvalPlan, Judge, Plan},
+    plan::{self, ActionKind, AgentKind, EvalPlan, Judge, Plan},
     step::no_such_tool,
 };
 
@@ -56,7 +57,14 @@ impl Lacks {
 }
 
 /// What of a task is not there, as far as this machine can tell without starting anything.
-pub(super) fn of_task(plan: &Plan, host: &dyn Host, judge: &Asked, only: Option<Only>) -> Vec<String> {
+pub(super) fn of_task(
+    plan: &Plan,
+    host: &dyn Host,
+    judge: &Asked,
+    declared: &[plan::Extension],
+    executable: Option<&Path>,
+    only: Option<Only>,
+) -> Vec<String> {
     let mut whys = Vec::new();
     for (name, variable) in &plan.process_env {
         if variable.required && host.env(name).is_none() {
@@ -66,7 +74,12 @@ pub(super) fn of_task(plan: &Plan, host: &dyn Host, judge: &Asked, only: Option<
     for command in plan.commands.iter().filter(|c| host.which(&c.value).is_none()) {
         whys.push(format!("requires `{}`, which {}", command.value, absent(&command.value)));
     }
-    whys.extend(extensions(plan).into_iter().map(|name| format!("runs `{name}`, and {NO_EXTENSIONS}")));
+    for (package, operation) in extensions(plan) {
+        if let Err(why) = startable(declared, &package, plan.task.folder(), executable) {
+            let reference = crate::extension::declared(declared, &package).map_or(package.as_str(), |d| &d.package);
+            whys.push(format!("runs `{operation}`, and `{reference}` {why}"));
+        }
+    }
     if plan.judgements() > 0
         && only != Some(Only::Setup)
         && let Err(why) = judge
@@ -76,17 +89,20 @@ pub(super) fn of_task(plan: &Plan, host: &dyn Host, judge: &Asked, only: Option<
     whys
 }
 
-/// Why no step of an extension can run.
-pub const NO_EXTENSIONS: &str = "this version of gevals runs no extensions";
-
-/// The operations of extensions that a task names.
-pub fn extensions(plan: &Plan) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
+/// The extensions that a task names, each with an operation of it.
+pub fn extensions(plan: &Plan) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
-        if let ActionKind::Step(step) = &action.kind
-            && let OperationKind::Extension { .. } = &step.op.kind
-        {
-            names.insert(step.op.name.clone());
+        let ActionKind::Step(step) = &action.kind else { return };
+        let package = match &step.op.kind {
+            OperationKind::Extension { package, .. } => Some(package.as_str()),
+            OperationKind::Builtin("extension") => {
+                step.args.iter().find(|(key, _)| key.value == "package").and_then(|(_, value)| value.as_literal())
+            }
+            _ => None,
+        };
+        if let Some(package) = package {
+            names.entry(package.to_owned()).or_insert_with(|| step.op.name.clone());
         }
     });
     names

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     event::{Event, EventKind, Limited, TaskRun, Verdict},
+    extension::Extensions,
     hir::{BlockRole, Bounds},
     host::Host,
     journal::{Journal, Past, TaskPast},
@@ -115,7 +116,8 @@ pub async fn clean_up(
                     recovered.left.extend(of.pending.keys().map(|id| (task.clone(), id.clone(), why.clone())));
                     continue;
                 };
-                clean_up_task(planned, task, of, &emitter, &servers, host, &stop, &mut recovered).await;
+                let extensions = Extensions::new(host, &plan.extensions, options.executable.clone());
+                clean_up_task(planned, task, of, &emitter, &servers, extensions, host, &stop, &mut recovered).await;
             }
         };
         tokio::pin!(work);
@@ -210,6 +212,7 @@ async fn clean_up_task(
     past: &TaskPast,
     emitter: &Emitter<'_>,
     servers: &Servers<'_>,
+    extensions: Extensions<'_>,
     host: &dyn Host,
     stop: &CancellationToken,
     recovered: &mut Recovered,
@@ -241,6 +244,7 @@ async fn clean_up_task(
         plan,
         events: &events,
         tools: servers,
+        extensions,
         judge: None,
         judged: &|_, _| {},
         env,

@@ -27,13 +27,16 @@ use super::{
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
-    agent::OwnCall,
-    event::{ActionReport, CallReport, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording},
+    agent::{Drawn, OwnCall},
+    event::{
+        ActionReport, CallReport, Difference, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording,
+    },
+    extension::Extensions,
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
-    journal::{End, Entry, TaskPast},
+    journal::{End, Entry, TaskPast, Values},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
-    plan::{ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
+    plan::{self, ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
     secrets::is_secret_name,
     step::{AgentState, TaskState},
@@ -45,6 +48,8 @@ pub(super) struct World<'a> {
     pub host: &'a dyn Host,
     pub emitter: &'a Emitter<'a>,
     pub servers: &'a Servers<'a>,
+    /// As the eval configures them.
+    pub extensions: &'a [plan::Extension],
     /// Fires at the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
     /// Fires at the second one: cleanup is stopped too.
@@ -157,6 +162,8 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
         let message = format!("the agent stopped before it was done: {why}");
         remarks.push(Remark { kind: RemarkKind::AgentStopped, message });
     }
+    let diverged = facts.diverged.iter().cloned();
+    remarks.extend(diverged.map(|message| Remark { kind: RemarkKind::Diverged, message }));
     if let (Verdict::Passed, Some(judge), ActionKind::Agent(agent), true) =
         (verdict, world.judge, &plan.action(plan.agent).kind, plan.judgements() > 0)
         && agent.kind.is_same(&judge.kind)
@@ -165,6 +172,18 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
         remarks.push(Remark { kind: RemarkKind::JudgedByItself, message });
     }
     remarks
+}
+
+/// A divergence from a recording, in a line.
+fn told(difference: &Difference) -> String {
+    let Difference { subject, expected, actual, .. } = difference;
+    format!("{subject} is otherwise than recorded: {actual} instead of {expected}")
+}
+
+/// What was random when the calls that are replayed were recorded.
+fn replayed(host: &dyn Host, plan: &Plan, run: u32) -> Option<Values> {
+    let Drawn { id, port } = crate::agent::drawn(host, plan.recording()?, &plan.task.name.value, run)?;
+    Some(Values { id, port, ..Values::default() })
 }
 
 /// Of what nothing led to.
@@ -200,7 +219,7 @@ async fn phases(
         return false;
     }
     let past = options.worlds.get(&plan.task.name.value);
-    let values = match past.and_then(|past| past.values.clone()) {
+    let values = match past.and_then(|past| past.values.clone()).or_else(|| replayed(host, plan, events.run.run)) {
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
         None => TaskValues::new(host, &plan.task.name.value),
     };
@@ -213,6 +232,11 @@ async fn phases(
     };
     let secret = env.iter().filter(|(name, _)| is_secret_name(name)).map(|(_, value)| value.clone());
     world.emitter.vault.learn(secret);
+    if let Some(recording) = world.recording {
+        let (id, port) = values.drawn();
+        let (at, task) = (host.now(), events.run.clone());
+        recording.say(&recording::Line::Random { at, task, id, port });
+    }
     if events.emitter.journal().is_some() {
         let values = values.values(plan.process_env.keys(), &world.emitter.vault.secrets());
         events.emitter.note(&Entry::Values { task: events.run.clone(), values });
@@ -227,6 +251,7 @@ async fn phases(
         plan,
         events,
         tools,
+        extensions: Extensions::new(host, world.extensions, options.executable.clone()),
         judge: world.judge,
         judged: &judged_usage,
         env,
@@ -377,6 +402,7 @@ impl World<'_> {
         if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
             unit.plan_cleanup(&plan.action(first).id);
         }
+        unit.extensions.close().await;
         for leftover in unit.leftovers().await {
             leftover.release();
         }
@@ -503,6 +529,7 @@ async fn agent_turn<'a>(
                 timeout,
                 cancel: &stop,
                 used: &|now| count(&|meter| meter.reported(now)),
+                strict_replay: world.options.strict_replay,
             };
             let done = {
                 let work = agent::run(&turn);
@@ -551,8 +578,8 @@ async fn agent_turn<'a>(
     for notice in recorder.notices() {
         unit.events.emitter.notice(Some(&unit.events.run), &notice.server, &notice.text);
     }
-    for (server, text) in &done.remarks {
-        unit.events.emitter.notice(Some(&unit.events.run), server, text);
+    if done.diverged.is_some() && done.report.outcome == Outcome::Passed {
+        facts.diverged = done.report.differences.iter().map(told).collect();
     }
     facts.cut = done.cut.take();
     let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();

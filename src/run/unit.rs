@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     event::{ActionReport, EventKind, Outcome, TokenUsage},
+    extension::Extensions,
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover},
     journal::TaskPast,
@@ -45,6 +46,7 @@ pub(super) struct Unit<'a> {
     pub plan: &'a Plan,
     pub events: &'a TaskEvents<'a>,
     pub tools: &'a dyn Tools,
+    pub extensions: Extensions<'a>,
     pub judge: Option<&'a Judge>,
     /// Receives what a judge has used so far, and what it received last.
     pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
@@ -209,7 +211,9 @@ impl<'a> Unit<'a> {
                 Outcome::Failed | Outcome::Broken => !goes_on,
                 Outcome::Cancelled => true,
             };
-            let forgiven = goes_on && (limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup);
+            let in_setup = limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup;
+            // A run that is cancelled ends, whatever may go wrong in a step.
+            let forgiven = goes_on && !stops && in_setup;
             if !forgiven {
                 end = end.and(step);
             }
@@ -279,6 +283,8 @@ impl<'a> Unit<'a> {
             cancel: &limits.cancel,
             task: &state,
             tools: self.tools,
+            extensions: &self.extensions,
+            phase: limits.phase.name(),
             judge: self.judge,
             judged: &judged,
         };
@@ -354,6 +360,7 @@ impl<'a> Unit<'a> {
 
     /// Ends what the task's steps and its agent left in the background.
     pub async fn reap(&self) {
+        self.extensions.close().await;
         for leftover in self.leftovers().await {
             self.host.reap(leftover).await;
         }

@@ -24,6 +24,8 @@ pub struct Facts {
     /// What the agent itself did that fails the task, whatever was checked: it went beyond a limit of its own, or made a call
     /// that cannot be read.
     pub fault: Option<String>,
+    /// What a replay found otherwise than recorded, where that breaks nothing.
+    pub diverged: Vec<String>,
     /// The agent worked, and no call to a server under test succeeded, though none was forbidden.
     pub unused: bool,
     /// Whether a pass is none then.

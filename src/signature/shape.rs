@@ -199,8 +199,10 @@ fn read(schema: &Value, root: &Value, depth: usize) -> Shape {
         let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
         return target.map_or(Shape::Any, |t| read(t, root, depth + 1));
     }
+    // Beside properties, they say which of these go together: that is no matter of shape.
+    let combined = !map.contains_key("properties");
     for key in ["oneOf", "anyOf"] {
-        if let Some(Value::Array(options)) = map.get(key) {
+        if let (true, Some(Value::Array(options))) = (combined, map.get(key)) {
             return one_of(options.iter().map(|o| read(o, root, depth + 1)));
         }
     }

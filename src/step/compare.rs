@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write};
 
 use regex::Regex;
-use serde_json::{Number, Value};
+use serde_json::Value;
 use serde_json_path::JsonPath;
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         steps_http::FieldExpect,
     },
     event::Difference,
+    ty::number::{self, same_value},
 };
 
 /// Characters shown of either side of a difference.
@@ -111,8 +112,8 @@ fn json_value(subject: &str, expect: &JsonExpect, document: &Value) -> Result<Co
         // A path that can match often gives a list; that it matched but once does not make it another thing.
         let listed = may_match_often(&expect.path)
             && matches.len() == 1
-            && expected.as_array().is_some_and(|items| items.len() == 1 && same(&items[0], &value));
-        let differs = !listed && !same(expected, &value);
+            && expected.as_array().is_some_and(|items| items.len() == 1 && same_value(&items[0], &value));
+        let differs = !listed && !same_value(expected, &value);
         found.add(differs.then(|| unequal(&subject, &compact(expected), &compact(&value))));
     }
     if let Some(ty) = expect.ty {
@@ -138,32 +139,8 @@ fn may_match_often(path: &str) -> bool {
     path.contains(['*', '?', ':', ',']) || path.contains("..")
 }
 
-/// Whether two values are the same, types included; `1` and `1.0` are one number, and the order of keys does not count.
-pub fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => same_number(a, b),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
-        }
-        _ => a == b,
-    }
-}
-
-fn same_number(a: &Number, b: &Number) -> bool {
-    // Every integer of JSON fits; a float that is whole and in range is exactly an integer, too.
-    let whole = |n: &Number| match n.as_i128() {
-        Some(i) => Some(i),
-        None => n.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 1e38).map(|x| x as i128),
-    };
-    match (whole(a), whole(b)) {
-        (None, None) => a.as_f64() == b.as_f64(),
-        (a, b) => a == b,
-    }
-}
-
 /// Compares fields as the steps dialect does (§6.1 of the upstream behaviour): dotted paths, and text unless both sides
-/// are numbers. A field that is missing passes where nothing is demanded of it.
+/// are numbers, which are compared exactly. A field that is missing passes where nothing is demanded of it.
 ///
 /// # Errors
 /// A pattern that is none.
@@ -192,7 +169,7 @@ pub fn fields(subject: &str, expects: &[FieldExpect], document: &Value) -> Resul
         }
         if let Some(expected) = equals {
             let same = match (expected, value) {
-                (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+                (Value::Number(a), Value::Number(b)) => number::same(a, b),
                 _ => go_text(expected) == go_text(value),
             };
             found.add((!same).then(|| unequal(&subject, &go_text(expected), &go_text(value))));
@@ -228,7 +205,7 @@ fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(b) => b.to_string(),
-        Value::Number(n) => go_float(n.as_f64().unwrap_or(f64::NAN)),
+        Value::Number(n) => n.as_f64().map_or_else(|| n.to_string(), go_float),
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
         Value::Object(map) => {

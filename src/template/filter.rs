@@ -7,10 +7,14 @@
 use std::{ops::Range, sync::LazyLock};
 
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Number, Value};
 
 use super::{Filter, Literal};
-use crate::{diagnostic::nearest, ty::Type};
+use crate::{
+    diagnostic::nearest,
+    ty::{Type, number::as_float},
+};
 
 /// A filter that may be used in holes.
 #[derive(Debug)]
@@ -224,11 +228,16 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
         Some(value) if !accepts_value(info, value) => return Err(fault(refusal(info, &Type::of(value)))),
         // minijinja would sort the keys of a mapping.
         Some(value) if filter.is_default() && filter.args.len() == 1 => return Ok(Some(value.clone())),
-        Some(value) => minijinja::Value::from(Serde(value)),
+        Some(value) => {
+            if let Some(number) = (!reckons(info)).then(|| unheld(value)).flatten() {
+                return Err(fault(format!("`{}` would lose digits of the number {number}", info.name)));
+            }
+            minijinja::Value::from(Serde(Held(value)))
+        }
         None if filter.is_default() => minijinja::Value::UNDEFINED,
         None => return Err(missing(blame)),
     };
-    let args = filter.args.iter().map(|arg| minijinja::Value::from(Serde(&arg.value)));
+    let args = filter.args.iter().map(|arg| minijinja::Value::from(Serde(Held(&arg.value))));
     let args: Vec<_> = std::iter::once(input).chain(args).collect();
     let output = ENVIRONMENT.empty_state().apply_filter(info.name, &args).map_err(|error| {
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
@@ -242,8 +251,52 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
         Ok(Value::Null) if !output.is_none() => {
             Err(fault(format!("`{}` gives {output}, which is no number", info.name)))
         }
+        // Floats of that size have no digits of units.
+        Ok(Value::Number(n)) if info.name == "int" && n.as_i64().is_none() && !value.is_some_and(is_whole) => {
+            Err(fault("`int`: number out of range".to_owned()))
+        }
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(fault(format!("`{}`: {error}", info.name))),
+    }
+}
+
+/// Whether a filter calculates, which is done with binary64; the others hand on the digits that they get.
+fn reckons(info: &FilterInfo) -> bool {
+    matches!(info.name, "int" | "float" | "abs" | "round")
+}
+
+fn is_whole(value: &Value) -> bool {
+    matches!(value, Value::Number(number) if number.as_i128().is_some())
+}
+
+/// A number within a value that minijinja cannot hold exactly.
+fn unheld(value: &Value) -> Option<&Number> {
+    match value {
+        Value::Number(number) => (number.as_i128().is_none() && as_float(number).is_none()).then_some(number),
+        Value::Array(items) => items.iter().find_map(unheld),
+        Value::Object(map) => map.values().find_map(unheld),
+        _ => None,
+    }
+}
+
+/// A value whose numbers are those of the machine, as minijinja wants them.
+struct Held<'v>(&'v Value);
+
+impl Serialize for Held<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Number(number) => match (number.as_i128(), number.as_f64()) {
+                (Some(whole), _) => s.serialize_i128(whole),
+                (None, Some(float)) => s.serialize_f64(float),
+                // More than binary64 can hold.
+                (None, None) => {
+                    s.serialize_f64(if number.to_string().starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
+                }
+            },
+            Value::Array(items) => s.collect_seq(items.iter().map(Held)),
+            Value::Object(map) => s.collect_map(map.iter().map(|(key, value)| (key, Held(value)))),
+            other => other.serialize(s),
+        }
     }
 }
 

@@ -96,6 +96,46 @@ fn float(text: &str) -> f64 {
     }
 }
 
+/// The number of JSON that is exactly this one, however large; none for infinities and what is no number.
+pub(super) fn exact(text: &str) -> Option<serde_json::Number> {
+    let in_base =
+        |digits: &str, base| digits.chars().try_fold(vec![0], |sum, c| Some(shifted(sum, base, c.to_digit(base)?)));
+    let digits = match text.as_bytes() {
+        [b'0', b'o', ..] => in_base(&text[2..], 8)?,
+        [b'0', b'x', ..] => in_base(&text[2..], 16)?,
+        _ => {
+            // JSON has no plus, no zeros in front, and digits on both sides of a point.
+            let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+            let rest = rest.strip_prefix('+').unwrap_or(rest);
+            let (mantissa, exponent) = rest.split_at(rest.find(['e', 'E']).unwrap_or(rest.len()));
+            let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+            let whole = match whole.trim_start_matches('0') {
+                "" => "0",
+                whole => whole,
+            };
+            let point = if fraction.is_empty() { "" } else { "." };
+            return format!("{sign}{whole}{point}{fraction}{exponent}").parse().ok();
+        }
+    };
+    let text: String = digits.iter().rev().map(|&d| char::from(b'0' + d)).collect();
+    text.parse().ok()
+}
+
+/// `digits × base + digit`, with decimal digits, the last one first.
+fn shifted(mut digits: Vec<u8>, base: u32, digit: u32) -> Vec<u8> {
+    let mut carry = digit;
+    for d in &mut digits {
+        carry += u32::from(*d) * base;
+        *d = (carry % 10) as u8;
+        carry /= 10;
+    }
+    while carry > 0 {
+        digits.push((carry % 10) as u8);
+        carry /= 10;
+    }
+    digits
+}
+
 fn big_int(text: &str) -> f64 {
     let in_base = |digits: &str, base: u32| {
         digits.chars().filter_map(|c| c.to_digit(base)).fold(0.0, |sum, d| sum * f64::from(base) + f64::from(d))
@@ -154,6 +194,25 @@ pub fn yaml11(text: &str) -> Option<Yaml11> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        for (text, json) in [
+            ("+1", "1"),
+            ("-007", "-7"),
+            (".5", "0.5"),
+            ("1.", "1"),
+            ("-1.50e+3", "-1.50e+3"),
+            ("0x10000000000000001", "18446744073709551617"),
+            ("0o17", "15"),
+            ("0x0", "0"),
+            ("18446744073709551617", "18446744073709551617"),
+            ("1e400", "1e+400"),
+        ] {
+            assert_eq!(exact(text).map(|n| n.to_string()).as_deref(), Some(json), "{text}");
+        }
+        assert_eq!([".inf", "-.inf", ".nan"].map(exact), [None, None, None]);
+    }
 
     #[test]
     fn plain_words_follow_the_core_schema() {

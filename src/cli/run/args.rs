@@ -152,6 +152,10 @@ pub struct Args {
     /// Run the tasks that lack nothing where another one does: a command, a variable, a tool, a judge, an extension.
     #[arg(long, help_heading = "Verdicts")]
     pub keep_going: bool,
+    /// Whether a replay (`builtin.replay`) that finds something otherwise than recorded is broken: `strict` where `CI` is set, else
+    /// `tolerant`.
+    #[arg(long, value_name = "HOW", help_heading = "Verdicts")]
+    pub replay: Option<ReplayArg>,
     /// Exit with 0 where it would be 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     pub exit_zero: bool,
@@ -176,6 +180,27 @@ pub struct Args {
 pub enum KeepArg {
     Always,
     OnFailure,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplayArg {
+    /// The task is broken.
+    Strict,
+    /// It is reported, and the task goes on.
+    Tolerant,
+}
+
+impl ReplayArg {
+    fn by_default() -> Self {
+        match std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false" && ci != "0") {
+            true => Self::Strict,
+            false => Self::Tolerant,
+        }
+    }
+
+    fn of(strict: bool) -> Self {
+        if strict { Self::Strict } else { Self::Tolerant }
+    }
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,6 +268,7 @@ pub fn as_started(args: &Args, settings: &Settings) -> Args {
         isolate: args.isolate || settings.isolate,
         allow_unchecked: args.allow_unchecked || settings.allow_unchecked,
         require_server_use: args.require_server_use || settings.require_server_use,
+        replay: args.replay.or(Some(ReplayArg::of(settings.strict_replay))),
         exit_zero: args.exit_zero || settings.exit_zero,
         keep_going: args.keep_going || settings.keep_going,
         retry_broken: if args.retry_broken > 0 { args.retry_broken } else { settings.retry_broken },
@@ -268,6 +294,7 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
         prices,
         budget: Budget { time: args.max_time, bounds: bounds(args) },
         retry_broken: args.retry_broken,
+        strict_replay: args.replay.unwrap_or_else(ReplayArg::by_default) == ReplayArg::Strict,
         exit_zero: args.exit_zero,
         keep_going: args.keep_going,
         executable: std::env::current_exe().ok(),
@@ -303,6 +330,7 @@ pub fn repeated(args: &Args) -> Vec<String> {
         ("--default-cleanup-timeout", time(&args.default_cleanup_timeout)),
         ("--output-dir", Some(path(&args.output_dir)).filter(|dir| dir != ".")),
         ("--prices", args.prices.as_ref().map(path)),
+        ("--replay", args.replay.map(|how| (if how == ReplayArg::Strict { "strict" } else { "tolerant" }).to_owned())),
         ("--retry-broken", (args.retry_broken > 0).then(|| args.retry_broken.to_string())),
     ];
     let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));

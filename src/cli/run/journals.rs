@@ -50,6 +50,7 @@ pub fn begin(
             gate: options.gate.map(|gate| (gate.passes, gate.of)),
             isolate: options.isolate,
             require_server_use: options.require_server_use,
+            strict_replay: options.strict_replay,
             retry_broken: options.retry_broken,
             keep_going: options.keep_going,
             max_time: args.max_time,

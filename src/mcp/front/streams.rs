@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::bytes::Bytes;
 
 use crate::mcp::{
-    message::{IdKey, Message, Shape},
+    message::{self, IdKey, Message, Shape},
     relay::Port,
 };
 
@@ -198,8 +198,12 @@ impl Routes {
             Some("notifications/progress") => message.param("progressToken").map(IdKey::of),
             _ => None,
         };
+        let subscription = message.meta(message::META_SUBSCRIPTION).map(IdKey::of);
         let open = |post: &Post| post.streaming && !post.sender.is_closed();
-        let owns = |post: &Post| token.as_ref().is_some_and(|token| post.tokens.contains(token));
+        let owns = |post: &Post| {
+            token.as_ref().is_some_and(|token| post.tokens.contains(token))
+                || subscription.as_ref().is_some_and(|id| post.waiting.contains(id))
+        };
         let at = self
             .posts
             .iter()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio_util::bytes::Bytes;
 
 use super::{Asked, Envelope, Handshake, Member, Relay, SessionKind, State, send};
@@ -10,7 +11,17 @@ use crate::mcp::{
     message::{self, IdKey, Message, Shape, Skim},
 };
 
+/// What a tool's schema says of an argument that HTTP clients repeat in a header (2026-07-28).
+const HEADER: &str = "x-mcp-header";
+
 impl Relay {
+    /// The arguments of a tool that HTTP clients repeat in headers, as far as the server has said so: the name that the header
+    /// ends in, and a JSON pointer.
+    pub fn repeated(&self, tool: &str) -> Vec<(String, String)> {
+        let known = self.lock().repeated.get(tool).cloned();
+        known.or_else(|| Some(self.twin()?.repeated(tool))).unwrap_or_default()
+    }
+
     /// Takes what the server says in a space; `false` if it is no message.
     pub fn from_server(self: &Arc<Self>, space: u64, bytes: Bytes) -> bool {
         let mut understood = true;
@@ -54,6 +65,10 @@ impl Relay {
             }
             return;
         };
+        Self::settle(state, message);
+        if space == 0 && message.result().is_some_and(|result| result.contains(HEADER)) {
+            repeated(state, message);
+        }
         if let Some(token) = pending.token {
             state.tokens.remove(&(space, token));
         }
@@ -91,7 +106,13 @@ impl Relay {
 
     fn server_notification(&self, state: &mut State, space: u64, message: &Message) {
         let mut edits = Vec::new();
+        let subscribed = message.meta(message::META_SUBSCRIPTION).and_then(|raw| {
+            let pending = state.pending.get(&(space, IdKey::of(raw)))?;
+            edits.extend(pending.replaced.as_ref().map(|_| (message.place_of(raw), pending.id.clone())));
+            Some(pending.session)
+        });
         let owner = match message.method.as_deref() {
+            _ if subscribed.is_some() => subscribed,
             Some("notifications/progress") => message.param("progressToken").and_then(|raw| {
                 let token = state.tokens.get(&(space, IdKey::of(raw)))?;
                 edits.extend(token.original.clone().map(|original| (message.place_of(raw), original)));
@@ -143,5 +164,26 @@ impl Relay {
             }
             None => send(state, space, message::refusal(id, -32601, "no agent is connected"), Envelope::default()),
         }
+    }
+}
+
+/// Remembers what the schemas of listed tools say of headers.
+fn repeated(state: &mut State, message: &Message) {
+    let listed = message::decoded(message.result().unwrap_or_default());
+    for tool in listed.get("tools").and_then(Value::as_array).into_iter().flatten() {
+        let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
+        let mut found = Vec::new();
+        headers(tool.get("inputSchema"), "", &mut found);
+        state.repeated.insert(name.to_owned(), found);
+    }
+}
+
+fn headers(schema: Option<&Value>, path: &str, found: &mut Vec<(String, String)>) {
+    for (name, property) in schema.and_then(|schema| schema.get("properties")?.as_object()).into_iter().flatten() {
+        let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        if let Some(header) = property.get(HEADER).and_then(Value::as_str) {
+            found.push((header.to_owned(), path.clone()));
+        }
+        headers(Some(property), &path, found);
     }
 }

@@ -21,24 +21,39 @@ impl Relay {
             }
             let mut envelope = std::mem::take(&mut envelope);
             envelope.permit = self.permits.clone().acquire_owned().await.ok();
-            let mut guard = self.lock();
-            let state = &mut *guard;
-            let Some(member) = state.sessions.get_mut(&session) else { return };
-            state.counter += 1;
-            member.last_active = state.counter;
-            self.tap(session, &member.kind, Direction::ToServer, &bytes);
-            match Message::parse(bytes) {
-                None => {
-                    self.remark(state, Some(session), "a client sent something that is no JSON-RPC message");
-                    self.deliver(state, session, message::refusal("null", -32700, "not a JSON-RPC message"));
-                }
-                Some(message) => match message.shape() {
-                    Shape::Request => self.request(state, session, message, envelope),
-                    Shape::Notification => self.notification(state, session, &message, envelope),
-                    Shape::Response => self.response(state, session, message, envelope),
-                },
+            if let Some((twin, there, bytes, envelope)) = self.message(session, bytes, envelope) {
+                Box::pin(twin.from_session(there, bytes, envelope)).await;
             }
         }
+    }
+
+    /// Gives a message back that is another relay's, and says whose.
+    fn message(
+        self: &Arc<Self>,
+        session: u64,
+        bytes: Bytes,
+        envelope: Envelope,
+    ) -> Option<(Arc<Relay>, u64, Bytes, Envelope)> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let member = state.sessions.get_mut(&session)?;
+        state.counter += 1;
+        member.last_active = state.counter;
+        self.tap(session, &member.kind, Direction::ToServer, &bytes);
+        let Some(message) = Message::parse(bytes) else {
+            self.remark(state, Some(session), "a client sent something that is no JSON-RPC message");
+            self.deliver(state, session, message::refusal("null", -32700, "not a JSON-RPC message"));
+            return None;
+        };
+        if let Some((twin, there)) = self.elsewhere(state, session, &message) {
+            return Some((twin, there, message.bytes, envelope));
+        }
+        match message.shape() {
+            Shape::Request => self.request(state, session, message, envelope),
+            Shape::Notification => self.notification(state, session, &message, envelope),
+            Shape::Response => self.response(state, session, message, envelope),
+        }
+        None
     }
 
     /// A message of a session that is beyond the limit: it goes no further, and the session goes on.

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     hir::{AgentRef, Name},
-    plan::EvalPlan,
+    package::{Package, package},
+    plan::{EvalPlan, reach},
 };
 
 /// An eval.
@@ -45,6 +46,22 @@ pub struct EvalBody {
     /// What all tasks may use together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsDocument>,
+    /// The extensions that tasks use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<ExtensionDocument>,
+}
+
+/// An extension that tasks use.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtensionDocument {
+    /// What tasks know it by: an alias of the eval, or a reference.
+    pub name: String,
+    /// The reference.
+    pub package: String,
+    /// The bundled extension that it means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundled: Option<String>,
 }
 
 /// The agent that judges answers.
@@ -97,6 +114,14 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
     sha256(&json!({ "eval": eval, "tasks": tasks }))
 }
 
+/// The bundled extension that a reference means.
+pub fn meant(reference: &str) -> Option<String> {
+    match package(reference) {
+        Ok(Package::Bundled(name)) => Some(format!("builtin:{name}")),
+        _ => None,
+    }
+}
+
 /// What the digest of an eval covers.
 pub fn eval_body(eval: &EvalPlan) -> EvalBody {
     let word = |get: fn(&AgentRef) -> Option<&Name>| eval.agent.as_ref().and_then(get).map(|n| n.value.clone());
@@ -109,6 +134,10 @@ pub fn eval_body(eval: &EvalPlan) -> EvalBody {
         servers: eval.servers.iter().map(server_document).collect(),
         judge: eval.judge.is_some(),
         limits: limits(&eval.budget.bounds, eval.budget.time),
+        extensions: reach::extensions(eval)
+            .into_iter()
+            .map(|(name, package)| ExtensionDocument { bundled: meant(&package), name, package })
+            .collect(),
         judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {
             name: judge.name.clone(),
             kind: judge.agent.kind.value.clone(),

@@ -1,5 +1,5 @@
 // The endpoint of a model that thinks nothing: `node fake.mjs PORT`. It calls the tool `echo` once, and ends when it has seen what
-// that answered. It speaks OpenAI's protocols (chat completions and responses), Anthropic's and Gemini's, streamed or not.
+// that answered; asked to just claim it, it does, and calls nothing. It speaks OpenAI's protocols (chat completions and responses), Anthropic's and Gemini's, streamed or not.
 import { createServer } from "node:http";
 
 const TOOL = /(^|[^a-z])echo$/;
@@ -20,6 +20,7 @@ function tools(body) {
 
 function reply(body) {
   const asked = JSON.stringify(body);
+  if (asked.includes("just claim that it said it")) return { text: "The server answered: " + ANSWER };
   const tool = tools(body).find((tool) => TOOL.test(tool.name));
   if (asked.includes(ANSWER) || !tool) return { text: asked.includes(ANSWER) ? "The server answered: " + ANSWER : "There is no such tool." };
   return { call: tool };

@@ -1,6 +1,6 @@
 // A server with everything that the conformance suite asks for, in both eras: `node server.mjs [PORT]` serves streamable HTTP
 // at /mcp, or, without a port, standard input and output.
-import { createHash, randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -10,11 +10,11 @@ const load = async (name) => import(pathToFileURL(require.resolve(name)).href);
 const sdk = await load("@modelcontextprotocol/server");
 const { serveStdio } = await load("@modelcontextprotocol/server/stdio");
 const { NodeStreamableHTTPServerTransport, toNodeHandler } = await load("@modelcontextprotocol/node");
-const { McpServer, ResourceTemplate, createMcpHandler, fromJsonSchema, inputRequired, isLegacyRequest } = sdk;
+const { McpServer, ResourceTemplate, createMcpHandler, createRequestStateCodec, fromJsonSchema, inputRequired, isLegacyRequest } = sdk;
 
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
-const STATE = createHash("sha256").update("state of the conformance server").digest("hex");
+const state = createRequestStateCodec({ key: randomBytes(32) });
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const text = (said) => ({ type: "text", text: said });
@@ -37,21 +37,15 @@ const roots = (key) => ({ [key]: inputRequired.listRoots() });
 
 /** A tool of the stateless era that needs input, round by round. */
 const needs = (...rounds) => async (_, { mcpReq }) => {
-  const state = mcpReq.requestState?.();
-  const round = Number(String(state ?? "").split("#")[1] ?? 0);
+  const round = mcpReq.requestState() ?? 0;
   const asked = rounds[round];
   const given = mcpReq.inputResponses ?? {};
   const has = (key) => given[key] !== undefined;
   if (Object.keys(asked).every(has)) {
     if (round + 1 === rounds.length) return says(`state-ok ${JSON.stringify(given)}`);
-    return inputRequired({ inputRequests: rounds[round + 1], requestState: `${STATE}#${round + 1}` });
+    return inputRequired({ inputRequests: rounds[round + 1], requestState: await state.mint(round + 1) });
   }
-  return inputRequired({ inputRequests: asked, requestState: `${STATE}#${round}` });
-};
-
-const verify = (state) => {
-  if (String(state).split("#")[0] !== STATE) throw new Error("not a state of this server");
-  return state;
+  return inputRequired({ inputRequests: asked, requestState: await state.mint(round) });
 };
 
 /** A tool of the handshake era that asks the client, and says what it was told. */
@@ -151,7 +145,7 @@ const tools = {
   test_input_required_result_capabilities: [
     {},
     async (args, context) => {
-      const can = context.mcpReq._meta?.["io.modelcontextprotocol/clientCapabilities"] ?? {};
+      const can = context.mcpReq.envelope?.["io.modelcontextprotocol/clientCapabilities"] ?? {};
       const asked = { ...(can.elicitation && elicit("user_name", "Name?", name)), ...(can.sampling && sample("greeting", "Greet")) };
       return Object.keys(asked).length ? needs(asked)(args, context) : says("the client can do nothing");
     },
@@ -165,7 +159,15 @@ const tools = {
       return says("logged");
     },
   ],
-  // The long ones, for clients that ask for them.
+  // What the suite does not ask for, and tests/real/clients does.
+  test_roots: [{}, asks("roots/list", () => ({}))],
+  test_touch: [
+    { uri: { type: "string" } },
+    async ({ uri }, { mcpReq }) => {
+      await mcpReq.notify({ method: "notifications/resources/updated", params: { uri } });
+      return says(`touched ${uri}`);
+    },
+  ],
   test_large: [{ bytes: { type: "integer" } }, async ({ bytes }) => says("x".repeat(bytes))],
   test_slow: [{ ms: { type: "integer" } }, async ({ ms }) => sleep(ms).then(() => says(`slept ${ms} ms`))],
   test_unicode: [{ text: { type: "string" } }, async (args) => says(args.text)],
@@ -195,7 +197,7 @@ function make() {
         logging: {},
         completions: {},
       },
-      requestState: { verify },
+      requestState: { verify: state.verify },
     },
   );
   const add = (tool, inputSchema, does) => server.registerTool(tool, { description: tool, inputSchema: fromJsonSchema(inputSchema) }, does);

@@ -1,0 +1,311 @@
+//! Extensions at run time: programs that do operations of steps, in either of two protocols (`portable-format.md`, extensions; §7 of
+//! the upstream behaviour).
+//!
+//! Each run of a task has its own processes: they start when the first step needs them and end behind the last cleanup.
+
+mod oneshot;
+mod session;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use crate::{
+    host::Host,
+    kubernetes,
+    package::{Package, package},
+    plan,
+};
+use oneshot::OneShot;
+use session::Session;
+
+/// How long a program may take to say who it is.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// What an operation is given.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// As in the manifest.
+    pub operation: &'a str,
+    /// A record.
+    pub args: Value,
+    /// `setup`, `verify` or `cleanup`.
+    pub phase: &'static str,
+    /// The folder of the task.
+    pub workdir: &'a Path,
+    /// `spec.env`.
+    pub env: &'a [(String, String)],
+    /// The prompt and the answer, once the agent has ended.
+    pub agent: Option<(&'a str, &'a str)>,
+    /// For this call.
+    pub timeout: Duration,
+}
+
+/// What an operation answered.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Whether it did or found what it was to.
+    pub success: bool,
+    /// Why, or what it did.
+    pub message: String,
+    /// By name.
+    pub outputs: Map<String, Value>,
+    /// What it logged meanwhile, a line each.
+    pub log: Vec<String>,
+}
+
+/// The extensions of one run of a task.
+pub struct Extensions<'a> {
+    host: &'a dyn Host,
+    /// As the eval configures them.
+    declared: &'a [plan::Extension],
+    /// This program.
+    executable: Option<PathBuf>,
+    running: Mutex<IndexMap<String, Slot>>,
+}
+
+/// What runs under a name, if anything does.
+type Slot = Arc<Mutex<Option<Arc<Program>>>>;
+
+enum Program {
+    Session(Session),
+    OneShot(OneShot),
+}
+
+impl<'a> Extensions<'a> {
+    /// Nothing is started yet.
+    pub fn new(host: &'a dyn Host, declared: &'a [plan::Extension], executable: Option<PathBuf>) -> Self {
+        Self { host, declared, executable, running: Mutex::default() }
+    }
+
+    /// Does an operation of an extension, by the name that tasks have for it: an alias of the eval, or a package. One that has died
+    /// is started anew, so that a crash does not keep the cleanup from what it has to do.
+    ///
+    /// # Errors
+    /// Why nothing can be said of the operation.
+    pub async fn execute(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Answer, String> {
+        let slot = Arc::clone(self.running.lock().await.entry(name.to_owned()).or_default());
+        let program = {
+            let mut slot = slot.lock().await;
+            match &*slot {
+                Some(program) if !program.is_dead() => Arc::clone(program),
+                _ => Arc::clone(slot.insert(Arc::new(self.start(name, folder, call).await?))),
+            }
+        };
+        match &*program {
+            Program::Session(session) => session.execute(call).await,
+            Program::OneShot(program) => program.execute(call).await,
+        }
+    }
+
+    async fn start(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Program, String> {
+        let declared = declared(self.declared, name);
+        let reference = declared.map_or(name, |declared| &declared.package);
+        let base = declared.map_or(folder, |declared| &declared.dir);
+        let lookup = |name: &str| self.host.env(name);
+        // What the eval gives it is stronger than what the task says (`decisions.md` §3).
+        let mut env: IndexMap<String, String> = call.env.iter().cloned().collect();
+        for (key, value) in declared.into_iter().flat_map(|declared| &declared.env) {
+            env.insert(key.clone(), expanded(value, &lookup).map_err(|why| format!("`{key}` of `{name}`: {why}"))?);
+        }
+        let config = declared.map_or(Ok(Value::Null), |declared| config(&declared.config, &lookup));
+        let config = config.map_err(|why| format!("`config` of `{name}`: {why}"))?;
+        let found =
+            program(reference, base, self.executable.as_deref()).map_err(|why| format!("`{reference}` {why}"))?;
+        match found {
+            Found::OneShot(program) => Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env })),
+            Found::Session { program, args } => {
+                let session = Session::start(name, &program, &args, &env, call.workdir, config);
+                match tokio::time::timeout(HANDSHAKE, session).await {
+                    Ok(session) => session.map(Program::Session),
+                    Err(_) => Err(format!(
+                        "the extension `{name}` did not say who it is within {} s, and has no extension.yaml: it speaks neither protocol",
+                        HANDSHAKE.as_secs()
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Ends all that runs.
+    pub async fn close(&self) {
+        let all = std::mem::take(&mut *self.running.lock().await);
+        for slot in all.into_values() {
+            if let Some(Program::Session(session)) = slot.lock().await.take().as_deref() {
+                session.close().await;
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Whether it can do nothing any more.
+    fn is_dead(&self) -> bool {
+        matches!(self, Self::Session(session) if session.is_dead())
+    }
+}
+
+/// The entry of an eval that a name means: its alias, or its package.
+pub fn declared<'p>(declared: &'p [plan::Extension], name: &str) -> Option<&'p plan::Extension> {
+    let by_alias = declared.iter().find(|extension| extension.alias == name);
+    by_alias.or_else(|| declared.iter().find(|extension| extension.package == name))
+}
+
+enum Found {
+    Session { program: PathBuf, args: Vec<String> },
+    OneShot(PathBuf),
+}
+
+/// What keeps an extension from being started, as far as this machine can tell without starting it.
+///
+/// # Errors
+/// The reason, as a predicate of the reference.
+pub fn startable(
+    extensions: &[plan::Extension],
+    name: &str,
+    folder: &Path,
+    executable: Option<&Path>,
+) -> Result<(), String> {
+    let declared = declared(extensions, name);
+    let reference = declared.map_or(name, |declared| &declared.package);
+    program(reference, declared.map_or(folder, |declared| &declared.dir), executable).map(drop)
+}
+
+#[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
+fn program(reference: &str, base: &Path, executable: Option<&Path>) -> Result<Found, String> {
+    let path = match package(reference)? {
+        Package::Bundled(name) => {
+            let argument = match name {
+                kubernetes::NAME if cfg!(feature = "kubernetes") => kubernetes::ARGUMENT,
+                _ => return Err(format!("means `builtin:{name}`, which this build does not have")),
+            };
+            let program = executable.ok_or("means a part of this program, which does not find itself")?;
+            return Ok(Found::Session { program: program.to_owned(), args: vec![argument.to_owned()] });
+        }
+        Package::Release { .. } => {
+            return Err("is a release, and this version downloads none: name a path, or a bundled extension".to_owned());
+        }
+        Package::Local(path) => match (path.strip_prefix("~/"), std::env::home_dir()) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => base.join(path),
+        },
+    };
+    let meta = std::fs::metadata(&path).map_err(|e| format!("is not there: {}: {e}", path.display()))?;
+    let folder = if meta.is_dir() { path.clone() } else { path.parent().unwrap_or(Path::new(".")).to_owned() };
+    let manifest = std::fs::read_to_string(folder.join("extension.yaml")).ok();
+    let program = match (&manifest, meta.is_dir()) {
+        (_, false) => path,
+        (None, true) => return Err(format!("is a folder without an extension.yaml: {}", path.display())),
+        (Some(text), true) => in_folder(&path, text)?,
+    };
+    is_executable(&program)?;
+    // It is started in the task's folder, from where a relative path leads elsewhere.
+    let program = std::path::absolute(&program).map_err(|e| format!("has no path: {e}"))?;
+    Ok(match manifest {
+        Some(_) => Found::OneShot(program),
+        None => Found::Session { program, args: Vec::new() },
+    })
+}
+
+/// The program of a folder: `NAME-OS-ARCH`, as releases have it, or `NAME`.
+#[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
+fn in_folder(folder: &Path, manifest: &str) -> Result<PathBuf, String> {
+    let manifest: Value =
+        serde_yaml::from_str(manifest).map_err(|e| format!("has an extension.yaml that is none: {e}"))?;
+    let Some(name) = manifest.get("name").and_then(Value::as_str) else {
+        return Err("has an extension.yaml without a `name`".to_owned());
+    };
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let names = [format!("{name}-{}-{arch}", std::env::consts::OS), name.to_owned()];
+    let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| format!("has no program: neither `{}` nor `{}` is in {}", names[0], names[1], folder.display()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
+fn is_executable(program: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(program).map_or(0, |meta| meta.permissions().mode());
+    match mode & 0o111 {
+        0 => Err(format!("is no program: {} is not executable (`chmod +x`)", program.display())),
+        _ => Ok(()),
+    }
+}
+
+/// A text with `${NAME}` and `{env.NAME}` filled (§7.1 of the upstream behaviour).
+fn expanded(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, hole) = rest.split_at(at);
+        let name = hole.strip_prefix('{').and_then(|inner| inner.split_once('}')).map(|(name, _)| name);
+        let Some(inner) = name else { return Err(format!("`{text}` has a brace that is no hole")) };
+        rest = &hole[inner.len() + 2..];
+        let name = match (before.strip_suffix('$'), inner.strip_prefix("env.")) {
+            (Some(before), _) => {
+                out += before;
+                inner
+            }
+            (None, Some(name)) => {
+                out += before;
+                name
+            }
+            (None, None) => return Err(format!("`{{{inner}}}` is no hole here: write `${{{inner}}}`")),
+        };
+        out += &lookup(name).ok_or_else(|| format!("the environment variable `{name}` is not set"))?;
+    }
+    Ok(out + rest)
+}
+
+fn config(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Value, String> {
+    Ok(match value {
+        Value::String(text) => Value::String(expanded(text, lookup)?),
+        Value::Array(items) => items.iter().map(|item| config(item, lookup)).collect::<Result<_, _>>()?,
+        Value::Object(fields) => {
+            let filled = fields.iter().map(|(key, value)| Ok((key.clone(), config(value, lookup)?)));
+            Value::Object(filled.collect::<Result<_, String>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// Reads what an operation answered, in either protocol.
+fn answer(name: &str, value: Value, log: Vec<String>) -> Result<Answer, String> {
+    let Value::Object(mut fields) = value else {
+        return Err(format!("`{name}` answered with {value}, which is no result"));
+    };
+    let Some(success) = fields.get("success").and_then(Value::as_bool) else {
+        return Err(format!("`{name}` answered without a `success` that is true or false"));
+    };
+    let outputs = match fields.remove("outputs") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(outputs)) => outputs,
+        Some(other) => return Err(format!("`{name}` answered with `outputs: {other}`, which is no record")),
+    };
+    let text = |key: &str| fields.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let message = if success { text("message") } else { text("error").or_else(|| text("message")) };
+    Ok(Answer { success, message: message.unwrap_or_default().to_owned(), outputs, log })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled() {
+        let lookup = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
+        assert_eq!(expanded("${HOME}/a{env.HOME}$", &lookup).unwrap(), "/home/me/a/home/me$");
+        for wrong in ["{HOME}", "${OTHER}", "a}", "{"] {
+            assert!(expanded(wrong, &lookup).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! One process a call: `PROGRAM action|check NAME --input FILE` (`portable-format.md`, extensions).
+
+use std::{io::Write, path::PathBuf, process::Stdio};
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+use tokio::{io::AsyncReadExt, process::Command};
+
+use super::{Answer, Call, answer};
+
+/// Bytes of standard output that are read.
+const MOST: u64 = 64 * 1024 * 1024;
+
+/// A program that is started for each call.
+pub(super) struct OneShot {
+    pub name: String,
+    pub program: PathBuf,
+    pub env: IndexMap<String, String>,
+}
+
+impl OneShot {
+    /// Does an operation.
+    pub async fn execute(&self, call: &Call<'_>) -> Result<Answer, String> {
+        let what = format!("{}.{}", self.name, call.operation);
+        let fault = |e: std::io::Error| format!("`{what}` was not done: {e}");
+        let env: IndexMap<_, _> = call.env.iter().cloned().collect();
+        let mut context = json!({"env": env, "workdir": call.workdir, "phase": call.phase});
+        if let Some((prompt, output)) = call.agent {
+            context["agent"] = json!({"prompt": prompt, "output": output});
+        }
+        let mut input = tempfile::NamedTempFile::new().map_err(fault)?;
+        input.write_all(json!({"args": call.args, "context": context}).to_string().as_bytes()).map_err(fault)?;
+        let verb = if call.phase == "verify" { "check" } else { "action" };
+        let mut command = Command::new(&self.program);
+        command.args([verb, call.operation, "--input"]).arg(input.path()).envs(&self.env).current_dir(call.workdir);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).kill_on_drop(true);
+        let mut child = command.spawn().map_err(fault)?;
+        let group = Group(child.id());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let all = async |stream: Option<_>| {
+            let mut bytes = Vec::new();
+            if let Some(stream) = stream {
+                tokio::io::AsyncReadExt::take(stream, MOST).read_to_end(&mut bytes).await?;
+            }
+            std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let errors = async {
+            let mut bytes = Vec::new();
+            if let Some(stream) = stderr {
+                stream.take(MOST).read_to_end(&mut bytes).await?;
+            }
+            std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (stdout, stderr) = tokio::try_join!(all(stdout), errors).map_err(fault)?;
+        let status = child.wait().await.map_err(fault)?;
+        drop(group);
+        let log: Vec<_> = stderr.lines().map(str::to_owned).collect();
+        let value: Value = match serde_json::from_str(stdout.trim()) {
+            Ok(value) => value,
+            Err(e) => {
+                let said = log.last().map(|line| format!(": {line}")).unwrap_or_default();
+                return Err(format!("`{what}` ended with {status} and answered with no JSON ({e}){said}"));
+            }
+        };
+        let answer = answer(&what, value, log)?;
+        match (answer.success, status.success()) {
+            (true, false) => Err(format!("`{what}` reports success and ended with {status}")),
+            _ => Ok(answer),
+        }
+    }
+}
+
+/// Whatever a call leaves behind ends with it.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw) {
+            // ESRCH: nothing was left.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! JSON-RPC 2.0 over standard input and output, version 0.0.1 (§7.4 of the upstream behaviour).
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncWriteExt,
+    process::{ChildStdin, ChildStdout},
+    sync::oneshot,
+};
+
+use super::{Answer, Call, answer};
+use crate::{
+    kubernetes::PROTOCOL,
+    mcp::{Lines, Process, spawn},
+    ty::duration,
+};
+
+/// Bytes of a line.
+const LONGEST: usize = 64 * 1024 * 1024;
+/// Lines of log that are kept of one call.
+const LOGGED: usize = 1000;
+/// How long it may take to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A running extension.
+pub(super) struct Session {
+    name: String,
+    process: Process,
+    input: tokio::sync::Mutex<Option<ChildStdin>>,
+    next: AtomicU64,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Result<Value, String>>>>,
+    log: Mutex<Vec<String>>,
+    /// The last line that was no message.
+    rubbish: Mutex<Option<String>>,
+    /// Why nothing more is read.
+    ended: Mutex<Option<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Starts a program and shakes hands.
+    pub async fn start(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        env: &IndexMap<String, String>,
+        folder: &Path,
+        config: Value,
+    ) -> Result<Self, String> {
+        let command = program.to_string_lossy();
+        let (process, input, output) = spawn(name, &command, args, env, Some(folder)).map_err(|e| e.to_string())?;
+        let shared = Arc::new(Shared::default());
+        tokio::spawn(read(output, Arc::clone(&shared)));
+        let input = tokio::sync::Mutex::new(Some(input));
+        let session = Self { name: name.to_owned(), process, input, next: AtomicU64::new(1), shared };
+        let mut params = json!({"protocolVersion": PROTOCOL});
+        if !config.is_null() {
+            params["config"] = config;
+        }
+        let manifest = session.request("initialize", params).await;
+        let manifest = manifest.map_err(|why| format!("the extension `{name}` did not begin: {why}"))?;
+        if !manifest.get("operations").is_some_and(Value::is_object) {
+            return Err(format!("the extension `{name}` did not begin: its answer names no operations"));
+        }
+        Ok(session)
+    }
+
+    /// Does an operation.
+    pub async fn execute(&self, call: &Call<'_>) -> Result<Answer, String> {
+        let mut context = json!({
+            "workdir": call.workdir,
+            "phase": call.phase,
+            "env": call.env.iter().cloned().collect::<IndexMap<_, _>>(),
+            "timeout": duration::format(call.timeout),
+        });
+        if let Some((prompt, output)) = call.agent {
+            context["agent"] = json!({"prompt": prompt, "output": output});
+        }
+        lock(&self.shared.log).clear();
+        let result =
+            self.request("execute", json!({"operation": call.operation, "args": call.args, "context": context})).await;
+        let log = std::mem::take(&mut *lock(&self.shared.log));
+        let result =
+            result.map_err(|why| format!("the extension `{}` did not do `{}`: {why}", self.name, call.operation))?;
+        answer(&format!("{}.{}", self.name, call.operation), result, log)
+    }
+
+    async fn request(&self, method: &str, params: Value) -> Result<Value, String> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        lock(&self.shared.waiting).insert(id, answer);
+        let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let written = match &mut *self.input.lock().await {
+            Some(input) => {
+                async {
+                    input.write_all(line.as_bytes()).await?;
+                    input.flush().await
+                }
+                .await
+            }
+            None => return Err("it was closed".to_owned()),
+        };
+        if written.is_err() || lock(&self.shared.ended).is_some() {
+            return Err(self.end().await);
+        }
+        match answered.await {
+            Ok(answer) => answer,
+            // The reader is gone, and all that waited with it.
+            Err(_) => Err(self.end().await),
+        }
+    }
+
+    /// Whether it has ended, or can no longer be heard.
+    pub fn is_dead(&self) -> bool {
+        self.process.exited().is_some() || lock(&self.shared.ended).is_some()
+    }
+
+    /// How it ended, for a message.
+    async fn end(&self) -> String {
+        let why = lock(&self.shared.ended).clone();
+        let exit = tokio::time::timeout(Duration::from_millis(500), self.process.wait_for_all()).await.ok();
+        let what = match (exit, why) {
+            (Some(exit), _) => format!("it {exit}"),
+            (None, Some(why)) => why,
+            (None, None) => "it closed its output".to_owned(),
+        };
+        let stderr = self.process.stderr();
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).map(|line| format!(": {}", line.trim()));
+        let rubbish = lock(&self.shared.rubbish).clone().filter(|_| last.is_none());
+        let rubbish = rubbish.map(|line| format!("; it printed `{line}`, which is no message of the protocol"));
+        what + &last.or(rubbish).unwrap_or_default()
+    }
+
+    /// Asks it to end, and sees to it.
+    pub async fn close(&self) {
+        let asked = tokio::time::timeout(GRACE, self.request("shutdown", json!({}))).await;
+        drop(self.input.lock().await.take());
+        self.process.close(if asked.is_ok() { GRACE } else { Duration::from_millis(100) }).await;
+    }
+}
+
+/// One that is given up without being closed.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.process.exited().is_none() {
+            self.process.kill();
+        }
+    }
+}
+
+/// Hands answers to those who wait for them, until the output ends.
+async fn read(output: ChildStdout, shared: Arc<Shared>) {
+    let mut lines = Lines::new(output, LONGEST);
+    let why = loop {
+        match lines.next().await {
+            Ok(Some(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Ok(Some(line)) => message(&line, &shared),
+            Ok(None) => break "it closed its output".to_owned(),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+                break format!("it wrote a line of more than {} MiB", LONGEST / 1024 / 1024);
+            }
+            Err(e) => break e.to_string(),
+        }
+    };
+    *lock(&shared.ended) = Some(why);
+    lock(&shared.waiting).clear();
+}
+
+fn message(line: &[u8], shared: &Shared) {
+    let message: Value = match serde_json::from_slice(line) {
+        Ok(message @ Value::Object(_)) => message,
+        _ => {
+            let text: String = String::from_utf8_lossy(line).chars().take(120).collect();
+            *lock(&shared.rubbish) = Some(text);
+            return;
+        }
+    };
+    if message["method"].as_str() == Some("log") {
+        let text = |key: &str| message["params"][key].as_str().unwrap_or_default();
+        let mut log = lock(&shared.log);
+        if log.len() < LOGGED {
+            log.push(format!("{}: {}", text("level"), text("message")).trim_start_matches(": ").to_owned());
+        }
+        return;
+    }
+    // An answer to a call that was given up is dropped.
+    let Some(waits) = message["id"].as_u64().and_then(|id| lock(&shared.waiting).remove(&id)) else { return };
+    let _ = waits.send(match (message.get("error").filter(|e| !e.is_null()), message.get("result")) {
+        (Some(error), _) => {
+            Err(format!("{} ({})", error["message"].as_str().unwrap_or("an error without a message"), error["code"]))
+        }
+        (None, Some(result)) => Ok(result.clone()),
+        (None, None) => Err("it answered with neither a result nor an error".to_owned()),
+    });
+}

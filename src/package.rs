@@ -1,0 +1,99 @@
+//! Extensions by reference: what a package means, and which are in the box (`portable-format.md`, extensions; §7.2 of the upstream
+//! behaviour).
+
+use std::sync::LazyLock;
+
+use crate::{kubernetes, lock::LockedExtension};
+
+/// What a reference names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Package {
+    /// `builtin:NAME`, or a package that such a one stands in for.
+    Bundled(&'static str),
+    /// A program, or a folder with `extension.yaml`, as written.
+    Local(String),
+    /// A release of a repository.
+    Release { owner: String, repo: String, version: String },
+}
+
+/// Packages that suites name and that a bundled extension stands in for: owner and repository, and the bundled one.
+const SUBSTITUTES: &[(&str, &str)] =
+    &[("mcpchecker/kubernetes-extension", kubernetes::NAME), ("gevals/ext-kubernetes", kubernetes::NAME)];
+
+/// Reads a reference.
+///
+/// # Errors
+/// What is wrong with it, as a predicate of it.
+pub fn package(text: &str) -> Result<Package, String> {
+    if let Some(name) = text.strip_prefix("builtin:") {
+        let known = (name == kubernetes::NAME).then_some(Package::Bundled(kubernetes::NAME));
+        return known.ok_or_else(|| format!("names no bundled extension: there is `builtin:{}`", kubernetes::NAME));
+    }
+    if let Some(path) = text.strip_prefix("file://") {
+        return Ok(Package::Local(path.to_owned()));
+    }
+    if text.starts_with(['.', '/', '~']) {
+        return Ok(Package::Local(text.to_owned()));
+    }
+    let Some((_, rest)) = text.split_once("github.com/") else {
+        return Err("is neither a path, `builtin:NAME`, nor `github.com/OWNER/REPO@VERSION`".to_owned());
+    };
+    let (name, version) = rest.split_once('@').unwrap_or((rest, "latest"));
+    match name.split_once('/') {
+        Some((owner, repo)) if !owner.is_empty() && !repo.is_empty() && !repo.contains('/') && !version.is_empty() => {
+            let substitute = SUBSTITUTES.iter().find(|(package, _)| *package == name);
+            Ok(match substitute {
+                Some((_, bundled)) => Package::Bundled(bundled),
+                None => {
+                    Package::Release { owner: owner.to_owned(), repo: repo.to_owned(), version: version.to_owned() }
+                }
+            })
+        }
+        _ => Err("is no release: write `github.com/OWNER/REPO@VERSION`".to_owned()),
+    }
+}
+
+/// What a bundled extension can do, where a reference means one.
+pub fn bundled(text: &str) -> Option<&'static LockedExtension> {
+    static KUBERNETES: LazyLock<Option<LockedExtension>> =
+        LazyLock::new(|| LockedExtension::from_protocol(&kubernetes::manifest()).ok());
+    match package(text) {
+        Ok(Package::Bundled(_)) => KUBERNETES.as_ref(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_read() {
+        let release = |owner: &str, repo: &str, version: &str| {
+            Ok(Package::Release { owner: owner.to_owned(), repo: repo.to_owned(), version: version.to_owned() })
+        };
+        assert_eq!(package("builtin:kubernetes"), Ok(Package::Bundled("kubernetes")));
+        assert_eq!(
+            package("https://github.com/mcpchecker/kubernetes-extension@v0.0.3"),
+            Ok(Package::Bundled("kubernetes"))
+        );
+        assert_eq!(package("github.com/gevals/ext-kubernetes@v1"), Ok(Package::Bundled("kubernetes")));
+        assert_eq!(package("github.com/acme/thing@v2"), release("acme", "thing", "v2"));
+        assert_eq!(package("github.com/acme/thing"), release("acme", "thing", "latest"));
+        assert_eq!(package("./ext"), Ok(Package::Local("./ext".to_owned())));
+        assert_eq!(package("file://a/b"), Ok(Package::Local("a/b".to_owned())));
+        for wrong in ["builtin:kube", "thing", "github.com/acme", "github.com/a/b/c", "github.com/a/b@", "http://x.y/z"]
+        {
+            assert!(package(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_bundled_manifest_says_what_steps_may_do() {
+        let kubernetes = bundled("builtin:kubernetes").unwrap();
+        assert_eq!(kubernetes.operations.len(), kubernetes::operation::OPERATIONS.len());
+        let (apply, condition) = (&kubernetes.operations["apply"], &kubernetes.operations["condition"]);
+        assert!(apply.action && !apply.check && condition.check && condition.action);
+        assert!(condition.input_schema.json()["required"].as_array().unwrap().contains(&"type".into()));
+    }
+}

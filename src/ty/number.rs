@@ -1,0 +1,142 @@
+//! Numbers of JSON by their decimal value: exact, whatever their size, and however they are written.
+
+use serde_json::{Number, Value};
+
+/// Whether two numbers are the same: `1`, `1.0` and `10e-1` are, 2^64 and 2^64 + 1 are not.
+pub fn same(a: &Number, b: &Number) -> bool {
+    let (a, b) = (a.to_string(), b.to_string());
+    a == b || matches!((Decimal::of(&a), Decimal::of(&b)), (Some(a), Some(b)) if a == b)
+}
+
+/// Whether two values are the same, types included; numbers by their value, and the order of keys does not count.
+pub fn same_value(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => same(a, b),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+/// The IEEE 754 binary64 number whose shortest decimal form is exactly this number.
+pub fn as_float(number: &Number) -> Option<f64> {
+    number.as_f64().filter(|&float| Number::from_f64(float).is_some_and(|shortest| same(number, &shortest)))
+}
+
+/// `0.DIGITS × 10^exponent`, without zeros at either end of the digits; zero has none.
+#[derive(PartialEq, Eq)]
+struct Decimal {
+    negative: bool,
+    digits: String,
+    exponent: i128,
+}
+
+impl Decimal {
+    /// None where the exponent itself is beyond any bound.
+    fn of(text: &str) -> Option<Self> {
+        let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let leading = all.len() - all.trim_start_matches('0').len();
+        let digits = all.trim_matches('0').to_owned();
+        if digits.is_empty() {
+            return Some(Self { negative: false, digits, exponent: 0 });
+        }
+        let point = i128::try_from(whole.len()).ok()? - i128::try_from(leading).ok()?;
+        let exponent = exponent.parse::<i128>().ok()?.checked_add(point)?;
+        Some(Self { negative, digits, exponent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(text: &str) -> Number {
+        text.parse().unwrap()
+    }
+
+    /// The digits of a number in full, 500 on either side of the point: another way to the same answer.
+    fn in_full(negative: bool, digits: &str, exponent: i32) -> String {
+        let point = 500 - exponent;
+        let full = format!("{}{digits}", "0".repeat(point as usize));
+        let full = format!("{full:0<1000}");
+        let zero = full.bytes().all(|b| b == b'0');
+        format!("{}{full}", if negative && !zero { "-" } else { "" })
+    }
+
+    /// `0.DIGITS × 10^exponent` with the point at some place.
+    fn written(negative: bool, digits: &str, exponent: i32, point: usize, zeros: usize) -> String {
+        let point = point % (digits.len() + 1);
+        let (whole, fraction) = digits.split_at(point);
+        let whole = whole.trim_start_matches('0');
+        let whole = if whole.is_empty() { "0" } else { whole };
+        let sign = if negative { "-" } else { "" };
+        let exponent = exponent - point as i32;
+        match (fraction.len() + zeros, exponent) {
+            (0, 0) => format!("{sign}{whole}"),
+            (0, e) => format!("{sign}{whole}E{e:+}"),
+            (_, 0) => format!("{sign}{whole}.{fraction}{}", "0".repeat(zeros)),
+            (_, e) => format!("{sign}{whole}.{fraction}{}e{e}", "0".repeat(zeros)),
+        }
+    }
+
+    fn parts() -> impl Strategy<Value = (bool, String, i32)> {
+        (any::<bool>(), "[0-9]{1,25}|0{0,3}1[0-9]0{0,20}|0{1,3}", prop_oneof![-30..30, -400..400])
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_the_same_if_all_their_digits_are(
+            a in parts(), near: bool, last in 0u8..10, b in parts(), (i, j) in (0usize..30, 0usize..30), (k, l) in (0usize..3, 0usize..3)
+        ) {
+            // Another number, or nearly or exactly the same.
+            let b = if near { (a.0, format!("{}{last}", a.1), a.2) } else { b };
+            let [x, y] = [(&a, i, k), (&b, j, l)].map(|((n, d, e), point, zeros)| written(*n, d, *e, point, zeros));
+            let expected = in_full(a.0, &a.1, a.2) == in_full(b.0, &b.1, b.2);
+            prop_assert_eq!(same(&read(&x), &read(&y)), expected, "{} {}", x, y);
+            prop_assert!(same(&read(&x), &read(&written(a.0, &a.1, a.2, j, l))), "{}", x);
+        }
+
+        /// A machine's float is itself, in whatever form it was written.
+        #[test]
+        fn floats_are_held(float in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
+            prop_assert_eq!(as_float(&read(&format!("{float}"))), Some(float));
+            prop_assert_eq!(as_float(&read(&format!("{float:e}"))), Some(float));
+        }
+    }
+
+    #[test]
+    fn what_no_machine_word_holds_is_compared_too() {
+        let same = |a: &str, b: &str| same(&read(a), &read(b));
+        assert!(!same("18446744073709551616", "18446744073709551617") && same("1e400", "10E+399") && same("-0.0", "0"));
+        assert!(!same("1e400", "1e401") && !same("-1e400", "1e400") && same("0.10", "0.1") && same("1", "1.0"));
+        assert!(!same("9007199254740993", "9007199254740992.0") && !same("0.1000000000000000055", "0.1"));
+        // An exponent that no number has: the text decides.
+        let endless = format!("1e{}", "9".repeat(60));
+        assert!(same(&endless, &endless) && !same(&endless, "1"));
+        assert_eq!(
+            ["9007199254740993", "18446744073709551616", "1e400", "0.10"].map(|n| as_float(&read(n))),
+            [None, None, None, Some(0.1)]
+        );
+    }
+
+    #[test]
+    fn values_are_the_same_with_their_types() {
+        assert!(same_value(&json!({ "a": 1, "b": [2] }), &json!({ "b": [2.0], "a": 1 })));
+        for (a, b) in [
+            (json!("5"), json!(5)),
+            (Value::Null, json!(0)),
+            (json!([1]), json!([1, 1])),
+            (json!({ "a": 1 }), json!({ "b": 1 })),
+        ] {
+            assert!(!same_value(&a, &b) && !same_value(&b, &a), "{a} {b}");
+        }
+    }
+}

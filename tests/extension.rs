@@ -1,0 +1,261 @@
+//! Extensions as programs: both protocols, and programs that keep neither.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use gevals::{
+    extension::{Answer, Call, Extensions},
+    host::RealHost,
+    plan,
+};
+use serde_json::{Value, json};
+
+/// A folder with programs.
+struct Programs(tempfile::TempDir);
+
+impl Programs {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn program(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// A program in Python that answers `initialize`, and then does what the body says with each `request`.
+    fn session(&self, name: &str, body: &str) -> PathBuf {
+        let body = body.lines().map(|line| format!("        {line}\n")).collect::<String>();
+        let text = format!(
+            r#"#!/usr/bin/env python3
+import json, os, subprocess, sys, time
+def say(value): print(json.dumps(value), flush=True)
+def answer(result): say({{"jsonrpc": "2.0", "id": request["id"], "result": result}})
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        config = request["params"].get("config")
+        answer({{"name": "x", "version": "1", "protocolVersion": "0.0.1", "operations": {{"do": {{}}}}}})
+    elif request["method"] == "shutdown":
+        answer({{}})
+        break
+    else:
+        params = request["params"]
+        args = params["args"]
+{body}"#
+        );
+        self.program(name, &text)
+    }
+
+    async fn execute(&self, extensions: &Extensions<'_>, name: &str, args: Value) -> Result<Answer, String> {
+        let env = [("NS".to_owned(), "demo".to_owned())];
+        let call = Call {
+            operation: "do",
+            args,
+            phase: "verify",
+            workdir: self.path(),
+            env: &env,
+            agent: Some(("a prompt", "an answer")),
+            timeout: Duration::from_secs(20),
+        };
+        extensions.execute(name, self.path(), &call).await
+    }
+
+    /// One call of a program in this folder.
+    async fn once(&self, name: &str, args: Value) -> Result<Answer, String> {
+        let host = RealHost::new();
+        let extensions = Extensions::new(&host, &[], None);
+        let answer = self.execute(&extensions, name, args).await;
+        extensions.close().await;
+        answer
+    }
+}
+
+#[tokio::test]
+async fn an_operation_gets_its_context_and_gives_its_outputs() {
+    let programs = Programs::new();
+    let echo = "say({'jsonrpc': '2.0', 'method': 'log', 'params': {'level': 'info', 'message': 'at work'}})\n\
+                answer({'success': True, 'message': 'done', 'outputs': {'params': params, 'config': config, 'TOKEN': os.environ.get('TOKEN')}})";
+    programs.session("ext/echo", echo);
+    let host = RealHost::new();
+    let declared = [plan::Extension {
+        alias: "echo".to_owned(),
+        package: "./echo".to_owned(),
+        dir: programs.path().join("ext"),
+        env: vec![("TOKEN".to_owned(), "${PATH}!".to_owned())],
+        config: json!({"home": "{env.PATH}", "n": 1}),
+    }];
+    let extensions = Extensions::new(&host, &declared, None);
+    let answer = programs.execute(&extensions, "echo", json!({"a": [1]})).await.unwrap();
+    extensions.close().await;
+    let path = std::env::var("PATH").unwrap();
+    assert!(answer.success);
+    assert_eq!((answer.message.as_str(), answer.log.as_slice()), ("done", &["info: at work".to_owned()][..]));
+    assert_eq!(answer.outputs["config"], json!({"home": path, "n": 1}));
+    assert_eq!(answer.outputs["TOKEN"], format!("{path}!"));
+    let context = json!({
+        "workdir": programs.path(),
+        "phase": "verify",
+        "env": {"NS": "demo"},
+        "timeout": "20s",
+        "agent": {"prompt": "a prompt", "output": "an answer"},
+    });
+    assert_eq!(answer.outputs["params"], json!({"operation": "do", "args": {"a": [1]}, "context": context}));
+}
+
+#[tokio::test]
+async fn a_program_with_a_manifest_is_started_for_each_call() {
+    let programs = Programs::new();
+    let manifest = "name: shot\nversion: 1.0.0\nchecks: [{name: do}]\n";
+    std::fs::create_dir(programs.path().join("shot")).unwrap();
+    std::fs::write(programs.path().join("shot/extension.yaml"), manifest).unwrap();
+    let text = "#!/bin/sh\necho working >&2\nprintf '{\"success\": true, \"outputs\": {\"words\": \"%s %s\", \"input\": %s}}' \"$1\" \"$2\" \"$(cat \"$4\")\"\n";
+    programs.program("shot/shot", text);
+    let answer = programs.once("./shot", json!({"a": 1})).await.unwrap();
+    assert!(answer.success);
+    assert_eq!(answer.outputs["words"], "check do");
+    assert_eq!(answer.outputs["input"]["args"], json!({"a": 1}));
+    assert_eq!(answer.outputs["input"]["context"]["env"], json!({"NS": "demo"}));
+    assert_eq!(answer.log, ["working"]);
+    for (text, part) in [
+        ("echo oops >&2; exit 3", "answered with no JSON"),
+        ("echo oops >&2; exit 3", ": oops"),
+        ("echo '{\"success\": true}'; exit 3", "reports success and ended with exit status: 3"),
+        ("echo '{\"ok\": true}'", "without a `success`"),
+        ("echo '[1]'", "which is no result"),
+    ] {
+        programs.program("shot/shot", &format!("#!/bin/sh\n{text}\n"));
+        let why = programs.once("./shot", json!({})).await.unwrap_err();
+        assert!(why.contains(part), "{text}: {why}");
+    }
+    programs.program("shot/shot", "#!/bin/sh\necho '{\"success\": false, \"error\": \"not there\"}'; exit 1\n");
+    let answer = programs.once("./shot", json!({})).await.unwrap();
+    assert_eq!((answer.success, answer.message.as_str()), (false, "not there"));
+}
+
+#[tokio::test]
+async fn what_is_no_extension_is_named() {
+    let programs = Programs::new();
+    std::fs::write(programs.path().join("data"), "x").unwrap();
+    std::fs::create_dir(programs.path().join("empty")).unwrap();
+    programs.program("early", "#!/bin/sh\necho no such luck >&2\nexit 7\n");
+    programs.program("hello", "#!/bin/sh\necho Usage: hello\n");
+    programs.program("odd", "#!/bin/sh\nread -r line\necho '{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {\"name\": \"odd\"}}'\nsleep 60\n");
+    programs.program("refuses", "#!/bin/sh\nread -r line\necho '{\"jsonrpc\": \"2.0\", \"id\": 1, \"error\": {\"code\": -32602, \"message\": \"not this version\"}}'\nsleep 60\n");
+    for (name, part) in [
+        ("./nowhere", "is not there"),
+        ("./data", "is not executable"),
+        ("./empty", "without an extension.yaml"),
+        ("./early", "exited with status 7: no such luck"),
+        ("./hello", "it printed `Usage: hello`, which is no message of the protocol"),
+        ("./odd", "its answer names no operations"),
+        ("./refuses", "not this version (-32602)"),
+        ("github.com/acme/thing@v1", "is a release"),
+        ("builtin:kube", "names no bundled extension"),
+        ("thing", "is neither a path"),
+    ] {
+        let begun = Instant::now();
+        let why = programs.once(name, json!({})).await.unwrap_err();
+        assert!(why.contains(part), "{name}: {why}");
+        assert!(begun.elapsed() < Duration::from_secs(9), "{name}: {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_says_nothing_is_given_up() {
+    let programs = Programs::new();
+    programs.program("silent", "#!/bin/sh\nsleep 600\n");
+    let begun = Instant::now();
+    let why = programs.once("./silent", json!({})).await.unwrap_err();
+    assert!(why.contains("speaks neither protocol"), "{why}");
+    assert!((9..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_call_that_goes_wrong_says_how() {
+    let programs = Programs::new();
+    for (body, part) in [
+        ("print('boom', file=sys.stderr, flush=True)\nos._exit(3)", "exited with status 3: boom"),
+        ("os.kill(os.getpid(), 9)", "was killed by signal 9"),
+        ("os.close(1)\ntime.sleep(0.2)", "it closed its output"),
+        ("answer({'message': 'x'})", "without a `success`"),
+        ("answer('x')", "which is no result"),
+        ("answer({'success': True, 'outputs': [1]})", "which is no record"),
+        ("say({'id': request['id'], 'error': {'code': -32000, 'message': 'cannot'}})", "cannot (-32000)"),
+        ("say({'id': request['id']})", "neither a result nor an error"),
+        ("sys.stdout.write('x' * (70 * 1024 * 1024))\nsys.stdout.flush()\ntime.sleep(5)", "a line of more than 64 MiB"),
+    ] {
+        programs.session("bad", body);
+        let why = programs.once("./bad", json!({})).await.unwrap_err();
+        assert!(why.contains(part), "{body}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn rubbish_requests_and_long_lines_do_no_harm() {
+    let programs = Programs::new();
+    let body = "print('hello, I am a library that prints')\n\
+                say([1, 2])\n\
+                say({'jsonrpc': '2.0', 'id': 99, 'method': 'sampling', 'params': {}})\n\
+                say({'jsonrpc': '2.0', 'id': 4711, 'result': {'success': False}})\n\
+                answer({'success': True, 'outputs': {'text': 'x' * 5_000_000}})";
+    programs.session("noisy", body);
+    let answer = programs.once("./noisy", json!({})).await.unwrap();
+    assert_eq!(answer.outputs["text"].as_str().unwrap().len(), 5_000_000);
+}
+
+/// What was given up answers into the next call, with its own id.
+#[tokio::test]
+async fn a_late_answer_is_dropped() {
+    let programs = Programs::new();
+    programs.session("late", "time.sleep(args['for'])\nanswer({'success': True, 'outputs': {'n': args['n']}})");
+    let host = RealHost::new();
+    let extensions = Extensions::new(&host, &[], None);
+    let first = programs.execute(&extensions, "./late", json!({"for": 1, "n": 1}));
+    assert!(tokio::time::timeout(Duration::from_millis(300), first).await.is_err());
+    let second = programs.execute(&extensions, "./late", json!({"for": 0, "n": 2})).await.unwrap();
+    assert_eq!(second.outputs["n"], 2);
+    extensions.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_behind() {
+    let programs = Programs::new();
+    let body = "child = subprocess.Popen(['sleep', '600'])\nanswer({'success': True, 'outputs': {'pids': [os.getpid(), child.pid]}})";
+    programs.session("parent", body);
+    let answer = programs.once("./parent", json!({})).await.unwrap();
+    for pid in answer.outputs["pids"].as_array().unwrap() {
+        let begun = Instant::now();
+        while std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z")) {
+            assert!(begun.elapsed() < Duration::from_secs(5), "{pid} is left");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
+    let programs = Programs::new();
+    programs.session("frail", "if args['crash']: os._exit(1)\nanswer({'success': True, 'outputs': {'NS': os.environ['NS'], 'in': os.getcwd()}})");
+    let host = RealHost::new();
+    let extensions = Extensions::new(&host, &[], None);
+    assert!(programs.execute(&extensions, "./frail", json!({"crash": true})).await.is_err());
+    let answer = programs.execute(&extensions, "./frail", json!({"crash": false})).await.unwrap();
+    assert!(answer.success);
+    // `spec.env` is in its environment, and the task's folder is where it runs.
+    assert_eq!(answer.outputs["NS"], "demo");
+    assert_eq!(answer.outputs["in"], json!(programs.path()));
+    extensions.close().await;
+}
