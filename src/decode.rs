@@ -623,14 +623,18 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("timeout", "a task", "in the portable dialect it belongs under `metadata`"),
     ("steps", "a task", "`steps` is the legacy dialect, without `apiVersion`; here the phases stand under `spec`"),
     ("spec", "a legacy task", "`spec` needs `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`"),
+    ("prompt", "a legacy task", "`prompt` belongs under `steps`"),
+    ("setup", "a legacy task", "`setup` belongs under `steps`"),
+    ("verify", "a legacy task", "`verify` belongs under `steps`"),
+    ("cleanup", "a legacy task", "`cleanup` belongs under `steps`"),
     ("prompt", "a task", "`prompt` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("setup", "a task", "`setup` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("verify", "a task", "`verify` belongs under `spec` (in the legacy dialect under `steps`)"),
     ("cleanup", "a task", "`cleanup` belongs under `spec` (in the legacy dialect under `steps`)"),
-    ("argTemplateMcpServer", "an agent", "it belongs under `commands`"),
-    ("argTemplateAllowedTools", "an agent", "it belongs under `commands`"),
-    ("allowedToolsJoinSeparator", "an agent", "it belongs under `commands`"),
-    ("runPrompt", "an agent", "it belongs under `commands`"),
+    ("argTemplateMcpServer", "an agent", "it belongs under `commands`; built-in and ACP agents need none"),
+    ("argTemplateAllowedTools", "an agent", "it belongs under `commands`; built-in and ACP agents need none"),
+    ("allowedToolsJoinSeparator", "an agent", "it belongs under `commands`; built-in and ACP agents need none"),
+    ("runPrompt", "an agent", "it belongs under `commands`; built-in and ACP agents need none"),
 ];
 
 /// Where to underline a node: an implicit null has no text, so its place is just behind the key.

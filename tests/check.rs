@@ -309,6 +309,27 @@ fn unsafe_fixes_are_applied_only_where_they_are_asked_for() {
     assert!(world.read("evals/tasks/a/task.yaml").contains("\\{forbidden}"));
 }
 
+/// The file has no `kind`; with one, its other keys are found to be unknown. The file stays, and the user hears why.
+#[test]
+fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
+    let world = suite();
+    let text = "name: a\ntype: x\ncommands: {runPrompt: claude}\n";
+    world.write("evals/other.yaml", text);
+    for fix in [&["--fix"][..], &["--fix", "--unsafe-fixes"], &["--fix", "--dry-run"]] {
+        let ran = world.run(&[&["check", "evals/other.yaml"][..], fix].concat());
+        assert!(
+            ran.err.contains(
+                "a fix was rolled back: evals/other.yaml:1: unknown-kind: it would add the error `unknown-field`"
+            ),
+            "{fix:?}: {}{}",
+            ran.out,
+            ran.err
+        );
+        assert!(!ran.out.contains("fixed "), "{}", ran.out);
+        assert_eq!(world.read("evals/other.yaml"), text);
+    }
+}
+
 #[test]
 fn a_misspelt_kind_is_renamed() {
     let world = suite();

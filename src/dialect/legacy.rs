@@ -30,7 +30,13 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     let help = "write `metadata: {name: …}`; other tools never select a task without a name";
     let (mut fields, head, mut task) = open(reader, root, file, Dialect::Legacy, "a legacy task", help)?;
     let help = "write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`";
-    let steps = fields.require_entry(reader, "steps", head, Some(help));
+    let steps = match outside(reader, &mut fields) {
+        Some((keys, place)) => {
+            let help = format!("put {keys} under `steps`, or add `apiVersion: mcp-eval/v1` and put them under `spec`");
+            fields.require_entry(reader, "steps", place, Some(&help))
+        }
+        None => fields.require_entry(reader, "steps", head, Some(help)),
+    };
     fields.finish(reader);
     let steps = steps?;
     let mut fields = reader.fields(steps.value, "the steps of a legacy task")?;
@@ -47,6 +53,17 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     }
     fields.finish(reader);
     Some(task)
+}
+
+/// The phases that stand beside `steps`, where there is no `steps`: that they are out of place is one fault.
+fn outside(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Option<(String, Span)> {
+    if fields.remaining().iter().any(|e| e.name == "steps") {
+        return None;
+    }
+    let phases = ["setup", "prompt", "verify", "cleanup"];
+    let found: Vec<_> = phases.into_iter().filter_map(|key| fields.take_entry(reader, key)).collect();
+    let keys: Vec<_> = found.iter().map(|e| format!("`{}`", e.name)).collect();
+    found.iter().map(|e| e.key.span()).min_by_key(|span| span.start).map(|first| (keys.join(", "), first))
 }
 
 /// `{inline, file}`: one script, or none.

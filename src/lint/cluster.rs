@@ -192,7 +192,10 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
         for script in by_step.get(&step.key).into_iter().flatten() {
             for command in script.content.program.commands() {
                 let at = script.content.span(command.range.clone());
-                if matches!(command.name(), "sleep") || command.words().get(1).is_some_and(|w| w.text == "wait") {
+                if command.name() == "sleep"
+                    || command.words().get(1).is_some_and(|w| w.text == "wait")
+                    || unseen(command)
+                {
                     gone.clear();
                 }
                 let name = |call: &Call<'_>| match call.named()[..] {
@@ -209,6 +212,11 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// A command that runs what stands in another file, which may wait as well.
+fn unseen(command: &Statement) -> bool {
+    matches!(command.name(), "source" | ".") || command.words().first().is_some_and(|w| w.text.contains('/'))
 }
 
 fn text<'s>(step: &'s Step<Def>, key: &str) -> Option<&'s str> {

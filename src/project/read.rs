@@ -199,8 +199,9 @@ pub(super) fn dir_of(path: &Path) -> PathBuf {
 
 /// A file that is not of the kind which `name` must refer to.
 pub(super) fn wrong_kind(name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {
-    let found = found.map_or_else(|| "not a file of gevals".to_owned(), |k| format!("of kind `{}`", k.name()));
-    let message = format!("`{}` must be of kind `{wanted}`, and it is {found}", name.value);
+    let found =
+        found.map_or_else(|| "it has no `kind` of gevals".to_owned(), |k| format!("it is of kind `{}`", k.name()));
+    let message = format!("`{}` must be of kind `{wanted}`, and {found}", name.value);
     out.error(
         Diagnostic::new(&WRONG_KIND, name.span, message)
             .help(format!("begin that file with `kind: {wanted}`, or name another")),
