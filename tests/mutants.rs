@@ -134,26 +134,17 @@ fn keys(node: Node<'_>, out: &mut Vec<Range<usize>>) {
 
 /// Makes every mutant there is, and looks at the findings.
 fn hold(corpus: &[Valid], kinds: usize, least: usize) {
+    let looked: Vec<_> = corpus.par_iter().map(look).collect();
     let mut table: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     let mut missed = String::new();
-    for valid in corpus {
-        let before: BTreeSet<_> =
-            valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
-        for mutant in mutants(&valid.text) {
-            let text = mutant.text(&valid.text);
-            let found = valid.findings(&text).unwrap_or_default();
-            let new: Vec<_> = found.into_iter().filter(|f| !before.contains(&(f.rule, f.message.clone()))).collect();
-            let count = table.entry(mutant.kind).or_default();
-            let placed = new.iter().any(|f| f.line == mutant.line);
+    for (counts, unplaced) in looked {
+        for (kind, seen, placed) in counts {
+            let count = table.entry(kind).or_default();
             count[0] += 1;
-            count[1] += usize::from(!new.is_empty());
+            count[1] += usize::from(seen);
             count[2] += usize::from(placed);
-            if !placed {
-                let shown = text.lines().nth(mutant.line - 1).unwrap_or_default();
-                writeln!(missed, "{}: {} line {}: {shown}", valid.name, mutant.kind, mutant.line).unwrap();
-                new.iter().for_each(|f| writeln!(missed, "    line {}: {}: {}", f.line, f.rule, f.message).unwrap());
-            }
         }
+        missed += &unplaced;
     }
     let mut all = [0; 3];
     println!("{:16} {:>8} {:>8} {:>8}", "fault", "mutants", "seen", "placed");
@@ -164,6 +155,25 @@ fn hold(corpus: &[Valid], kinds: usize, least: usize) {
     println!("{:16} {:>8} {:>7.1}% {:>7.1}%\n{missed}", "all", all[0], share(all[1], all[0]), share(all[2], all[0]));
     assert!(table.len() == kinds && all[0] > least, "the generator makes too little: {all:?} of {} kinds", table.len());
     assert!(share(all[1], all[0]) >= 99.0 && share(all[2], all[0]) >= 97.0, "{all:?}");
+}
+
+/// Each mutant of a file: its kind, whether it is seen and placed; and what is said of those that are not placed.
+fn look(valid: &Valid) -> (Vec<(&'static str, bool, bool)>, String) {
+    let before: BTreeSet<_> = valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
+    let (mut counts, mut missed) = (Vec::new(), String::new());
+    for mutant in mutants(&valid.text) {
+        let text = mutant.text(&valid.text);
+        let found = valid.findings(&text).unwrap_or_default();
+        let new: Vec<_> = found.into_iter().filter(|f| !before.contains(&(f.rule, f.message.clone()))).collect();
+        let placed = new.iter().any(|f| f.line == mutant.line);
+        counts.push((mutant.kind, !new.is_empty(), placed));
+        if !placed {
+            let shown = text.lines().nth(mutant.line - 1).unwrap_or_default();
+            writeln!(missed, "{}: {} line {}: {shown}", valid.name, mutant.kind, mutant.line).unwrap();
+            new.iter().for_each(|f| writeln!(missed, "    line {}: {}: {}", f.line, f.rule, f.message).unwrap());
+        }
+    }
+    (counts, missed)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
