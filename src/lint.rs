@@ -25,6 +25,7 @@ mod injection;
 mod judge;
 mod kubectl;
 mod listing;
+mod misspelt;
 mod models;
 mod no_verdict;
 mod oracle;
@@ -282,6 +283,7 @@ pub static RULES: &[Lint] = &[
     // the world
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
+    Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },

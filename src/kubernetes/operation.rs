@@ -394,6 +394,7 @@ pub struct Metadata {
 #[schemars(extend("oneOf" = one_object()))]
 pub struct Reference {
     /// `KIND/NAME`; the kind also as plural, short name, or with its group: `deployment.apps/web`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -438,6 +439,7 @@ pub struct Apply {
 #[schemars(extend("oneOf" = one_or_selected()))]
 pub struct Delete {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -468,6 +470,7 @@ pub struct Delete {
 #[schemars(extend("oneOf" = one_or_selected()))]
 pub struct Get {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -502,6 +505,7 @@ pub enum PatchKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Patch {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -520,6 +524,7 @@ pub struct Patch {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scale {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object.
     #[serde(default = "default_namespace")]
@@ -544,6 +549,7 @@ pub struct Restart {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Annotate {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -557,6 +563,7 @@ pub struct Annotate {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Label {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -570,6 +577,7 @@ pub struct Label {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Matches {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -592,6 +600,7 @@ pub struct Matches {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FieldEquals {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -634,6 +643,7 @@ pub struct Count {
 ])))]
 pub struct Wait {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -673,6 +683,7 @@ pub struct Wait {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Condition {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -695,6 +706,7 @@ pub struct Condition {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConditionStable {
     /// `KIND/NAME`.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object, where it has one.
     #[serde(default = "default_namespace")]
@@ -906,4 +918,95 @@ fn conditions() -> &'static [&'static str] {
         "ScalingActive",
         "Suspended",
     ]
+}
+
+/// Kinds of every cluster, in each form in which they are written; a kind that is nearly one of them is likely a slip.
+fn resources() -> Vec<String> {
+    const KINDS: [&str; 84] = [
+        "clusterrole",
+        "clusterroles",
+        "clusterrolebinding",
+        "clusterrolebindings",
+        "configmap",
+        "configmaps",
+        "cm",
+        "cronjob",
+        "cronjobs",
+        "cj",
+        "customresourcedefinition",
+        "customresourcedefinitions",
+        "crd",
+        "crds",
+        "daemonset",
+        "daemonsets",
+        "ds",
+        "deployment",
+        "deployments",
+        "deploy",
+        "endpoints",
+        "ep",
+        "endpointslice",
+        "endpointslices",
+        "event",
+        "events",
+        "ev",
+        "horizontalpodautoscaler",
+        "horizontalpodautoscalers",
+        "hpa",
+        "ingress",
+        "ingresses",
+        "ing",
+        "ingressclass",
+        "ingressclasses",
+        "job",
+        "jobs",
+        "lease",
+        "leases",
+        "limitrange",
+        "limitranges",
+        "limits",
+        "namespace",
+        "namespaces",
+        "ns",
+        "networkpolicy",
+        "networkpolicies",
+        "netpol",
+        "node",
+        "nodes",
+        "no",
+        "persistentvolume",
+        "persistentvolumes",
+        "pv",
+        "persistentvolumeclaim",
+        "persistentvolumeclaims",
+        "pvc",
+        "pod",
+        "pods",
+        "po",
+        "poddisruptionbudget",
+        "poddisruptionbudgets",
+        "pdb",
+        "replicaset",
+        "replicasets",
+        "rs",
+        "resourcequota",
+        "resourcequotas",
+        "quota",
+        "role",
+        "roles",
+        "rolebinding",
+        "rolebindings",
+        "secret",
+        "secrets",
+        "service",
+        "services",
+        "svc",
+        "serviceaccount",
+        "serviceaccounts",
+        "sa",
+        "statefulset",
+        "statefulsets",
+        "sts",
+    ];
+    KINDS.iter().map(|kind| format!("{kind}/NAME")).collect()
 }
