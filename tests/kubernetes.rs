@@ -148,9 +148,16 @@ struct Step {
     call: Map<String, Value>,
 }
 
+/// One control plane for all: it takes half a gigabyte.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn operations_do_what_their_pages_say() {
+async fn the_extension_works_on_a_real_api() {
     let Some(plane) = Plane::up() else { return };
+    operations_do_what_their_pages_say(&plane).await;
+    waits_go_side_by_side(&plane).await;
+    evals_run_on_a_cluster(&plane).await;
+}
+
+async fn operations_do_what_their_pages_say(plane: &Plane) {
     let playing = tokio::spawn(kubelet::run(plane.client().await));
     let extension = Arc::new(Extension::start(&plane.kubeconfig).await);
     let mut pages: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -238,9 +245,7 @@ async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'stati
 }
 
 /// A hundred waits on one connection take as long as one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waits_go_side_by_side() {
-    let Some(plane) = Plane::up() else { return };
+async fn waits_go_side_by_side(plane: &Plane) {
     let extension = Extension::start(&plane.kubeconfig).await;
     let args = json!({"resource": "configmap/late", "created": true, "timeout": "30s"});
     let made = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "default"}});
@@ -305,9 +310,7 @@ spec:
 "#;
 
 /// Whole evals, by the command: set-up, verdicts, and nothing left.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evals_run_on_a_cluster() {
-    let Some(plane) = Plane::up() else { return };
+async fn evals_run_on_a_cluster(plane: &Plane) {
     let playing = tokio::spawn(kubelet::run(plane.client().await));
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("tasks")).unwrap();
