@@ -233,7 +233,7 @@ fn flat(root: Node<'_>) -> Diagnostic {
 
 /// Eval, Agent and Oracle files look alike in every version.
 fn plain_version(root: Node<'_>, version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -> Result<(), Reported> {
-    let Some(node) = version else { return Ok(()) };
+    let Some(node) = version.filter(|node| node.data() != Data::Null) else { return Ok(()) };
     match node.as_str() {
         Some(v) if DIALECTS.iter().any(|d| d.versions.contains(&v)) => Ok(()),
         Some(v) if DIALECTS.iter().any(|d| d.aliases.contains(&v)) => {
@@ -251,11 +251,9 @@ fn dialect_of(
     kind: Span,
     out: &mut Diagnostics,
 ) -> Result<Dialect, Reported> {
-    let Some(node) = version else { return Ok(Dialect::Legacy) };
+    // A key with nothing behind it is an absent key.
+    let Some(node) = version.filter(|node| node.data() != Data::Null) else { return Ok(Dialect::Legacy) };
     let Some(text) = node.as_str() else {
-        if node.text() == Some("") {
-            return Ok(Dialect::Legacy);
-        }
         return Err(out.error(unknown_version(root, node, "Task").label(kind, "of this kind")));
     };
     if text.is_empty() {

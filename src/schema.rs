@@ -189,6 +189,15 @@ fn tidy(schema: &mut Value, optional: Optional) {
             map.iter_mut()
                 .filter(|(key, _)| !step::NAMES.contains(&key.as_str()))
                 .for_each(|(_, inner)| tidy(inner, optional));
+            // A key that must be there, of several or in some case, has something behind it.
+            if optional == Optional::Missing
+                && !map.contains_key("properties")
+                && let Some(Value::Array(names)) = map.get("required")
+            {
+                let present = |name: &Value| Some((name.as_str()?.to_owned(), json!({ "not": { "type": "null" } })));
+                let present: serde_json::Map<_, _> = names.iter().filter_map(present).collect();
+                map.insert("properties".to_owned(), present.into());
+            }
             // A name with nothing behind it is one that is not there.
             let values = map.get_mut("additionalProperties").filter(|values| values.is_object());
             if let (Some(values), Optional::Missing) = (values, optional) {

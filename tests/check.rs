@@ -424,104 +424,22 @@ fn what_cannot_be_written_is_reported() {
     assert!(String::from_utf8_lossy(&ran.stderr).contains("cannot write to standard output"));
 }
 
-/// Files of other programs, as repositories hold them: a path and a text for each, `n` told apart.
-const FOREIGN: [(&str, &str); 31] = [
-    (
-        ".vscode/launch-N.json",
-        "{\n  // Use IntelliSense to learn about attributes.\n  \"version\": \"0.2.0\",\n  \"configurations\": [\n    {\"type\": \"node\", \"request\": \"launch\", \"name\": \"N\", \"args\": [\"--steps\"],},\n  ],\n}\n",
-    ),
-    (
-        ".vscode/tasks-N.json",
-        "{\n  /* tasks */\n  \"tasks\": [{\"label\": \"N\", \"command\": \"make\", \"group\": {\"kind\": \"build\"}, \"problemMatcher\": []}],\n  \"inputs\": [{\"type\": \"promptString\", \"id\": \"a\"}] // end\n}\n",
-    ),
-    (
-        ".devcontainer/N/devcontainer.json",
-        "// For format details, see https://aka.ms/devcontainer.json\n{\n  \"name\": \"N\",\n  \"config\": {\"prompt\": \"$\"},\n  /* \"forwardPorts\": [1] */\n}\n",
-    ),
-    (
-        "tsconfig.N.json",
-        "{\n  \"extends\": \"./base.json\", // comment\n  \"compilerOptions\": {\"target\": \"es2020\",},\n  \"include\": [\"spec\", \"steps\"],\n}\n",
-    ),
-    (
-        "logs/N.json",
-        "{\"kind\": \"Task\", \"prompt\": \"a\", \"n\": N}\n{\"kind\": \"Task\", \"prompt\": \"b\", \"n\": N}\n",
-    ),
-    (
-        "data/train-N.json",
-        "{\"prompt\": \"Say N\", \"config\": {\"a\": 1}}\n{\"prompt\": \"Say more\", \"completion\": \"b\"}\n",
-    ),
-    (
-        ".github/workflows/N.yml",
-        "name: N\non: {push: {branches: [main]}}\njobs:\n  build:\n    runs-on: ubuntu-latest\n    steps:\n      - uses: actions/checkout@v4\n      - run: |\n          kind: Task\n",
-    ),
-    (
-        ".gitlab-ci-N.yml",
-        "stages: [build]\nbuild:\n  stage: build\n  script: !reference [.base, script]\n  rules: [{if: '$CI == \"N\"'}]\n",
-    ),
-    (
-        ".circleci/N.yml",
-        "version: 2.1\ncommands:\n  greet:\n    steps: [{run: echo N}]\njobs: {a: {docker: [{image: b}], steps: [greet]}}\n",
-    ),
-    (
-        ".drone-N.yml",
-        "kind: pipeline\ntype: docker\nname: N\nsteps:\n- {name: a, image: b, commands: [make]}\n---\nkind: secret\nname: s\n",
-    ),
-    ("azure-pipelines-N.yml", "trigger: [main]\nsteps:\n- script: echo N\n- ${{ if eq(1, 1) }}:\n  - script: a\n"),
-    (
-        "notebooks/N.json",
-        "{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"kind = 'Task'\\n\"], \"metadata\": {}}], \"metadata\": {\"kernelspec\": {\"name\": \"python3\"}}, \"nbformat\": 4}\n",
-    ),
-    (
-        "ansible/N.yml",
-        "- hosts: all\n  vars: {kind: Task}\n  tasks:\n    - name: N\n      command: make\n      when: x is defined\n",
-    ),
-    ("ansible/roles/N/vars.yml", "config:\n  taskSet: \"{{ base }}/N\"\nkind: role\nsteps: '{{ steps }}'\n"),
-    (
-        "charts/N/templates/task.yaml",
-        "apiVersion: mcp-eval/v1\nkind: Task\nmetadata:\n  name: {{ include \"x.name\" . }}-N\n{{- with .Values.spec }}\nspec: {{ toYaml . | nindent 2 }}\n{{- end }}\n",
-    ),
-    (
-        "charts/N/templates/deployment.yaml",
-        "{{- if .Values.enabled }}\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec: {replicas: {{ .Values.replicas }}}\n{{- end }}\n",
-    ),
-    ("charts/N/values.yaml", "image: {repository: N}\nconfig: {prompt: a}\nspec:\n  steps: []\n"),
-    ("charts/N/Chart.yaml", "apiVersion: v2\nname: N\nversion: 0.1.0\nkind: Agent\n"),
-    (
-        "argo/N.yaml",
-        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: N-}\nspec:\n  entrypoint: a\n  templates: [{name: a, steps: [[{name: b, template: c}]]}]\n",
-    ),
-    (
-        "argo/app-N.yaml",
-        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: N}\nspec: {source: {helm: {values: \"a: 1\"}}}\n",
-    ),
-    (
-        "tekton/N.yaml",
-        "apiVersion: tekton.dev/v1\nkind: Task\nmetadata: {name: N}\nspec: {steps: [{name: a, image: b, script: \"#!/bin/sh\"}]}\n---\napiVersion: tekton.dev/v1\nkind: Pipeline\nmetadata: {name: N}\n",
-    ),
-    (
-        "k8s/N.yaml",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: N}\ndata:\n  eval.yaml: |\n    kind: Eval\n---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: N}\nspec: {template: {}}\n",
-    ),
-    ("k8s/event-N.yaml", "apiVersion: v1\nkind: Event\nmetadata: {name: N}\nspec:\nmetadata: {again: true}\n"),
-    ("k8s/list-N.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Task\n"),
-    ("k8s/cluster-N.yaml", "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: [{role: control-plane}]\n"),
-    (
-        "kagent/N.yaml",
-        "apiVersion: kagent.dev/v1alpha1\nkind: Agent\nmetadata: {name: N}\nspec: {systemMessage: a, prompt: b, setup: c}\n",
-    ),
-    ("crew/N.yaml", "kind: Agent\nname: N\nrole: writer\ngoal: a\nbackstory: >\n  You write.\n"),
-    ("compose-N.yaml", "services:\n  web: &web {image: N, command: [a]}\n  b: {<<: *web}\nconfigs: {c: {file: d}}\n"),
-    ("Taskfile-N.yml", "version: '3'\ntasks:\n  build:\n    cmds: [make N]\n    prompt: Sure?\n"),
-    ("openapi-N.yaml", "openapi: 3.0.0\ninfo: {title: N}\npaths: {/a: {get: {responses: {200: {description: ok}}}}}\n"),
-    ("prompts/N.prompt.yml", "name: N\ndescription: a\nmodel: b\nprompt: |\n  Say N.\nconfig: {temperature: 0}\n"),
-];
-
 #[test]
 fn repositories_are_full_of_files_that_are_not_ours() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/foreign.md")).unwrap();
+    let kinds: Vec<(&str, String)> = page
+        .split("\n```")
+        .filter_map(|block| {
+            let (fence, text) = block.split_once('\n')?;
+            let (_, path) = fence.split_once(' ').filter(|(language, _)| ["yaml", "json"].contains(language))?;
+            Some((path, format!("{text}\n")))
+        })
+        .collect();
+    assert!(kinds.len() >= 30, "{}", kinds.len());
     let world = World::new(&[]);
     let mut written = 0;
-    for n in 0..14 {
-        for (path, text) in FOREIGN {
+    for n in 0..10 {
+        for (path, text) in &kinds {
             // Realistic differences: line endings, a comment or a marker before the text, other indentation of it.
             let text = text.replace('N', &format!("n{n}"));
             let text = match n % 5 {

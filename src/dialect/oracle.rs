@@ -1,7 +1,7 @@
 //! Oracle files: what the scripted agent does for each task (`decisions.md` §8).
 
 use crate::{
-    decode::{Leniency, Partial, Reader, arg, key, portable},
+    decode::{self, Leniency, Partial, Reader, arg, key, portable},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{CallKind, Oracle, OracleCall, OracleTask},
     rule,
@@ -44,6 +44,11 @@ pub fn decode(root: Node<'_>, file: FileId, out: &mut Diagnostics) -> Partial<Or
 }
 
 fn task(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<OracleTask<Path>> {
+    // An agent that does nothing.
+    if decode::is_blank(entry.value) {
+        let span = entry.key.span();
+        return Some(OracleTask { task: key(entry), span, calls: Vec::new(), output: None });
+    }
     let mut fields = reader.fields(entry.value, "an oracle's task")?;
     let calls = fields.take(reader, "calls").map(|n| reader.items(n, "`calls`")).unwrap_or_default();
     let output = fields.take(reader, "output");

@@ -2,7 +2,7 @@
 
 use crate::{
     decode::{self, Reader, Scan, arg, key, unknown_field},
-    diagnostic::{Diagnostic, nearest},
+    diagnostic::{Diagnostic, Strength, nearest},
     hir::{Block, BlockRole, Name, Phase, Step},
     rule,
     signature::{Control, Format, Shape, Signature, Vocabulary},
@@ -93,12 +93,9 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
     };
     for other in candidates {
         if other.key.span() != operation.key.span() && !operations.iter().any(|o| o.key.span() == other.key.span()) {
-            reader.out.push(unknown_field(
-                other.name,
-                other.key.span(),
-                "a step, beside its operation",
-                ["id"].into_iter().take(usize::from(style.id_beside)),
-            ));
+            let known = ["id"].into_iter().take(usize::from(style.id_beside));
+            let unknown = unknown_field(other.name, other.key.span(), "a step, beside its operation", known);
+            reader.error(unknown.strength(Strength::Hard));
         }
     }
     let mut step = body(reader, operation, style)?;
@@ -163,7 +160,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
     };
     let entries = match node.data() {
         Data::Map => node.entries().collect(),
-        Data::Null if node.text().is_none_or(str::is_empty) => Vec::new(),
+        Data::Null => Vec::new(),
         _ => match signature.and_then(|s| s.short) {
             Some("steps") => {
                 blocks(reader, node, BlockRole::Branch, "steps", style, &mut step);

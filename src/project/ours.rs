@@ -55,9 +55,10 @@ fn is_kind(word: &str) -> bool {
     KINDS.iter().any(|kind| kind.eq_ignore_ascii_case(word))
 }
 
-/// Whether a text is a mapping or a list in brackets, as JSON is.
+/// Whether a text is a mapping or a list in brackets, as JSON is, and not a template that begins with an action.
 fn is_flow(text: &str) -> bool {
-    text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '['])
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    text.starts_with(['{', '[']) && !text.starts_with("{{")
 }
 
 /// Whether a text is JSON lines: records of a log, or of data, and not one document.
@@ -77,7 +78,7 @@ fn is_template(text: &str) -> bool {
         && ([".Values", ".Release", ".Chart"].iter().any(|word| text.contains(word))
             || text.lines().any(|line| {
                 let action = line.trim_start().strip_prefix("{{").map(|rest| rest.trim_start_matches(['-', ' ']));
-                let words = ["if", "range", "with", "end", "else", "define", "include", "template", "/*"];
+                let words = ["if", "range", "with", "end", "else", "define", "include", "template", "/*", "$"];
                 action.is_some_and(|action| words.iter().any(|word| action.starts_with(word)))
             }))
 }

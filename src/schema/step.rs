@@ -128,7 +128,11 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
         _ => body["additionalProperties"] = json!(false),
     }
     if let [set] = signature.exactly_one {
-        let required = |name: &&str| json!({ "required": [name.rsplit('.').next()] });
+        let required = |name: &&str| match name.rsplit_once('.') {
+            Some((_, inner)) => json!({ "required": [inner] }),
+            // A null is a key left out.
+            None => json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } }),
+        };
         let one_of: Vec<Value> = set.iter().map(required).collect();
         match set.first().and_then(|name| name.split_once('.')) {
             // A null is a body left out; each branch alone would take it.

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Fills a folder with files of other programs: what `gevals check` must pass over, and how fast it does.
+
+    foreign.py FOLDER [FILES]
+
+The kinds are those of tests/fixtures/foreign.md; one task stands among them. Each file has another number in its name and text.
+"""
+import re
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "foreign.md"
+TASK = "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n"
+
+
+def main() -> None:
+    folder, files = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_040
+    kinds = re.findall(r"^```(?:yaml|json) (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    for number in range(files):
+        path, text = kinds[number % len(kinds)]
+        # Hidden folders are not searched.
+        path = path.replace("N", f"n{number}").lstrip(".")
+        place = folder / f"part-{number % 40}" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text.replace("N", f"n{number}"))
+    (folder / "task.yaml").write_text(TASK)
+    print(f"{files} files of {len(kinds)} kinds and one task in {folder}")
+
+
+if __name__ == "__main__":
+    main()
