@@ -24,7 +24,8 @@ pub mod tool;
 use std::sync::LazyLock;
 
 use crate::{
-    hir::{ArgKind, Def, Dialect, Step},
+    hir::{Arg, ArgKind, Def, Dialect, Name, Step},
+    secrets::{is_secret_name, looks_secret},
     signature::{Signature, Vocabularies, Vocabulary},
 };
 
@@ -95,6 +96,30 @@ const EXCERPT: usize = 60;
 /// The first line that says something, cut.
 pub fn excerpt(text: &str) -> String {
     shorten(text.lines().map(str::trim).filter(|line| !line.is_empty()))
+}
+
+/// What an operation is called with, as one line: ` {name: web, count: 2}`; empty without arguments. What is named like a secret, or
+/// looks like one, is not shown.
+pub fn call(args: &[(Name, Arg<Def>)]) -> String {
+    if args.is_empty() {
+        return String::new();
+    }
+    let shown = |(name, arg): &(Name, Arg<Def>)| {
+        let value = match &arg.kind {
+            _ if is_secret_name(&name.value) => "***".to_owned(),
+            ArgKind::Null => "null".to_owned(),
+            ArgKind::Bool(value) => value.to_string(),
+            ArgKind::Int(value) => value.to_string(),
+            ArgKind::Float(value) => value.to_string(),
+            ArgKind::Text(text) if looks_secret(&text.display()) => "***".to_owned(),
+            ArgKind::Text(text) => excerpt(&text.display()),
+            ArgKind::List(items) => format!("[{}]", count(items.len(), "item", "items")),
+            ArgKind::Record(fields) => format!("{{{}}}", count(fields.len(), "key", "keys")),
+        };
+        format!("{}: {value}", name.value)
+    };
+    let line: Vec<_> = args.iter().map(shown).collect();
+    format!(" {{{}}}", excerpt(&line.join(", ")))
 }
 
 /// The first command of a shell text, cut, in backticks.

@@ -308,7 +308,7 @@ impl<'a> Checker<'a> {
     }
 
     fn step(&mut self, kind: PhaseKind, step: &Step<Path>, scope: &mut Scope) -> Option<Step<Def>> {
-        let Some((op, args)) = self.bind(step, kind) else {
+        let Some((op, args)) = self.bind(step, kind, scope) else {
             // What cannot be bound still has names in it, and later steps may refer to it.
             step.templates(&mut |t| {
                 let mut open = scope.clone();

@@ -401,7 +401,7 @@ rich  portable · easy · suite/task.yaml
            HOME_DIR = {env.HOME | default(\"/root\")}
   setup
   ├─ create  run `kubectl create ns {random.id} …`
-  ╰─ note    call notes.notes_create · uses create.ns
+  ╰─ note    call notes.notes_create {title: {steps.create.outputs.ns}} · uses create.ns
   agent  any agent works on the prompt · uses create.ns
   ╰─ “Look at {steps.create.outputs.ns} for {env.USER}”
   verify

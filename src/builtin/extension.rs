@@ -8,12 +8,11 @@ use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
 use super::{
-    Builtin, excerpt,
+    Builtin, call, excerpt,
     expect::{JsonExpect, OneOrMany},
-    text,
 };
 use crate::{
-    hir::{Def, Dialect, Step},
+    hir::{Def, Dialect, OperationKind, Step},
     signature::{Shape, Signature},
     ty::Type,
 };
@@ -92,10 +91,18 @@ fn signature() -> Signature {
     Signature {
         locals: locals(None),
         lists_outputs: true,
+        expect: Some(Arc::new(Shape::Any)),
         ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
     }
 }
 
-fn meaning(step: &Step<Def>) -> String {
-    format!("call {} of {}", excerpt(&text(step, "action")), excerpt(&text(step, "package")))
+/// One line: the operation, in either form, and what it is called with.
+pub fn meaning(step: &Step<Def>) -> String {
+    let name = match &step.op.kind {
+        OperationKind::Extension { package, operation } if step.op.name == BUILTIN.name => {
+            format!("{operation} of {}", excerpt(package))
+        }
+        _ => step.op.name.clone(),
+    };
+    format!("call {name}{}", call(&step.args))
 }

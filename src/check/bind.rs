@@ -4,14 +4,15 @@ use std::{cell::Cell, sync::Arc};
 
 use indexmap::IndexMap;
 
-use super::Checker;
+use super::{Checker, scope::Scope, shape::What};
 use crate::{
     builtin,
+    decode::WRONG_TYPE,
     diagnostic::{Diagnostic, Strength, nearest},
-    hir::{Arg, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
+    hir::{Arg, ArgKind, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
     lock::{LockedExtension, LockedOperation},
     package, rule,
-    signature::{Shape, Signature},
+    signature::{Field, Shape, Signature},
     source::Span,
     template::Path,
     ty::{Type, duration},
@@ -113,11 +114,15 @@ impl Checker<'_> {
     }
 
     /// The operation of a step, and its arguments.
-    pub(super) fn bind(&mut self, step: &Step<Path>, phase: PhaseKind) -> Option<(Operation, Args)> {
+    pub(super) fn bind(&mut self, step: &Step<Path>, phase: PhaseKind, scope: &Scope) -> Option<(Operation, Args)> {
         let name = &step.op.value;
         let vocabulary = self.cx.vocabularies.of(self.task.dialect);
         let mut args = step.args.clone();
-        let (kind, mut signature) = if let Some((known, signature)) = vocabulary.get(name) {
+        let (kind, mut signature) = if name == builtin::extension::BUILTIN.name && vocabulary.get(name).is_some() {
+            let (kind, signature, inner) = self.long_form(step, scope)?;
+            args = inner;
+            (kind, signature)
+        } else if let Some((known, signature)) = vocabulary.get(name) {
             (OperationKind::Builtin(known), Arc::clone(signature))
         } else if let Some((prefix, operation)) = name.split_once('.') {
             self.prefixed(step, prefix, operation)?
@@ -196,18 +201,71 @@ impl Checker<'_> {
                 Some((OperationKind::Tool { server, tool: operation.to_owned() }, Arc::new(signature)))
             }
             Prefix::Extension(package) => {
-                let locked = self.extension(&package).map(|e| &e.operations);
-                if let Some(operations) = locked
-                    && !operations.contains_key(operation)
-                {
-                    let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
-                    self.error(missing_operation(&package, operation, span, operations));
-                    return None;
-                }
-                let signature = extension_signature(&step.op.value, dialect, locked.and_then(|o| o.get(operation)));
-                Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
+                let span = Span { start: step.key.end - operation.len() as u32, ..step.key };
+                self.operation(&step.op.value, package, operation, span)
             }
         }
+    }
+
+    /// An operation of a package, called `name` in the step and `operation` at `span`.
+    fn operation(
+        &mut self,
+        name: &str,
+        package: String,
+        operation: &str,
+        span: Span,
+    ) -> Option<(OperationKind, Arc<Signature>)> {
+        let locked = self.extension(&package).map(|e| &e.operations);
+        if let Some(operations) = locked
+            && !operations.contains_key(operation)
+        {
+            self.error(missing_operation(&package, operation, span, operations));
+            return None;
+        }
+        let signature = extension_signature(name, self.task.dialect, locked.and_then(|o| o.get(operation)));
+        Some((OperationKind::Extension { package, operation: operation.to_owned() }, Arc::new(signature)))
+    }
+
+    /// `extension: {package, action, args}`: the operation that it names, and the arguments of that.
+    fn long_form(&mut self, step: &Step<Path>, scope: &Scope) -> Option<(OperationKind, Arc<Signature>, Args)> {
+        let name = &step.op.value;
+        let params = Shape::of::<builtin::extension::Extension>();
+        // The arguments are held against the operation's own schema.
+        let keys: Vec<_> = step.args.iter().filter(|(key, _)| key.value != "args").cloned().collect();
+        self.record(&keys, &params, What::Step(name, &["args"]), step.key, scope);
+        let value = |key: &str| step.args.iter().find(|(k, _)| k.value == key).map(|(_, arg)| arg);
+        let (package, action) = (value("package")?, value("action")?);
+        for arg in [package, action] {
+            if let ArgKind::Text(template) = &arg.kind
+                && let Some(hole) = template.holes().next()
+            {
+                let message = "which operation this is must be known before the run";
+                self.error(
+                    Diagnostic::new(&UNKNOWN_OPERATION, hole.span, message)
+                        .help("write the package and the action as they are, without a hole"),
+                );
+            }
+        }
+        let (package, operation) = (package.as_literal()?.to_owned(), action.as_literal()?);
+        for alias in self.aliases.0.values() {
+            if matches!(&alias.what, Prefix::Extension(known) if *known == package) {
+                alias.used.set(true);
+            }
+        }
+        let args = match value("args") {
+            None => Vec::new(),
+            Some(Arg { kind: ArgKind::Null, .. }) => Vec::new(),
+            Some(Arg { kind: ArgKind::Record(fields), .. }) => fields.clone(),
+            Some(arg) => {
+                self.error(
+                    Diagnostic::new(&WRONG_TYPE, arg.span, "`args` must be a mapping from an argument to a value")
+                        .help("write `args: {NAME: VALUE}`; a value may be a hole"),
+                );
+                return None;
+            }
+        };
+        let (kind, signature) = self.operation(name, package, operation, action.span)?;
+        Some((kind, signature, args))
     }
 
     /// What an extension can do, by the lock or because it is bundled.
@@ -365,11 +423,18 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
         locals: builtin::extension::locals(outputs),
         schema: locked.map(|operation| operation.input_schema.clone()),
         lists_outputs: dialect == Dialect::Portable,
-        expect: Some(Arc::default()),
+        expect: Some(Arc::new(expected(locked))),
         timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
         ..Signature::leaf(name, doc, params)
     }
+}
+
+/// What `expect` takes: any of the outputs, where the manifest lists them. One that runs a command has an `exitCode`.
+fn expected(locked: Option<&LockedOperation>) -> Shape {
+    let Some(outputs) = locked.and_then(|operation| operation.outputs.as_ref()) else { return Shape::Any };
+    let field = |name: &String| (name.clone(), Field { shape: Shape::Any, ..Field::default() });
+    Shape::Record { fields: outputs.keys().map(field).collect(), rest: None }
 }
 
 /// What a step of the steps dialect offers, and under which type (§1.6): scripts, requests and judges offer nothing.

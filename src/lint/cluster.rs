@@ -182,7 +182,7 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
             let namespace = text(step, "kind").is_some_and(|k| k == "Namespace");
             let name = step.arg("metadata").and_then(|m| m.get("name")).and_then(|n| n.as_literal());
             match (operation.as_str(), name.filter(|_| namespace)) {
-                ("delete", Some(name)) => gone.push((name.to_owned(), step.key)),
+                ("delete", Some(name)) if !waits(step) => gone.push((name.to_owned(), step.key)),
                 ("create", Some(name)) => report(name, step.key, &gone),
                 ("wait", _) => gone.clear(),
                 _ => {}
@@ -211,6 +211,21 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
         }
+    }
+}
+
+/// Whether a deletion waits: as the step says, or else as the operation does by itself.
+fn waits(step: &Step<Def>) -> bool {
+    match step.arg("wait").map(|arg| &arg.kind) {
+        Some(ArgKind::Bool(wait)) => *wait,
+        Some(_) => true,
+        None => step
+            .op
+            .signature
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.json().pointer("/properties/wait/default"))
+            .is_some_and(|default| default == &serde_json::Value::Bool(true)),
     }
 }
 

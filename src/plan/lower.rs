@@ -19,7 +19,7 @@ use super::{
 use crate::{
     builtin::{self, excerpt},
     hir::{
-        Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
+        ArgKind, Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
         OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
     },
     signature::Control,
@@ -542,11 +542,14 @@ fn meaning(step: &Step<Def>, dialect: Dialect) -> String {
             Some(builtin) => (builtin.meaning)(step),
             None => excerpt(&step.op.signature.doc),
         },
-        OperationKind::Tool { server, tool } => format!("call {server}.{tool}"),
-        OperationKind::Extension { .. } => match excerpt(&step.op.signature.doc) {
-            doc if doc.is_empty() => format!("call {}", step.op.name),
-            doc => format!("{}: {doc}", step.op.name),
-        },
+        OperationKind::Tool { server, tool } => {
+            let args = step.arg("args").map_or(&[][..], |args| match &args.kind {
+                ArgKind::Record(fields) => fields,
+                _ => &[],
+            });
+            format!("call {server}.{tool}{}", builtin::call(args))
+        }
+        OperationKind::Extension { .. } => builtin::extension::meaning(step),
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     process,
 };
 use crate::{
-    builtin::extension::{Expect, Extension, OutputExpect},
+    builtin::extension::{Expect, OutputExpect},
     event::Outcome,
     extension::{Answer, Call},
     hir::OperationKind,
@@ -21,13 +21,11 @@ pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
 }
 
 async fn extension(cx: &Context<'_>) -> Result<Done, Stop> {
-    let (package, operation, args) = match &cx.step.op.kind {
-        OperationKind::Extension { package, operation } => (package.clone(), operation.clone(), cx.args.clone()),
-        _ => {
-            let Extension { package, action, args } = cx.decode()?;
-            (package, action, Value::Object(args))
-        }
+    // `check` binds both forms to the same.
+    let OperationKind::Extension { package, operation } = &cx.step.op.kind else {
+        return Err(format!("`{}` is no operation of an extension", cx.step.op.name).into());
     };
+    let args = cx.args.clone();
     if let Some(schema) = &cx.step.op.signature.schema {
         let faults = schema.faults(&args, &[]);
         if !faults.is_empty() {
@@ -40,8 +38,8 @@ async fn extension(cx: &Context<'_>) -> Result<Done, Stop> {
     let agent = cx.task.agent.as_ref().map(|agent| (cx.task.prompt.as_str(), agent.output.as_str()));
     let workdir = process::absolute(cx.dir);
     let workdir = workdir.as_path();
-    let call = Call { operation: &operation, args, phase: cx.phase, workdir, env: cx.env, agent, timeout: cx.timeout };
-    let answer = cx.within(cx.extensions.execute(&package, cx.dir, &call)).await??;
+    let call = Call { operation, args, phase: cx.phase, workdir, env: cx.env, agent, timeout: cx.timeout };
+    let answer = cx.within(cx.extensions.execute(package, cx.dir, &call)).await??;
     let mut done = Done::new(Outcome::Passed, "");
     done.stderr = answer.log.join("\n");
     done.locals.extend(answer.outputs.clone());
