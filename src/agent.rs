@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Bytes kept of what an agent says.
-const KEPT: usize = 4 << 20;
+const KEPT: usize = 16 << 20;
 /// And of what it complains of.
 const COMPLAINTS: usize = 4 << 10;
 

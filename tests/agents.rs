@@ -696,6 +696,44 @@ fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
 }
 
 /// Nothing could run, so nothing is judged, and what was set up is cleaned up.
+/// The kernel gives a program at most 128 KiB in one argument or variable. Whatever reads the prompt in the shell, from a
+/// file or from standard input has all of it; what takes it as an argument is told how to get it.
+#[test]
+fn a_prompt_and_an_answer_of_any_size_arrive() {
+    let prompt = |times: usize| format!("{}'\"$`\\ the end\n", "Look at each note. ".repeat(times));
+    let world = World::new(&[("prompt.txt", &prompt(10_000))]);
+    let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: {file: prompt.txt}\n  verify:\n    - command: {run: cmp said prompt.txt}\n";
+    world.write("task.yaml", task);
+    let eval = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: file, path: agent.yaml}\n  taskSets: [{path: task.yaml}]\n";
+    world.write("eval.yaml", eval);
+    let said = world.path("said");
+    let said = said.display();
+    let agent = |line: &str| {
+        let line: String = line.lines().map(|line| format!("    {line}\n")).collect();
+        world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: |\n{line}"));
+    };
+    for line in [
+        format!("cat \"$GEVALS_PROMPT_FILE\" > {said}"),
+        format!("printf %s \"{{{{ .Prompt }}}}\" > {said}"),
+        format!("printf %s {{{{ .Prompt }}}} > {said}"),
+        format!("printf %s '{{{{ .Prompt }}}}' > {said}"),
+        format!("head -c -1 > {said} <<EOT\n{{{{ .Prompt }}}}\nEOT"),
+        format!("head -c -1 > {said} <<'EOT'\n{{{{ .Prompt }}}}\nEOT"),
+        format!("printf %s \"$GEVALS_PROMPT\" | tee {said}"),
+    ] {
+        agent(&line);
+        let _ = std::fs::remove_file(world.path("said"));
+        world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    }
+    let prompt = prompt(550_000);
+    world.write("prompt.txt", &prompt);
+    world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    let results = world.results("e");
+    assert_eq!(results["results"][0]["taskOutput"].as_str().unwrap().len(), prompt.trim_end().len());
+    agent("/bin/echo \"{{ .Prompt }}\"");
+    world.run(&["run", "eval.yaml"]).expect(1, &["take it from standard input, as `< \"$GEVALS_PROMPT_FILE\"`"]);
+}
+
 #[test]
 fn an_agent_that_cannot_be_started_leaves_nothing_to_judge() {
     const TASK: &str = "\

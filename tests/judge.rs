@@ -338,11 +338,9 @@ fn no_answer_talks_its_way_to_a_pass() {
     let results = world.results("e");
     for i in 0..20 {
         let outcome = &result(&results, &format!("h{i:02}"))["outcome"];
-        let expected = if i == 19 { "broken" } else { "failed" };
-        assert_eq!(outcome, expected, "{i}: {}", ran.out);
+        assert_eq!(outcome, "failed", "{i}: {}", ran.out);
     }
     assert_eq!(result(&results, "honest")["outcome"], "passed");
-    assert!(result(&results, "h19")["reason"].as_str().unwrap().contains("more than a judge is given"));
 }
 
 /// The same judge, and the same answers, without what keeps data from being instructions.
@@ -390,6 +388,21 @@ fn what_a_judge_finds_is_told_everywhere() {
         .run(&["plan", "eval.yaml", "--results", "gevals-e-out.json", "--format", "html"])
         .expect(0, &["missing_information: it does not say so"]);
     world.run(&["result", "view", "gevals-e-out.json"]).expect(0, &["missing_information: it does not say so"]);
+}
+
+/// Nobody sees anything of these, so there is nothing to judge.
+#[test]
+fn an_answer_of_invisible_characters_is_empty() {
+    let world = world("obey");
+    for (name, said) in [("spaces", " \n\t\u{a0}"), ("zero", "\u{200b}\u{feff}\u{200d}"), ("tags", "\u{e0041}\u{fe0f}")] {
+        world.write(&format!("said/{name}"), said);
+        world.write(&format!("tasks/{name}.yaml"), &task(name, &format!("llm: {{contains: {REFERENCE}}}")));
+    }
+    world.run(&["run", "eval.yaml"]).expect(1, &["the agent gave no answer, so there is nothing to judge"]);
+    let results = world.results("e");
+    for name in ["spaces", "zero", "tags"] {
+        assert_eq!(result(&results, name)["outcome"], "broken", "{name}");
+    }
 }
 
 #[test]

@@ -9,12 +9,18 @@ use super::{AgentContext, AgentDone, AgentFault, AgentServer, KEPT};
 use crate::{
     bash::{
         gotext,
-        prompt::{Frame, VARIABLE},
+        prompt::{FILE_VARIABLE, Frame, VARIABLE},
         tools::SHELLS,
     },
     hir::{Name, ShellAgent},
     host::{Exec, Exit},
 };
+
+/// Bytes of a variable or an argument that every system gives a program; Linux gives 128 KiB.
+const SHORT: usize = 100_000;
+
+/// In the agent's folder: the prompt as it is.
+const PROMPT_FILE: &str = "prompt.txt";
 
 /// Keeps the agent's folder, and gives it one to write down what it does; the name is upstream's.
 const DEBUG: &str = "MCPCHECKER_DEBUG";
@@ -88,7 +94,15 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     let separator = agent.allowed_tools_separator.as_ref().map_or(" ", |s| s.value.as_str());
     let values = [("McpServerFileArgs", config.as_str()), ("AllowedToolArgs", &tools.join(separator))];
     let frame = Frame::new(run_prompt, &values, cx.prompt).map_err(|f| format!("`runPrompt` cannot be used: {f}"))?;
-    Ok(frame.fill())
+    let written = cx.host.write(&dir.join(PROMPT_FILE), cx.prompt.as_bytes(), Some(0o600));
+    written.map_err(|e| format!("the prompt could not be written to a file: {e}"))?;
+    let line = frame.fill();
+    // A long prompt is a variable of the shell alone. The `x` keeps the newlines at its end.
+    let read = match cx.prompt.len() > SHORT && frame.needs_variable() {
+        true => format!("{VARIABLE}=$(cat \"${FILE_VARIABLE}\"; echo x); {VARIABLE}=${{{VARIABLE}%x}}; "),
+        false => String::new(),
+    };
+    Ok(read + &line)
 }
 
 fn mcp_server_arg(
@@ -132,7 +146,20 @@ pub fn mcp_config(servers: &[AgentServer]) -> String {
 }
 
 async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<&Path>) -> AgentDone {
-    let mut exec = Exec::new(shell(cx), dir).args(["-c", &line]).env(VARIABLE, cx.prompt).timeout(cx.timeout);
+    let mut exec = Exec::new(shell(cx), dir).env(FILE_VARIABLE, dir.join(PROMPT_FILE)).timeout(cx.timeout);
+    if cx.prompt.len() <= SHORT {
+        exec = exec.env(VARIABLE, cx.prompt);
+    }
+    if line.len() <= SHORT {
+        exec = exec.args(["-c", &line]);
+    } else {
+        let script = dir.join("run-prompt.sh");
+        if let Err(e) = cx.host.write(&script, line.as_bytes(), Some(0o600)) {
+            let why = format!("its command line could not be written to a file: {e}");
+            return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
+        }
+        exec = exec.args([script]);
+    }
     if let Some(debug) = debug {
         exec = exec.env(DEBUG, "1").env(format!("{DEBUG}_DIR"), debug);
     }
@@ -143,7 +170,13 @@ async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<
         // So shells end when a program is not there, or is none.
         Exit::Exited(code @ (126 | 127)) => {
             let why = finished.stdout.text().lines().last().map(|line| line.chars().take(200).collect());
-            let why = why.unwrap_or_else(|| format!("its command line exited with status {code}"));
+            let mut why: String = why.unwrap_or_else(|| format!("its command line exited with status {code}"));
+            if cx.prompt.len() > SHORT && code == 126 {
+                why += &format!(
+                    "; a prompt of {} bytes is more than the system gives a program as an argument: take it from standard input, as `< \"${FILE_VARIABLE}\"`",
+                    cx.prompt.len()
+                );
+            }
             (Err(AgentFault::NotStarted(why)), code)
         }
         Exit::Exited(code) => (Err(AgentFault::Failed(format!("it exited with status {code}"))), code),

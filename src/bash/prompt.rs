@@ -18,8 +18,10 @@ use super::{
 pub const FIELDS: [&str; 3] = ["McpServerFileArgs", "AllowedToolArgs", PROMPT];
 const PROMPT: &str = "Prompt";
 
-/// The variable that holds the prompt.
+/// The variable that holds the prompt, where it is short enough for one.
 pub const VARIABLE: &str = "GEVALS_PROMPT";
+/// The variable that holds the path of a file with the prompt.
+pub const FILE_VARIABLE: &str = "GEVALS_PROMPT_FILE";
 
 /// Where a prompt stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,6 +118,12 @@ impl Frame {
         });
         let places = places.collect::<Result<_, Fault>>()?;
         Ok(Self { line, places })
+    }
+
+    /// Whether it refers to [`VARIABLE`].
+    pub fn needs_variable(&self) -> bool {
+        self.line.contains(VARIABLE)
+            || self.places.iter().any(|p| p.whole && matches!(p.context, Context::DoubleQuoted | Context::Heredoc))
     }
 
     /// The command line; [`VARIABLE`] must hold the prompt where it runs.

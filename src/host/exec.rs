@@ -136,6 +136,9 @@ pub enum StartFault {
     ExecFormat(String),
     #[error("the interpreter that the first line of `{0}` names does not exist")]
     NoSuchInterpreter(String),
+    /// What of it, and how many bytes.
+    #[error("its {0} has {1} bytes, and the system gives a program at most 128 KiB in one argument or variable: write it into a file, or to standard input")]
+    TooLarge(String, usize),
     #[error("{0}")]
     Other(String),
 }
@@ -318,6 +321,14 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, on_
 }
 
 /// Starts a process to talk to; of the [`Exec`], time-out and capture do not count.
+/// The largest of what a program was to be given.
+fn too_large(exec: &Exec) -> StartFault {
+    let args = exec.args.iter().enumerate().map(|(nth, arg)| (format!("argument {}", nth + 1), arg.len()));
+    let env = exec.env.iter().map(|(name, value)| (format!("variable `{}`", name.to_string_lossy()), value.len()));
+    let (what, bytes) = args.chain(env).max_by_key(|(_, bytes)| *bytes).unwrap_or(("environment".to_owned(), 0));
+    StartFault::TooLarge(what, bytes)
+}
+
 pub(super) async fn spawn(exec: Exec, mark: String, on_start: &OnStart) -> Result<Process, StartFault> {
     let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped(), on_start).await?;
     let stdin = leader.child.stdin.take();
@@ -413,6 +424,7 @@ async fn start(
                     Some(Errno::NOENT | Errno::NOTDIR) => StartFault::NoSuchProgram(name),
                     Some(Errno::ACCESS | Errno::ISDIR) => StartFault::NotExecutable(name),
                     Some(Errno::NOEXEC) => StartFault::ExecFormat(name),
+                    Some(Errno::TOOBIG) => too_large(exec),
                     _ => other(e),
                 });
             }

@@ -27,18 +27,18 @@ pub enum Criterion {
 }
 
 /// Bytes of data that are put before a judge. Nobody can vouch for a verdict on a part.
-const MOST: usize = 512 << 10;
+const MOST: usize = 32 << 20;
 
 impl Question<'_> {
     /// Why no judge could answer it, if so.
     pub fn unanswerable(&self) -> Option<String> {
-        if self.task.trim().is_empty() {
+        if is_blank(self.task) {
             return Some("the prompt is empty, so there is nothing to judge the answer by".to_owned());
         }
-        if self.reference.trim().is_empty() {
+        if is_blank(self.reference) {
             return Some("the judge is asked about an empty text".to_owned());
         }
-        if self.answer.trim().is_empty() {
+        if is_blank(self.answer) {
             return Some("the agent gave no answer, so there is nothing to judge".to_owned());
         }
         let size = self.task.len() + self.reference.len() + self.answer.len();
@@ -46,6 +46,12 @@ impl Question<'_> {
             format!("{size} bytes are more than a judge is given ({MOST}): look at the world instead, or at the calls")
         })
     }
+}
+
+/// Whether nobody sees anything of a text: white space, and characters without a width.
+fn is_blank(text: &str) -> bool {
+    let joins = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{2800}');
+    text.chars().all(|c| c.is_whitespace() || is_hidden(c) || joins(c))
 }
 
 /// The judge's prompt. `nonce` is drawn anew for each, when the data are there.

@@ -54,7 +54,11 @@ struct Submission {
 
 impl Submission {
     fn verdict(self) -> Verdict {
-        Verdict { passed: self.passed, reason: self.reason, category: self.failure_category }
+        let reason = match self.reason.trim() {
+            "" => "the judge gave no reason".to_owned(),
+            _ => self.reason,
+        };
+        Verdict { passed: self.passed, reason, category: self.failure_category }
     }
 }
 

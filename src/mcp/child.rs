@@ -48,7 +48,18 @@ pub(crate) fn spawn(
     if let Some(dir) = cwd {
         prepared.current_dir(dir);
     }
-    let mut child = prepared.spawn().map_err(|error| match (error.kind(), cwd) {
+    let mut busy = 0;
+    let started = loop {
+        match prepared.spawn() {
+            // The file was written a moment ago, and a process started meanwhile by another thread still has it open.
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && busy < 50 => {
+                busy += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            started => break started,
+        }
+    };
+    let mut child = started.map_err(|error| match (error.kind(), cwd) {
         (io::ErrorKind::NotFound, Some(dir)) if !dir.is_dir() => {
             ServerError::NoDirectory { server: server.to_owned(), dir: dir.display().to_string() }
         }
