@@ -172,10 +172,8 @@ async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<
             let why = finished.stdout.text().lines().last().map(|line| line.chars().take(200).collect());
             let mut why: String = why.unwrap_or_else(|| format!("its command line exited with status {code}"));
             if cx.prompt.len() > SHORT && code == 126 {
-                why += &format!(
-                    "; a prompt of {} bytes is more than the system gives a program as an argument: take it from standard input, as `< \"${FILE_VARIABLE}\"`",
-                    cx.prompt.len()
-                );
+                let size = cx.prompt.len();
+                why = format!("no program takes a prompt of {size} bytes as an argument: write `< \"${FILE_VARIABLE}\"` ({why})");
             }
             (Err(AgentFault::NotStarted(why)), code)
         }
