@@ -731,7 +731,7 @@ fn a_prompt_and_an_answer_of_any_size_arrive() {
     let results = world.results("e");
     assert_eq!(results["results"][0]["taskOutput"].as_str().unwrap().len(), prompt.trim_end().len());
     agent("/bin/echo \"{{ .Prompt }}\"");
-    world.run(&["run", "eval.yaml"]).expect(1, &["write `< \"$GEVALS_PROMPT_FILE\"`"]);
+    world.run(&["run", "eval.yaml"]).expect(3, &["write `< \"$GEVALS_PROMPT_FILE\"`"]);
 }
 
 #[test]
