@@ -47,6 +47,10 @@ impl Walk<'_> {
                 self.arg(item, &Place { path: place.path.clone(), key: place.key, of_json: place.of_json })
             }),
             ArgKind::Text(template) => self.template(template, place),
+            // In the dialects that upstream knows `check` does not keep it from being run.
+            ArgKind::Null if !self.is_value(place) => {
+                Err(Fault::Broken(format!("`{}` compares nothing: it is null", place.path)))
+            }
             _ => Ok(()),
         }
     }
