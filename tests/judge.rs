@@ -394,7 +394,8 @@ fn what_a_judge_finds_is_told_everywhere() {
 #[test]
 fn an_answer_of_invisible_characters_is_empty() {
     let world = world("obey");
-    for (name, said) in [("spaces", " \n\t\u{a0}"), ("zero", "\u{200b}\u{feff}\u{200d}"), ("tags", "\u{e0041}\u{fe0f}")] {
+    for (name, said) in [("spaces", " \n\t\u{a0}"), ("zero", "\u{200b}\u{feff}\u{200d}"), ("tags", "\u{e0041}\u{fe0f}")]
+    {
         world.write(&format!("said/{name}"), said);
         world.write(&format!("tasks/{name}.yaml"), &task(name, &format!("llm: {{contains: {REFERENCE}}}")));
     }

@@ -173,7 +173,9 @@ async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<
             let mut why: String = why.unwrap_or_else(|| format!("its command line exited with status {code}"));
             if cx.prompt.len() > SHORT && code == 126 {
                 let size = cx.prompt.len();
-                why = format!("no program takes a prompt of {size} bytes as an argument: write `< \"${FILE_VARIABLE}\"` ({why})");
+                why = format!(
+                    "no program takes a prompt of {size} bytes as an argument: write `< \"${FILE_VARIABLE}\"` ({why})"
+                );
             }
             (Err(AgentFault::NotStarted(why)), code)
         }

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     builtin::{self, excerpt},
     hir::{
-        ArgKind, Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits, OperationKind,
-        OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
+        ArgKind, Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits,
+        OperationKind, OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
     },
     signature::Control,
     source::Spanned,

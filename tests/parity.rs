@@ -1,0 +1,48 @@
+//! Beside the existing tool: what it says of a situation, as its behaviour is recorded in the specification, and what gevals says.
+//! The pages in `parity/` have a column `upstream` (`passed`, `failed`: task and assertions together; `error`: it does not run the
+//! task; `crash`), and where the verdicts differ a column `why` with the reason.
+//! `support/probe.rs` says how the pages are read.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/page.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod page;
+#[path = "support/probe.rs"]
+mod probe;
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use std::path::Path;
+
+use page::pages;
+
+/// At least so many cases.
+const CASES: usize = 300;
+
+#[test]
+fn verdicts_are_those_of_the_existing_tool_or_differ_for_a_reason() {
+    let pages = pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parity"));
+    let sections = probe::all_sections(&pages);
+    let (mut equal, mut differ) = (0, 0);
+    for section in &sections {
+        for row in &section.rows {
+            let of = |word: &str| row.iter().find(|(w, _)| w == word).map(|(_, cell)| cell.trim());
+            let upstream =
+                of("upstream").unwrap_or_else(|| panic!("{}: {row:?} has no verdict of upstream's", section.name));
+            assert!(["passed", "failed", "error", "crash"].contains(&upstream), "{}: {row:?}", section.name);
+            let ours = of("verdict").unwrap().split(',').next().unwrap();
+            // What it refuses to run is red there, as what is refused or broken is here.
+            let green = |verdict: &str| verdict == "passed";
+            let reason = of("why").is_some_and(|why| !why.is_empty());
+            let same = green(upstream) == green(ours) && upstream != "crash";
+            assert!(same || reason, "{}: no reason for {row:?}", section.name);
+            if same { equal += 1 } else { differ += 1 }
+        }
+    }
+    let (all, faults) = probe::probe_all(&sections);
+    eprintln!("{all} cases: {equal} equal, {differ} differ for a reason");
+    assert!(faults.is_empty(), "{} of {all} cases\n\n{}", faults.len(), faults.join("\n"));
+    assert!(all >= CASES, "only {all} cases");
+}
