@@ -11,7 +11,7 @@ mod script;
 mod shell;
 mod skills;
 
-use std::{path::Path, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    event::Difference,
+    event::{AgentCall, AgentStep, AgentStepKind, Difference},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
     plan::{AgentKind, SkillMount},
@@ -109,8 +109,8 @@ pub struct AgentDone {
     pub exit_code: i32,
     /// What the model's endpoint or the agent reported; `None` where neither does.
     pub usage: Option<Spent>,
-    /// What it did with tools of its own and of servers, where it tells.
-    pub own_calls: Option<Vec<OwnCall>>,
+    /// What it thought, said and did with tools of its own and of servers, where it tells.
+    pub steps: Option<Vec<AgentStep>>,
     /// Why it stopped, where it says that it was not done.
     pub cut: Option<String>,
     /// What a replay was to find and found otherwise.
@@ -119,14 +119,6 @@ pub struct AgentDone {
     pub diverged: Option<String>,
     /// Processes it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
-}
-
-/// A call of a tool as the agent itself tells it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct OwnCall {
-    /// What the agent calls it.
-    pub title: String,
-    pub input: Option<Value>,
 }
 
 /// Tokens that a turn used, as reported by those who counted them. A count that nobody reported is 0.
@@ -208,6 +200,74 @@ impl Said {
     }
 }
 
+/// What an agent tells of its work, as far as it is kept: the first steps, and the heads of their texts.
+#[derive(Default)]
+struct Work {
+    steps: Vec<AgentStep>,
+    /// Where a call stands in `steps`, by the agent's id of it.
+    calls: HashMap<String, usize>,
+    /// Bytes kept of texts and results, and of arguments.
+    texts: usize,
+    inputs: usize,
+}
+
+/// Bytes kept of thoughts, messages and results of tools.
+const DETAILS: usize = 1 << 20;
+/// Steps kept.
+const STEPS: usize = 10_000;
+
+impl Work {
+    /// A text, or more of the last one.
+    fn text(&mut self, kind: AgentStepKind, text: &str, begins: bool) {
+        let left = DETAILS.saturating_sub(self.texts);
+        let kept = &text[..text.floor_char_boundary(left.min(text.len()))];
+        self.texts += kept.len();
+        let full = self.steps.len() >= STEPS || kept.is_empty();
+        match self.steps.last_mut().filter(|last| last.kind == kind && !begins) {
+            Some(AgentStep { content: Some(content), .. }) => content.push_str(kept),
+            _ if full => {}
+            _ => self.steps.push(AgentStep { kind, content: Some(kept.to_owned()), tool_call: None }),
+        }
+    }
+
+    /// The call with this id, which is new if nobody has told of it before; `None` where no more are kept.
+    fn call(&mut self, id: &str) -> Option<&mut AgentCall> {
+        let at = match self.calls.get(id) {
+            Some(at) => *at,
+            None if self.steps.len() >= STEPS => return None,
+            None => {
+                let call = Some(AgentCall::default());
+                self.steps.push(AgentStep { kind: AgentStepKind::ToolCall, content: None, tool_call: call });
+                self.calls.insert(id.to_owned(), self.steps.len() - 1);
+                self.steps.len() - 1
+            }
+        };
+        self.steps[at].tool_call.as_mut()
+    }
+
+    /// The arguments of a call.
+    fn input(&mut self, id: &str, input: &Value) {
+        let size = input.to_string().len();
+        if !input.is_null() && self.inputs + size <= KEPT {
+            self.inputs += size;
+            if let Some(call) = self.call(id) {
+                call.raw_input = Some(input.clone());
+            }
+        }
+    }
+
+    /// What came of a call.
+    fn output(&mut self, id: &str, output: &Value) {
+        let size = output.to_string().len();
+        if !output.is_null() && self.texts + size <= DETAILS && self.calls.contains_key(id) {
+            self.texts += size;
+            if let Some(call) = self.call(id) {
+                call.raw_output = Some(output.clone());
+            }
+        }
+    }
+}
+
 /// What a process says on its standard error, as far as it is kept: its end.
 #[derive(Default)]
 struct Complaints(Vec<u8>);
@@ -248,7 +308,7 @@ impl AgentDone {
             output,
             exit_code,
             usage: None,
-            own_calls: None,
+            steps: None,
             cut: None,
             differences: Vec::new(),
             diverged: None,

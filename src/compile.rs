@@ -11,13 +11,13 @@ use crate::{
     check::{self, Checked},
     decode,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, Limits, Name},
+    hir::{AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, Limits, Name, TaskSet},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount},
+    plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     source::{FileId, Files, Listed, Sources, Span, Spanned},
@@ -143,7 +143,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
             .collect();
         let hard = found.has_hard() || under.iter().flatten().any(|u| u.hard);
         out.extend(found);
-        evals.push(eval_plan(unit, under).filter(|_| options.plans && !hard));
+        evals.push(eval_plan(unit, under, options.overrides.limits).filter(|_| options.plans && !hard));
     }
     if options.workspace {
         let selected = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
@@ -300,7 +300,7 @@ fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) ->
 }
 
 /// The plan of an eval, if all of it means something.
-fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
+fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides) -> Option<EvalPlan> {
     let eval = unit.eval.as_ref()?;
     let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| Some(*u?.plan?)).collect();
     if unit.reported.is_some() {
@@ -318,8 +318,29 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>) -> Option<EvalPlan> {
         budget: eval.budget,
         model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
+        written: written(eval, limits),
         tasks: tasks?,
     })
+}
+
+fn written(eval: &Eval, limits: LimitOverrides) -> Written {
+    let text = |name: &Option<Name>| name.as_ref().map(|name| name.value.clone());
+    let set = |set: &TaskSet| WrittenSet {
+        path: text(&set.path),
+        glob: text(&set.glob),
+        labels: set.selector.iter().map(|(key, value)| (key.clone(), value.value.clone())).collect(),
+    };
+    let default = defaults(&eval.default_limits, limits, eval.config);
+    Written {
+        task_sets: eval.task_sets.iter().map(set).collect(),
+        skills: eval.skills.iter().flat_map(|skills| &skills.sources).map(|source| source.value.clone()).collect(),
+        timeouts: [
+            default.timeout.map(|timeout| timeout.value),
+            limits.timeout,
+            default.cleanup_timeout.map(|timeout| timeout.value),
+            limits.cleanup_timeout,
+        ],
+    }
 }
 
 fn extensions(eval: &Eval) -> Vec<plan::Extension> {

@@ -110,6 +110,9 @@ pub enum EventKind {
     },
     ServerStarted {
         server: String,
+        /// The tools that the agent is given, as the server lists them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tools: Vec<ServerTool>,
     },
     /// Something about a server that no call shows: rubbish on its output, a capability that it was not offered.
     ServerNotice {
@@ -140,6 +143,10 @@ pub enum EventKind {
     ActionFinished {
         action: String,
         report: ActionReport,
+    },
+    /// What the agent tells of its own work, in order.
+    AgentWorked {
+        steps: Vec<AgentStep>,
     },
     AgentSpoke {
         text: String,
@@ -505,6 +512,57 @@ pub enum ExitReport {
     NotStarted { reason: String },
 }
 
+/// A tool of a server under test.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerTool {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+}
+
+/// A part of an agent's turn as it tells it itself (§8.3 of the upstream behaviour); secrets are masked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStep {
+    #[serde(rename = "type")]
+    pub kind: AgentStepKind,
+    /// The text of a thought or a message, as far as it is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call: Option<AgentCall>,
+}
+
+/// What an agent does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStepKind {
+    Thinking,
+    Message,
+    ToolCall,
+}
+
+/// A call of a tool, its own or a server's, as the agent tells it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentCall {
+    /// What the agent calls it.
+    pub title: String,
+    /// `read`, `edit`, `execute` …, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// `pending`, `in_progress`, `completed` or `failed`, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_output: Option<Value>,
+}
+
 /// One call of the agent's, as the proxy saw it; secrets are masked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -524,7 +582,13 @@ pub struct CallReport {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+    /// The headers of the request, where it came over HTTP.
+    #[serde(default, skip_serializing_if = "Headers::is_empty")]
+    pub headers: Headers,
 }
+
+/// The headers of a request by their names, in Go's capitals, as upstream writes them. What they authorize with is masked.
+pub type Headers = std::collections::BTreeMap<String, Vec<String>>;
 
 /// Durations are seconds on the wire.
 mod seconds {

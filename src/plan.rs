@@ -439,8 +439,28 @@ pub struct EvalPlan {
     pub model: Option<String>,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<String>,
+    /// What the eval says of itself, for readers of its results.
+    pub written: Written,
     /// In the order of collection; those not `parallel` run first, one by one.
     pub tasks: Vec<Plan>,
+}
+
+/// What an eval and the command line say, as results name it (§8.2 of the upstream behaviour). Nothing is run by it.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    pub task_sets: Vec<WrittenSet>,
+    /// The paths of the sources of skills.
+    pub skills: Vec<String>,
+    /// `defaultTask`, `task`, `defaultCleanup` and `cleanup`, where they are given.
+    pub timeouts: [Option<Duration>; 4],
+}
+
+/// A task set as the eval has it.
+#[derive(Clone, Debug)]
+pub struct WrittenSet {
+    pub path: Option<String>,
+    pub glob: Option<String>,
+    pub labels: IndexMap<String, String>,
 }
 
 /// An extension as an eval configures it.

@@ -360,6 +360,7 @@ fn servers_are_shown_without_their_secrets() {
         extensions: Vec::new(),
         budget: gevals::hir::Budget::default(),
         model: None,
+        written: Default::default(),
         secrets: Vec::new(),
         tasks: Vec::new(),
     };
@@ -570,6 +571,7 @@ fn many_tasks_and_many_steps_stay_readable() {
         extensions: Vec::new(),
         budget: gevals::hir::Budget::default(),
         model: None,
+        written: Default::default(),
         secrets: Vec::new(),
         tasks: plans.clone(),
     };

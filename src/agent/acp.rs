@@ -25,12 +25,13 @@ use agent_client_protocol::{
     },
 };
 use futures_util::{sink, stream};
-use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentContext, AgentDone, AgentFault, AgentServer, Complaints, KEPT, OwnCall, Said, Spent, Usage, skills};
+use super::{
+    AgentContext, AgentDone, AgentFault, AgentServer, AgentStepKind, Complaints, Said, Spent, Usage, Work, skills,
+};
 use crate::{
     hir::AcpAgent,
     host::{Exec, Exit, Process},
@@ -172,7 +173,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     AgentDone {
         transcript: heard.said.into_text(),
         usage: heard.usage,
-        own_calls: Some(heard.calls.into_values().collect()),
+        steps: Some(heard.work.steps),
         cut,
         ..AgentDone::ended(result, heard.message.into_text())
     }
@@ -331,9 +332,7 @@ struct Heard {
     /// The latest run of chunks of its message.
     message: Said,
     speaking: Speaking,
-    calls: IndexMap<String, OwnCall>,
-    /// Bytes kept in `calls`.
-    kept: usize,
+    work: Work,
     usage: Option<Spent>,
     uses: watch::Sender<Spent>,
     /// The beginning of what is not of the protocol.
@@ -363,8 +362,7 @@ impl Heard {
             said: Said::default(),
             message: Said::default(),
             speaking: Speaking::Nothing,
-            calls: IndexMap::new(),
-            kept: 0,
+            work: Work::default(),
             usage: None,
             uses: watch::Sender::new(Spent::AtLeast(0)),
             noise: String::new(),
@@ -438,14 +436,17 @@ impl Heard {
         let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
         match update["sessionUpdate"].as_str().unwrap_or_default() {
             "agent_message_chunk" => {
-                if self.speak(Speaking::Message) {
+                let begins = self.speak(Speaking::Message);
+                if begins {
                     self.message = Said::default();
                 }
+                self.work.text(AgentStepKind::Message, text(), begins);
                 self.message.push(text());
                 self.said.push(text());
             }
             "agent_thought_chunk" => {
-                self.speak(Speaking::Thought);
+                let begins = self.speak(Speaking::Thought);
+                self.work.text(AgentStepKind::Thinking, text(), begins);
                 self.said.push(text());
             }
             kind @ ("tool_call" | "tool_call_update") => self.call(kind, update)?,
@@ -469,25 +470,25 @@ impl Heard {
 
     fn call(&mut self, kind: &str, update: &Value) -> Result<(), String> {
         let id = update["toolCallId"].as_str().unwrap_or_default();
-        let is_new = !self.calls.contains_key(id);
+        let is_new = !self.work.calls.contains_key(id);
         if is_new || kind == "tool_call" {
             self.speak(Speaking::Nothing);
         }
-        if is_new && self.calls.len() >= REQUESTS {
+        if is_new && self.work.calls.len() >= REQUESTS {
             return Err(format!("it reported more than {REQUESTS} calls"));
         }
-        let call = self.calls.entry(id.to_owned()).or_insert_with(|| OwnCall { title: String::new(), input: None });
-        if let Some(title) = update["title"].as_str().filter(|title| !title.is_empty()) {
-            call.title = title.chars().take(1000).collect();
+        let Some(call) = self.work.call(id) else { return Ok(()) };
+        let told = |key: &str| update[key].as_str().filter(|text| !text.is_empty());
+        let told = |key: &str| told(key).map(|text| text.chars().take(1000).collect::<String>());
+        if let Some(title) = told("title") {
+            call.title = title;
         }
-        let input = &update["rawInput"];
-        let size = input.to_string().len();
-        if !input.is_null() && self.kept + size <= KEPT {
-            self.kept += size;
-            call.input = Some(input.clone());
-        }
-        if is_new {
-            let input = call.input.as_ref().map(|input| format!(" {input}")).unwrap_or_default();
+        call.kind = told("kind").or(call.kind.take());
+        call.status = told("status").or(call.status.take());
+        self.work.input(id, &update["rawInput"]);
+        self.work.output(id, &update["rawOutput"]);
+        if is_new && let Some(call) = self.work.call(id) {
+            let input = call.raw_input.as_ref().map(|input| format!(" {input}")).unwrap_or_default();
             let line = format!("tool {}{input}", call.title);
             self.said.line(&line);
         }
@@ -495,7 +496,9 @@ impl Heard {
     }
 
     fn permit(&mut self, request: &RequestPermissionRequest) -> RequestPermissionResponse {
-        let known = self.calls.get(request.tool_call.tool_call_id.0.as_ref()).map(|call| call.title.clone());
+        let id = request.tool_call.tool_call_id.0.as_ref();
+        let known = self.work.calls.get(id).and_then(|at| self.work.steps.get(*at)?.tool_call.as_ref());
+        let known = known.map(|call| call.title.clone());
         let title = request.tool_call.fields.title.clone().filter(|t| !t.is_empty()).or(known).unwrap_or_default();
         let allowed = permitted(&title, &self.servers);
         self.speak(Speaking::Nothing);

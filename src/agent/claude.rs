@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    AgentContext, AgentDone, AgentFault, Complaints, KEPT, OwnCall, Said, Spent, Usage, acp, shell::mcp_config, skills,
+    AgentContext, AgentDone, AgentFault, AgentStepKind, Complaints, Said, Spent, Usage, Work, acp, shell::mcp_config,
+    skills,
 };
 use crate::{
     host::{Exec, Exit, Host, Process},
@@ -24,8 +25,6 @@ pub const SKILL_TOOL: &str = "Skill";
 const LONGEST: usize = 16 << 20;
 /// Answers of the model that may go on side by side.
 const ANSWERS: usize = 64;
-/// Calls that are kept.
-const CALLS: usize = 10_000;
 
 pub async fn run(cx: &AgentContext<'_>, model: Option<&str>) -> AgentDone {
     let program = match adapter_or_cli(cx.host) {
@@ -135,11 +134,11 @@ async fn headless(
         (Err(AgentFault::Failed(how)), Some(why)) => Err(AgentFault::Failed(format!("{why}: {how}"))),
         (Err(fault), _) => Err(fault),
     };
-    let Told { said, message, usage, calls, .. } = told;
+    let Told { said, message, usage, work, .. } = told;
     Ok(AgentDone {
         transcript: said.into_text(),
         usage: usage.map(Spent::Reported),
-        own_calls: Some(calls),
+        steps: Some(work.steps),
         ..AgentDone::ended(result, message.into_text())
     })
 }
@@ -149,8 +148,7 @@ async fn headless(
 struct Told {
     said: Said,
     message: Said,
-    calls: Vec<OwnCall>,
-    kept: usize,
+    work: Work,
     usage: Option<Usage>,
     /// Whether it told its result.
     ended: bool,
@@ -173,6 +171,19 @@ impl Told {
                     self.part(part);
                 }
                 self.answered(message);
+            }
+            // What came of calls.
+            "user" => {
+                for part in event.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
+                    let Some(id) = part["tool_use_id"].as_str() else { continue };
+                    self.work.output(id, &part["content"]);
+                    if self.work.calls.contains_key(id)
+                        && let Some(call) = self.work.call(id)
+                    {
+                        let failed = part["is_error"] == Value::Bool(true);
+                        call.status = Some(if failed { "failed" } else { "completed" }.to_owned());
+                    }
+                }
             }
             "result" => {
                 self.ended = true;
@@ -218,15 +229,22 @@ impl Told {
                 self.message = Said::default();
                 self.message.push(text);
                 self.said.line(text);
+                self.work.text(AgentStepKind::Message, text, true);
+            }
+            "thinking" => {
+                self.work.text(AgentStepKind::Thinking, part["thinking"].as_str().unwrap_or_default(), true);
             }
             "tool_use" => {
                 let (name, input) = (part["name"].as_str().unwrap_or_default(), &part["input"]);
                 self.said.line(&format!("tool {name} {input}"));
-                let size = input.to_string().len();
-                if self.calls.len() < CALLS && self.kept + size <= KEPT {
-                    self.kept += size;
-                    self.calls.push(OwnCall { title: name.to_owned(), input: Some(input.clone()) });
+                let id = match part["id"].as_str() {
+                    Some(id) => id.to_owned(),
+                    None => self.work.steps.len().to_string(),
+                };
+                if let Some(call) = self.work.call(&id) {
+                    name.clone_into(&mut call.title);
                 }
+                self.work.input(&id, input);
             }
             _ => {}
         }

@@ -210,8 +210,10 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         envelope = Envelope { headers: Some(of_mcp(headers)), aside: Some(aside), ..envelope };
         asides = Some(heard);
     }
+    let said = matches!(front.kind, SessionKind::Agent(_)).then(|| Arc::new(headers.clone()));
     for message in messages {
-        front.relay.from_session(conversation.session, message.bytes, std::mem::take(&mut envelope)).await;
+        let envelope = Envelope { said: said.clone(), ..std::mem::take(&mut envelope) };
+        front.relay.from_session(conversation.session, message.bytes, envelope).await;
     }
     let mut response = if requests.is_empty() {
         let told = head(&mut asides).await;

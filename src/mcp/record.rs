@@ -5,12 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::message::decoded;
-use crate::{event::TaskRun, secrets::Secrets};
+use crate::{
+    event::{Headers, TaskRun},
+    plan::wire::is_secret_header,
+    secrets::Secrets,
+};
 
 /// What JSON-RPC calls a message that is none of its own.
 const INVALID_REQUEST: i64 = -32600;
@@ -29,6 +34,8 @@ pub struct CallRecord {
     pub outcome: CallOutcome,
     /// `result` of the answer as a whole.
     pub result: Option<Value>,
+    /// Of the request, where it came over HTTP.
+    pub headers: Headers,
 }
 
 /// What was asked for.
@@ -134,13 +141,20 @@ impl Recorder {
         self.lock().notices.push(notice);
     }
 
-    pub(super) fn open(&self, server: &str, kind: CallKind, params: Option<&str>) -> OpenCall {
+    pub(super) fn open(
+        &self,
+        server: &str,
+        kind: CallKind,
+        params: Option<&str>,
+        headers: Option<&HeaderMap>,
+    ) -> OpenCall {
         let started = Timestamp::now();
         let mut params = decoded(params.unwrap_or("null"));
         let name = params.get(kind.name_key()).and_then(Value::as_str);
         let readable = name.is_some();
         let name = self.shared.secrets.mask(name.unwrap_or_default()).into_owned();
         self.shared.secrets.mask_json(&mut params);
+        let headers = headers.map(|headers| shown(headers, &self.shared.secrets)).unwrap_or_default();
         let mut calls = self.lock();
         calls.unreadable += usize::from(!readable);
         calls.slots.push(None);
@@ -157,6 +171,7 @@ impl Recorder {
                 duration: Duration::ZERO,
                 outcome: CallOutcome::Lost,
                 result: None,
+                headers,
             },
         }
     }
@@ -164,6 +179,23 @@ impl Recorder {
     fn lock(&self) -> MutexGuard<'_, Calls> {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Headers as they are recorded: names in Go's capitals, and nothing that authorizes.
+fn shown(headers: &HeaderMap, secrets: &Secrets) -> Headers {
+    let capital = |part: &str| part[..1].to_uppercase() + &part[1..];
+    let mut shown = Headers::new();
+    for (name, value) in headers {
+        let key: Vec<_> =
+            name.as_str().split('-').map(|part| if part.is_empty() { String::new() } else { capital(part) }).collect();
+        let value = match value.to_str() {
+            _ if value.is_sensitive() || is_secret_header(name.as_str()) => "***".to_owned(),
+            Ok(text) => secrets.mask(text).into_owned(),
+            Err(_) => "…".to_owned(),
+        };
+        shown.entry(key.join("-")).or_default().push(value);
+    }
+    shown
 }
 
 impl CallKind {

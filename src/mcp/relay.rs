@@ -155,6 +155,8 @@ pub(super) struct Outgoing {
 pub(super) struct Envelope {
     /// What its sender waited for.
     pub permit: Option<OwnedSemaphorePermit>,
+    /// All headers that it came with over HTTP, for the record.
+    pub said: Option<Arc<HeaderMap>>,
     /// The headers of MCP that it came with over HTTP: a server that is reached by HTTP gets these, and no others of MCP.
     pub headers: Option<HeaderMap>,
     /// Who wants to know what a server that is reached by HTTP says beside its messages.

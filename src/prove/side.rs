@@ -85,6 +85,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         budget: crate::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),
+        written: Default::default(),
         tasks: vec![plan],
     };
     let options = RunOptions { runs: Some(1), ..RunOptions::default() };

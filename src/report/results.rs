@@ -8,10 +8,15 @@ use serde_json::{Map, Value, json};
 
 use super::ReportInput;
 use crate::{
-    event::{ActionReport, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage, Verdict},
+    event::{
+        ActionReport, AgentStep, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
+        Verdict,
+    },
     hir::{CallKind, CallStatus, Transport},
     plan::{ActionKind, EvalPlan, PlanPhase, planned_id},
     results,
+    tokens::count,
+    ty::duration,
 };
 
 /// A fold over events.
@@ -53,6 +58,8 @@ struct Running {
     remarks: Vec<Remark>,
     tokens: Option<TokenEstimate>,
     output: String,
+    /// What the agent told of its own work.
+    steps: Vec<AgentStep>,
     phases: Vec<String>,
 }
 
@@ -118,6 +125,7 @@ impl Results {
                         }
                     }
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
+                    EventKind::AgentWorked { steps } => running.steps.clone_from(steps),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
                     EventKind::TokensCounted { tokens } => running.tokens = Some((**tokens).clone()),
                     EventKind::TaskRetried { reason, .. } => {
@@ -149,6 +157,12 @@ impl Results {
                 set("runId", json!(run_id));
                 set("planDigest", json!(plan_digest));
                 set("startedAt", json!(event.at));
+            }
+            EventKind::ServerStarted { server, tools } => {
+                let servers = self.summary.get_mut("mcpServers").and_then(Value::as_array_mut);
+                for entry in servers.into_iter().flatten().filter(|entry| entry["name"] == server.as_str()) {
+                    entry["tools"] = json!(tools);
+                }
             }
             EventKind::Cancelled { reason } => {
                 set("cancelled", json!(reason));
@@ -322,7 +336,15 @@ impl Running {
             (id == phase || is_top(id, phase)) && !matches!(r.outcome, Outcome::Passed | Outcome::Skipped)
         });
         let error = bad.map(|(id, r)| format!("{id}: {}", r.message)).unwrap_or_default();
-        json!({ "Steps": steps, "Success": bad.is_none(), "Error": error })
+        let mut output = json!({ "Steps": steps, "Success": bad.is_none(), "Error": error });
+        if phase == PlanPhase::Agent.name() && !self.steps.is_empty() {
+            let calls: Vec<_> = self.steps.iter().filter_map(|step| step.tool_call.as_ref()).collect();
+            output["agentDetails"] = json!({ "toolCalls": calls, "outputSteps": self.steps });
+            if let Some(tokens) = &self.tokens {
+                output["agentDetails"]["tokenEstimate"] = json!(tokens);
+            }
+        }
+        output
     }
 }
 
@@ -411,10 +433,30 @@ fn record(call: &CallReport) -> Value {
     if call.result.is_some() || call.kind != CallKind::Tool {
         set("result", json!(call.result));
     }
-    set("request", json!({ "Session": {}, "Params": call.params, "Extra": { "TokenInfo": null, "Header": {} } }));
+    set("tokens", tokens_of(call));
+    set(
+        "request",
+        json!({ "Session": {}, "Params": call.params, "Extra": { "TokenInfo": null, "Header": call.headers } }),
+    );
     set("status", json!(call.status));
     set("durationSeconds", seconds(call.duration));
     Value::Object(out)
+}
+
+/// What a call asked and what it was answered, counted (§5.2).
+fn tokens_of(call: &CallReport) -> Value {
+    let of = |value: Option<&Value>| value.map_or(0, |value| count(&value.to_string()));
+    let input = match call.kind {
+        CallKind::Resource => count(&call.name),
+        CallKind::Tool | CallKind::Prompt => of(call.params.get("arguments")),
+    };
+    let content = match call.kind {
+        CallKind::Tool => "content",
+        CallKind::Resource => "contents",
+        CallKind::Prompt => "messages",
+    };
+    let output = of(call.result.as_ref().and_then(|result| result.get(content)));
+    json!({ "inputTokens": input, "outputTokens": output, "totalTokens": input + output })
 }
 
 fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
@@ -461,7 +503,26 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     // Those of all shards, so that it shows when one is missing.
     let selected = input.selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.value.as_str());
     let names: Vec<_> = selected.collect();
-    out.insert("evals".to_owned(), json!({ "names": names, "taskSets": [] }));
+    let sets = plan.written.task_sets.iter().map(|set| {
+        let given = [("glob", &set.glob), ("path", &set.path)];
+        let mut out: Map<_, _> =
+            given.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?)))).collect();
+        if !set.labels.is_empty() {
+            out.insert("labelSelector".to_owned(), json!(set.labels));
+        }
+        Value::Object(out)
+    });
+    out.insert("evals".to_owned(), json!({ "names": names, "taskSets": sets.collect::<Vec<_>>() }));
+    if !plan.written.skills.is_empty() {
+        let skills: Vec<_> = plan.written.skills.iter().map(|path| json!({ "type": "path", "path": path })).collect();
+        out.insert("skills".to_owned(), json!(skills));
+    }
+    let timeouts = ["defaultTask", "task", "defaultCleanup", "cleanup"].into_iter().zip(plan.written.timeouts);
+    let timeouts: Map<_, _> =
+        timeouts.filter_map(|(key, limit)| Some((key.to_owned(), json!(duration::format(limit?))))).collect();
+    if !timeouts.is_empty() {
+        out.insert("timeout".to_owned(), Value::Object(timeouts));
+    }
     out.insert("parallelWorkers".to_owned(), json!(input.parallel.max(1)));
     out.insert("runs".to_owned(), json!(input.runs.unwrap_or(1)));
     out.insert("version".to_owned(), json!(results::VERSION));

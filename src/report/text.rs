@@ -129,7 +129,7 @@ impl Text {
                 let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
                 text.faint(&cut(&format!("  {} calls {}.{}{arguments}", task.name, call.server, call.name)))
             }),
-            (None, EventKind::ServerStarted { server }) => {
+            (None, EventKind::ServerStarted { server, .. }) => {
                 self.verbosely(|text| text.faint(&format!("  server {server} started")))
             }
             (Some(task), EventKind::TaskFinished { verdict, reason, duration, cleanup_failed }) => {

@@ -9,8 +9,8 @@ use tokio::sync::Mutex;
 
 use super::{fill::Scope, servers::Running};
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, OwnCall, Spent},
-    event::{ActionReport, Outcome},
+    agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Spent},
+    event::{ActionReport, AgentStep, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Host, Leftover},
     mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
@@ -45,7 +45,7 @@ pub(super) struct Ended {
     pub output: String,
     pub exit_code: i32,
     pub usage: Option<Spent>,
-    pub own_calls: Option<Vec<OwnCall>>,
+    pub steps: Option<Vec<AgentStep>>,
     pub cut: Option<String>,
     /// Why its turn ended, where that is a call that nobody can read.
     pub malformed: Option<String>,
@@ -64,7 +64,7 @@ impl Ended {
             output,
             exit_code: 1,
             usage: None,
-            own_calls: None,
+            steps: None,
             cut: None,
             malformed: None,
             diverged,
@@ -108,7 +108,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         used: turn.used,
         calls: &calls,
     };
-    let AgentDone { result, output, transcript, exit_code, usage, own_calls, cut, differences, diverged, leftover } =
+    let AgentDone { result, output, transcript, exit_code, usage, steps, cut, differences, diverged, leftover } =
         agent::run(turn.kind, context).await;
     let result = match result {
         // So ends a command line whose last program is missing, whatever ran before it.
@@ -138,7 +138,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         report.outcome = Outcome::Broken;
         report.message.clone_from(why);
     }
-    Ended { report, unstarted, output, exit_code, usage, own_calls, cut, malformed, diverged, leftover }
+    Ended { report, unstarted, output, exit_code, usage, steps, cut, malformed, diverged, leftover }
 }
 
 /// A recording HTTP server for each MCP server, where the agent is a client of its own.

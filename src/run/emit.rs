@@ -194,11 +194,20 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         EventKind::ServerNotice { message, .. } => text(message),
         EventKind::ActionFinished { report, .. } => mask_report(report, secrets, &text),
         EventKind::AgentSpoke { text: spoken } => text(spoken),
+        EventKind::AgentWorked { steps } => {
+            for step in steps {
+                step.content.iter_mut().for_each(text);
+                let Some(call) = &mut step.tool_call else { continue };
+                text(&mut call.title);
+                call.raw_input.iter_mut().chain(&mut call.raw_output).for_each(|value| secrets.mask_json(value));
+            }
+        }
         EventKind::CallRecorded { call } => {
             text(&mut call.name);
             secrets.mask_json(&mut call.params);
             call.error.iter_mut().for_each(text);
             call.result.iter_mut().for_each(|result| secrets.mask_json(result));
+            call.headers.values_mut().flatten().for_each(text);
         }
         EventKind::TaskFinished { reason, .. } | EventKind::Cancelled { reason } => text(reason),
         EventKind::Remarked { remark } => text(&mut remark.message),

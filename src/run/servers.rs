@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use super::emit::{Emitter, header_secrets};
 use crate::{
-    event::EventKind,
+    event::{EventKind, ServerTool},
     hir::{Expand, ExpandPart, Server, Transport},
     host::{Host, MARK},
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, Recording, ServerError, ServerSpec, SessionKind},
@@ -285,7 +285,11 @@ impl<'a> Servers<'a> {
         }
         let running = Arc::new(running);
         *slot = Some(Arc::clone(&running));
-        self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned() });
+        // For the record alone: what it is needed for asks again.
+        let tools = tokio::time::timeout(RECORDED, running.allowed()).await;
+        let tools = tools.ok().and_then(Result::ok).unwrap_or_default();
+        let tools = tools.iter().filter_map(server_tool).collect();
+        self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned(), tools });
         Ok(running)
     }
 
@@ -307,6 +311,16 @@ impl<'a> Servers<'a> {
             running.hub.close().await;
         }
     }
+}
+
+/// How long a server has to list its tools for the results file.
+const RECORDED: Duration = Duration::from_secs(5);
+
+/// A tool as the results file has it.
+fn server_tool(tool: &Value) -> Option<ServerTool> {
+    let name = tool.get("name")?.as_str()?.to_owned();
+    let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(ServerTool { name, description, input_schema: tool.get("inputSchema").cloned() })
 }
 
 /// A tool's name and schemas, from its line in `tools/list`.

@@ -27,9 +27,10 @@ use super::{
     verdict::{Facts, Judged, verdict},
 };
 use crate::{
-    agent::{Drawn, OwnCall},
+    agent::Drawn,
     event::{
-        ActionReport, CallReport, Difference, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict, recording,
+        ActionReport, AgentStep, CallReport, Difference, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict,
+        recording,
     },
     extension::Extensions,
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
@@ -583,6 +584,10 @@ async fn agent_turn<'a>(
     }
     facts.cut = done.cut.take();
     let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();
+    let steps = done.steps.take();
+    if let Some(steps) = steps.clone().filter(|steps| !steps.is_empty()) {
+        unit.events.emit(EventKind::AgentWorked { steps });
+    }
     if !done.output.is_empty() {
         unit.events.emit(EventKind::AgentSpoke { text: done.output.clone() });
     }
@@ -606,8 +611,11 @@ async fn agent_turn<'a>(
     report.duration = unit.host.elapsed().saturating_sub(started);
     facts.agent = Some(judged(&action.id, unit.report(&action.id, report)));
     let tool = skills.as_ref().map(|skills| skills.tool.as_str()).unwrap_or_default();
-    let reads = |own: Vec<OwnCall>| own.into_iter().filter(|call| call.title == tool).filter_map(|call| call.input);
-    Some(Turned { calls, skills: done.own_calls.map(|own| reads(own).collect()) })
+    let reads = |steps: Vec<AgentStep>| {
+        let calls = steps.into_iter().filter_map(|step| step.tool_call);
+        calls.filter(|call| call.title == tool).filter_map(|call| call.raw_input)
+    };
+    Some(Turned { calls, skills: steps.map(|steps| reads(steps).collect()) })
 }
 
 /// Whether a model is behind it, as far as anybody can tell.
@@ -771,6 +779,7 @@ fn reported(record: CallRecord) -> CallReport {
         status,
         error,
         result: record.result,
+        headers: record.headers,
     }
 }
 

@@ -246,6 +246,7 @@ mod tests {
             status: CallStatus::Ok,
             error: None,
             result: Some(result.into()),
+            headers: Default::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, Limited, Remark, TokenEstimate, TokenUsage, Verdict},
+    event::{ActionReport, AgentCall, AgentStep, Limited, Remark, ServerTool, TokenEstimate, TokenUsage, Verdict},
     hir::CallStatus,
 };
 
@@ -32,7 +32,13 @@ pub struct Summary {
     /// By name.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<SummaryServer>>,
+    /// What the agent may read, where the eval gives it something.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<SummarySkills>>,
     pub evals: SummaryEvals,
+    /// Limits of the eval and of the command line, where they give any.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<SummaryTimeout>,
     pub parallel_workers: u32,
     pub runs: u32,
     /// Of this shape; a reader refuses what is newer than it.
@@ -121,6 +127,35 @@ pub struct SummaryServer {
     /// Without query, fragment and user.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Those that the agent may call without asking; absent where the server was never started.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<ServerTool>>,
+}
+
+/// A source of skills.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummarySkills {
+    /// `path`.
+    #[schemars(rename = "type")]
+    pub kind: String,
+    pub path: String,
+}
+
+/// Limits of time, like `1m30s`.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummaryTimeout {
+    /// Of tasks that have none.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub default_task: Option<String>,
+    /// Of all tasks.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub default_cleanup: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<String>,
 }
 
 /// What was run.
@@ -129,7 +164,19 @@ pub struct SummaryServer {
 pub struct SummaryEvals {
     /// Of the tasks that were meant, those of other shards too.
     pub names: Vec<String>,
-    pub task_sets: Vec<Value>,
+    pub task_sets: Vec<SummarySet>,
+}
+
+/// A task set of the eval.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummarySet {
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub glob: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<IndexMap<String, String>>,
 }
 
 /// One run of one task.
@@ -263,9 +310,19 @@ pub struct Call {
     pub uri: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+    pub tokens: CallTokens,
     pub request: Request,
     pub status: CallStatus,
     pub duration_seconds: f64,
+}
+
+/// What a call asked and what it was answered, counted.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CallTokens {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub total_tokens: u64,
 }
 
 /// What the agent asked for.
@@ -285,6 +342,21 @@ pub struct PhaseOutput {
     pub success: bool,
     /// Empty where the phase passed.
     pub error: String,
+    /// Of the agent's turn: what the agent tells of it.
+    #[schemars(rename = "agentDetails", skip_serializing_if = "Option::is_none")]
+    pub agent_details: Option<AgentDetails>,
+}
+
+/// What an agent tells of its own work.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentDetails {
+    /// Its calls, of tools of its own and of servers.
+    pub tool_calls: Vec<AgentCall>,
+    /// Thoughts, messages and calls, in order.
+    pub output_steps: Vec<AgentStep>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub token_estimate: Option<TokenEstimate>,
 }
 
 /// What a step did.

@@ -48,6 +48,11 @@ pub struct Running {
     peak: u64,
 }
 
+static RESULTS: std::sync::LazyLock<jsonschema::Validator> = std::sync::LazyLock::new(|| {
+    let schema = serde_json::from_str(include_str!("../../schemas/results.json")).unwrap();
+    jsonschema::draft7::new(&schema).unwrap()
+});
+
 impl World {
     /// A folder with these files; `WORLD` in their texts is its path.
     pub fn new(files: &[(&str, &str)]) -> World {
@@ -141,9 +146,13 @@ impl World {
         self.start(self.command(args)).end()
     }
 
+    /// The results file of an eval, which is as `schemas/results.json` says.
     pub fn results(&self, eval: &str) -> Value {
         let text = self.read(&format!("gevals-{eval}-out.json"));
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        let results = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let faults: Vec<_> = RESULTS.iter_errors(&results).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        results
     }
 
     /// Processes of this world that live on; some need a moment to go.

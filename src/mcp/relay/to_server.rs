@@ -75,7 +75,9 @@ impl Relay {
         let Some(member) = state.sessions.get_mut(&session) else { return };
         member.ready |= !initialize;
         let call = match (&member.kind, message.method.as_deref().and_then(CallKind::of_method)) {
-            (SessionKind::Agent(recorder), Some(kind)) => Some(recorder.open(&self.name, kind, message.params())),
+            (SessionKind::Agent(recorder), Some(kind)) => {
+                Some(recorder.open(&self.name, kind, message.params(), envelope.said.as_deref()))
+            }
             _ => None,
         };
         if state.dead {
@@ -156,7 +158,7 @@ impl Relay {
         if let Some(kind) = message.method.as_deref().and_then(CallKind::of_method)
             && let Some(SessionKind::Agent(recorder)) = state.sessions.get(&session).map(|member| &member.kind)
         {
-            recorder.open(&self.name, kind, message.params()).unanswerable();
+            recorder.open(&self.name, kind, message.params(), envelope.said.as_deref()).unanswerable();
         }
         let mut edits = Vec::new();
         match message.method.as_deref() {
