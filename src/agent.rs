@@ -26,8 +26,10 @@ use crate::{
     ty::duration,
 };
 
-/// Bytes kept of what an agent says.
+/// Bytes kept of an agent's answer.
 const KEPT: usize = 16 << 20;
+/// Bytes kept of all that it says.
+const TRANSCRIPT: usize = 4 << 20;
 /// And of what it complains of.
 const COMPLAINTS: usize = 4 << 10;
 
@@ -172,16 +174,16 @@ impl Usage {
     }
 }
 
-/// What an agent says, as far as it is kept: its head.
+/// What an agent says, as far as it is kept: at most so many bytes of its head.
 #[derive(Default)]
-struct Said {
+struct Said<const MOST: usize> {
     text: String,
     dropped: usize,
 }
 
-impl Said {
+impl<const MOST: usize> Said<MOST> {
     fn push(&mut self, text: &str) {
-        let left = KEPT.saturating_sub(self.text.len());
+        let left = MOST.saturating_sub(self.text.len());
         let kept = text.floor_char_boundary(left.min(text.len()));
         self.text.push_str(&text[..kept]);
         self.dropped += text.len() - kept;
@@ -200,7 +202,7 @@ impl Said {
     }
 }
 
-/// What an agent tells of its work, as far as it is kept: the first steps, and the heads of their texts.
+/// What an agent reports of its work, as far as it is kept: the first steps, and the heads of their texts.
 #[derive(Default)]
 struct Work {
     steps: Vec<AgentStep>,
@@ -230,7 +232,7 @@ impl Work {
         }
     }
 
-    /// The call with this id, which is new if nobody has told of it before; `None` where no more are kept.
+    /// The call with this id, which is new if it was not reported before; `None` where no more are kept.
     fn call(&mut self, id: &str) -> Option<&mut AgentCall> {
         let at = match self.calls.get(id) {
             Some(at) => *at,
@@ -304,7 +306,11 @@ impl AgentDone {
         let exit_code = i32::from(result.is_err());
         Self {
             result,
-            transcript: output.clone(),
+            transcript: {
+                let mut said = Said::<TRANSCRIPT>::default();
+                said.push(&output);
+                said.into_text()
+            },
             output,
             exit_code,
             usage: None,

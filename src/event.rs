@@ -144,7 +144,7 @@ pub enum EventKind {
         action: String,
         report: ActionReport,
     },
-    /// What the agent tells of its own work, in order.
+    /// What the agent reports of its own work, in order.
     AgentWorked {
         steps: Vec<AgentStep>,
     },

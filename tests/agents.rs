@@ -617,6 +617,15 @@ fn an_acp_agent_works_with_the_tools_it_is_permitted() {
     assert_eq!(result["callHistory"]["ToolCalls"][0]["name"], "notes_create");
     let said = world.read(&recording(&world)) + &world.results("e").to_string();
     assert!(said.contains("done"), "{said}");
+    let details = &result["agentOutput"]["agentDetails"];
+    eprintln!("{details:#}");
+    let kinds: Vec<_> = details["outputSteps"].as_array().unwrap().iter().map(|step| &step["type"]).collect();
+    assert!(kinds.contains(&&json!("tool_call")) && kinds.contains(&&json!("message")), "{details:#}");
+    assert_eq!(details["toolCalls"][0]["rawInput"]["title"], "bread", "{details:#}");
+    assert_eq!(details["outputSteps"].as_array().unwrap().last().unwrap()["content"], "done");
+    // Its requests came over HTTP.
+    let header = &result["callHistory"]["ToolCalls"][0]["request"]["Extra"]["Header"];
+    assert_eq!(header["Content-Type"][0], "application/json", "{header}");
 
     world.write("mcp.yaml", &MCP.replace("enableAllTools: true", "alwaysAllow: [notes_list, create]"));
     std::fs::remove_dir_all(world.path("notes")).unwrap();

@@ -36,7 +36,7 @@ macro_rules! scenarios {
     };
 }
 
-scenarios! { assertions dialects extensions functional http_steps limits selection servers shell_agents steps unsupported }
+scenarios! { assertions dialects extensions functional http_steps limits results selection servers shell_agents steps unsupported }
 
 fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios"))

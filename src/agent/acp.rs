@@ -30,7 +30,8 @@ use tokio::{io::AsyncWriteExt, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AgentContext, AgentDone, AgentFault, AgentServer, AgentStepKind, Complaints, Said, Spent, Usage, Work, skills,
+    AgentContext, AgentDone, AgentFault, AgentServer, AgentStepKind, Complaints, KEPT, Said, Spent, TRANSCRIPT, Usage,
+    Work, skills,
 };
 use crate::{
     hir::AcpAgent,
@@ -328,9 +329,9 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 
 /// What the agent has told so far.
 struct Heard {
-    said: Said,
+    said: Said<TRANSCRIPT>,
     /// The latest run of chunks of its message.
-    message: Said,
+    message: Said<KEPT>,
     speaking: Speaking,
     work: Work,
     usage: Option<Spent>,

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    AgentContext, AgentDone, AgentFault, AgentStepKind, Complaints, Said, Spent, Usage, Work, acp, shell::mcp_config,
-    skills,
+    AgentContext, AgentDone, AgentFault, AgentStepKind, Complaints, KEPT, Said, Spent, TRANSCRIPT, Usage, Work, acp,
+    shell::mcp_config, skills,
 };
 use crate::{
     host::{Exec, Exit, Host, Process},
@@ -146,8 +146,8 @@ async fn headless(
 /// What its stream of JSON told.
 #[derive(Default)]
 struct Told {
-    said: Said,
-    message: Said,
+    said: Said<TRANSCRIPT>,
+    message: Said<KEPT>,
     work: Work,
     usage: Option<Usage>,
     /// Whether it told its result.

@@ -15,7 +15,7 @@ use genai::{
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::{AgentContext, AgentDone, AgentFault, Said, Spent, Usage};
+use super::{AgentContext, AgentDone, AgentFault, Said, Spent, TRANSCRIPT, Usage};
 use crate::{
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
@@ -63,7 +63,7 @@ pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
 
 #[derive(Default)]
 struct Talk {
-    said: Said,
+    said: Said<TRANSCRIPT>,
     /// The text of the model's latest message that had one.
     answer: String,
     usage: Option<Usage>,

@@ -8,7 +8,7 @@ use jiff::{Timestamp, ToSpan};
 use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
-use super::{AgentContext, AgentDone, AgentFault, Said};
+use super::{AgentContext, AgentDone, AgentFault, Said, TRANSCRIPT};
 use crate::{
     event::{
         Difference,
@@ -176,7 +176,7 @@ fn refusal(error: &Value) -> Value {
 
 #[derive(Default)]
 struct Played {
-    said: Said,
+    said: Said<TRANSCRIPT>,
     differences: Vec<Difference>,
     /// How many calls went otherwise.
     others: usize,

@@ -58,7 +58,7 @@ struct Running {
     remarks: Vec<Remark>,
     tokens: Option<TokenEstimate>,
     output: String,
-    /// What the agent told of its own work.
+    /// What the agent reported of its own work.
     steps: Vec<AgentStep>,
     phases: Vec<String>,
 }

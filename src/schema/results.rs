@@ -342,12 +342,12 @@ pub struct PhaseOutput {
     pub success: bool,
     /// Empty where the phase passed.
     pub error: String,
-    /// Of the agent's turn: what the agent tells of it.
+    /// Of the agent's turn: what the agent reports of it.
     #[schemars(rename = "agentDetails", skip_serializing_if = "Option::is_none")]
     pub agent_details: Option<AgentDetails>,
 }
 
-/// What an agent tells of its own work.
+/// What an agent reports of its own work.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentDetails {
