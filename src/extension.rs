@@ -67,8 +67,13 @@ pub struct Extensions<'a> {
     declared: &'a [plan::Extension],
     /// This program.
     executable: Option<PathBuf>,
+    /// Hears of the process group of each program that is started.
+    started: Option<Started>,
     running: Mutex<IndexMap<String, Slot>>,
 }
+
+/// Takes the id of a process group.
+pub type Started = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// What runs under a name, if anything does.
 type Slot = Arc<Mutex<Option<Arc<Program>>>>;
@@ -81,7 +86,12 @@ enum Program {
 impl<'a> Extensions<'a> {
     /// Nothing is started yet.
     pub fn new(host: &'a dyn Host, declared: &'a [plan::Extension], executable: Option<PathBuf>) -> Self {
-        Self { host, declared, executable, running: Mutex::default() }
+        Self { host, declared, executable, started: None, running: Mutex::default() }
+    }
+
+    /// The same, and `started` hears of each program: a journal can end what outlives gevals.
+    pub fn heard_by(self, started: Option<Started>) -> Self {
+        Self { started, ..self }
     }
 
     /// Does an operation of an extension, by the name that tasks have for it: an alias of the eval, or a package. One that has died
@@ -100,7 +110,7 @@ impl<'a> Extensions<'a> {
         };
         match &*program {
             Program::Session(session) => session.execute(call).await,
-            Program::OneShot(program) => program.execute(call).await,
+            Program::OneShot(program) => program.execute(call, self.started.as_ref()).await,
         }
     }
 
@@ -119,9 +129,9 @@ impl<'a> Extensions<'a> {
         let found =
             program(reference, base, self.executable.as_deref()).map_err(|why| format!("`{reference}` {why}"))?;
         match found {
-            Found::OneShot(program) => Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env })),
+            Found::OneShot(program) => Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env, config })),
             Found::Session { program, args } => {
-                let session = Session::start(name, &program, &args, &env, call.workdir, config);
+                let session = Session::start(name, (&program, &args), &env, call.workdir, config, self.started.as_ref());
                 match tokio::time::timeout(HANDSHAKE, session).await {
                     Ok(session) => session.map(Program::Session),
                     Err(_) => Err(format!(

@@ -129,6 +129,18 @@ async fn a_program_with_a_manifest_is_started_for_each_call() {
     assert_eq!(answer.outputs["input"]["args"], json!({"a": 1}));
     assert_eq!(answer.outputs["input"]["context"]["env"], json!({"NS": "demo"}));
     assert_eq!(answer.log, ["working"]);
+    let host = RealHost::new();
+    let declared = plan::Extension {
+        alias: "shot".to_owned(),
+        package: "./shot".to_owned(),
+        dir: programs.path().to_owned(),
+        env: Vec::new(),
+        config: json!({"level": 3}),
+    };
+    let declared = [declared];
+    let extensions = Extensions::new(&host, &declared, None);
+    let answer = programs.execute(&extensions, "shot", json!({})).await.unwrap();
+    assert_eq!(answer.outputs["input"]["config"], json!({"level": 3}));
     for (text, part) in [
         ("echo oops >&2; exit 3", "answered with no JSON"),
         ("echo oops >&2; exit 3", ": oops"),
@@ -224,9 +236,35 @@ async fn a_late_answer_is_dropped() {
     let host = RealHost::new();
     let extensions = Extensions::new(&host, &[], None);
     let first = programs.execute(&extensions, "./late", json!({"for": 1, "n": 1}));
-    assert!(tokio::time::timeout(Duration::from_millis(300), first).await.is_err());
-    let second = programs.execute(&extensions, "./late", json!({"for": 0, "n": 2})).await.unwrap();
-    assert_eq!(second.outputs["n"], 2);
+    let first = tokio::time::timeout(Duration::from_millis(300), first);
+    let second = async {
+        // Behind the first, so that the program is still waited for.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        programs.execute(&extensions, "./late", json!({"for": 0, "n": 2})).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.is_err());
+    assert_eq!(second.unwrap().outputs["n"], 2);
+    extensions.close().await;
+}
+
+/// A call that nobody waits for any more does not change the world later, and the next one has a program.
+#[tokio::test]
+async fn what_is_given_up_is_ended() {
+    let programs = Programs::new();
+    programs.session(
+        "slow",
+        "time.sleep(args['for'])\nopen('done', 'w').write('x') if args['for'] else None\nanswer({'success': True, 'outputs': {'pid': os.getpid()}})",
+    );
+    let host = RealHost::new();
+    let extensions = Extensions::new(&host, &[], None);
+    let before = programs.execute(&extensions, "./slow", json!({"for": 0})).await.unwrap();
+    let slow = programs.execute(&extensions, "./slow", json!({"for": 1}));
+    assert!(tokio::time::timeout(Duration::from_millis(300), slow).await.is_err());
+    let after = programs.execute(&extensions, "./slow", json!({"for": 0})).await.unwrap();
+    assert_ne!(before.outputs["pid"], after.outputs["pid"]);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(!programs.path().join("done").exists());
     extensions.close().await;
 }
 

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt, process::Command};
 
-use super::{Answer, Call, answer};
+use super::{Answer, Call, Started, answer};
 
 /// Bytes of standard output that are read.
 const MOST: u64 = 64 * 1024 * 1024;
@@ -16,11 +16,13 @@ pub(super) struct OneShot {
     pub name: String,
     pub program: PathBuf,
     pub env: IndexMap<String, String>,
+    /// What the eval configures it with; null where it does not.
+    pub config: Value,
 }
 
 impl OneShot {
     /// Does an operation.
-    pub async fn execute(&self, call: &Call<'_>) -> Result<Answer, String> {
+    pub async fn execute(&self, call: &Call<'_>, started: Option<&Started>) -> Result<Answer, String> {
         let what = format!("{}.{}", self.name, call.operation);
         let fault = |e: std::io::Error| format!("`{what}` was not done: {e}");
         let env: IndexMap<_, _> = call.env.iter().cloned().collect();
@@ -28,8 +30,12 @@ impl OneShot {
         if let Some((prompt, output)) = call.agent {
             context["agent"] = json!({"prompt": prompt, "output": output});
         }
+        let mut said = json!({"args": call.args, "context": context});
+        if !self.config.is_null() {
+            said["config"] = self.config.clone();
+        }
         let mut input = tempfile::NamedTempFile::new().map_err(fault)?;
-        input.write_all(json!({"args": call.args, "context": context}).to_string().as_bytes()).map_err(fault)?;
+        input.write_all(said.to_string().as_bytes()).map_err(fault)?;
         let verb = if call.phase == "verify" { "check" } else { "action" };
         let mut command = Command::new(&self.program);
         command.args([verb, call.operation, "--input"]).arg(input.path()).envs(&self.env).current_dir(call.workdir);
@@ -37,6 +43,9 @@ impl OneShot {
         command.process_group(0).kill_on_drop(true);
         let mut child = command.spawn().map_err(fault)?;
         let group = Group(child.id());
+        if let (Some(started), Some(pid)) = (started, child.id()) {
+            started(pid);
+        }
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let all = async |stream: Option<_>| {
             let mut bytes = Vec::new();

@@ -18,7 +18,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{Answer, Call, answer};
+use super::{Answer, Call, Started, answer};
 use crate::{
     kubernetes::PROTOCOL,
     mcp::{Lines, Process, spawn},
@@ -59,14 +59,17 @@ impl Session {
     /// Starts a program and shakes hands.
     pub async fn start(
         name: &str,
-        program: &Path,
-        args: &[String],
+        (program, args): (&Path, &[String]),
         env: &IndexMap<String, String>,
         folder: &Path,
         config: Value,
+        started: Option<&Started>,
     ) -> Result<Self, String> {
         let command = program.to_string_lossy();
         let (process, input, output) = spawn(name, &command, args, env, Some(folder)).map_err(|e| e.to_string())?;
+        if let (Some(started), Some(pid)) = (started, process.pid()) {
+            started(pid);
+        }
         let shared = Arc::new(Shared::default());
         tokio::spawn(read(output, Arc::clone(&shared)));
         let input = tokio::sync::Mutex::new(Some(input));
@@ -95,8 +98,10 @@ impl Session {
             context["agent"] = json!({"prompt": prompt, "output": output});
         }
         lock(&self.shared.log).clear();
+        let mut given_up = GivenUp { session: self, answered: false };
         let result =
             self.request("execute", json!({"operation": call.operation, "args": call.args, "context": context})).await;
+        given_up.answered = true;
         let log = std::mem::take(&mut *lock(&self.shared.log));
         let result =
             result.map_err(|why| format!("the extension `{}` did not do `{}`: {why}", self.name, call.operation))?;
@@ -154,6 +159,27 @@ impl Session {
         let asked = tokio::time::timeout(GRACE, self.request("shutdown", json!({}))).await;
         drop(self.input.lock().await.take());
         self.process.close(if asked.is_ok() { GRACE } else { Duration::from_millis(100) }).await;
+    }
+}
+
+/// A call that is dropped before its answer. Where no other waits for the program it is ended: what is not waited for any more
+/// must not change the world later.
+struct GivenUp<'s> {
+    session: &'s Session,
+    answered: bool,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        let mut waiting = lock(&self.session.shared.waiting);
+        waiting.retain(|_, answer| !answer.is_closed());
+        if waiting.is_empty() {
+            *lock(&self.session.shared.ended) = Some("it was ended, as it had not answered in time".to_owned());
+            self.session.process.kill();
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use crate::{
         ActionReport, AgentStep, CallReport, Difference, EventKind, Outcome, Remark, RemarkKind, TaskRun, Verdict,
         recording,
     },
-    extension::Extensions,
+    extension::{Extensions, Started},
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast, Values},
@@ -247,12 +247,13 @@ async fn phases(
             world.exhaust(why);
         }
     };
+    let journalled = world.emitter.journal().cloned().map(|journal| Arc::new(move |pid| journal.group(pid)) as Started);
     let unit = Unit {
         host,
         plan,
         events,
         tools,
-        extensions: Extensions::new(host, world.extensions, options.executable.clone()),
+        extensions: Extensions::new(host, world.extensions, options.executable.clone()).heard_by(journalled),
         judge: world.judge,
         judged: &judged_usage,
         env,
