@@ -11,13 +11,13 @@ use crate::{
     check::{self, Checked},
     decode,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, Limits, Name, TaskSet},
+    hir::{AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, Limits, Name, Permissions, TaskSet},
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
     },
     lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Judge, Plan, SkillMount, Written, WrittenSet},
+    plan::{self, AgentKind, EvalPlan, Granted, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     source::{FileId, Files, Listed, Sources, Span, Spanned},
@@ -283,6 +283,7 @@ impl Shared<'_> {
             skills: skill_mount(unit),
             assertions,
             defaults: defaults(&eval.default_limits, limits, eval.config),
+            extension_timeout: eval.extension_options.timeout.map(|timeout| timeout.value),
             files: hashes.clone(),
         };
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
@@ -315,12 +316,23 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides)
         dir: eval.dir.clone(),
         judge: judge(unit),
         extensions: extensions(eval),
+        sandbox: eval.extension_options.sandbox,
         budget: eval.budget,
         model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
         written: written(eval, limits),
         tasks: tasks?,
     })
+}
+
+fn granted(permissions: &Permissions) -> Granted {
+    let paths = |names: &[Name]| names.iter().map(|name| PathBuf::from(&name.value)).collect();
+    Granted {
+        network: permissions.network,
+        read: paths(&permissions.read),
+        write: paths(&permissions.write),
+        env: permissions.env.iter().map(|name| name.value.clone()).collect(),
+    }
 }
 
 fn written(eval: &Eval, limits: LimitOverrides) -> Written {
@@ -351,6 +363,7 @@ fn extensions(eval: &Eval) -> Vec<plan::Extension> {
             dir: eval.dir.clone(),
             env: extension.env.iter().map(|(name, value)| (name.value.clone(), value.clone())).collect(),
             config: extension.config.clone(),
+            granted: granted(&extension.permissions),
         })
     });
     configured.collect()

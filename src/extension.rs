@@ -3,10 +3,12 @@
 //!
 //! Each run of a task has its own processes: they start when the first step needs them and end behind the last cleanup.
 
+mod jail;
 mod oneshot;
 mod session;
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,11 +19,14 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::{
+    hir::Sandbox,
     host::Host,
     kubernetes,
     package::{Package, package},
     plan,
 };
+use jail::Jail;
+pub use jail::usable;
 use oneshot::OneShot;
 use session::Session;
 
@@ -67,6 +72,7 @@ pub struct Extensions<'a> {
     declared: &'a [plan::Extension],
     /// This program.
     executable: Option<PathBuf>,
+    sandbox: Sandbox,
     /// Hears of the process group of each program that is started.
     started: Option<Started>,
     running: Mutex<IndexMap<String, Slot>>,
@@ -86,7 +92,12 @@ enum Program {
 impl<'a> Extensions<'a> {
     /// Nothing is started yet.
     pub fn new(host: &'a dyn Host, declared: &'a [plan::Extension], executable: Option<PathBuf>) -> Self {
-        Self { host, declared, executable, started: None, running: Mutex::default() }
+        Self { host, declared, executable, sandbox: Sandbox::None, started: None, running: Mutex::default() }
+    }
+
+    /// The same, and what is not a part of gevals runs in a sandbox.
+    pub fn sandboxed(self, sandbox: Sandbox) -> Self {
+        Self { sandbox, ..self }
     }
 
     /// The same, and `started` hears of each program: a journal can end what outlives gevals.
@@ -128,10 +139,28 @@ impl<'a> Extensions<'a> {
         let config = config.map_err(|why| format!("`config` of `{name}`: {why}"))?;
         let found =
             program(reference, base, self.executable.as_deref()).map_err(|why| format!("`{reference}` {why}"))?;
-        match found {
-            Found::OneShot(program) => Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env, config })),
-            Found::Session { program, args } => {
-                let session = Session::start(name, (&program, &args), &env, call.workdir, config, self.started.as_ref());
+        let jail = match (self.sandbox, &found) {
+            (Sandbox::None, _) | (_, Found::Bundled { .. }) => None,
+            (sandbox, Found::Session(program) | Found::OneShot(program)) => {
+                let jail = Jail::new(sandbox, program, declared, &lookup, &mut env);
+                Some(jail.map_err(|why| format!("`{reference}` {why}"))?)
+            }
+        };
+        let start = match found {
+            Found::OneShot(program) => {
+                return Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env, config, jail }));
+            }
+            Found::Bundled { program, args } => (program, args),
+            Found::Session(program) => match &jail {
+                Some(jail) => jail.command(&program, call.workdir, None),
+                None => (program, Vec::new()),
+            },
+        };
+        {
+            {
+                let inherited = jail.is_none();
+                let session =
+                    Session::start(name, start, (&env, inherited), call.workdir, config, self.started.as_ref());
                 match tokio::time::timeout(HANDSHAKE, session).await {
                     Ok(session) => session.map(Program::Session),
                     Err(_) => Err(format!(
@@ -168,7 +197,12 @@ pub fn declared<'p>(declared: &'p [plan::Extension], name: &str) -> Option<&'p p
 }
 
 enum Found {
-    Session { program: PathBuf, args: Vec<String> },
+    /// A part of gevals.
+    Bundled {
+        program: PathBuf,
+        args: Vec<OsString>,
+    },
+    Session(PathBuf),
     OneShot(PathBuf),
 }
 
@@ -196,7 +230,7 @@ fn program(reference: &str, base: &Path, executable: Option<&Path>) -> Result<Fo
                 _ => return Err(format!("means `builtin:{name}`, which this build does not have")),
             };
             let program = executable.ok_or("means a part of this program, which does not find itself")?;
-            return Ok(Found::Session { program: program.to_owned(), args: vec![argument.to_owned()] });
+            return Ok(Found::Bundled { program: program.to_owned(), args: vec![argument.into()] });
         }
         Package::Release { .. } => {
             return Err("is a release, and this version downloads none: name a path, or a bundled extension".to_owned());
@@ -219,7 +253,7 @@ fn program(reference: &str, base: &Path, executable: Option<&Path>) -> Result<Fo
     let program = std::path::absolute(&program).map_err(|e| format!("has no path: {e}"))?;
     Ok(match manifest {
         Some(_) => Found::OneShot(program),
-        None => Found::Session { program, args: Vec::new() },
+        None => Found::Session(program),
     })
 }
 

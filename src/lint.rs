@@ -4,6 +4,7 @@
 //! `lints/`. Rules whose fault shows while a file is read or checked have their code there; they are listed all the same.
 
 mod agent;
+mod allowed;
 mod agent_file;
 mod assertion_sense;
 mod assertions;
@@ -294,6 +295,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InBoth(servers::required, oracle::calls) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
+    Lint { rule: &allowed::SOURCE_NOT_ALLOWED, found: Found::InEval(allowed::check) },
     Lint { rule: &unlocked::NOT_LOCKED, found: Found::InEval(unlocked::check) },
     Lint { rule: &unlocked::UNREAD_SCHEMA, found: Found::InEval(unlocked::unread) },
     Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },

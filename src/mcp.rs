@@ -23,7 +23,7 @@ use indexmap::IndexMap;
 use thiserror::Error;
 
 pub use bridge::{bridge, bridge_stdio, serve_stdio};
-pub(crate) use child::{Lines, Process, spawn};
+pub(crate) use child::{Lines, Process, spawn_with};
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::HttpFront;
 pub use hub::Hub;

@@ -36,8 +36,8 @@ use petgraph::{
 use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
-        CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Server,
-        ShellAgent, Template,
+        CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Sandbox,
+        Server, ShellAgent, Template,
     },
     signature::Control,
     source::Span,
@@ -433,6 +433,8 @@ pub struct EvalPlan {
     pub judge: Option<Judge>,
     /// As the eval configures them.
     pub extensions: Vec<Extension>,
+    /// What keeps extensions apart from the machine.
+    pub sandbox: Sandbox,
     /// What all tasks may use together.
     pub budget: Budget,
     /// The model of the agent, as far as it is known.
@@ -476,6 +478,19 @@ pub struct Extension {
     pub env: Vec<(String, String)>,
     /// What it is initialized with, to fill likewise.
     pub config: serde_json::Value,
+    /// What it is granted in a sandbox.
+    pub granted: Granted,
+}
+
+/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Granted {
+    pub network: bool,
+    /// Absolute, or relative to the folder of the eval.
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// Variables of gevals that it gets besides its own.
+    pub env: Vec<String>,
 }
 
 /// Default bound of setup, agent and verify together (`portable-format.md`).

@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Event, EventKind, TaskRun, Used, Verdict, recording},
+    extension::usable,
     hir::{Bounds, Budget},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
@@ -280,6 +281,9 @@ pub async fn run_eval(
             ),
         );
     }
+    if let (Err(why), false) = (usable(plan.sandbox), plan.extensions.is_empty()) {
+        faults.push(format!("the sandbox of extensions: {why}"));
+    }
     if let (Some(&index), None) = (selected.first(), options.only)
         && let ActionKind::Agent(agent) = &plan.tasks[index].action(plan.tasks[index].agent).kind
         && let Err(why) = needs::agent(&agent.kind, host)
@@ -371,6 +375,7 @@ pub async fn run_eval(
         emitter: &emitter,
         servers: &servers,
         extensions: &plan.extensions,
+        sandbox: plan.sandbox,
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),

@@ -55,24 +55,76 @@ pub fn find() -> Result<PathBuf, String> {
     }
 }
 
+/// What an extension has in its jail.
+#[derive(Clone, Debug)]
+pub struct Cell<'a> {
+    /// The folder of its program.
+    pub home: &'a Path,
+    /// The folder of the task, where it works.
+    pub workdir: &'a Path,
+    pub network: bool,
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+}
+
+/// Run before a program in a cell: at most 4 GiB of memory, 1,024 files and 512 processes (which holds all users but root). The second form
+/// of the last is bash's.
+const LIMITS: &str =
+    "ulimit -v 4194304; ulimit -n 1024; ulimit -p 512 2>/dev/null || ulimit -u 512 2>/dev/null; exec \"$0\" \"$@\"";
+
+impl Cell<'_> {
+    /// The arguments of bubblewrap, up to the program. The environment is that of bubblewrap itself: arguments can be seen by others.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = Vec::new();
+        let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
+        add(&[&"--unshare-all", &"--unshare-user", &"--die-with-parent", &"--new-session"]);
+        if self.network {
+            add(&[&"--share-net"]);
+        }
+        system(&mut add);
+        for path in ["/etc/alternatives", "/etc/ld.so.cache", "/etc/passwd", "/etc/group"] {
+            add(&[&"--ro-bind-try", &path, &path]);
+        }
+        let of_network =
+            ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/ca-certificates", "/etc/pki"];
+        for path in of_network.iter().filter(|_| self.network) {
+            add(&[&"--ro-bind-try", path, path]);
+        }
+        add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp"]);
+        for path in [self.home, self.workdir].into_iter().chain(self.read.iter().map(PathBuf::as_path)) {
+            add(&[&"--ro-bind", &path, &path]);
+        }
+        for path in &self.write {
+            add(&[&"--bind", path, path]);
+        }
+        add(&[&"--chdir", &self.workdir, &"--", &"/bin/sh", &"-c", &LIMITS]);
+        args
+    }
+}
+
+/// `/usr`, and what leads there.
+fn system(add: &mut dyn FnMut(&[&dyn AsRef<std::ffi::OsStr>])) {
+    add(&[&"--ro-bind", &"/usr", &"/usr"]);
+    for name in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
+        match std::fs::symlink_metadata(name) {
+            Ok(meta) if meta.is_symlink() => {
+                if let Ok(target) = std::fs::read_link(name) {
+                    add(&[&"--symlink", &target, &name]);
+                }
+            }
+            Ok(_) => add(&[&"--ro-bind", &name, &name]),
+            Err(_) => {}
+        }
+    }
+}
+
 impl Jail {
     /// bubblewrap's arguments, up to the program.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
         add(&[&"--unshare-all", &"--unshare-user", &"--die-with-parent", &"--new-session", &"--clearenv"]);
-        add(&[&"--ro-bind", &"/usr", &"/usr"]);
-        for name in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
-            match std::fs::symlink_metadata(name) {
-                Ok(meta) if meta.is_symlink() => {
-                    if let Ok(target) = std::fs::read_link(name) {
-                        add(&[&"--symlink", &target, &name]);
-                    }
-                }
-                Ok(_) => add(&[&"--ro-bind", &name, &name]),
-                Err(_) => {}
-            }
-        }
+        system(&mut add);
         // What Debian has a choice of (`awk`) is a link to there.
         add(&[&"--ro-bind-try", &"/etc/alternatives", &"/etc/alternatives"]);
         // Where programs were added by hand, none is there but ours.

@@ -9,7 +9,8 @@ use std::{
 };
 
 use gevals::{
-    extension::{Answer, Call, Extensions},
+    extension::{Answer, Call, Extensions, usable},
+    hir::Sandbox,
     host::RealHost,
     plan,
 };
@@ -96,6 +97,7 @@ async fn an_operation_gets_its_context_and_gives_its_outputs() {
         dir: programs.path().join("ext"),
         env: vec![("TOKEN".to_owned(), "${PATH}!".to_owned())],
         config: json!({"home": "{env.PATH}", "n": 1}),
+        granted: Default::default(),
     }];
     let extensions = Extensions::new(&host, &declared, None);
     let answer = programs.execute(&extensions, "echo", json!({"a": [1]})).await.unwrap();
@@ -136,6 +138,7 @@ async fn a_program_with_a_manifest_is_started_for_each_call() {
         dir: programs.path().to_owned(),
         env: Vec::new(),
         config: json!({"level": 3}),
+        granted: Default::default(),
     };
     let declared = [declared];
     let extensions = Extensions::new(&host, &declared, None);
@@ -296,4 +299,122 @@ async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
     assert_eq!(answer.outputs["NS"], "demo");
     assert_eq!(answer.outputs["in"], json!(programs.path()));
     extensions.close().await;
+}
+
+/// A program that tries what its argument says, and answers with what came of it.
+const ATTACKER: &str = r#"
+what, target = args["what"], args.get("target")
+try:
+    if what == "read": got = open(target).read()
+    elif what == "write": got = open(target, "w").write("x")
+    elif what == "list": got = os.listdir(target)
+    elif what == "connect":
+        import socket
+        got = socket.create_connection(("127.0.0.1", target), 2).getsockname()
+    elif what == "env": got = sorted(os.environ)
+    elif what == "kill": got = os.kill(target, 15)
+    elif what == "memory": got = len(bytearray(6 << 30))
+    elif what == "flee":
+        got = subprocess.Popen(["sleep", "614"], start_new_session=True).pid
+    elif what == "fork":
+        got = 0
+        for _ in range(3000):
+            if os.fork() == 0: time.sleep(600)
+            got += 1
+    answer({"success": True, "outputs": {"got": got}})
+except BaseException as error:
+    answer({"success": False, "error": type(error).__name__ + ": " + str(error)})
+"#;
+
+/// How many processes with these words on their command line live.
+fn count(words: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).filter(|line| line.trim() == words).count()
+}
+
+#[tokio::test]
+async fn a_sandbox_holds_what_tries_to_leave_it() {
+    if let Err(why) = usable(Sandbox::Bwrap) {
+        eprintln!("NOT RUN: the sandbox of extensions: {why}");
+        return;
+    }
+    let programs = Programs::new();
+    programs.session("ext/attacker", ATTACKER.trim());
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    std::fs::write(&secret, "hidden").unwrap();
+    std::fs::write(programs.path().join("task.txt"), "mine").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let host = RealHost::new();
+    let declared = |granted: plan::Granted| {
+        [plan::Extension {
+            alias: "attacker".to_owned(),
+            package: "./ext/attacker".to_owned(),
+            dir: programs.path().to_owned(),
+            env: vec![("OWN".to_owned(), "given".to_owned())],
+            config: Value::Null,
+            granted,
+        }]
+    };
+    let jailed = declared(plan::Granted::default());
+    let extensions = Extensions::new(&host, &jailed, None).sandboxed(Sandbox::Bwrap);
+    let tries = async |extensions: &Extensions<'_>, what: &str, target: Value| {
+        programs.execute(extensions, "attacker", json!({"what": what, "target": target})).await
+    };
+    let fails = async |what: &str, target: Value, why: &str| {
+        let answer = tries(&extensions, what, target.clone()).await.unwrap();
+        assert!(!answer.success, "{what} {target}: {:?}", answer.outputs);
+        assert!(answer.message.contains(why), "{what} {target}: {}", answer.message);
+    };
+    // What is not granted is not there, or cannot be written.
+    fails("read", json!(secret), "No such file").await;
+    fails("write", json!(outside.path().join("new")), "").await;
+    fails("write", json!(programs.path().join("new")), "Read-only").await;
+    fails("write", json!("/usr/bin/new"), "Read-only").await;
+    fails("list", json!(std::env::var("HOME").unwrap()), "No such file").await;
+    fails("connect", json!(port), "").await;
+    fails("kill", json!(std::process::id()), "").await;
+    fails("memory", Value::Null, "MemoryError").await;
+    // The folder of the task can be read, and `/tmp` is its own.
+    let read = tries(&extensions, "read", json!(programs.path().join("task.txt"))).await.unwrap();
+    assert_eq!(read.outputs["got"], "mine");
+    assert!(tries(&extensions, "write", json!("/tmp/own")).await.unwrap().success);
+    assert!(!Path::new("/tmp/own").exists());
+    let env = tries(&extensions, "env", Value::Null).await.unwrap();
+    let names: Vec<_> = env.outputs["got"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(names.contains(&"OWN") && names.contains(&"NS"), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
+    // Nothing survives it: neither a session of its own, nor a thousand children.
+    assert!(tries(&extensions, "flee", Value::Null).await.unwrap().success);
+    assert!(count("sleep 614") > 0);
+    let forked = tokio::time::timeout(Duration::from_secs(20), tries(&extensions, "fork", Value::Null)).await;
+    // No limit of processes holds root; the end of the sandbox does.
+    let root = rustix::process::getuid().is_root();
+    assert!(root || !matches!(forked, Ok(Ok(Answer { success: true, .. }))), "3000 processes were made");
+    extensions.close().await;
+    let begun = Instant::now();
+    while count("sleep 614") + count(&format!("python3 {}", programs.path().join("ext/attacker").display())) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "a child survived its sandbox");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // What is granted works.
+    let granted = declared(plan::Granted {
+        network: true,
+        read: vec![secret.clone()],
+        write: vec!["out".into()],
+        env: vec!["PATH".to_owned(), "CARGO_PKG_NAME".to_owned()],
+    });
+    std::fs::create_dir(programs.path().join("out")).unwrap();
+    let extensions = Extensions::new(&host, &granted, None).sandboxed(Sandbox::Bwrap);
+    assert_eq!(tries(&extensions, "read", json!(secret)).await.unwrap().outputs["got"], "hidden");
+    assert!(tries(&extensions, "write", json!(programs.path().join("out/new"))).await.unwrap().success);
+    assert!(programs.path().join("out/new").exists());
+    assert!(tries(&extensions, "connect", json!(port)).await.unwrap().success);
+    extensions.close().await;
+    // Docker is not there, and nothing runs without it.
+    let extensions = Extensions::new(&host, &granted, None).sandboxed(Sandbox::Docker);
+    let why = tries(&extensions, "env", Value::Null).await.unwrap_err();
+    assert!(why.contains("no sandbox `docker`"), "{why}");
 }

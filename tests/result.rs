@@ -564,3 +564,58 @@ fn results_fit_their_schema() {
     let merged: Value = serde_json::from_str(&merged.out).unwrap();
     assert!(schema.is_valid(&merged));
 }
+
+/// All that a comparison says, word for word: lists, marks, changed plans, figures and what makes them worth less.
+#[test]
+fn a_comparison_is_shown_whole() {
+    let one = |task: &str, passed: bool, digest: &str, tokens: Value| {
+        let mut result = json!({ "taskName": task, "taskPassed": passed, "allAssertionsPassed": passed, "outcome": if passed { "passed" } else { "failed" } });
+        if !passed {
+            result["reason"] = json!(format!("{task} is wrong"));
+        }
+        if !digest.is_empty() {
+            result["planDigest"] = json!(digest);
+        }
+        if !tokens.is_null() {
+            result["tokenEstimate"] = tokens;
+        }
+        result
+    };
+    let tokens = |total: u64, schema: u64, actual: Option<(u64, u64)>| {
+        let mut tokens = json!({ "inputTokens": total - 10, "outputTokens": 10, "totalTokens": total, "mcpSchemaTokens": schema, "source": "estimated" });
+        if let Some((input, output)) = actual {
+            tokens["actual"] = json!({ "inputTokens": input, "outputTokens": output, "totalTokens": input + output });
+        }
+        tokens
+    };
+    let none = || Value::Null;
+    let file = |results: Vec<Value>| json!({ "summary": { "complete": true }, "results": results }).to_string();
+    let world = World::new(&[]);
+    world.write(
+        "old.json",
+        &file(vec![
+            one("same", true, "p", tokens(1000, 300, Some((700, 90)))),
+            one("worse", true, "p1", tokens(500, 300, None)),
+            one("unknown", true, "", none()),
+            one("better", false, "p", none()),
+            one("gone", true, "p", none()),
+        ]),
+    );
+    world.write(
+        "new.json",
+        &file(vec![
+            one("same", true, "p", tokens(1000, 200, Some((900, 90)))),
+            one("worse", false, "p2", tokens(700, 300, None)),
+            one("unknown", false, "p", tokens(100, 0, None)),
+            one("better", true, "p", tokens(100, 0, None)),
+            one("new", true, "p", tokens(100, 0, None)),
+        ]),
+    );
+    let ran = world.run(&["result", "diff", "old.json", "new.json"]);
+    assert_eq!(
+        ran.out,
+        "?"
+    );
+    let ran = world.run(&["result", "diff", "old.json", "new.json", "-o", "markdown"]);
+    assert_eq!(ran.out, "?");
+}

@@ -58,6 +58,7 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         extensions: Vec::new(),
         budget: gevals::hir::Budget::default(),
         model: None,
+        sandbox: Default::default(),
         written: Default::default(),
         secrets: Vec::new(),
         tasks,

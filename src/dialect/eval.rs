@@ -6,8 +6,9 @@ use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, key},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
-        AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Eval, ExtensionRef,
-        JudgeEnv, JudgeRef, Limits, Name, OrderedCall, SkillMatcher, Skills, SourceRef, TaskSet,
+        AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Eval,
+        ExtensionOptions, ExtensionRef, JudgeEnv, JudgeRef, Limits, Name, OrderedCall, Permissions, Sandbox,
+        SkillMatcher, Skills, SourceRef, TaskSet,
     },
     rule,
     source::{FileId, Spanned},
@@ -67,6 +68,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         mcp_config: None,
         judge: None,
         extensions: Vec::new(),
+        extension_options: ExtensionOptions::default(),
         sources: Vec::new(),
         skills: None,
         default_limits: Limits::default(),
@@ -109,7 +111,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         eval.judge = judge(reader, node);
     }
     if let Some(node) = fields.take(reader, "extensions") {
-        eval.extensions = extensions(reader, node);
+        eval.extensions = extensions(reader, node, &mut eval.extension_options);
     }
     if let Some(node) = fields.take(reader, "sources") {
         eval.sources = sources(reader, node);
@@ -309,7 +311,7 @@ fn judge_without_ref(node: Node<'_>) -> Diagnostic {
     }
 }
 
-fn extensions(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<ExtensionRef> {
+fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOptions) -> Vec<ExtensionRef> {
     // Options of the extension runner share the map with aliases (`decisions.md` §2).
     const RESERVED: [&str; 4] = ["cacheDir", "timeout", "sandbox", "allowedSources"];
     if !matches!(node.data(), Data::Map) {
@@ -319,37 +321,48 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<ExtensionRef> {
     let mut out = Vec::new();
     for entry in reader.present(node) {
         if RESERVED.contains(&entry.name) {
-            extension_option(reader, entry);
+            extension_option(reader, entry, options);
             continue;
         }
         let Some(mut fields) = reader.fields(entry.value, "an extension") else { continue };
         let package = fields.require(reader, "package", entry.key.span());
         let env = fields.take(reader, "env").map(|n| reader.strings(n, "the environment of an extension"));
         let config = fields.take(reader, "config");
+        let permissions = fields.take(reader, "permissions").and_then(|n| permissions(reader, n)).unwrap_or_default();
         fields.finish(reader);
         out.push(ExtensionRef {
             alias: key(entry),
             package: package.and_then(|n| reader.name(n, "the package of an extension")),
             env: env.into_iter().flatten().map(|(k, v)| (Spanned::new(k, v.span), v.value)).collect(),
             config: config.map(Node::to_json).unwrap_or_default(),
+            permissions,
             span: entry.key.span(),
         });
     }
     out
 }
 
+/// What an extension may do in a sandbox.
+fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
+    let mut fields = reader.fields(node, "the permissions of an extension")?;
+    let network = fields.take(reader, "network").and_then(|n| reader.bool(n, "`network`"));
+    let [read, write, env] = ["read", "write", "env"]
+        .map(|key| fields.take(reader, key).map(|n| reader.words(n, &format!("`{key}`"))).unwrap_or_default());
+    fields.finish(reader);
+    Some(Permissions { network: network.is_some_and(|n| n.value), read, write, env })
+}
+
 /// How extensions are fetched and run.
-fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>) {
-    const SANDBOXES: [&str; 3] = ["none", "bwrap", "docker"];
+fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut ExtensionOptions) {
+    const SANDBOXES: [Sandbox; 3] = [Sandbox::None, Sandbox::Bwrap, Sandbox::Docker];
     match entry.name {
-        "timeout" => {
-            reader.duration(entry.value, "the timeout of extensions");
-        }
+        "timeout" => options.timeout = reader.duration(entry.value, "the timeout of extensions"),
         "cacheDir" => {
             reader.name(entry.value, "`cacheDir`");
         }
         "allowedSources" => {
-            for pattern in reader.words(entry.value, "`allowedSources`") {
+            let patterns = reader.words(entry.value, "`allowedSources`");
+            for pattern in &patterns {
                 if let Err(error) = globset::Glob::new(&pattern.value) {
                     let message = format!("`{}` is not a pattern: {}", pattern.value, error.kind());
                     reader.error(
@@ -358,10 +371,12 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>) {
                     );
                 }
             }
+            options.allowed_sources = Some(patterns);
         }
         _ => {
             let Some(word) = reader.name(entry.value, "the sandbox of extensions") else { return };
-            if SANDBOXES.contains(&word.value.as_str()) {
+            if let Some(sandbox) = SANDBOXES.into_iter().find(|sandbox| sandbox.name() == word.value) {
+                options.sandbox = sandbox;
                 return;
             }
             let diagnostic = Diagnostic::new(
@@ -370,7 +385,7 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>) {
                 format!("unknown sandbox `{}` of extensions", word.value),
             )
             .help("known are `none`, `bwrap` and `docker`");
-            reader.error(match crate::diagnostic::nearest(&word.value, SANDBOXES) {
+            reader.error(match crate::diagnostic::nearest(&word.value, SANDBOXES.map(Sandbox::name)) {
                 Some(near) => {
                     diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
                 }

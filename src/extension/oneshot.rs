@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt, process::Command};
 
-use super::{Answer, Call, Started, answer};
+use super::{Answer, Call, Started, answer, jail::Jail};
 
 /// Bytes of standard output that are read.
 const MOST: u64 = 64 * 1024 * 1024;
@@ -18,6 +18,8 @@ pub(super) struct OneShot {
     pub env: IndexMap<String, String>,
     /// What the eval configures it with; null where it does not.
     pub config: Value,
+    /// Where it runs in a sandbox.
+    pub jail: Option<Jail>,
 }
 
 impl OneShot {
@@ -37,8 +39,16 @@ impl OneShot {
         let mut input = tempfile::NamedTempFile::new().map_err(fault)?;
         input.write_all(said.to_string().as_bytes()).map_err(fault)?;
         let verb = if call.phase == "verify" { "check" } else { "action" };
-        let mut command = Command::new(&self.program);
-        command.args([verb, call.operation, "--input"]).arg(input.path()).envs(&self.env).current_dir(call.workdir);
+        let (program, args) = match &self.jail {
+            Some(jail) => jail.command(&self.program, call.workdir, Some(input.path())),
+            None => (self.program.clone(), Vec::new()),
+        };
+        let mut command = Command::new(program);
+        if self.jail.is_some() {
+            command.env_clear();
+        }
+        command.args(args).args([verb, call.operation, "--input"]).arg(input.path());
+        command.envs(&self.env).current_dir(call.workdir);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         let mut child = command.spawn().map_err(fault)?;

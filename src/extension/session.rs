@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
+    ffi::OsString,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +22,7 @@ use tokio::{
 use super::{Answer, Call, Started, answer};
 use crate::{
     kubernetes::PROTOCOL,
-    mcp::{Lines, Process, spawn},
+    mcp::{Lines, Process, spawn_with},
     ty::duration,
 };
 
@@ -59,14 +60,16 @@ impl Session {
     /// Starts a program and shakes hands.
     pub async fn start(
         name: &str,
-        (program, args): (&Path, &[String]),
-        env: &IndexMap<String, String>,
+        (program, args): (PathBuf, Vec<OsString>),
+        (env, inherited): (&IndexMap<String, String>, bool),
         folder: &Path,
         config: Value,
         started: Option<&Started>,
     ) -> Result<Self, String> {
         let command = program.to_string_lossy();
-        let (process, input, output) = spawn(name, &command, args, env, Some(folder)).map_err(|e| e.to_string())?;
+        let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let spawned = spawn_with(name, &command, &args, env, Some(folder), inherited);
+        let (process, input, output) = spawned.map_err(|e| e.to_string())?;
         if let (Some(started), Some(pid)) = (started, process.pid()) {
             started(pid);
         }

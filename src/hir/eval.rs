@@ -21,6 +21,7 @@ pub struct Eval {
     pub mcp_config: Option<Name>,
     pub judge: Option<JudgeRef>,
     pub extensions: Vec<ExtensionRef>,
+    pub extension_options: ExtensionOptions,
     pub sources: Vec<SourceRef>,
     pub skills: Option<Skills>,
     pub default_limits: Limits,
@@ -116,7 +117,50 @@ pub struct ExtensionRef {
     pub package: Option<Name>,
     pub env: Vec<(Name, String)>,
     pub config: Value,
+    /// What the eval grants it in a sandbox.
+    pub permissions: Permissions,
     pub span: Span,
+}
+
+/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.
+#[derive(Clone, Debug, Default)]
+pub struct Permissions {
+    pub network: bool,
+    /// Paths, relative to the eval.
+    pub read: Vec<Name>,
+    pub write: Vec<Name>,
+    /// Variables of gevals that it gets besides its own.
+    pub env: Vec<Name>,
+}
+
+/// What keeps extensions apart from the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sandbox {
+    #[default]
+    None,
+    Bwrap,
+    Docker,
+}
+
+impl Sandbox {
+    /// As an eval writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Bwrap => "bwrap",
+            Self::Docker => "docker",
+        }
+    }
+}
+
+/// How extensions are fetched and run: the reserved names of `config.extensions` (`decisions.md` §2).
+#[derive(Clone, Debug, Default)]
+pub struct ExtensionOptions {
+    /// Bounds an operation whose step has no `timeout`.
+    pub timeout: Option<Spanned<Duration>>,
+    pub sandbox: Sandbox,
+    /// Patterns of packages; others are refused.
+    pub allowed_sources: Option<Vec<Name>>,
 }
 
 /// A repository that tasks come from, and the names that its servers have in this eval.

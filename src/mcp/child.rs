@@ -40,9 +40,24 @@ pub(crate) fn spawn(
     env: &IndexMap<String, String>,
     cwd: Option<&Path>,
 ) -> Result<(Process, ChildStdin, ChildStdout), ServerError> {
+    spawn_with(server, command, args, env, cwd, true)
+}
+
+/// The same, with the environment of gevals only where it is inherited.
+pub(crate) fn spawn_with(
+    server: &str,
+    command: &str,
+    args: &[String],
+    env: &IndexMap<String, String>,
+    cwd: Option<&Path>,
+    inherited: bool,
+) -> Result<(Process, ChildStdin, ChildStdout), ServerError> {
     let cannot =
         |reason: String| ServerError::CannotRun { server: server.to_owned(), command: command.to_owned(), reason };
     let mut prepared = Command::new(command);
+    if !inherited {
+        prepared.env_clear();
+    }
     prepared.args(args).envs(env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     prepared.process_group(0).kill_on_drop(true);
     if let Some(dir) = cwd {

@@ -35,6 +35,8 @@ pub struct Context<'a> {
     /// In the order of the task sets that select the task.
     pub assertions: Vec<&'a Assertions>,
     pub defaults: Limits,
+    /// Of operations of extensions whose step has none.
+    pub extension_timeout: Option<Duration>,
     /// SHA-256 of every file the task refers to.
     pub files: IndexMap<PathBuf, String>,
 }
@@ -46,6 +48,7 @@ impl Default for Context<'_> {
             skills: None,
             assertions: Vec::new(),
             defaults: Limits::default(),
+            extension_timeout: None,
             files: IndexMap::new(),
         }
     }
@@ -60,7 +63,13 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
     for phase in PlanPhase::ALL {
         graph.add_node(Node::Phase(phase));
     }
-    let mut to = Lowering { dialect: task.dialect, graph, scope: Scope::default(), agent: None };
+    let mut to = Lowering {
+        dialect: task.dialect,
+        graph,
+        scope: Scope::default(),
+        agent: None,
+        extension_timeout: context.extension_timeout,
+    };
     let setup = to.phase(&task.setup.steps, PhaseKind::Setup);
     let agent = to.agent(task, context);
     let verify = to.verify(&task.verify.steps);
@@ -131,6 +140,8 @@ struct Lowering {
     graph: Graph,
     scope: Scope,
     agent: Option<ActionIx>,
+    /// Of operations of extensions whose step has none.
+    extension_timeout: Option<Duration>,
 }
 
 /// Where a sequence of steps stands.
@@ -144,6 +155,12 @@ struct Place<'a> {
 }
 
 impl Lowering {
+    /// The limit of a step that sets none.
+    fn usual_time(&self, step: &Step<Def>) -> Option<Duration> {
+        let of_eval = self.extension_timeout.filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        of_eval.or(step.op.signature.timeout)
+    }
+
     fn phase(&mut self, steps: &[Step<Def>], kind: PhaseKind) -> Vec<ActionIx> {
         let phase = match kind {
             PhaseKind::Setup => PlanPhase::Setup,
@@ -186,7 +203,7 @@ impl Lowering {
             id: id.clone(),
             phase: place.phase,
             meaning: meaning(step, self.dialect),
-            timeout: step.timeout.as_ref().map(|t| t.value + own_time(step)).or(step.op.signature.timeout),
+            timeout: step.timeout.as_ref().map(|t| t.value + own_time(step)).or(self.usual_time(step)),
             continue_on_error: step.continue_on_error.as_ref().map_or(place.cleanup, |c| c.value),
             span: step.span,
             kind: ActionKind::Step(StepAction {

@@ -85,6 +85,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         budget: crate::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),
+        sandbox: Default::default(),
         written: Default::default(),
         tasks: vec![plan],
     };

@@ -8,7 +8,7 @@ use super::{Done, PlanFormat, View, facts, label, line, rounds, substituted, use
 use crate::{
     builtin::{count, excerpt},
     event::Outcome,
-    hir::{Dialect, Expand, ExpandPart, Transport},
+    hir::{Dialect, Expand, ExpandPart, Sandbox, Transport},
     plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, reach, wire},
     signature::Control,
     ty::duration,
@@ -86,6 +86,9 @@ impl Tree<'_> {
             .collect();
         if !extensions.is_empty() {
             self.fact("uses", &extensions.join(self.dot()));
+            if eval.sandbox != Sandbox::None {
+                self.fact("sandbox", &format!("{}, for extensions", eval.sandbox.name()));
+            }
         }
         let permitted = reach::of_eval(eval).permitted;
         if !permitted.is_empty() {

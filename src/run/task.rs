@@ -33,7 +33,7 @@ use crate::{
         recording,
     },
     extension::{Extensions, Started},
-    hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
+    hir::{CallKind, CallStatus, Def, Dialect, Part, Sandbox, Template},
     host::Host,
     journal::{End, Entry, TaskPast, Values},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
@@ -51,6 +51,8 @@ pub(super) struct World<'a> {
     pub servers: &'a Servers<'a>,
     /// As the eval configures them.
     pub extensions: &'a [plan::Extension],
+    /// What keeps them apart from the machine.
+    pub sandbox: Sandbox,
     /// Fires at the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
     /// Fires at the second one: cleanup is stopped too.
@@ -253,7 +255,9 @@ async fn phases(
         plan,
         events,
         tools,
-        extensions: Extensions::new(host, world.extensions, options.executable.clone()).heard_by(journalled),
+        extensions: Extensions::new(host, world.extensions, options.executable.clone())
+            .heard_by(journalled)
+            .sandboxed(world.sandbox),
         judge: world.judge,
         judged: &judged_usage,
         env,

@@ -126,6 +126,20 @@ pub enum Sandbox {
     Docker,
 }
 
+/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Permissions {
+    /// Whether it may connect anywhere; no by default.
+    pub network: Option<bool>,
+    /// Paths that it may read, from the eval's folder.
+    pub read: Option<Vec<String>>,
+    /// Paths that it may write, from the eval's folder.
+    pub write: Option<Vec<String>>,
+    /// Variables of gevals that it gets besides its own.
+    pub env: Option<Vec<String>>,
+}
+
 /// An extension: its package, and what it is given.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
@@ -136,6 +150,8 @@ pub struct Extension {
     pub env: Option<IndexMap<String, String>>,
     /// What it is given when it starts.
     pub config: Option<Value>,
+    /// What it is granted in a sandbox.
+    pub permissions: Option<Permissions>,
 }
 
 /// A repository of tasks.
