@@ -612,10 +612,67 @@ fn a_comparison_is_shown_whole() {
         ]),
     );
     let ran = world.run(&["result", "diff", "old.json", "new.json"]);
-    assert_eq!(
-        ran.out,
-        "?"
-    );
+    let text = "\
+=== Evaluation Diff ===
+
+Regressions (2):
+  ✗ worse  passed → failed
+      the task failed
+      the task is not the same: its plan changed
+  ✗ unknown  passed → failed
+      the task failed
+
+Improvements (1):
+  ✓ better  failed → passed
+
+New tasks (1):
+  + new  passed
+
+Removed tasks (1):
+  - gone  passed
+
+                     Base          Current       Change
+Tasks                4/5 (80.00%)  3/6 (50.00%)  -30.00 pp
+Assertions           0/0 (0.00%)   0/0 (0.00%)   +0.00 pp
+Tokens (estimate)    1.5K          2.0K          +500
+MCP schema tokens    600           500           -100
+Agent input tokens   700           900           +200
+Agent output tokens  90            90            +0
+
+warning: tokens of base are those of 2 of 5 results
+";
+    assert_eq!(ran.out, text);
     let ran = world.run(&["result", "diff", "old.json", "new.json", "-o", "markdown"]);
-    assert_eq!(ran.out, "?");
+    let markdown = "\
+## Evaluation Diff
+
+### ❌ Regressions (2)
+
+- **worse** passed → failed: the task failed (its plan changed)
+- **unknown** passed → failed: the task failed
+
+### ✅ Improvements (1)
+
+- **better** failed → passed
+
+### 🆕 New tasks (1)
+
+- **new** passed
+
+### 🗑\u{fe0f} Removed tasks (1)
+
+- **gone** passed
+
+| | Base | Current | Change |
+|---|---|---|---|
+| Tasks | 4/5 (80.00%) | 3/6 (50.00%) | -30.00 pp |
+| Assertions | 0/0 (0.00%) | 0/0 (0.00%) | +0.00 pp |
+| Tokens (estimate) | 1.5K | 2.0K | +500 |
+| MCP schema tokens | 600 | 500 | -100 |
+| Agent input tokens | 700 | 900 | +200 |
+| Agent output tokens | 90 | 90 | +0 |
+
+> ⚠\u{fe0f} tokens of base are those of 2 of 5 results
+";
+    assert_eq!(ran.out, markdown);
 }

@@ -1,4 +1,5 @@
 //! Extensions in a sandbox: what is not granted is not there (`decisions.md` §9; `portable-format.md`, extensions).
+#![expect(clippy::disallowed_methods, reason = "the jail is made of paths of this machine")]
 
 use std::{
     ffi::OsString,

@@ -16,8 +16,8 @@ pub struct Diff<'a> {
     pub removed: Vec<Change<'a>>,
     base: Statistics,
     current: Statistics,
-    base_coverage: usize,
-    current_coverage: usize,
+    base_coverage: (usize, usize),
+    current_coverage: (usize, usize),
     /// Why the current results are incomplete.
     gaps: Vec<String>,
 }
@@ -70,7 +70,9 @@ fn by_task(file: &ResultsFile) -> IndexMap<&str, Vec<&RunResult>> {
 /// Compares two files by the names of their tasks.
 pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile) -> Diff<'a> {
     let (before, now) = (by_task(base), by_task(current));
-    let counted = |file: &ResultsFile| file.results.iter().filter(|r| r.tokens().estimated.is_some()).count();
+    let counted = |file: &ResultsFile| {
+        (file.results.iter().filter(|r| r.tokens().estimated.is_some()).count(), file.results.len())
+    };
     let mut out = Diff {
         regressions: Vec::new(),
         improvements: Vec::new(),
@@ -163,13 +165,13 @@ impl Diff<'_> {
     fn warnings(&self) -> Vec<String> {
         let mut out: Vec<_> =
             self.gaps.iter().map(|gap| format!("the current results are incomplete: {gap}")).collect();
-        for (side, all, counted) in
+        for (side, all, (counted, results)) in
             [("base", &self.base, self.base_coverage), ("current", &self.current, self.current_coverage)]
         {
             if !all.tokens.error.is_empty() {
                 out.push(format!("tokens of {side} were not all counted: {}", harmless(&all.tokens.error)));
-            } else if counted > 0 && counted < all.tasks {
-                out.push(format!("tokens of {side} are those of {counted} of {} results", all.tasks));
+            } else if counted > 0 && counted < results {
+                out.push(format!("tokens of {side} are those of {counted} of {results} results"));
             }
         }
         out

@@ -127,6 +127,10 @@ impl World {
             .env("HOME", self.dir.path())
             .env("TMPDIR", self.path("tmp"))
             .env(MARK, self.dir.path());
+        // Which mutant is on (`.ci/mutants`).
+        if let Some(mutant) = std::env::var_os("GEVALS_MUTANT") {
+            command.env("GEVALS_MUTANT", mutant);
+        }
         command
     }
 
