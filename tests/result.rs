@@ -676,3 +676,75 @@ warning: tokens of base are those of 2 of 5 results
 ";
     assert_eq!(ran.out, markdown);
 }
+
+/// A line for each way a result can end, and each figure that is there; what is zero is not shown.
+#[test]
+fn a_summary_is_shown_whole() {
+    let one = |task: &str, outcome: &str, more: Value| {
+        let mut result = json!({ "taskName": task, "outcome": outcome, "taskPassed": outcome == "passed", "allAssertionsPassed": true });
+        more.as_object().unwrap().iter().for_each(|(key, value)| result[key] = value.clone());
+        result
+    };
+    let asserted = |passed: bool| json!({ "toolsUsed": { "passed": passed }, "minToolCalls": { "passed": true } });
+    let results = vec![
+        one("good", "passed", json!({ "assertionResults": asserted(true) })),
+        one(
+            "half",
+            "failed",
+            json!({ "taskPassed": true, "allAssertionsPassed": false, "assertionResults": asserted(false) }),
+        ),
+        one(
+            "bad",
+            "failed",
+            json!({ "taskError": "one or more verification steps failed: no such pod", "reason": "no such pod" }),
+        ),
+        one(
+            "both",
+            "failed",
+            json!({ "allAssertionsPassed": false, "assertionResults": asserted(false), "reason": "no such pod" }),
+        ),
+        one(
+            "agent",
+            "broken",
+            json!({ "agentExecutionError": true, "taskError": "a transcript", "cleanupFailed": true }),
+        ),
+        one("hollow", "unchecked", json!({ "reason": "nothing decides" })),
+        one("stopped", "cancelled", json!({ "reason": "interrupted" })),
+    ];
+    let world = World::new(&[]);
+    world.write("r.json", &json!({ "summary": { "complete": true }, "results": results }).to_string());
+    let ran = world.run(&["result", "summary", "r.json"]);
+    let text = "\
+=== Evaluation Summary ===
+
+  ✓ good  assertions 2/2
+  ~ half  assertions 1/2
+      - toolsUsed
+  ✗ bad
+      one or more verification steps failed: no such pod
+  ✗ both  assertions 1/2
+      the task failed
+      - toolsUsed
+  ✗ agent  broken
+      agent execution failed
+      cleanup failed
+  ✗ hollow  unchecked
+      the task failed
+  ✗ stopped  cancelled
+      the task failed
+
+Tasks:      1/7 passed (14.29%)
+Assertions: 4/6 passed (66.67%)
+Cleanups:   1 failed
+Incomplete: `stopped` was cancelled
+";
+    assert_eq!(ran.out, text);
+    let shown: Value = serde_json::from_str(&world.run(&["result", "summary", "r.json", "-o", "json"]).out).unwrap();
+    let errors = shown["tasks"].as_array().unwrap().iter().map(|task| task.get("taskError").and_then(Value::as_str));
+    let errors: Vec<_> = errors.collect();
+    let failed = Some("the task failed");
+    let bad = Some("one or more verification steps failed: no such pod");
+    assert_eq!(errors, [None, None, bad, failed, Some("agent execution failed"), failed, failed]);
+    // Figures of upstream's that are zero are left out.
+    assert!(shown["tasks"][0].get("tokensEstimated").is_none() && shown["tasks"][0].get("mcpSchemaTokens").is_none());
+}

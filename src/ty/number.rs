@@ -107,9 +107,23 @@ mod tests {
         /// A machine's float is itself, in whatever form it was written.
         #[test]
         fn floats_are_held(float in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
-            prop_assert_eq!(as_float(&read(&format!("{float}"))), Some(float));
-            prop_assert_eq!(as_float(&read(&format!("{float:e}"))), Some(float));
+            let shortest = Number::from_f64(float).unwrap();
+            prop_assert_eq!(as_float(&shortest), Some(float));
+            let text = shortest.to_string();
+            let digits = text.trim_start_matches('-').split(['e', 'E']).next().unwrap().replace('.', "");
+            let digits = digits.trim_matches('0');
+            let exponent = format!("{float:e}").rsplit_once('e').unwrap().1.parse::<i32>().unwrap() + 1;
+            let written = written(float.is_sign_negative(), if digits.is_empty() { "0" } else { digits }, exponent, 0, 1);
+            prop_assert_eq!(as_float(&read(&written)), Some(float), "{}", written);
         }
+    }
+
+    /// Halfway between two decimals of as many digits there are two shortest forms; the even one counts.
+    #[test]
+    fn of_two_shortest_forms_one_is_a_float() {
+        let tie = 220_109_658_429_192.625;
+        assert_eq!(as_float(&read("220109658429192.62")), Some(tie));
+        assert_eq!(as_float(&read("220109658429192.63")), None);
     }
 
     #[test]
