@@ -235,8 +235,11 @@ def run(root, executable, mutant, limit):
 def main():
     out = os.environ.get("MUTANTS_OUT", "target/mutants")
     root = os.path.abspath(os.path.join(out, "tree"))
-    listed = subprocess.run(["cargo", "mutants", "--list", "--json", *sys.argv[1:]], capture_output=True, text=True, check=True)
-    mutants = json.loads(listed.stdout)
+    wanted = set(sys.argv[1:])
+    listed = subprocess.run(["cargo", "mutants", "--list", "--json"], capture_output=True, text=True, check=True)
+    mutants = [m for m in json.loads(listed.stdout) if not wanted or m["file"] in wanted]
+    if not mutants:
+        sys.exit("no file of this name has mutants: see .cargo/mutants.toml")
     for number, mutant in enumerate(mutants, 1):
         mutant["id"] = number
     shutil.rmtree(root, ignore_errors=True)
