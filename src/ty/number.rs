@@ -121,7 +121,7 @@ mod tests {
     /// Halfway between two decimals of as many digits there are two shortest forms; the even one counts.
     #[test]
     fn of_two_shortest_forms_one_is_a_float() {
-        let tie = 220_109_658_429_192.625;
+        let tie: f64 = "220109658429192.625".parse().unwrap();
         assert_eq!(as_float(&read("220109658429192.62")), Some(tie));
         assert_eq!(as_float(&read("220109658429192.63")), None);
     }
