@@ -463,3 +463,25 @@ fn repositories_are_full_of_files_that_are_not_ours() {
     let shown = ran.out.matches("left alone").count();
     assert!(shown >= written, "{shown} of {written}\n{}", ran.out);
 }
+
+/// A package that only the long form of an operation names is locked as one that is imported.
+#[test]
+fn what_the_long_form_names_is_locked() {
+    let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Write a.txt.\n  verify:\n    - extension: {package: ./ext, action: read, args: {name: a.txt}}\n";
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n",
+        ),
+        ("t.yaml", task),
+        (
+            "ext/extension.yaml",
+            "name: files\nversion: 1.0.0\nchecks:\n- {name: read, args: {name: {type: string, required: true}}, outputs: {stdout: {type: string}}}\n",
+        ),
+    ]);
+    world.run(&["check", "eval.yaml"]).expect(0, &["no lock says what the extension `./ext` has"]);
+    world.run(&["lock", "eval.yaml"]).expect(0, &["locked 1 operation of 1 extension in gevals.lock"]);
+    world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
+    world.write("t.yaml", &task.replace("{name: a.txt}", "{nmae: a.txt}"));
+    world.run(&["check", "eval.yaml"]).expect(1, &["nmae"]);
+}

@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::{Global, check::Overlay, compile_paths, complain, print, print_findings, shown, status, unreadable};
 use crate::{
     Options,
-    builtin::count,
+    builtin::{self, count},
     compile_with,
     diagnostic::Strength,
     hir::Task,
@@ -156,9 +156,15 @@ fn extensions<'a>(unit: &EvalUnit, tasks: impl Iterator<Item = &'a Task<template
     let declared: Vec<String> = found.keys().cloned().collect();
     let mut imported = Vec::new();
     for task in tasks {
-        for import in task.imports.iter().filter(|i| local(&i.package.value)) {
-            imported.push(import.package.value.clone());
-            found.entry(import.package.value.clone()).or_insert_with(|| resolve(&task.dir, &import.package.value));
+        let mut named: Vec<String> = task.imports.iter().map(|import| import.package.value.clone()).collect();
+        // The long form names its package itself.
+        task.walk(&mut |_, step| {
+            let package = step.arg("package").filter(|_| step.op.value == builtin::extension::BUILTIN.name);
+            named.extend(package.and_then(|package| package.as_literal()).map(str::to_owned));
+        });
+        for package in named.into_iter().filter(|package| local(package)) {
+            found.entry(package.clone()).or_insert_with(|| resolve(&task.dir, &package));
+            imported.push(package);
         }
     }
     // A package is a name only where a task imports it.

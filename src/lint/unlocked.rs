@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::EvalView;
 use crate::{
+    builtin::extension,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{AssertionKind, CallKind, CallMatcher, RequirementKind},
     package, rule,
@@ -37,7 +38,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             let tasks = view.tasks.iter().filter_map(|unit| unit.task.as_ref());
             tasks.flat_map(|t| &t.imports).find(|i| i.package.value == extension).map(|i| i.package.span)
         };
-        let place = declared.map(|e| e.alias.span).or_else(imported);
+        let place = declared.map(|e| e.alias.span).or_else(imported).or_else(|| long_form(view, extension));
         let known =
             view.unit.lock.extensions.contains_key(extension) || package.is_some_and(|p| package::bundled(p).is_some());
         if let (false, Some(span)) = (known, place) {
@@ -84,6 +85,18 @@ fn finding(span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
     Diagnostic::new(&NOT_LOCKED, span, format!("no lock says what {what} has")).here(label)
 }
 
+/// Where the long form of an operation names a package first.
+fn long_form(view: &EvalView<'_>, package: &str) -> Option<Span> {
+    let mut found = None;
+    for task in view.tasks.iter().filter_map(|unit| unit.task.as_ref()) {
+        task.walk(&mut |_, step| {
+            let named = step.arg("package").filter(|_| step.op.value == extension::BUILTIN.name);
+            found = found.or(named.filter(|p| p.as_literal() == Some(package)).map(|p| p.span));
+        });
+    }
+    found
+}
+
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// The tools and operations that tasks, oracle and assertions name, by server and by extension.
@@ -114,6 +127,12 @@ fn used<'a>(view: &EvalView<'a>) -> (Names<'a>, Names<'a>) {
             {
                 let names = if *is_server { &mut tools } else { &mut operations };
                 names.entry(name).or_default().insert(operation);
+            }
+            if step.op.value == extension::BUILTIN.name
+                && let (Some(package), Some(action)) = (step.arg("package"), step.arg("action"))
+                && let (Some(package), Some(action)) = (package.as_literal(), action.as_literal())
+            {
+                operations.entry(package).or_default().insert(action);
             }
         });
     }
