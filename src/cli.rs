@@ -14,6 +14,8 @@ mod kube;
 mod lock;
 #[cfg(feature = "run")]
 mod new;
+#[cfg(feature = "run")]
+mod packages;
 mod plan;
 #[cfg(feature = "run")]
 mod proxy;
@@ -226,6 +228,13 @@ fn unreadable(compiled: &Compiled) -> bool {
 fn complain(message: &str) {
     let mut err = std::io::stderr().lock();
     let _ = writeln!(err, "error: {message}");
+}
+
+/// What is being done, for whoever waits.
+#[cfg(feature = "run")]
+fn note(message: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = writeln!(err, "{message}");
 }
 
 /// What deserves attention, and stops nothing.

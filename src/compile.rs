@@ -20,7 +20,7 @@ use crate::{
     plan::{self, AgentKind, EvalPlan, Granted, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
-    source::{FileId, Files, Listed, Sources, Span, Spanned},
+    source::{FileId, Files, Listed, Sources, Span, Spanned, resolve},
 };
 
 /// What came of compiling.
@@ -315,8 +315,7 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides)
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: judge(unit),
-        extensions: extensions(eval),
-        sandbox: eval.extension_options.sandbox,
+        extensions: extensions(eval, &unit.lock),
         budget: eval.budget,
         model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),
@@ -355,7 +354,8 @@ fn written(eval: &Eval, limits: LimitOverrides) -> Written {
     }
 }
 
-fn extensions(eval: &Eval) -> Vec<plan::Extension> {
+/// The extensions of an eval as its plan has them.
+pub(crate) fn extensions(eval: &Eval, lock: &Lock) -> plan::Extensions {
     let configured = eval.extensions.iter().filter_map(|extension| {
         Some(plan::Extension {
             alias: extension.alias.value.clone(),
@@ -366,7 +366,16 @@ fn extensions(eval: &Eval) -> Vec<plan::Extension> {
             granted: granted(&extension.permissions),
         })
     });
-    configured.collect()
+    let options = &eval.extension_options;
+    let asked = lock.extensions.iter().filter(|(_, locked)| !locked.permissions.is_empty());
+    plan::Extensions {
+        declared: configured.collect(),
+        releases: lock.releases.clone(),
+        asked: asked.map(|(name, locked)| (name.clone(), locked.permissions.clone())).collect(),
+        substitute: options.substitute,
+        sandbox: options.sandbox,
+        cache: options.cache_dir.as_ref().map(|dir| resolve(&eval.dir, &dir.value)),
+    }
 }
 
 /// What the eval gives its agent to read, where the agent says how it takes that.

@@ -19,10 +19,12 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::{
+    fetch::{Cache, installed},
     hir::Sandbox,
     host::Host,
     kubernetes,
-    package::{Package, package},
+    lock::LockedExtension,
+    package::{Package, bundled, package},
     plan,
 };
 use jail::Jail;
@@ -68,11 +70,9 @@ pub struct Answer {
 /// The extensions of one run of a task.
 pub struct Extensions<'a> {
     host: &'a dyn Host,
-    /// As the eval configures them.
-    declared: &'a [plan::Extension],
+    planned: &'a plan::Extensions,
     /// This program.
     executable: Option<PathBuf>,
-    sandbox: Sandbox,
     /// Hears of the process group of each program that is started.
     started: Option<Started>,
     running: Mutex<IndexMap<String, Slot>>,
@@ -91,13 +91,8 @@ enum Program {
 
 impl<'a> Extensions<'a> {
     /// Nothing is started yet.
-    pub fn new(host: &'a dyn Host, declared: &'a [plan::Extension], executable: Option<PathBuf>) -> Self {
-        Self { host, declared, executable, sandbox: Sandbox::None, started: None, running: Mutex::default() }
-    }
-
-    /// The same, and what is not a part of gevals runs in a sandbox.
-    pub fn sandboxed(self, sandbox: Sandbox) -> Self {
-        Self { sandbox, ..self }
+    pub fn new(host: &'a dyn Host, planned: &'a plan::Extensions, executable: Option<PathBuf>) -> Self {
+        Self { host, planned, executable, started: None, running: Mutex::default() }
     }
 
     /// The same, and `started` hears of each program: a journal can end what outlives gevals.
@@ -125,10 +120,46 @@ impl<'a> Extensions<'a> {
         }
     }
 
+    /// What an extension can do: as its `extension.yaml` says, else as the program answers to `initialize`.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    #[expect(clippy::disallowed_methods, reason = "a manifest is read where its program is")]
+    pub async fn describe(&self, name: &str, folder: &Path) -> Result<LockedExtension, String> {
+        let reference = self.planned.reference(name);
+        let said = |why: String| format!("`{reference}` {why}");
+        if let Some(bundled) = bundled(reference, self.planned.substitute) {
+            return Ok(bundled.clone());
+        }
+        let path = located(self.planned, name, folder).map_err(said)?;
+        let manifest = manifest_path(&path);
+        if let Ok(text) = std::fs::read_to_string(&manifest) {
+            let locked = LockedExtension::from_manifest(&text);
+            return locked.map_err(|e| format!("cannot read the manifest `{}`: {e}", manifest.display()));
+        }
+        let workdir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let call = Call {
+            operation: "",
+            args: Value::Null,
+            phase: "setup",
+            workdir: &workdir,
+            env: &[],
+            agent: None,
+            timeout: HANDSHAKE,
+        };
+        match self.start(name, folder, &call).await? {
+            Program::Session(session) => {
+                session.close().await;
+                let said = |e| format!("the manifest that `{reference}` answers to `initialize`: {e}");
+                LockedExtension::from_protocol(&session.manifest).map_err(said)
+            }
+            Program::OneShot(_) => Err(format!("`{reference}` has no manifest")),
+        }
+    }
+
     async fn start(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Program, String> {
-        let declared = declared(self.declared, name);
-        let reference = declared.map_or(name, |declared| &declared.package);
-        let base = declared.map_or(folder, |declared| &declared.dir);
+        let declared = self.planned.get(name);
+        let reference = self.planned.reference(name);
         let lookup = |name: &str| self.host.env(name);
         // What the eval gives it is stronger than what the task says (`decisions.md` §3).
         let mut env: IndexMap<String, String> = call.env.iter().cloned().collect();
@@ -137,9 +168,9 @@ impl<'a> Extensions<'a> {
         }
         let config = declared.map_or(Ok(Value::Null), |declared| config(&declared.config, &lookup));
         let config = config.map_err(|why| format!("`config` of `{name}`: {why}"))?;
-        let found =
-            program(reference, base, self.executable.as_deref()).map_err(|why| format!("`{reference}` {why}"))?;
-        let jail = match (self.sandbox, &found) {
+        let found = program(self.planned, name, folder, self.executable.as_deref());
+        let found = found.map_err(|why| format!("`{reference}` {why}"))?;
+        let jail = match (self.planned.sandbox, &found) {
             (Sandbox::None, _) | (_, Found::Bundled { .. }) => None,
             (sandbox, Found::Session(program) | Found::OneShot(program)) => {
                 let jail = Jail::new(sandbox, program, declared, &lookup, &mut env);
@@ -190,12 +221,6 @@ impl Program {
     }
 }
 
-/// The entry of an eval that a name means: its alias, or its package.
-pub fn declared<'p>(declared: &'p [plan::Extension], name: &str) -> Option<&'p plan::Extension> {
-    let by_alias = declared.iter().find(|extension| extension.alias == name);
-    by_alias.or_else(|| declared.iter().find(|extension| extension.package == name))
-}
-
 enum Found {
     /// A part of gevals.
     Bundled {
@@ -211,39 +236,33 @@ enum Found {
 /// # Errors
 /// The reason, as a predicate of the reference.
 pub fn startable(
-    extensions: &[plan::Extension],
+    extensions: &plan::Extensions,
     name: &str,
     folder: &Path,
     executable: Option<&Path>,
 ) -> Result<(), String> {
-    let declared = declared(extensions, name);
-    let reference = declared.map_or(name, |declared| &declared.package);
-    program(reference, declared.map_or(folder, |declared| &declared.dir), executable).map(drop)
+    program(extensions, name, folder, executable).map(drop)
 }
 
 #[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
-fn program(reference: &str, base: &Path, executable: Option<&Path>) -> Result<Found, String> {
-    let path = match package(reference)? {
-        Package::Bundled(name) => {
-            let argument = match name {
-                kubernetes::NAME if cfg!(feature = "kubernetes") => kubernetes::ARGUMENT,
-                _ => return Err(format!("means `builtin:{name}`, which this build does not have")),
-            };
-            let program = executable.ok_or("means a part of this program, which does not find itself")?;
-            return Ok(Found::Bundled { program: program.to_owned(), args: vec![argument.into()] });
-        }
-        Package::Release { .. } => {
-            return Err("is a release, and this version downloads none: name a path, or a bundled extension".to_owned());
-        }
-        Package::Local(path) => match (path.strip_prefix("~/"), std::env::home_dir()) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => base.join(path),
-        },
-    };
-    let meta = std::fs::metadata(&path).map_err(|e| format!("is not there: {}: {e}", path.display()))?;
-    let folder = if meta.is_dir() { path.clone() } else { path.parent().unwrap_or(Path::new(".")).to_owned() };
-    let manifest = std::fs::read_to_string(folder.join("extension.yaml")).ok();
-    let program = match (&manifest, meta.is_dir()) {
+fn program(
+    planned: &plan::Extensions,
+    name: &str,
+    folder: &Path,
+    executable: Option<&Path>,
+) -> Result<Found, String> {
+    if let Package::Bundled(name) = package(planned.reference(name), planned.substitute)? {
+        let argument = match name {
+            kubernetes::NAME if cfg!(feature = "kubernetes") => kubernetes::ARGUMENT,
+            _ => return Err(format!("means `builtin:{name}`, which this build does not have")),
+        };
+        let program = executable.ok_or("means a part of this program, which does not find itself")?;
+        return Ok(Found::Bundled { program: program.to_owned(), args: vec![argument.into()] });
+    }
+    let path = located(planned, name, folder)?;
+    let folder = path.is_dir();
+    let manifest = std::fs::read_to_string(manifest_path(&path)).ok();
+    let program = match (&manifest, folder) {
         (_, false) => path,
         (None, true) => return Err(format!("is a folder without an extension.yaml: {}", path.display())),
         (Some(text), true) => in_folder(&path, text)?,
@@ -255,6 +274,32 @@ fn program(reference: &str, base: &Path, executable: Option<&Path>) -> Result<Fo
         Some(_) => Found::OneShot(program),
         None => Found::Session(program),
     })
+}
+
+/// Where a package is on this machine: its program, or the folder of it.
+#[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
+fn located(planned: &plan::Extensions, name: &str, folder: &Path) -> Result<PathBuf, String> {
+    let reference = planned.reference(name);
+    let base = planned.get(name).map_or(folder, |declared| &declared.dir);
+    let path = match package(reference, planned.substitute)? {
+        Package::Bundled(name) => return Err(format!("is a part of gevals, `builtin:{name}`")),
+        Package::Release { owner, repo, .. } => {
+            let pinned = planned.releases.get(reference).ok_or("is a release that no lock pins: `gevals lock EVAL`")?;
+            installed(&Cache::new(planned.cache.as_deref())?, &owner, &repo, pinned)?
+        }
+        Package::Local(path) => match (path.strip_prefix("~/"), std::env::home_dir()) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => base.join(path),
+        },
+    };
+    std::fs::metadata(&path).map_err(|e| format!("is not there: {}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// Where the manifest of a program or of a folder stands.
+fn manifest_path(path: &Path) -> PathBuf {
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+    folder.join("extension.yaml")
 }
 
 /// The program of a folder: `NAME-OS-ARCH`, as releases have it, or `NAME`.

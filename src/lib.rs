@@ -36,6 +36,8 @@ pub mod cluster;
 #[cfg(feature = "run")]
 pub mod sandbox;
 #[cfg(feature = "run")]
+pub mod fetch;
+#[cfg(feature = "run")]
 pub mod mcp;
 #[cfg(feature = "run")]
 pub mod extension;

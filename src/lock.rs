@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::signature::Schema;
+use crate::{hir::Substitute, signature::Schema};
 
 /// The file's name; it stands beside the eval, or above it.
 pub const FILE_NAME: &str = "gevals.lock";
@@ -21,6 +21,25 @@ pub struct Lock {
     /// By the alias an extension has in the eval, or by the package that a task imports.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub extensions: IndexMap<String, LockedExtension>,
+    /// By the reference that names it: `github.com/OWNER/REPO@VERSION`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub releases: IndexMap<String, LockedRelease>,
+    /// Whether bundled extensions stand in for releases, as the eval says that this lock is read for; not in the file.
+    #[serde(skip)]
+    pub substitute: Substitute,
+}
+
+/// A release of an extension, pinned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LockedRelease {
+    /// What `latest` was, or the version as written.
+    pub tag: String,
+    /// SHA-256 of each file of the release that matters, by its name: the programs, the manifest.
+    pub files: IndexMap<String, String>,
+    /// What there was before the last update: `gevals ext rollback` goes back to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Box<LockedRelease>>,
 }
 
 /// What a server said of itself when it was locked.
@@ -50,8 +69,32 @@ pub struct LockedExtension {
     pub version: String,
     /// Of the manifest.
     pub sha256: String,
+    /// What it says that it needs in a sandbox.
+    #[serde(default, skip_serializing_if = "Asked::is_empty")]
+    pub permissions: Asked,
     #[serde(default)]
     pub operations: IndexMap<String, LockedOperation>,
+}
+
+/// The permissions that a manifest asks for; an eval grants them, or does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Asked {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+}
+
+impl Asked {
+    /// Whether it asks for nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// An operation as its extension's manifest described it when the lock was written.
@@ -77,6 +120,8 @@ pub struct LockedOperation {
 struct Manifest {
     #[serde(default)]
     version: Value,
+    #[serde(default)]
+    permissions: Asked,
     #[serde(default)]
     actions: Vec<ManifestOperation>,
     #[serde(default)]
@@ -107,7 +152,7 @@ struct ManifestArgument {
 }
 
 impl LockedExtension {
-    /// Reads a manifest.
+    /// Reads a manifest of the one-shot protocol, `extension.yaml`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -116,7 +161,7 @@ impl LockedExtension {
         let version = manifest.version.as_str().map_or_else(|| manifest.version.to_string(), str::to_owned);
         let sha256 = hex::encode(Sha256::digest(text));
         let version = if manifest.version.is_null() { String::new() } else { version };
-        let mut locked = Self { version, sha256, operations: IndexMap::new() };
+        let mut locked = Self { version, sha256, permissions: manifest.permissions, operations: IndexMap::new() };
         let actions = manifest.actions.into_iter().map(|o| (o, true));
         for (operation, action) in actions.chain(manifest.checks.into_iter().map(|o| (o, false))) {
             let input_schema = Schema::new(operation.schema()?);
@@ -141,6 +186,8 @@ impl LockedExtension {
 struct Protocol {
     #[serde(default)]
     version: String,
+    #[serde(default)]
+    permissions: Asked,
     #[serde(default)]
     operations: IndexMap<String, ProtocolOperation>,
 }
@@ -180,6 +227,7 @@ impl LockedExtension {
         Ok(Self {
             version: protocol.version,
             sha256,
+            permissions: protocol.permissions,
             operations: protocol.operations.into_iter().map(operation).collect(),
         })
     }

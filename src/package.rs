@@ -3,7 +3,11 @@
 
 use std::sync::LazyLock;
 
-use crate::{kubernetes, lock::LockedExtension};
+use crate::{
+    hir::Substitute,
+    kubernetes,
+    lock::{Lock, LockedExtension},
+};
 
 /// What a reference names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +28,7 @@ const SUBSTITUTES: &[(&str, &str)] =
 ///
 /// # Errors
 /// What is wrong with it, as a predicate of it.
-pub fn package(text: &str) -> Result<Package, String> {
+pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
     if let Some(name) = text.strip_prefix("builtin:") {
         let known = (name == kubernetes::NAME).then_some(Package::Bundled(kubernetes::NAME));
         return known.ok_or_else(|| format!("names no bundled extension: there is `builtin:{}`", kubernetes::NAME));
@@ -41,8 +45,8 @@ pub fn package(text: &str) -> Result<Package, String> {
     let (name, version) = rest.split_once('@').unwrap_or((rest, "latest"));
     match name.split_once('/') {
         Some((owner, repo)) if !owner.is_empty() && !repo.is_empty() && !repo.contains('/') && !version.is_empty() => {
-            let substitute = SUBSTITUTES.iter().find(|(package, _)| *package == name);
-            Ok(match substitute {
+            let bundled = SUBSTITUTES.iter().find(|(package, _)| *package == name);
+            Ok(match bundled.filter(|_| substitute == Substitute::Auto) {
                 Some((_, bundled)) => Package::Bundled(bundled),
                 None => {
                     Package::Release { owner: owner.to_owned(), repo: repo.to_owned(), version: version.to_owned() }
@@ -54,18 +58,27 @@ pub fn package(text: &str) -> Result<Package, String> {
 }
 
 /// What a bundled extension can do, where a reference means one.
-pub fn bundled(text: &str) -> Option<&'static LockedExtension> {
+pub fn bundled(text: &str, substitute: Substitute) -> Option<&'static LockedExtension> {
     static KUBERNETES: LazyLock<Option<LockedExtension>> =
         LazyLock::new(|| LockedExtension::from_protocol(&kubernetes::manifest()).ok());
-    match package(text) {
+    match package(text, substitute) {
         Ok(Package::Bundled(_)) => KUBERNETES.as_ref(),
         _ => None,
     }
 }
 
+/// What an extension can do, by the name that tasks have for it: as locked, or because it is bundled.
+pub fn known<'l>(lock: &'l Lock, name: &str) -> Option<&'l LockedExtension> {
+    lock.extensions.get(name).or_else(|| bundled(name, lock.substitute))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn package(text: &str) -> Result<Package, String> {
+        super::package(text, Substitute::Auto)
+    }
 
     #[test]
     fn references_are_read() {
@@ -82,6 +95,8 @@ mod tests {
         assert_eq!(package("github.com/acme/thing"), release("acme", "thing", "latest"));
         assert_eq!(package("./ext"), Ok(Package::Local("./ext".to_owned())));
         assert_eq!(package("file://a/b"), Ok(Package::Local("a/b".to_owned())));
+        let never = super::package("github.com/gevals/ext-kubernetes@v1", Substitute::Never);
+        assert_eq!(never, release("gevals", "ext-kubernetes", "v1"));
         for wrong in ["builtin:kube", "thing", "github.com/acme", "github.com/a/b/c", "github.com/a/b@", "http://x.y/z"]
         {
             assert!(package(wrong).is_err(), "{wrong}");
@@ -90,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_bundled_manifest_says_what_steps_may_do() {
-        let kubernetes = bundled("builtin:kubernetes").unwrap();
+        let kubernetes = bundled("builtin:kubernetes", Substitute::Never).unwrap();
         assert_eq!(kubernetes.operations.len(), kubernetes::operation::OPERATIONS.len());
         let (apply, condition) = (&kubernetes.operations["apply"], &kubernetes.operations["condition"]);
         assert!(apply.action && !apply.check && condition.check && condition.action);

@@ -37,8 +37,9 @@ use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
         CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Sandbox,
-        Server, ShellAgent, Template,
+        Server, ShellAgent, Substitute, Template,
     },
+    lock::{Asked, LockedRelease},
     signature::Control,
     source::Span,
     ty::endpoint,
@@ -431,10 +432,7 @@ pub struct EvalPlan {
     /// The folder server commands run in.
     pub dir: PathBuf,
     pub judge: Option<Judge>,
-    /// As the eval configures them.
-    pub extensions: Vec<Extension>,
-    /// What keeps extensions apart from the machine.
-    pub sandbox: Sandbox,
+    pub extensions: Extensions,
     /// What all tasks may use together.
     pub budget: Budget,
     /// The model of the agent, as far as it is known.
@@ -463,6 +461,34 @@ pub struct WrittenSet {
     pub path: Option<String>,
     pub glob: Option<String>,
     pub labels: IndexMap<String, String>,
+}
+
+/// The extensions of an eval, how they are found, and what keeps them apart from the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Extensions {
+    /// As the eval configures them.
+    pub declared: Vec<Extension>,
+    /// The releases that the lock pins, by reference.
+    pub releases: IndexMap<String, LockedRelease>,
+    /// What their manifests ask for, by the name that tasks have for them.
+    pub asked: IndexMap<String, Asked>,
+    pub substitute: Substitute,
+    pub sandbox: Sandbox,
+    /// Where downloads are kept, if the eval says it.
+    pub cache: Option<PathBuf>,
+}
+
+impl Extensions {
+    /// The entry that a name means: its alias, or its package.
+    pub fn get(&self, name: &str) -> Option<&Extension> {
+        let by_alias = self.declared.iter().find(|extension| extension.alias == name);
+        by_alias.or_else(|| self.declared.iter().find(|extension| extension.package == name))
+    }
+
+    /// The reference that a name means.
+    pub fn reference<'a>(&'a self, name: &'a str) -> &'a str {
+        self.get(name).map_or(name, |declared| &declared.package)
+    }
 }
 
 /// An extension as an eval configures it.

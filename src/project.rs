@@ -19,17 +19,18 @@ pub use read::folder;
 
 use std::{
     collections::{BTreeSet, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use crate::{
+    builtin::extension,
     diagnostic::Reported,
     hir::{self, Agent, Dialect, Eval, McpConfig, Oracle},
     lock::Lock,
     rule,
     signature::Vocabularies,
-    source::{FileId, Files, Sources},
+    source::{FileId, Files, Sources, Span},
     template, yaml,
 };
 
@@ -121,6 +122,39 @@ impl EvalUnit {
             _ => None,
         }
     }
+}
+
+/// An extension by its reference, as an eval or a task of it writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference<'a> {
+    pub package: &'a str,
+    pub span: Span,
+    /// The folder that a path is relative to.
+    pub dir: &'a Path,
+    /// What tasks call it by, where the eval names it.
+    pub alias: Option<&'a str>,
+}
+
+/// The extensions that an eval declares, that its tasks import, and that long forms of operations name.
+pub fn references<'a>(
+    eval: &'a Eval,
+    tasks: impl Iterator<Item = &'a hir::Task<template::Path>>,
+) -> Vec<Reference<'a>> {
+    let declared = eval.extensions.iter().filter_map(|extension| {
+        let package = extension.package.as_ref()?;
+        let alias = Some(extension.alias.value.as_str());
+        Some(Reference { package: &package.value, span: package.span, dir: &eval.dir, alias })
+    });
+    let mut found: Vec<_> = declared.collect();
+    for task in tasks {
+        let reference = |package: &'a str, span| Reference { package, span, dir: &task.dir, alias: None };
+        found.extend(task.imports.iter().map(|import| reference(&import.package.value, import.package.span)));
+        task.walk(&mut |_, step| {
+            let package = step.arg("package").filter(|_| step.op.value == extension::BUILTIN.name);
+            found.extend(package.and_then(|arg| Some(reference(arg.as_literal()?, arg.span))));
+        });
+    }
+    found
 }
 
 /// A recording, whose calls are read when they are played.

@@ -42,7 +42,7 @@ use crate::{
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::{HubOptions, Recording},
-    plan::{ActionKind, EvalPlan, Judge, Plan, wire},
+    plan::{ActionKind, EvalPlan, Judge, Plan, reach, wire},
     prices::Prices,
     secrets::is_secret_name,
     ty::{duration, endpoint},
@@ -281,7 +281,7 @@ pub async fn run_eval(
             ),
         );
     }
-    if let (Err(why), false) = (usable(plan.sandbox), plan.extensions.is_empty()) {
+    if let (Err(why), false) = (usable(plan.extensions.sandbox), reach::extensions(plan).is_empty()) {
         faults.push(format!("the sandbox of extensions: {why}"));
     }
     if let (Some(&index), None) = (selected.first(), options.only)
@@ -375,7 +375,6 @@ pub async fn run_eval(
         emitter: &emitter,
         servers: &servers,
         extensions: &plan.extensions,
-        sandbox: plan.sandbox,
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),

@@ -270,7 +270,7 @@ impl Checker<'_> {
 
     /// What an extension can do, by the lock or because it is bundled.
     fn extension(&self, package: &str) -> Option<&LockedExtension> {
-        self.cx.lock.extensions.get(package).or_else(|| package::bundled(package))
+        package::known(self.cx.lock, package)
     }
 
     /// Whether the lock knows `ALIAS.OPERATION`.

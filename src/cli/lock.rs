@@ -8,24 +8,26 @@ use std::{
 
 use indexmap::IndexMap;
 
-use super::{Global, check::Overlay, compile_paths, complain, print, print_findings, shown, status, unreadable};
+use super::{
+    Global, check::Overlay, compile_paths, complain, note, packages, print, print_findings, shown, status, unreadable,
+};
 use crate::{
     Options,
-    builtin::{self, count},
+    builtin::count,
     compile_with,
     diagnostic::Strength,
-    hir::Task,
+    hir::Eval,
     host::{
         RealHost,
         disk::{Disk, write_atomic},
     },
-    lock::{FILE_NAME, Lock, LockedExtension, LockedServer, LockedTool},
+    lock::{FILE_NAME, Lock, LockedServer, LockedTool},
     mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
-    project::EvalUnit,
+    package::{Package, package},
+    project::{EvalUnit, references},
     run,
     signature::Schema,
-    source::{Files, Sources, Stat, resolve},
-    template, yaml,
+    source::{Files, Sources, Stat},
 };
 
 const EXAMPLES: &str = "\
@@ -39,8 +41,8 @@ Exit status: 0 written, or as locked; 1 --check found a difference; 2 there is n
 
 /// Write down what servers and extensions have: gevals.lock, beside the eval.
 ///
-/// Starts the servers of the eval and lists their tools; reads the manifest (extension.yaml) of extensions that are given
-/// by a path.
+/// Starts the servers of the eval and lists their tools; reads what its extensions can do, and downloads those that are releases. What
+/// other evals beside it have locked stays in the file.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -66,25 +68,32 @@ pub fn main(args: &Args, global: Global) -> u8 {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
         print_findings(&hard, &sources, compiled.project.files(), global);
     }
-    let tasks = unit.selected.iter().filter_map(|s| compiled.project.tasks[s.task].task.as_ref());
-    let packages = extensions(unit, tasks);
-    if unread || unit.mcp.is_none() && packages.is_empty() {
-        complain("the eval has no MCP config and no extension with a path to lock");
+    let tasks = || packages::of_tasks(&compiled, unit).into_iter();
+    let nothing = |eval: &Eval| {
+        let substitute = eval.extension_options.substitute;
+        references(eval, tasks()).iter().all(|r| matches!(package(r.package, substitute), Ok(Package::Bundled(_))))
+    };
+    if unread || unit.mcp.is_none() && unit.eval.as_ref().is_none_or(nothing) {
+        complain("the eval has no MCP config and no extension to lock: what is a part of gevals needs no lock");
         return status::USAGE;
     }
-    let asked = servers(unit).and_then(|servers| {
-        let manifests = packages.into_iter().map(|(name, path)| Ok((name, manifest(&path)?)));
-        Ok(Lock { version: 1, servers, extensions: manifests.collect::<Result<_, Vec<String>>>()? })
-    });
-    let lock = match asked {
-        Ok(lock) => lock,
+    let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
+    let old = packages::read(&path);
+    let found = servers(unit)
+        .and_then(|servers| Ok((servers, packages::find(unit, &packages::of_tasks(&compiled, unit), &old, &|_| false)?)));
+    let lock = match found {
+        Ok((servers, found)) => {
+            found.remarks.iter().for_each(|remark| note(remark));
+            let mut lock = packages::merged(&old, found);
+            lock.servers.extend(servers);
+            lock
+        }
         Err(faults) => {
             faults.iter().for_each(|fault| complain(fault));
             return status::BROKEN;
         }
     };
-    let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
-    let text = match yaml::write(&lock) {
+    let text = match packages::text(&lock) {
         Ok(text) => text,
         Err(error) => {
             complain(&format!("cannot write `{}`: {error}", path.display()));
@@ -105,12 +114,22 @@ pub fn main(args: &Args, global: Global) -> u8 {
         let servers = count(lock.servers.len(), "server", "servers");
         parts.push(format!("{} of {servers}", count(tools, "tool", "tools")));
     }
+    if !lock.releases.is_empty() {
+        parts.push(count(lock.releases.len(), "release", "releases"));
+    }
     if !lock.extensions.is_empty() {
         let extensions = count(lock.extensions.len(), "extension", "extensions");
         parts.push(format!("{} of {extensions}", count(operations, "operation", "operations")));
     }
-    print(&format!("locked {} in {}\n", parts.join(" and "), path.display()));
+    print(&format!("locked {} in {}\n", in_words(&parts), path.display()));
     status::OK
+}
+
+fn in_words(parts: &[String]) -> String {
+    match parts {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => parts.concat(),
+    }
 }
 
 fn not_one_eval(path: &Path, evals: &[EvalUnit]) -> String {
@@ -140,50 +159,6 @@ fn servers(unit: &EvalUnit) -> Result<IndexMap<String, LockedServer>, Vec<String
     specs.into_iter().map(ask).collect()
 }
 
-/// The extensions that are given by a path: their name in the lock, and where they are.
-fn extensions<'a>(unit: &EvalUnit, tasks: impl Iterator<Item = &'a Task<template::Path>>) -> IndexMap<String, PathBuf> {
-    let local = |package: &str| package.starts_with(['.', '/']);
-    let mut found = IndexMap::new();
-    if let Some(eval) = &unit.eval {
-        for extension in &eval.extensions {
-            if let Some(package) = extension.package.as_ref().filter(|p| local(&p.value)) {
-                let path = resolve(&eval.dir, &package.value);
-                found.insert(package.value.clone(), path.clone());
-                found.insert(extension.alias.value.clone(), path);
-            }
-        }
-    }
-    let declared: Vec<String> = found.keys().cloned().collect();
-    let mut imported = Vec::new();
-    for task in tasks {
-        let mut named: Vec<String> = task.imports.iter().map(|import| import.package.value.clone()).collect();
-        // The long form names its package itself.
-        task.walk(&mut |_, step| {
-            let package = step.arg("package").filter(|_| step.op.value == builtin::extension::BUILTIN.name);
-            named.extend(package.and_then(|package| package.as_literal()).map(str::to_owned));
-        });
-        for package in named.into_iter().filter(|package| local(package)) {
-            found.entry(package.clone()).or_insert_with(|| resolve(&task.dir, &package));
-            imported.push(package);
-        }
-    }
-    // A package is a name only where a task imports it.
-    found.retain(|name, _| imported.contains(name) || declared.contains(name) && !local(name));
-    found
-}
-
-/// The manifest of an extension: beside the program, or in the folder.
-fn manifest(extension: &Path) -> Result<LockedExtension, Vec<String>> {
-    let dir = match Disk.stat(extension) {
-        Some(Stat::Dir) => extension,
-        _ => extension.parent().unwrap_or(Path::new("")),
-    };
-    let path = dir.join("extension.yaml");
-    let fault = |error: String| vec![format!("cannot read the manifest `{}`: {error}", path.display())];
-    let bytes = Disk.read(&path).map_err(|e| fault(e.to_string()))?;
-    LockedExtension::from_manifest(&String::from_utf8_lossy(&bytes)).map_err(fault)
-}
-
 /// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.
 fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
     let then = match Disk.read(path).map_err(|e| e.to_string()).and_then(|b| Lock::parse(&String::from_utf8_lossy(&b)))
@@ -211,6 +186,7 @@ fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
             changes.push(format!("the version of `{name}` is `{}`; it was `{}`", new.version, old.version));
         }
     });
+    compare("release", &then.releases, &now.releases, &mut changes, |_, _, _, _| {});
     if changes.is_empty() {
         print(&format!("all is as it was locked in {}\n", path.display()));
         return status::OK;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{complain, print, status};
 use crate::{
     builtin::count,
-    extension::{declared, startable},
+    extension::startable,
     host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
@@ -119,7 +119,7 @@ fn extensions(plan: &EvalPlan, tasks: &[&Plan], looks: &mut Vec<Look>) {
     for task in tasks {
         for package in needs::extensions(task).into_keys().filter(|package| seen.insert(package.clone())) {
             let found = startable(&plan.extensions, &package, task.task.folder(), executable.as_deref());
-            let reference = declared(&plan.extensions, &package).map_or(package.as_str(), |d| &d.package);
+            let reference = plan.extensions.reference(&package);
             let found = found.map(|()| reference.to_owned()).map_err(|why| format!("`{reference}` {why}"));
             looks.push(Look { what: format!("extension `{package}`"), found });
         }

@@ -20,7 +20,7 @@ use self::{
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
 };
-use super::{Global, complain, preflight, shown, status};
+use super::{Global, complain, packages, preflight, shown, status};
 use crate::{
     event::Used,
     host::{Host, RealHost, disk::Disk},
@@ -113,6 +113,10 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             Ok(prices) => Some(prices),
             Err(()) => return status::USAGE,
         };
+    }
+    if let Err(faults) = runtime.block_on(packages::ensure(&plan, &host)) {
+        faults.iter().for_each(|fault| complain(fault));
+        return status::BROKEN;
     }
     let mut options = options(args, selection, prices);
     (options.used, options.used_time) = (*used, time);

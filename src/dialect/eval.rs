@@ -6,12 +6,12 @@ use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, key},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
-        AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Eval,
-        ExtensionOptions, ExtensionRef, JudgeEnv, JudgeRef, Limits, Name, OrderedCall, Permissions, Sandbox,
-        SkillMatcher, Skills, SourceRef, TaskSet,
+        AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Denied, DeniedWhat,
+        Eval, ExtensionOptions, ExtensionRef, JudgeEnv, JudgeRef, Limits, Name, OrderedCall, Permissions, Sandbox,
+        SkillMatcher, Skills, SourceRef, Substitute, TaskSet,
     },
     rule,
-    source::{FileId, Spanned},
+    source::{FileId, Span, Spanned},
     yaml::{Data, Entry, Node, Style},
 };
 
@@ -313,7 +313,7 @@ fn judge_without_ref(node: Node<'_>) -> Diagnostic {
 
 fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOptions) -> Vec<ExtensionRef> {
     // Options of the extension runner share the map with aliases (`decisions.md` §2).
-    const RESERVED: [&str; 4] = ["cacheDir", "timeout", "sandbox", "allowedSources"];
+    const RESERVED: [&str; 6] = ["cacheDir", "timeout", "sandbox", "allowedSources", "deny", "substitute"];
     if !matches!(node.data(), Data::Map) {
         reader.wrong_type(node, "a mapping from an alias to an extension", "`extensions`");
         return Vec::new();
@@ -357,42 +357,109 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut Ext
     const SANDBOXES: [Sandbox; 3] = [Sandbox::None, Sandbox::Bwrap, Sandbox::Docker];
     match entry.name {
         "timeout" => options.timeout = reader.duration(entry.value, "the timeout of extensions"),
-        "cacheDir" => {
-            reader.name(entry.value, "`cacheDir`");
-        }
+        "cacheDir" => options.cache_dir = reader.name(entry.value, "`cacheDir`"),
         "allowedSources" => {
             let patterns = reader.words(entry.value, "`allowedSources`");
             for pattern in &patterns {
-                if let Err(error) = globset::Glob::new(&pattern.value) {
-                    let message = format!("`{}` is not a pattern: {}", pattern.value, error.kind());
-                    reader.error(
-                        Diagnostic::new(&decode::INVALID_PATTERN, pattern.span, message)
-                            .help("write a pattern of packages, such as `github.com/OWNER/*`"),
-                    );
+                if let Err(diagnostic) = package_pattern(&pattern.value, pattern.span) {
+                    reader.error(diagnostic);
                 }
             }
             options.allowed_sources = Some(patterns);
         }
+        "deny" => {
+            let items = reader.items(entry.value, "`deny`");
+            options.denied = items.into_iter().filter_map(|item| denied(reader, item)).collect();
+        }
+        "substitute" => {
+            let words = [("auto", Substitute::Auto), ("never", Substitute::Never)];
+            options.substitute = choice(reader, entry.value, "value of `substitute`", &words).unwrap_or_default();
+        }
         _ => {
-            let Some(word) = reader.name(entry.value, "the sandbox of extensions") else { return };
-            if let Some(sandbox) = SANDBOXES.into_iter().find(|sandbox| sandbox.name() == word.value) {
-                options.sandbox = sandbox;
-                return;
-            }
-            let diagnostic = Diagnostic::new(
-                &decode::WRONG_TYPE,
-                word.span,
-                format!("unknown sandbox `{}` of extensions", word.value),
-            )
-            .help("known are `none`, `bwrap` and `docker`");
-            reader.error(match crate::diagnostic::nearest(&word.value, SANDBOXES.map(Sandbox::name)) {
-                Some(near) => {
-                    diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
-                }
-                None => diagnostic,
-            });
+            let words = SANDBOXES.map(|sandbox| (sandbox.name(), sandbox));
+            options.sandbox = choice(reader, entry.value, "sandbox of extensions", &words).unwrap_or_default();
         }
     }
+}
+
+/// One of a few words.
+fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &[(&'static str, T)]) -> Option<T> {
+    let word = reader.name(node, &format!("the {what}"))?;
+    if let Some((_, value)) = known.iter().find(|(name, _)| *name == word.value) {
+        return Some(*value);
+    }
+    let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let (last, others) = names.split_last()?;
+    let message = format!("unknown {what} `{}`", word.value);
+    let diagnostic = Diagnostic::new(&decode::WRONG_TYPE, word.span, message)
+        .help(format!("known are {} and {last}", others.join(", ")));
+    reader.error(match crate::diagnostic::nearest(&word.value, known.iter().map(|(name, _)| *name)) {
+        Some(near) => {
+            diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
+        }
+        None => diagnostic,
+    });
+    None
+}
+
+fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Diagnostic> {
+    globset::Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| {
+        Diagnostic::new(&decode::INVALID_PATTERN, span, format!("`{text}` is not a pattern: {}", error.kind()))
+            .help("write a pattern of packages, such as `github.com/OWNER/*`")
+    })
+}
+
+/// An entry of `deny`: a package or a digest, and why.
+fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
+    let mut fields = reader.fields(node, "an entry of `deny`")?;
+    let package = fields.take(reader, "package");
+    let digest = fields.take(reader, "digest");
+    let reason = fields.require(reader, "reason", node.span());
+    fields.finish(reader);
+    let reason = reason.and_then(|node| reader.name(node, "the reason of a denial"));
+    let what = match (package, digest) {
+        (Some(node), None) => {
+            let package = reader.name(node, "the package of a denial")?;
+            let (pattern, versions) = match package.value.split_once('@') {
+                Some((pattern, versions)) => (pattern, Some(versions)),
+                None => (package.value.as_str(), None),
+            };
+            let versions = versions.map(semver::VersionReq::parse).transpose().map_err(|error| {
+                let message = format!("`{}` names no range of versions: {error}", package.value);
+                Diagnostic::new(&decode::INVALID_PATTERN, package.span, message)
+                    .help("write `PACKAGE@RANGE`, such as `github.com/OWNER/REPO@<1.4.0`; without `@` all versions are meant")
+            });
+            let parts = package_pattern(pattern, package.span).and_then(|pattern| Ok((pattern, versions?)));
+            match parts {
+                Ok((pattern, versions)) => DeniedWhat::Package(pattern, versions),
+                Err(diagnostic) => {
+                    reader.error(diagnostic);
+                    return None;
+                }
+            }
+        }
+        (None, Some(node)) => {
+            let digest = reader.name(node, "the digest of a denial")?;
+            let hex = digest.value.strip_prefix("sha256:").unwrap_or(&digest.value).to_ascii_lowercase();
+            if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+                let message = format!("`{}` is no SHA-256 digest", digest.value);
+                reader.error(
+                    Diagnostic::new(&decode::WRONG_TYPE, digest.span, message).help("write `sha256:` and 64 hex digits"),
+                );
+                return None;
+            }
+            DeniedWhat::Digest(hex)
+        }
+        _ => {
+            let message = "an entry of `deny` has either a `package` or a `digest`";
+            reader.error(
+                Diagnostic::new(&decode::MISSING_FIELD, node.span(), message)
+                    .help("write `{package: PACKAGE@RANGE, reason: …}` or `{digest: sha256:…, reason: …}`"),
+            );
+            return None;
+        }
+    };
+    Some(Denied { what, reason: reason?, span: node.span() })
 }
 
 fn sources(reader: &mut Reader<'_>, node: Node<'_>) -> Vec<SourceRef> {

@@ -40,6 +40,8 @@ pub(super) struct Session {
     input: tokio::sync::Mutex<Option<ChildStdin>>,
     next: AtomicU64,
     shared: Arc<Shared>,
+    /// What it answered to `initialize`.
+    pub manifest: Value,
 }
 
 #[derive(Default)]
@@ -76,7 +78,8 @@ impl Session {
         let shared = Arc::new(Shared::default());
         tokio::spawn(read(output, Arc::clone(&shared)));
         let input = tokio::sync::Mutex::new(Some(input));
-        let session = Self { name: name.to_owned(), process, input, next: AtomicU64::new(1), shared };
+        let next = AtomicU64::new(1);
+        let mut session = Self { name: name.to_owned(), process, input, next, shared, manifest: Value::Null };
         let mut params = json!({"protocolVersion": PROTOCOL});
         if !config.is_null() {
             params["config"] = config;
@@ -86,6 +89,7 @@ impl Session {
         if !manifest.get("operations").is_some_and(Value::is_object) {
             return Err(format!("the extension `{name}` did not begin: its answer names no operations"));
         }
+        session.manifest = manifest;
         Ok(session)
     }
 

@@ -153,6 +153,31 @@ impl Sandbox {
     }
 }
 
+/// Whether a bundled extension stands in for a release that it is made to replace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Substitute {
+    #[default]
+    Auto,
+    Never,
+}
+
+/// Extensions that are refused, copies in the cache too.
+#[derive(Clone, Debug)]
+pub struct Denied {
+    pub what: DeniedWhat,
+    pub reason: Name,
+    pub span: Span,
+}
+
+/// What a denial is about.
+#[derive(Clone, Debug)]
+pub enum DeniedWhat {
+    /// A pattern of packages, and which versions of them; all where there is none.
+    Package(globset::GlobMatcher, Option<semver::VersionReq>),
+    /// SHA-256 of a file of a release or of a manifest, in hex.
+    Digest(String),
+}
+
 /// How extensions are fetched and run: the reserved names of `config.extensions` (`decisions.md` §2).
 #[derive(Clone, Debug, Default)]
 pub struct ExtensionOptions {
@@ -161,6 +186,10 @@ pub struct ExtensionOptions {
     pub sandbox: Sandbox,
     /// Patterns of packages; others are refused.
     pub allowed_sources: Option<Vec<Name>>,
+    pub denied: Vec<Denied>,
+    pub substitute: Substitute,
+    /// Where downloads are kept, from the eval's folder.
+    pub cache_dir: Option<Name>,
 }
 
 /// A repository that tasks come from, and the names that its servers have in this eval.

@@ -1,35 +1,122 @@
-//! Extensions from sources that the eval does not allow (`portable-format.md`, extensions: `allowedSources`).
+//! Where extensions come from: what the eval allows, what it denies, and what no lock pins (`portable-format.md`, extensions).
+
+use std::collections::BTreeSet;
 
 use globset::Glob;
+use semver::Version;
 
 use super::EvalView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    hir::Name,
-    package, rule,
+    hir::{Denied, DeniedWhat},
+    package::{Package, package},
+    project::references,
+    rule,
+    source::Span,
 };
 
 rule! {
     pub static SOURCE_NOT_ALLOWED = "source-not-allowed", Hard;
+    pub static DENIED_EXTENSION = "denied-extension", Hard;
+    pub static RELEASE_NOT_LOCKED = "release-not-locked", Hard;
 }
 
 /// Packages that match none of the patterns. What is a part of gevals needs no leave.
-pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
+pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(patterns) = &view.eval.extension_options.allowed_sources else { return };
     let globs: Vec<_> = patterns.iter().filter_map(|p| Some(Glob::new(&p.value).ok()?.compile_matcher())).collect();
-    let allowed = |package: &str| {
-        let bare = package.split_once("://").map_or(package, |(_, rest)| rest);
-        package::bundled(package).is_some() || globs.iter().any(|glob| glob.is_match(package) || glob.is_match(bare))
+    let allowed = |name: &str| {
+        let bundled = matches!(package(name, view.unit.lock.substitute), Ok(Package::Bundled(_)));
+        bundled || globs.iter().any(|glob| glob.is_match(name) || glob.is_match(bare(name)))
     };
-    let declared = view.eval.extensions.iter().filter_map(|extension| extension.package.as_ref());
-    let imported = view.tasks.iter().filter_map(|unit| unit.task.as_ref()).flat_map(|task| &task.imports);
-    let named: Vec<&Name> = declared.chain(imported.map(|import| &import.package)).collect();
-    for name in named.into_iter().filter(|name| !allowed(&name.value)) {
+    for (name, span) in packages(view).into_iter().filter(|(name, _)| !allowed(name)) {
         let mut diagnostic =
-            Diagnostic::new(&SOURCE_NOT_ALLOWED, name.span, format!("`{}` matches no `allowedSources`", name.value));
+            Diagnostic::new(&SOURCE_NOT_ALLOWED, span, format!("`{name}` matches no `allowedSources`"));
         if let Some(first) = patterns.first() {
             diagnostic = diagnostic.label(first.span, "these are allowed");
         }
         out.push(diagnostic.help("add a pattern for it under `extensions.allowedSources`, or use another extension"));
     }
+}
+
+/// Packages, versions and files that the eval refuses.
+pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for (name, span) in packages(view) {
+        let matching = |denied: &&Denied| matches(view, &denied.what, name);
+        if let Some((denied, why)) =
+            view.eval.extension_options.denied.iter().find_map(|denied| Some((denied, matching(&denied)?)))
+        {
+            let message = format!("`{name}` is denied: {}", denied.reason.value);
+            out.push(
+                Diagnostic::new(&DENIED_EXTENSION, span, message)
+                    .label(denied.span, why)
+                    .help("use another version or another extension"),
+            );
+        }
+    }
+}
+
+/// How a denial is about a package.
+fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str) -> Option<String> {
+    let lock = &view.unit.lock;
+    match what {
+        DeniedWhat::Package(pattern, range) => {
+            let (path, version) = match package(name, lock.substitute) {
+                Ok(Package::Release { owner, repo, version }) => {
+                    let version = lock.releases.get(name).map_or(version, |release| release.tag.clone());
+                    (format!("github.com/{owner}/{repo}"), version)
+                }
+                Ok(Package::Bundled(bundled)) => {
+                    (format!("builtin:{bundled}"), env!("CARGO_PKG_VERSION").to_owned())
+                }
+                _ => {
+                    let manifest = lock.extensions.get(name);
+                    (bare(name).to_owned(), manifest.map_or_else(String::new, |m| m.version.clone()))
+                }
+            };
+            let Some(range) = range else {
+                return pattern.is_match(&path).then(|| "all of its versions are".to_owned());
+            };
+            let known = Version::parse(version.trim_start_matches('v'));
+            let told = match known {
+                Ok(known) if range.matches(&known) => format!("`{version}` is in this range"),
+                Ok(_) => return None,
+                // What cannot be compared may be one of those that are meant.
+                Err(_) => format!("`{version}` is no version that could be outside of this range"),
+            };
+            pattern.is_match(&path).then_some(told)
+        }
+        DeniedWhat::Digest(digest) => {
+            let files = lock.releases.get(name).into_iter().flat_map(|release| &release.files);
+            let file = files.into_iter().find(|(_, sha256)| *sha256 == digest).map(|(file, _)| file.as_str());
+            let manifest = lock.extensions.get(name).filter(|e| e.sha256 == *digest).map(|_| "its manifest");
+            file.or(manifest).map(|file| format!("this is the digest of `{file}`"))
+        }
+    }
+}
+
+/// Releases that no lock pins: a run downloads only what is pinned.
+pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let mut seen = BTreeSet::new();
+    for (name, span) in packages(view) {
+        let lock = &view.unit.lock;
+        let release = matches!(package(name, lock.substitute), Ok(Package::Release { .. }));
+        if release && !lock.releases.contains_key(name) && seen.insert(name) {
+            out.push(
+                Diagnostic::new(&RELEASE_NOT_LOCKED, span, format!("no lock pins the release `{name}`"))
+                    .here("its version and digest are not known")
+                    .help(format!("download and pin it: `gevals lock {}`", view.unit.path.display())),
+            );
+        }
+    }
+}
+
+/// Each package that is named, and where.
+fn packages<'a>(view: &EvalView<'a>) -> Vec<(&'a str, Span)> {
+    let found = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    found.iter().map(|reference| (reference.package, reference.span)).collect()
+}
+
+fn bare(package: &str) -> &str {
+    package.split_once("://").map_or(package, |(_, rest)| rest)
 }

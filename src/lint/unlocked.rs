@@ -7,7 +7,9 @@ use crate::{
     builtin::extension,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{AssertionKind, CallKind, CallMatcher, RequirementKind},
-    package, rule,
+    package::{self, Package},
+    project::references,
+    rule,
     source::Span,
 };
 
@@ -34,19 +36,17 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     for (extension, names) in operations {
         let declared = view.eval.extensions.iter().find(|e| e.alias.value == extension);
         let package = declared.map_or(Some(extension), |e| e.package.as_ref().map(|p| p.value.as_str()));
-        let imported = || {
-            let tasks = view.tasks.iter().filter_map(|unit| unit.task.as_ref());
-            tasks.flat_map(|t| &t.imports).find(|i| i.package.value == extension).map(|i| i.package.span)
-        };
-        let place = declared.map(|e| e.alias.span).or_else(imported).or_else(|| long_form(view, extension));
-        let known =
-            view.unit.lock.extensions.contains_key(extension) || package.is_some_and(|p| package::bundled(p).is_some());
-        if let (false, Some(span)) = (known, place) {
-            let by_path = package.is_some_and(|p| p.starts_with(['.', '/']));
-            out.push(finding(span, &format!("the extension `{extension}`"), &names).help(match by_path {
-                true => LOCK_IT,
-                false => "only extensions that are given by a path can be locked: releases cannot yet",
-            }));
+        let substitute = view.unit.lock.substitute;
+        let read = package.map(|p| package::package(p, substitute));
+        let known = view.unit.lock.extensions.contains_key(extension) || matches!(read, Some(Ok(Package::Bundled(_))));
+        // Of a release without a lock another rule speaks.
+        if known || matches!(read, Some(Ok(Package::Release { .. }))) {
+            continue;
+        }
+        let tasks = view.tasks.iter().filter_map(|unit| unit.task.as_ref());
+        let named = || references(view.eval, tasks).iter().find(|r| r.package == extension).map(|r| r.span);
+        if let Some(span) = declared.map(|e| e.alias.span).or_else(named) {
+            out.push(finding(span, &format!("the extension `{extension}`"), &names).help(LOCK_IT));
         }
     }
 }
@@ -83,18 +83,6 @@ fn finding(span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
     let label = format!("{} {} on trust", words.join(", "), if names.len() == 1 { "is taken" } else { "are taken" });
     // The cause is one, whatever number of evals uses the server: what each uses stands at its place.
     Diagnostic::new(&NOT_LOCKED, span, format!("no lock says what {what} has")).here(label)
-}
-
-/// Where the long form of an operation names a package first.
-fn long_form(view: &EvalView<'_>, package: &str) -> Option<Span> {
-    let mut found = None;
-    for task in view.tasks.iter().filter_map(|unit| unit.task.as_ref()) {
-        task.walk(&mut |_, step| {
-            let named = step.arg("package").filter(|_| step.op.value == extension::BUILTIN.name);
-            found = found.or(named.filter(|p| p.as_literal() == Some(package)).map(|p| p.span));
-        });
-    }
-    found
 }
 
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;

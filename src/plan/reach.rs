@@ -94,9 +94,7 @@ pub fn extensions(eval: &EvalPlan) -> BTreeMap<String, String> {
         plan.walk(&mut |_, _, action| {
             let ActionKind::Step(step) = &action.kind else { return };
             let OperationKind::Extension { package, .. } = &step.op.kind else { return };
-            let declared = eval.extensions.iter().find(|e| e.alias == *package);
-            let reference = declared.map_or(package, |declared| &declared.package);
-            found.insert(package.clone(), reference.clone());
+            found.insert(package.clone(), eval.extensions.reference(package).to_owned());
         });
     }
     found

@@ -19,7 +19,7 @@ use crate::{
     decode::{MISSING_FIELD, Partial},
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind},
-    hir::{self, Agent, McpConfig, Name, Oracle},
+    hir::{self, Agent, McpConfig, Name, Oracle, Substitute},
     lock::{self, Lock, LockedExtension},
     package,
     source::{FileId, Span, Stat, normalize, resolve},
@@ -136,7 +136,7 @@ struct Loader<'a> {
     /// By folder: evals that share a lock share what was checked under it.
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
     /// By lock and aliases, with the lock that they were added to.
-    bundled: HashMap<(*const Lock, Vec<String>), (Arc<Lock>, Arc<Lock>)>,
+    bundled: HashMap<(*const Lock, Vec<String>, Substitute), (Arc<Lock>, Arc<Lock>)>,
 }
 
 impl Loader<'_> {
@@ -187,7 +187,7 @@ impl Loader<'_> {
         let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
         if let Some(eval) = &unit.eval {
             match self.lock(&dir, out) {
-                Ok(lock) => unit.lock = self.with_bundled(lock, &eval.extensions),
+                Ok(lock) => unit.lock = self.for_eval(lock, eval),
                 Err(r) => failed = Some(r),
             }
             if let Some(agent) = &eval.agent {
@@ -276,20 +276,21 @@ impl Loader<'_> {
         Ok(Arc::clone(self.locks.entry(None).or_default()))
     }
 
-    /// The same lock, and under the aliases of the eval the extensions that are bundled: of these no lock is needed.
-    fn with_bundled(&mut self, lock: Arc<Lock>, extensions: &[hir::ExtensionRef]) -> Arc<Lock> {
-        let bundled = extensions.iter().filter_map(|extension| {
+    /// The same lock, with what the eval says of extensions: those that are bundled are known under its aliases without a lock.
+    fn for_eval(&mut self, lock: Arc<Lock>, eval: &hir::Eval) -> Arc<Lock> {
+        let substitute = eval.extension_options.substitute;
+        let bundled = eval.extensions.iter().filter_map(|extension| {
             let known = lock.extensions.contains_key(&extension.alias.value);
             let package = extension.package.as_ref().filter(|_| !known)?;
-            Some((extension.alias.value.clone(), package::bundled(&package.value)?))
+            Some((extension.alias.value.clone(), package::bundled(&package.value, substitute)?))
         });
         let bundled: BTreeMap<String, &LockedExtension> = bundled.collect();
-        if bundled.is_empty() {
+        if bundled.is_empty() && substitute == lock.substitute {
             return lock;
         }
-        let key = (Arc::as_ptr(&lock), bundled.keys().cloned().collect());
+        let key = (Arc::as_ptr(&lock), bundled.keys().cloned().collect(), substitute);
         let known = self.bundled.entry(key).or_insert_with(|| {
-            let mut with = Lock::clone(&lock);
+            let mut with = Lock { substitute, ..Lock::clone(&lock) };
             with.extensions.extend(bundled.into_iter().map(|(alias, extension)| (alias, extension.clone())));
             (Arc::new(with), lock)
         });

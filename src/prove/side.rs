@@ -21,7 +21,7 @@ use crate::{
     hir::{AgentRef, Template},
     host::RealHost,
     judge::scripted,
-    plan::{ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan},
+    plan::{self, ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan},
     run::{RunOptions, run_eval},
     source::Spanned,
 };
@@ -81,11 +81,10 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
         judge,
-        extensions: Vec::new(),
+        extensions: plan::Extensions::default(),
         budget: crate::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),
-        sandbox: Default::default(),
         written: Default::default(),
         tasks: vec![plan],
     };

@@ -75,19 +75,32 @@ impl Tree<'_> {
         if !servers.is_empty() {
             self.fact("servers", &servers.join(self.dot()));
         }
-        let extensions: Vec<_> = reach::extensions(eval)
-            .into_iter()
-            .map(|(name, reference)| {
-                let means = wire::meant(&reference).filter(|means| *means != reference);
-                let means = means.map(|means| format!(", which means `{means}`")).unwrap_or_default();
-                let name = if name == reference { String::new() } else { format!("{name}: ") };
-                format!("{name}{reference}{means}")
+        let used = wire::used_extensions(eval);
+        let extensions: Vec<_> = used
+            .iter()
+            .map(|used| {
+                let means = used.bundled.as_ref().filter(|means| **means != used.package);
+                let mut means = means.map(|means| format!(", which means `{means}`")).unwrap_or_default();
+                if let Some(release) = used.release.as_ref().filter(|r| !used.package.ends_with(&format!("@{}", r.tag))) {
+                    means = format!(" ({})", release.tag);
+                }
+                let name = if used.name == used.package { String::new() } else { format!("{}: ", used.name) };
+                format!("{name}{}{means}", used.package)
             })
             .collect();
         if !extensions.is_empty() {
             self.fact("uses", &extensions.join(self.dot()));
-            if eval.sandbox != Sandbox::None {
-                self.fact("sandbox", &format!("{}, for extensions", eval.sandbox.name()));
+            for used in &used {
+                let words = |of: &Option<wire::PermissionsDocument>| {
+                    of.as_ref().map_or_else(|| "nothing".to_owned(), wire::PermissionsDocument::words)
+                };
+                if used.asks.is_some() || used.grants.is_some() {
+                    let (asks, grants) = (words(&used.asks), words(&used.grants));
+                    self.fact("permits", &format!("{} asks for {asks}; it is granted {grants}", used.name));
+                }
+            }
+            if eval.extensions.sandbox != Sandbox::None {
+                self.fact("sandbox", &format!("{}, for extensions", eval.extensions.sandbox.name()));
             }
         }
         let permitted = reach::of_eval(eval).permitted;

@@ -61,7 +61,7 @@ pub(super) fn of_task(
     plan: &Plan,
     host: &dyn Host,
     judge: &Asked,
-    declared: &[plan::Extension],
+    declared: &plan::Extensions,
     executable: Option<&Path>,
     only: Option<Only>,
 ) -> Vec<String> {
@@ -76,7 +76,7 @@ pub(super) fn of_task(
     }
     for (package, operation) in extensions(plan) {
         if let Err(why) = startable(declared, &package, plan.task.folder(), executable) {
-            let reference = crate::extension::declared(declared, &package).map_or(package.as_str(), |d| &d.package);
+            let reference = declared.reference(&package);
             whys.push(format!("runs `{operation}`, and `{reference}` {why}"));
         }
     }

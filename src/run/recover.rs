@@ -117,7 +117,7 @@ pub async fn clean_up(
                     continue;
                 };
                 let extensions =
-                    Extensions::new(host, &plan.extensions, options.executable.clone()).sandboxed(plan.sandbox);
+                    Extensions::new(host, &plan.extensions, options.executable.clone());
                 clean_up_task(planned, task, of, &emitter, &servers, extensions, host, &stop, &mut recovered).await;
             }
         };

@@ -33,7 +33,7 @@ use crate::{
         recording,
     },
     extension::{Extensions, Started},
-    hir::{CallKind, CallStatus, Def, Dialect, Part, Sandbox, Template},
+    hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast, Values},
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
@@ -50,9 +50,8 @@ pub(super) struct World<'a> {
     pub emitter: &'a Emitter<'a>,
     pub servers: &'a Servers<'a>,
     /// As the eval configures them.
-    pub extensions: &'a [plan::Extension],
+    pub extensions: &'a plan::Extensions,
     /// What keeps them apart from the machine.
-    pub sandbox: Sandbox,
     /// Fires at the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
     /// Fires at the second one: cleanup is stopped too.
@@ -256,8 +255,7 @@ async fn phases(
         events,
         tools,
         extensions: Extensions::new(host, world.extensions, options.executable.clone())
-            .heard_by(journalled)
-            .sandboxed(world.sandbox),
+            .heard_by(journalled),
         judge: world.judge,
         judged: &judged_usage,
         env,

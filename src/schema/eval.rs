@@ -113,6 +113,10 @@ pub struct Extensions {
     pub sandbox: Option<Sandbox>,
     /// Patterns of packages that may run.
     pub allowed_sources: Option<Vec<String>>,
+    /// Extensions that may not run, a copy in the cache neither.
+    pub deny: Option<Vec<Denied>>,
+    /// Whether a bundled extension stands in for a release that it replaces; auto by default.
+    pub substitute: Option<Substitute>,
     #[schemars(flatten)]
     pub aliases: IndexMap<String, Extension>,
 }
@@ -124,6 +128,25 @@ pub enum Sandbox {
     None,
     Bwrap,
     Docker,
+}
+
+/// Whether a bundled extension stands in for a release that it replaces.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "lowercase")]
+pub enum Substitute {
+    Auto,
+    Never,
+}
+
+/// A package or a digest that is refused, and why.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Denied {
+    /// A pattern of packages, with a range of versions behind `@`: `github.com/OWNER/REPO@<1.4.0`.
+    pub package: Option<Name>,
+    /// SHA-256 of a file of a release, or of a manifest.
+    pub digest: Option<Name>,
+    pub reason: Name,
 }
 
 /// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.

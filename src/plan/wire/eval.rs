@@ -1,5 +1,8 @@
 //! An eval: everything its tasks share, and its digest.
 
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,9 +17,9 @@ use super::{
     task::{TaskDocument, digest},
 };
 use crate::{
-    hir::{AgentRef, Name},
+    hir::{AgentRef, Name, Sandbox},
     package::{Package, package},
-    plan::{EvalPlan, reach},
+    plan::{EvalPlan, Granted, reach},
 };
 
 /// An eval.
@@ -46,6 +49,9 @@ pub struct EvalBody {
     /// What all tasks may use together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsDocument>,
+    /// What keeps extensions apart from the machine, where anything does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// The extensions that tasks use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<ExtensionDocument>,
@@ -62,6 +68,50 @@ pub struct ExtensionDocument {
     /// The bundled extension that it means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundled: Option<String>,
+    /// The release that the lock pins for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleaseDocument>,
+    /// What its manifest asks for, and what the eval grants it in a sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<PermissionsDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grants: Option<PermissionsDocument>,
+}
+
+/// A release of an extension.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseDocument {
+    pub tag: String,
+    /// SHA-256 by the name of the file.
+    pub files: IndexMap<String, String>,
+}
+
+/// What an extension may do in a sandbox.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionsDocument {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+}
+
+impl PermissionsDocument {
+    /// For people: `network, read data, env LANG`.
+    pub fn words(&self) -> String {
+        let mut words: Vec<String> = self.network.then(|| "network".to_owned()).into_iter().collect();
+        for (what, names) in [("read", &self.read), ("write", &self.write), ("env", &self.env)] {
+            if !names.is_empty() {
+                words.push(format!("{what} {}", names.join(" ")));
+            }
+        }
+        words.join(", ")
+    }
 }
 
 /// The agent that judges answers.
@@ -114,12 +164,39 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
     sha256(&json!({ "eval": eval, "tasks": tasks }))
 }
 
-/// The bundled extension that a reference means.
-pub fn meant(reference: &str) -> Option<String> {
-    match package(reference) {
-        Ok(Package::Bundled(name)) => Some(format!("builtin:{name}")),
-        _ => None,
-    }
+/// The extensions that tasks use.
+pub fn used_extensions(eval: &EvalPlan) -> Vec<ExtensionDocument> {
+    let document = |(name, reference): (String, String)| {
+        let meant = package(&reference, eval.extensions.substitute);
+        let asks = eval.extensions.asked.get(&name).map(|asked| PermissionsDocument {
+            network: asked.network,
+            read: asked.read.clone(),
+            write: asked.write.clone(),
+            env: asked.env.clone(),
+        });
+        let granted = eval.extensions.get(&name).map(|declared| &declared.granted);
+        let paths = |paths: &[PathBuf]| paths.iter().map(|path| slashes(path)).collect();
+        let grants = granted.filter(|granted| **granted != Granted::default()).map(|granted| PermissionsDocument {
+            network: granted.network,
+            read: paths(&granted.read),
+            write: paths(&granted.write),
+            env: granted.env.clone(),
+        });
+        let pinned = eval.extensions.releases.get(&reference);
+        let release = pinned.filter(|_| matches!(meant, Ok(Package::Release { .. })));
+        ExtensionDocument {
+            bundled: match meant {
+                Ok(Package::Bundled(name)) => Some(format!("builtin:{name}")),
+                _ => None,
+            },
+            release: release.map(|r| ReleaseDocument { tag: r.tag.clone(), files: r.files.clone() }),
+            name,
+            package: reference,
+            asks,
+            grants,
+        }
+    };
+    reach::extensions(eval).into_iter().map(document).collect()
 }
 
 /// What the digest of an eval covers.
@@ -134,10 +211,8 @@ pub fn eval_body(eval: &EvalPlan) -> EvalBody {
         servers: eval.servers.iter().map(server_document).collect(),
         judge: eval.judge.is_some(),
         limits: limits(&eval.budget.bounds, eval.budget.time),
-        extensions: reach::extensions(eval)
-            .into_iter()
-            .map(|(name, package)| ExtensionDocument { bundled: meant(&package), name, package })
-            .collect(),
+        sandbox: Some(eval.extensions.sandbox).filter(|s| *s != Sandbox::None).map(|s| s.name().to_owned()),
+        extensions: used_extensions(eval),
         judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {
             name: judge.name.clone(),
             kind: judge.agent.kind.value.clone(),

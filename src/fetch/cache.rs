@@ -1,0 +1,62 @@
+//! The cache: a folder of this user.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Names the folder; the user's own cache where it is not set.
+const VARIABLE: &str = "GEVALS_CACHE_DIR";
+
+/// Where downloads are kept.
+#[derive(Clone, Debug)]
+pub struct Cache(PathBuf);
+
+impl Cache {
+    /// The folder that an eval names, or GEVALS_CACHE_DIR, or the user's cache.
+    ///
+    /// # Errors
+    /// There is none of these.
+    #[expect(clippy::disallowed_methods, reason = "the user's folders are in the environment")]
+    pub fn new(named: Option<&Path>) -> Result<Self, String> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = || std::env::home_dir().filter(|home| home.is_absolute());
+        let own = || match cfg!(target_os = "macos") {
+            true => home().map(|home| home.join("Library/Caches/gevals")),
+            false => variable("XDG_CACHE_HOME")
+                .filter(|dir| dir.is_absolute())
+                .or_else(|| home().map(|home| home.join(".cache")))
+                .map(|dir| dir.join("gevals")),
+        };
+        let dir = named.map(Path::to_owned).or_else(|| variable(VARIABLE)).or_else(own);
+        let dir = dir.ok_or_else(|| format!("there is no folder for downloads: set {VARIABLE}"))?;
+        std::path::absolute(&dir).map(Self).map_err(|e| format!("`{}` is no folder for downloads: {e}", dir.display()))
+    }
+
+    /// The folder of a release on a platform.
+    pub(super) fn release(&self, owner: &str, repo: &str, tag: &str) -> PathBuf {
+        // A tag may have slashes.
+        let tag: String = tag.chars().map(|c| if c == '/' || c == '\\' { '+' } else { c }).collect();
+        self.0.join("extensions").join(owner).join(repo).join(tag)
+    }
+
+    /// Fills a folder of the cache: all of it is there, or nothing.
+    #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
+    pub(super) fn fill(folder: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+        let parent = folder.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent)?;
+        let temporary = tempfile::tempdir_in(parent)?;
+        write(temporary.path())?;
+        let filled = temporary.keep();
+        // Another process may have been quicker; what it left is checked by digest like ours.
+        let moved = std::fs::remove_dir_all(folder).or_else(|e| match e.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(e),
+        });
+        let moved = moved.and_then(|()| std::fs::rename(&filled, folder));
+        if moved.is_err() {
+            let _ = std::fs::remove_dir_all(&filled);
+        }
+        moved
+    }
+}
