@@ -7,6 +7,8 @@ mod convert;
 #[cfg(feature = "run")]
 mod demo_server;
 mod explain;
+#[cfg(feature = "run")]
+mod ext;
 mod git;
 #[cfg(feature = "kubernetes")]
 mod kube;
@@ -121,6 +123,8 @@ enum Command {
     #[cfg(feature = "run")]
     Lock(lock::Args),
     #[cfg(feature = "run")]
+    Ext(ext::Args),
+    #[cfg(feature = "run")]
     Proxy(proxy::Args),
     #[cfg(feature = "kubernetes")]
     Kube(kube::Args),
@@ -163,6 +167,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
+        Command::Ext(args) => ext::main(&args),
+        #[cfg(feature = "run")]
         Command::Proxy(args) => proxy::main(&args),
         #[cfg(feature = "kubernetes")]
         Command::Kube(args) => kube::main(&args),
@@ -182,7 +188,7 @@ pub fn main() -> ExitCode {
 fn not_in_this_build() -> Option<u8> {
     let command = std::env::args()
         .nth(1)
-        .filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "proxy" | "kube" | "demo-server"))?;
+        .filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "kube" | "demo-server"))?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
 }
@@ -266,6 +272,12 @@ fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, glob
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The same for commands that ask for no colours.
+#[cfg(feature = "run")]
+fn print_errors(findings: &[Diagnostic], sources: &Sources, files: usize) {
+    print_findings(findings, sources, files, Global { color: Colour::Auto });
 }
 
 fn shown(path: &std::path::Path) -> String {

@@ -3,6 +3,7 @@
 //!
 //! Each run of a task has its own processes: they start when the first step needs them and end behind the last cleanup.
 
+mod conformance;
 mod jail;
 mod oneshot;
 mod session;
@@ -27,6 +28,7 @@ use crate::{
     package::{Package, bundled, package},
     plan,
 };
+pub use conformance::{Kept, Requirement, conformance};
 use jail::Jail;
 pub use jail::usable;
 use oneshot::OneShot;
@@ -137,7 +139,8 @@ impl<'a> Extensions<'a> {
             let locked = LockedExtension::from_manifest(&text);
             return locked.map_err(|e| format!("cannot read the manifest `{}`: {e}", manifest.display()));
         }
-        let workdir = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let workdir = std::path::absolute(here).unwrap_or_else(|_| here.to_owned());
         let call = Call {
             operation: "",
             args: Value::Null,
@@ -245,12 +248,7 @@ pub fn startable(
 }
 
 #[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
-fn program(
-    planned: &plan::Extensions,
-    name: &str,
-    folder: &Path,
-    executable: Option<&Path>,
-) -> Result<Found, String> {
+fn program(planned: &plan::Extensions, name: &str, folder: &Path, executable: Option<&Path>) -> Result<Found, String> {
     if let Package::Bundled(name) = package(planned.reference(name), planned.substitute)? {
         let argument = match name {
             kubernetes::NAME if cfg!(feature = "kubernetes") => kubernetes::ARGUMENT,
@@ -297,6 +295,7 @@ fn located(planned: &plan::Extensions, name: &str, folder: &Path) -> Result<Path
 }
 
 /// Where the manifest of a program or of a folder stands.
+#[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
 fn manifest_path(path: &Path) -> PathBuf {
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
     folder.join("extension.yaml")

@@ -77,7 +77,8 @@ for line in sys.stdin:
     /// One call of a program in this folder.
     async fn once(&self, name: &str, args: Value) -> Result<Answer, String> {
         let host = RealHost::new();
-        let extensions = Extensions::new(&host, &[], None);
+        let none = plan::Extensions::default();
+        let extensions = Extensions::new(&host, &none, None);
         let answer = self.execute(&extensions, name, args).await;
         extensions.close().await;
         answer
@@ -91,14 +92,15 @@ async fn an_operation_gets_its_context_and_gives_its_outputs() {
                 answer({'success': True, 'message': 'done', 'outputs': {'params': params, 'config': config, 'TOKEN': os.environ.get('TOKEN')}})";
     programs.session("ext/echo", echo);
     let host = RealHost::new();
-    let declared = [plan::Extension {
+    let declared = plan::Extension {
         alias: "echo".to_owned(),
         package: "./echo".to_owned(),
         dir: programs.path().join("ext"),
         env: vec![("TOKEN".to_owned(), "${PATH}!".to_owned())],
         config: json!({"home": "{env.PATH}", "n": 1}),
         granted: Default::default(),
-    }];
+    };
+    let declared = plan::Extensions { declared: vec![declared], ..Default::default() };
     let extensions = Extensions::new(&host, &declared, None);
     let answer = programs.execute(&extensions, "echo", json!({"a": [1]})).await.unwrap();
     extensions.close().await;
@@ -140,7 +142,7 @@ async fn a_program_with_a_manifest_is_started_for_each_call() {
         config: json!({"level": 3}),
         granted: Default::default(),
     };
-    let declared = [declared];
+    let declared = plan::Extensions { declared: vec![declared], ..Default::default() };
     let extensions = Extensions::new(&host, &declared, None);
     let answer = programs.execute(&extensions, "shot", json!({})).await.unwrap();
     assert_eq!(answer.outputs["input"]["config"], json!({"level": 3}));
@@ -237,7 +239,8 @@ async fn a_late_answer_is_dropped() {
     let programs = Programs::new();
     programs.session("late", "time.sleep(args['for'])\nanswer({'success': True, 'outputs': {'n': args['n']}})");
     let host = RealHost::new();
-    let extensions = Extensions::new(&host, &[], None);
+    let none = plan::Extensions::default();
+    let extensions = Extensions::new(&host, &none, None);
     let first = programs.execute(&extensions, "./late", json!({"for": 1, "n": 1}));
     let first = tokio::time::timeout(Duration::from_millis(300), first);
     let second = async {
@@ -260,7 +263,8 @@ async fn what_is_given_up_is_ended() {
         "time.sleep(args['for'])\nopen('done', 'w').write('x') if args['for'] else None\nanswer({'success': True, 'outputs': {'pid': os.getpid()}})",
     );
     let host = RealHost::new();
-    let extensions = Extensions::new(&host, &[], None);
+    let none = plan::Extensions::default();
+    let extensions = Extensions::new(&host, &none, None);
     let before = programs.execute(&extensions, "./slow", json!({"for": 0})).await.unwrap();
     let slow = programs.execute(&extensions, "./slow", json!({"for": 1}));
     assert!(tokio::time::timeout(Duration::from_millis(300), slow).await.is_err());
@@ -291,7 +295,8 @@ async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
     let programs = Programs::new();
     programs.session("frail", "if args['crash']: os._exit(1)\nanswer({'success': True, 'outputs': {'NS': os.environ['NS'], 'in': os.getcwd()}})");
     let host = RealHost::new();
-    let extensions = Extensions::new(&host, &[], None);
+    let none = plan::Extensions::default();
+    let extensions = Extensions::new(&host, &none, None);
     assert!(programs.execute(&extensions, "./frail", json!({"crash": true})).await.is_err());
     let answer = programs.execute(&extensions, "./frail", json!({"crash": false})).await.unwrap();
     assert!(answer.success);
@@ -349,17 +354,18 @@ async fn a_sandbox_holds_what_tries_to_leave_it() {
     let port = listener.local_addr().unwrap().port();
     let host = RealHost::new();
     let declared = |granted: plan::Granted| {
-        [plan::Extension {
+        let attacker = plan::Extension {
             alias: "attacker".to_owned(),
             package: "./ext/attacker".to_owned(),
             dir: programs.path().to_owned(),
             env: vec![("OWN".to_owned(), "given".to_owned())],
             config: Value::Null,
             granted,
-        }]
+        };
+        plan::Extensions { declared: vec![attacker], sandbox: Sandbox::Bwrap, ..Default::default() }
     };
     let jailed = declared(plan::Granted::default());
-    let extensions = Extensions::new(&host, &jailed, None).sandboxed(Sandbox::Bwrap);
+    let extensions = Extensions::new(&host, &jailed, None);
     let tries = async |extensions: &Extensions<'_>, what: &str, target: Value| {
         programs.execute(extensions, "attacker", json!({"what": what, "target": target})).await
     };
@@ -407,14 +413,15 @@ async fn a_sandbox_holds_what_tries_to_leave_it() {
         env: vec!["PATH".to_owned(), "CARGO_PKG_NAME".to_owned()],
     });
     std::fs::create_dir(programs.path().join("out")).unwrap();
-    let extensions = Extensions::new(&host, &granted, None).sandboxed(Sandbox::Bwrap);
+    let extensions = Extensions::new(&host, &granted, None);
     assert_eq!(tries(&extensions, "read", json!(secret)).await.unwrap().outputs["got"], "hidden");
     assert!(tries(&extensions, "write", json!(programs.path().join("out/new"))).await.unwrap().success);
     assert!(programs.path().join("out/new").exists());
     assert!(tries(&extensions, "connect", json!(port)).await.unwrap().success);
     extensions.close().await;
     // Docker is not there, and nothing runs without it.
-    let extensions = Extensions::new(&host, &granted, None).sandboxed(Sandbox::Docker);
+    let docked = plan::Extensions { sandbox: Sandbox::Docker, ..granted.clone() };
+    let extensions = Extensions::new(&host, &docked, None);
     let why = tries(&extensions, "env", Value::Null).await.unwrap_err();
     assert!(why.contains("no sandbox `docker`"), "{why}");
 }

@@ -128,7 +128,7 @@ impl<'a> Step<'a> {
             cancel: &self.cancel,
             task: &self.task,
             tools: &self.tools,
-            extensions: &gevals::extension::Extensions::new(self.host, &[], None),
+            extensions: &gevals::extension::Extensions::new(self.host, &gevals::plan::Extensions::default(), None),
             phase: "setup",
             judge: None,
             judged: &|_| {},

@@ -31,7 +31,9 @@ impl Checker<'_> {
                     Some(_) => {}
                 }
             }
-            OperationKind::Extension { package, .. } if package::bundled(package, self.cx.lock.substitute).is_some() => {
+            OperationKind::Extension { package, .. }
+                if package::bundled(package, self.cx.lock.substitute).is_some() =>
+            {
                 self.conforms(
                     args,
                     schema,

@@ -79,8 +79,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
     let old = packages::read(&path);
-    let found = servers(unit)
-        .and_then(|servers| Ok((servers, packages::find(unit, &packages::of_tasks(&compiled, unit), &old, &|_| false)?)));
+    let found = servers(unit).and_then(|servers| {
+        Ok((servers, packages::find(unit, &packages::of_tasks(&compiled, unit), &old, &|_| false)?))
+    });
     let lock = match found {
         Ok((servers, found)) => {
             found.remarks.iter().for_each(|remark| note(remark));

@@ -9,7 +9,7 @@ use crate::{
     Compiled, compile,
     extension::Extensions,
     fetch::{self, Cache, Fetched, Trust, installed},
-    hir::{Eval, Task},
+    hir::Task,
     host::{RealHost, disk::Disk},
     lock::{Lock, LockedExtension, LockedRelease},
     package::{Package, package},
@@ -77,6 +77,7 @@ pub(super) fn find(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("cannot start: {error}")])?;
     let host = RealHost::new();
+    let cache = eval.extension_options.cache_dir.as_ref().map(|dir| resolve(&eval.dir, &dir.value));
     for name in references.iter().map(|reference| reference.package).collect::<IndexSet<_>>() {
         let release = match package(name, substitute) {
             Ok(Package::Release { owner, repo, version }) => (owner, repo, version),
@@ -87,7 +88,7 @@ pub(super) fn find(
             }
         };
         let pinned = old.releases.get(name).filter(|_| !update(name));
-        match runtime.block_on(download(&host, eval, name, &release, pinned)) {
+        match runtime.block_on(download(&host, cache.as_deref(), name, &release, pinned)) {
             Ok(fetched) => {
                 let signed = if fetched.signed { "; its signature was not verified" } else { "" };
                 if fetched.trust != Trust::Locked {
@@ -121,13 +122,12 @@ pub(super) fn find(
 /// Downloads a release into the cache, if it is not there.
 pub(super) async fn download(
     host: &RealHost,
-    eval: &Eval,
+    cache: Option<&Path>,
     name: &str,
     (owner, repo, version): &(String, String, String),
     pinned: Option<&LockedRelease>,
 ) -> Result<Fetched, String> {
-    let cache = eval.extension_options.cache_dir.as_ref().map(|dir| resolve(&eval.dir, &dir.value));
-    let cache = Cache::new(cache.as_deref())?;
+    let cache = Cache::new(cache)?;
     let tag = match pinned {
         Some(pinned) => pinned.tag.clone(),
         None => fetch::resolve(host, owner, repo, version).await?,

@@ -362,7 +362,7 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut Ext
             let patterns = reader.words(entry.value, "`allowedSources`");
             for pattern in &patterns {
                 if let Err(diagnostic) = package_pattern(&pattern.value, pattern.span) {
-                    reader.error(diagnostic);
+                    reader.error(*diagnostic);
                 }
             }
             options.allowed_sources = Some(patterns);
@@ -402,10 +402,11 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &
     None
 }
 
-fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Diagnostic> {
+fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Box<Diagnostic>> {
     globset::Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| {
-        Diagnostic::new(&decode::INVALID_PATTERN, span, format!("`{text}` is not a pattern: {}", error.kind()))
-            .help("write a pattern of packages, such as `github.com/OWNER/*`")
+        let message = format!("`{text}` is not a pattern: {}", error.kind());
+        let diagnostic = Diagnostic::new(&decode::INVALID_PATTERN, span, message);
+        Box::new(diagnostic.help("write a pattern of packages, such as `github.com/OWNER/*`"))
     })
 }
 
@@ -426,14 +427,15 @@ fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
             };
             let versions = versions.map(semver::VersionReq::parse).transpose().map_err(|error| {
                 let message = format!("`{}` names no range of versions: {error}", package.value);
-                Diagnostic::new(&decode::INVALID_PATTERN, package.span, message)
-                    .help("write `PACKAGE@RANGE`, such as `github.com/OWNER/REPO@<1.4.0`; without `@` all versions are meant")
+                let help =
+                    "write `PACKAGE@RANGE`, such as `github.com/OWNER/REPO@<1.4.0`; without `@` all versions are meant";
+                Box::new(Diagnostic::new(&decode::INVALID_PATTERN, package.span, message).help(help))
             });
             let parts = package_pattern(pattern, package.span).and_then(|pattern| Ok((pattern, versions?)));
             match parts {
                 Ok((pattern, versions)) => DeniedWhat::Package(pattern, versions),
                 Err(diagnostic) => {
-                    reader.error(diagnostic);
+                    reader.error(*diagnostic);
                     return None;
                 }
             }
@@ -444,7 +446,8 @@ fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
             if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
                 let message = format!("`{}` is no SHA-256 digest", digest.value);
                 reader.error(
-                    Diagnostic::new(&decode::WRONG_TYPE, digest.span, message).help("write `sha256:` and 64 hex digits"),
+                    Diagnostic::new(&decode::WRONG_TYPE, digest.span, message)
+                        .help("write `sha256:` and 64 hex digits"),
                 );
                 return None;
             }

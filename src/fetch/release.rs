@@ -103,7 +103,8 @@ pub async fn resolve(host: &dyn Host, owner: &str, repo: &str, version: &str) ->
     }
     let url = format!("{}/{owner}/{repo}/releases/latest", base(host));
     // It leads to the page of the newest release.
-    let answer = service_client(&url).map_err(|fault| format!("{url}: {fault}"))?.get(&url).timeout(PATIENCE).send().await;
+    let answer =
+        service_client(&url).map_err(|fault| format!("{url}: {fault}"))?.get(&url).timeout(PATIENCE).send().await;
     let answer = answer.map_err(|e| format!("cannot ask {url}: {}", e.without_url()))?;
     let location = answer.headers().get("location").and_then(|url| url.to_str().ok());
     let tag = location.and_then(|url| Some(url.split_once("/releases/tag/")?.1.to_owned()));
@@ -169,8 +170,11 @@ pub async fn fetch(
         None => repo.to_owned(),
     };
     let endings: &[&str] = if manifest.is_some() { &["", ".zip"] } else { &[".zip"] };
-    let names: Vec<String> =
-        platforms().iter().flat_map(|p| endings.iter().map(move |e| (p.clone(), *e))).map(|(p, e)| format!("{name}-{p}{e}")).collect();
+    let names: Vec<String> = platforms()
+        .iter()
+        .flat_map(|p| endings.iter().map(move |e| (p.clone(), *e)))
+        .map(|(p, e)| format!("{name}-{p}{e}"))
+        .collect();
     for file in &names {
         if let Some(bytes) = get(file).await? {
             signed = file.ends_with(".zip") && get(&format!("{file}.bundle")).await?.is_some();
@@ -327,7 +331,9 @@ fn checksums(text: &str) -> Result<IndexMap<String, String>, String> {
         (is_digest && !name.is_empty()).then(|| (name.to_owned(), digest))
     };
     let lines = text.lines().filter(|l| !l.trim().is_empty());
-    lines.map(|l| line(l).ok_or_else(|| format!("its {CHECKSUMS} has a line that is no digest and name: `{l}`"))).collect()
+    lines
+        .map(|l| line(l).ok_or_else(|| format!("its {CHECKSUMS} has a line that is no digest and name: `{l}`")))
+        .collect()
 }
 
 /// The name that a manifest gives its programs: one word, so that no path can hide in it.

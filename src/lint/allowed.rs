@@ -66,9 +66,7 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str) -> Option<String>
                     let version = lock.releases.get(name).map_or(version, |release| release.tag.clone());
                     (format!("github.com/{owner}/{repo}"), version)
                 }
-                Ok(Package::Bundled(bundled)) => {
-                    (format!("builtin:{bundled}"), env!("CARGO_PKG_VERSION").to_owned())
-                }
+                Ok(Package::Bundled(bundled)) => (format!("builtin:{bundled}"), env!("CARGO_PKG_VERSION").to_owned()),
                 _ => {
                     let manifest = lock.extensions.get(name);
                     (bare(name).to_owned(), manifest.map_or_else(String::new, |m| m.version.clone()))

@@ -81,7 +81,8 @@ impl Tree<'_> {
             .map(|used| {
                 let means = used.bundled.as_ref().filter(|means| **means != used.package);
                 let mut means = means.map(|means| format!(", which means `{means}`")).unwrap_or_default();
-                if let Some(release) = used.release.as_ref().filter(|r| !used.package.ends_with(&format!("@{}", r.tag))) {
+                if let Some(release) = used.release.as_ref().filter(|r| !used.package.ends_with(&format!("@{}", r.tag)))
+                {
                     means = format!(" ({})", release.tag);
                 }
                 let name = if used.name == used.package { String::new() } else { format!("{}: ", used.name) };

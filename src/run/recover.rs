@@ -116,8 +116,7 @@ pub async fn clean_up(
                     recovered.left.extend(of.pending.keys().map(|id| (task.clone(), id.clone(), why.clone())));
                     continue;
                 };
-                let extensions =
-                    Extensions::new(host, &plan.extensions, options.executable.clone());
+                let extensions = Extensions::new(host, &plan.extensions, options.executable.clone());
                 clean_up_task(planned, task, of, &emitter, &servers, extensions, host, &stop, &mut recovered).await;
             }
         };

@@ -254,8 +254,7 @@ async fn phases(
         plan,
         events,
         tools,
-        extensions: Extensions::new(host, world.extensions, options.executable.clone())
-            .heard_by(journalled),
+        extensions: Extensions::new(host, world.extensions, options.executable.clone()).heard_by(journalled),
         judge: world.judge,
         judged: &judged_usage,
         env,

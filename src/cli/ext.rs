@@ -1,0 +1,418 @@
+//! `gevals ext`: extensions, from the first line of one to the release that a lock pins.
+
+mod init;
+mod pin;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::{compile_paths, complain, packages, print, shown, status, unreadable};
+use crate::{
+    Compiled,
+    builtin::count,
+    compile,
+    extension::{Extensions, Kept, conformance},
+    fetch::{Cache, installed},
+    host::RealHost,
+    lock::{Lock, LockedExtension, LockedRelease},
+    package::{Package, package},
+    plan,
+    project::{EvalUnit, references},
+    source::{Sources, resolve},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals ext list                                           which extensions the evals below this folder use
+  gevals ext add eval.yaml github.com/acme/files@v1.2.0     download, pin, and write it into the eval
+  gevals ext update eval.yaml                               newer releases of what is `latest`
+  gevals ext update eval.yaml files --to v1.3.0             another version
+  gevals ext rollback eval.yaml files                       what was pinned before
+  gevals ext verify eval.yaml                               is the cache what the lock says?
+  gevals ext describe builtin:kubernetes                    its operations, arguments and outputs
+  gevals ext init files --language python                   a new extension, with its tests
+  gevals ext conformance ./files                            does a program keep to the protocol?
+
+Releases come from GitHub; GEVALS_GITHUB_URL names another server. Downloads are kept in GEVALS_CACHE_DIR, else in the user's cache.
+
+Exit status: 0 all is well; 1 the answer is no; 2 used wrongly; 3 something could not be downloaded or started";
+
+/// Use, pin and write extensions.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List the extensions that evals use, and what is known of them.
+    List {
+        /// Evals, or folders that are searched for them.
+        paths: Vec<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write an extension into an eval, download it, and pin it.
+    Add(pin::Add),
+    /// Move pins: `latest` to the newest release, others to the version of `--to`.
+    Update(pin::Update),
+    /// Go back to what was pinned before the last update.
+    Rollback(pin::Rollback),
+    /// Compare the cache, and the manifests of extensions that are paths, with the lock.
+    Verify {
+        /// An eval.
+        eval: PathBuf,
+    },
+    /// Print what an extension can do.
+    Describe {
+        /// A package: a path, `builtin:NAME`, or a release; with `--eval` also an alias of it.
+        package: String,
+        /// The eval that knows it, by alias or with a pin.
+        #[arg(long)]
+        eval: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    Init(init::Args),
+    /// Try whether a program keeps to the protocol of extensions. Nothing that it can do is done.
+    Conformance {
+        /// The program, or the folder with its extension.yaml.
+        program: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn main(args: &Args) -> u8 {
+    match &args.command {
+        Command::List { paths, json } => list(paths, *json),
+        Command::Add(args) => pin::add(args),
+        Command::Update(args) => pin::update(args),
+        Command::Rollback(args) => pin::rollback(args),
+        Command::Verify { eval } => verify(eval),
+        Command::Describe { package, eval, json } => describe(package, eval.as_deref(), *json),
+        Command::Init(args) => init::main(args),
+        Command::Conformance { program, json } => conform(program, *json),
+    }
+}
+
+/// One eval, and all that was read with it.
+struct One {
+    compiled: Compiled,
+}
+
+impl One {
+    fn read(path: &Path) -> Result<Self, u8> {
+        let compiled = compile_paths(&[path.to_owned()], &Sources::default());
+        if unreadable(&compiled) {
+            return Err(status::USAGE);
+        }
+        match compiled.project.evals.as_slice() {
+            [unit] if unit.eval.is_some() => Ok(Self { compiled }),
+            [_] => {
+                complain(&format!("`{0}` cannot be read: `gevals check {0}` says why", shown(path)));
+                Err(status::USAGE)
+            }
+            _ => {
+                complain(&format!("`{}` is not one eval", shown(path)));
+                Err(status::USAGE)
+            }
+        }
+    }
+
+    fn unit(&self) -> &EvalUnit {
+        &self.compiled.project.evals[0]
+    }
+}
+
+fn cache_of(unit: &EvalUnit) -> Result<Cache, String> {
+    let eval = unit.eval.as_ref();
+    let named = eval.and_then(|e| Some(resolve(&e.dir, &e.extension_options.cache_dir.as_ref()?.value)));
+    Cache::new(named.as_deref())
+}
+
+/// An extension of an eval, as `list` and `verify` tell of it.
+struct Entry<'a> {
+    name: &'a str,
+    package: &'a str,
+    dir: &'a Path,
+    means: Result<Package, String>,
+    release: Option<&'a LockedRelease>,
+    locked: Option<&'a LockedExtension>,
+}
+
+fn entries<'a>(compiled: &'a Compiled, unit: &'a EvalUnit) -> Vec<Entry<'a>> {
+    let Some(eval) = &unit.eval else { return Vec::new() };
+    let mut found: Vec<Entry<'a>> = Vec::new();
+    for reference in references(eval, packages::of_tasks(compiled, unit).into_iter()) {
+        let name = reference.alias.unwrap_or(reference.package);
+        // A task that names the package of an alias means the same.
+        if found.iter().any(|entry| entry.name == name || entry.package == reference.package) {
+            continue;
+        }
+        found.push(Entry {
+            name,
+            package: reference.package,
+            dir: reference.dir,
+            means: package(reference.package, unit.lock.substitute),
+            release: unit.lock.releases.get(reference.package),
+            locked: crate::package::known(&unit.lock, name),
+        });
+    }
+    found
+}
+
+/// What is known of an extension, in a few words.
+fn state(entry: &Entry<'_>, cache: Option<&Cache>) -> String {
+    match (&entry.means, entry.release) {
+        (Err(why), _) => why.clone(),
+        (Ok(Package::Bundled(name)), _) if entry.package.starts_with("builtin:") => {
+            format!("a part of gevals ({name})")
+        }
+        (Ok(Package::Bundled(name)), _) => format!("means `builtin:{name}`"),
+        (Ok(Package::Local(_)), _) if entry.locked.is_none() => "a path, not locked".to_owned(),
+        (Ok(Package::Local(_)), _) => "a path, locked".to_owned(),
+        (Ok(Package::Release { .. }), None) => "not locked".to_owned(),
+        (Ok(Package::Release { owner, repo, .. }), Some(pin)) => {
+            let found = cache.map_or(Err("has no cache".to_owned()), |cache| installed(cache, owner, repo, pin));
+            match found {
+                Ok(_) => format!("locked, {}", pin.tag),
+                Err(why) => format!("locked, {}; it {why}", pin.tag),
+            }
+        }
+    }
+}
+
+fn list(paths: &[PathBuf], as_json: bool) -> u8 {
+    let compiled = compile_paths(paths, &Sources::default());
+    if unreadable(&compiled) {
+        return status::USAGE;
+    }
+    let mut rows = Vec::new();
+    let mut documents = Vec::new();
+    for unit in &compiled.project.evals {
+        let cache = cache_of(unit).ok();
+        for entry in entries(&compiled, unit) {
+            let state = state(&entry, cache.as_ref());
+            let operations = entry.locked.map(|locked| locked.operations.len());
+            documents.push(json!({
+                "eval": unit.path,
+                "name": entry.name,
+                "package": entry.package,
+                "state": state,
+                "tag": entry.release.map(|release| &release.tag),
+                "operations": operations,
+            }));
+            let alias = if entry.name == entry.package { String::new() } else { format!("{}: ", entry.name) };
+            let known = operations.map(|n| format!(", {}", count(n, "operation", "operations"))).unwrap_or_default();
+            rows.push((shown(&unit.path), format!("{alias}{}", entry.package), format!("{state}{known}")));
+        }
+    }
+    if as_json {
+        print(&format!("{:#}\n", Value::Array(documents)));
+        return status::OK;
+    }
+    if rows.is_empty() {
+        let evals = count(compiled.project.evals.len(), "eval", "evals");
+        print(&format!("no extension is used by {evals}\n"));
+        return status::OK;
+    }
+    let mut text = String::new();
+    let mut of = "";
+    let width = rows.iter().map(|(_, what, _)| what.len()).max().unwrap_or(0);
+    for (eval, what, state) in &rows {
+        if eval != of {
+            text += &format!("{eval}\n");
+            of = eval;
+        }
+        text += &format!("  {what:width$}  {state}\n");
+    }
+    print(&text);
+    status::OK
+}
+
+fn verify(path: &Path) -> u8 {
+    let one = match One::read(path) {
+        Ok(one) => one,
+        Err(code) => return code,
+    };
+    let unit = one.unit();
+    let Some(eval) = &unit.eval else { return status::USAGE };
+    let cache = match cache_of(unit) {
+        Ok(cache) => cache,
+        Err(why) => {
+            complain(&why);
+            return status::BROKEN;
+        }
+    };
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else { return status::BROKEN };
+    let host = RealHost::new();
+    let planned = compile::extensions(eval, &unit.lock);
+    let extensions = Extensions::new(&host, &planned, std::env::current_exe().ok());
+    let mut code = status::OK;
+    let entries = entries(&one.compiled, unit);
+    for entry in &entries {
+        let verdict = match (&entry.means, entry.release) {
+            (Err(why), _) => Err(why.clone()),
+            (Ok(Package::Bundled(_)), _) => Ok("it is a part of gevals".to_owned()),
+            (Ok(Package::Release { .. }), None) => Err("is not locked".to_owned()),
+            (Ok(Package::Release { owner, repo, .. }), Some(pin)) => installed(&cache, owner, repo, pin)
+                .map(|_| format!("{} is in the cache, and its files are as locked", pin.tag)),
+            (Ok(Package::Local(_)), _) => {
+                match (runtime.block_on(extensions.describe(entry.name, entry.dir)), entry.locked) {
+                    (Err(why), _) => Err(why),
+                    (Ok(_), None) => Err("is not locked".to_owned()),
+                    (Ok(now), Some(locked)) if now.sha256 != locked.sha256 => Err(format!(
+                        "has another manifest than was locked: its digest is {}, and the lock has {}",
+                        now.sha256, locked.sha256
+                    )),
+                    (Ok(_), Some(_)) => Ok("its manifest is as locked".to_owned()),
+                }
+            }
+        };
+        match verdict {
+            Ok(words) => print(&format!("ok   {}: {words}\n", entry.package)),
+            Err(why) => {
+                code = status::NO;
+                print(&format!("no   {}: it {why}\n", entry.package));
+            }
+        }
+    }
+    if entries.is_empty() {
+        print("the eval uses no extension\n");
+    }
+    code
+}
+
+fn describe(name: &str, eval: Option<&Path>, as_json: bool) -> u8 {
+    let one = match eval.map(One::read).transpose() {
+        Ok(one) => one,
+        Err(code) => return code,
+    };
+    let unit = one.as_ref().map(One::unit);
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else { return status::BROKEN };
+    let host = RealHost::new();
+    let lock = unit.map(|unit| Lock::clone(&unit.lock)).unwrap_or_default();
+    let mut planned = match unit.and_then(|unit| unit.eval.as_ref()) {
+        Some(eval) => compile::extensions(eval, &lock),
+        None => plan::Extensions::default(),
+    };
+    let reference = planned.reference(name).to_owned();
+    let means = match package(&reference, planned.substitute) {
+        Ok(means) => means,
+        Err(why) => {
+            complain(&format!("`{reference}` {why}"));
+            return status::USAGE;
+        }
+    };
+    let described = runtime.block_on(async {
+        if let Package::Release { owner, repo, version } = &means {
+            let pinned = planned.releases.get(&reference).cloned();
+            let named = planned.cache.clone();
+            let release = (owner.clone(), repo.clone(), version.clone());
+            let fetched = packages::download(&host, named.as_deref(), &reference, &release, pinned.as_ref()).await?;
+            planned.releases.insert(reference.clone(), fetched.locked);
+        }
+        let dir = unit.and_then(|u| u.eval.as_ref()).map_or(PathBuf::from("."), |eval| eval.dir.clone());
+        Extensions::new(&host, &planned, std::env::current_exe().ok()).describe(name, &dir).await
+    });
+    match described {
+        Ok(locked) if as_json => {
+            print(&format!("{:#}\n", json!({"package": reference, "extension": locked})));
+            status::OK
+        }
+        Ok(locked) => {
+            print(&description(&reference, &locked));
+            status::OK
+        }
+        Err(why) => {
+            complain(&why);
+            status::BROKEN
+        }
+    }
+}
+
+/// A manifest for people.
+fn description(reference: &str, locked: &LockedExtension) -> String {
+    let version = if locked.version.is_empty() { String::new() } else { format!(" {}", locked.version) };
+    let mut text = format!("{reference}{version}: {}\n", count(locked.operations.len(), "operation", "operations"));
+    let asked = json!(locked.permissions);
+    if !locked.permissions.is_empty() {
+        text += &format!("asks for {asked}\n");
+    }
+    for (name, operation) in &locked.operations {
+        let phases = match (operation.action, operation.check) {
+            (true, true) => "setup, verify, cleanup",
+            (true, false) => "setup, cleanup",
+            _ => "verify",
+        };
+        text += &format!("\n{name}  ({phases})\n");
+        if !operation.description.is_empty() {
+            text += &format!("  {}\n", operation.description);
+        }
+        let schema = operation.input_schema.json();
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for (argument, of) in schema["properties"].as_object().into_iter().flatten() {
+            let kind = of.get("type").map_or("any".to_owned(), |kind| match kind {
+                Value::String(kind) => kind.clone(),
+                other => other.to_string(),
+            });
+            let must = if required.contains(&argument.as_str()) { ", required" } else { "" };
+            let default = of.get("default").map(|d| format!(", default {d}")).unwrap_or_default();
+            let about = of.get("description").and_then(Value::as_str).map(|d| format!("  {d}")).unwrap_or_default();
+            text += &format!("  - {argument}: {kind}{must}{default}{about}\n");
+        }
+        for (output, of) in operation.outputs.iter().flatten() {
+            let kind = of.get("type").and_then(Value::as_str).unwrap_or("any");
+            text += &format!("  → {output}: {kind}\n");
+        }
+    }
+    text
+}
+
+fn conform(program: &Path, as_json: bool) -> u8 {
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else { return status::BROKEN };
+    let requirements = match runtime.block_on(conformance(program)) {
+        Ok(requirements) => requirements,
+        Err(why) => {
+            complain(&format!("`{}` {why}", shown(program)));
+            return status::USAGE;
+        }
+    };
+    let broken = requirements.iter().filter(|r| matches!(r.kept, Kept::No(_))).count();
+    if as_json {
+        let list = requirements.iter().map(|r| {
+            let (outcome, why) = match &r.kept {
+                Kept::Yes => ("passed", None),
+                Kept::No(why) => ("failed", Some(why)),
+                Kept::Untried(why) => ("untried", Some(why)),
+            };
+            json!({"id": r.id, "requirement": r.text, "outcome": outcome, "why": why})
+        });
+        print(&format!("{:#}\n", Value::Array(list.collect())));
+    } else {
+        let mut text = String::new();
+        for r in &requirements {
+            let (mark, why) = match &r.kept {
+                Kept::Yes => ("ok  ", String::new()),
+                Kept::No(why) => ("no  ", format!("\n           {why}")),
+                Kept::Untried(why) => ("-   ", format!(" (not tried: {why})")),
+            };
+            text += &format!("{mark} {:4} {}{why}\n", r.id, r.text);
+        }
+        let verdict = match broken {
+            0 => "it keeps to the protocol".to_owned(),
+            n => format!("it breaks {}", count(n, "requirement", "requirements")),
+        };
+        print(&format!("{text}{verdict}\n"));
+    }
+    if broken == 0 { status::OK } else { status::NO }
+}

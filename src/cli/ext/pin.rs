@@ -1,0 +1,360 @@
+//! `gevals ext add`, `update` and `rollback`: what moves the pins of a lock.
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexSet;
+
+use super::{
+    super::{check::Overlay, compile_paths, complain, note, packages, print, print_errors, shown, status},
+    One,
+};
+use crate::{
+    Options, compile_with,
+    diagnostic::Strength,
+    host::disk::{Disk, write_atomic},
+    lock::{FILE_NAME, Lock},
+    package::{Package, package},
+    project::references,
+    source::{Files, Sources},
+    yaml::{Style, Tree, parse, quoted},
+};
+
+#[derive(clap::Args, Debug)]
+pub struct Add {
+    /// The eval that will use it.
+    eval: PathBuf,
+    /// A package: `github.com/OWNER/REPO@VERSION`, a path from the eval's folder, or `builtin:NAME`.
+    package: String,
+    /// What tasks call it; the last word of the package by default.
+    #[arg(long = "as", value_name = "ALIAS")]
+    alias: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
+pub struct Update {
+    /// An eval.
+    eval: PathBuf,
+    /// Which extensions, by alias or package; all by default.
+    names: Vec<String>,
+    /// The version of the one extension that is named; its package in the eval is changed to it.
+    #[arg(long, value_name = "VERSION")]
+    to: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
+pub struct Rollback {
+    /// An eval.
+    eval: PathBuf,
+    /// Which extensions, by alias or package; all by default.
+    names: Vec<String>,
+}
+
+fn lock_path(eval: &Path) -> PathBuf {
+    eval.parent().unwrap_or(Path::new("")).join(FILE_NAME)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), u8> {
+    write_atomic(path, text.as_bytes()).map_err(|error| {
+        complain(&format!("cannot write `{}`: {error}", shown(path)));
+        status::BROKEN
+    })
+}
+
+fn write_lock(path: &Path, lock: &Lock) -> Result<(), u8> {
+    let text = packages::text(lock).map_err(|error| {
+        complain(&format!("cannot write `{}`: {error}", shown(path)));
+        status::BROKEN
+    })?;
+    write(path, &text)
+}
+
+/// Finds out all about the extensions of an eval, over which a text may lie that is not written yet, and gives the lock with it.
+fn relocked(eval: &Path, overlay: Option<&str>, update: &dyn Fn(&str) -> bool) -> Result<(Lock, Lock), u8> {
+    let sources = Sources::default();
+    let options = Options { soft: false, ..Options::default() };
+    let compiled = match overlay {
+        Some(text) => {
+            let over = Overlay::over(eval, text.as_bytes().to_vec());
+            compile_with(&[eval.to_owned()], &options, &sources, &over)
+        }
+        None => compile_paths(&[eval.to_owned()], &sources),
+    };
+    let Some(unit) = compiled.project.evals.first().filter(|unit| unit.eval.is_some()) else {
+        let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
+        print_errors(&hard, &sources, compiled.project.files());
+        return Err(status::USAGE);
+    };
+    let old = packages::read(&lock_path(eval));
+    match packages::find(unit, &packages::of_tasks(&compiled, unit), &old, update) {
+        Ok(found) => {
+            found.remarks.iter().for_each(|remark| note(remark));
+            let new = packages::merged(&old, found);
+            Ok((old, new))
+        }
+        Err(faults) => {
+            faults.iter().for_each(|fault| complain(fault));
+            Err(status::BROKEN)
+        }
+    }
+}
+
+pub fn add(args: &Add) -> u8 {
+    added(args).err().unwrap_or(status::OK)
+}
+
+fn added(args: &Add) -> Result<(), u8> {
+    let usage = |message: String| {
+        complain(&message);
+        status::USAGE
+    };
+    let one = One::read(&args.eval)?;
+    let Some(eval) = &one.unit().eval else { return Err(status::USAGE) };
+    package(&args.package, eval.extension_options.substitute)
+        .map_err(|why| usage(format!("`{}` {why}", args.package)))?;
+    let last = args.package.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
+    let alias = args.alias.as_deref().unwrap_or_else(|| last.split('@').next().unwrap_or_default());
+    if alias.is_empty() || !alias.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
+        return Err(usage(format!("`{alias}` cannot be what tasks call it: name it with `--as`")));
+    }
+    if let Some(taken) = eval.extensions.iter().find(|e| e.alias.value == alias) {
+        let package = taken.package.as_ref().map_or("nothing", |p| p.value.as_str());
+        let help = "another name: `--as ALIAS`; another version: `gevals ext update EVAL ALIAS --to VERSION`";
+        return Err(usage(format!("the eval has an extension `{alias}` already: `{package}` ({help})")));
+    }
+    let bytes = Disk.read(&args.eval).map_err(|e| usage(format!("cannot read `{}`: {e}", shown(&args.eval))))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let entry = format!("{alias}: {{package: {}}}", word(&args.package));
+    let changed = with_extension(&text, &entry).ok_or_else(|| {
+        usage(format!(
+            "`{}` is written so that nothing can be added to it: write `{entry}` under `config.extensions`",
+            shown(&args.eval)
+        ))
+    })?;
+    let (_, lock) = relocked(&args.eval, Some(&changed), &|_| false)?;
+    // First the lock: an eval without its pin does not check.
+    write_lock(&lock_path(&args.eval), &lock)?;
+    write(&args.eval, &changed)?;
+    let operations = lock.extensions.get(alias).map(|e| e.operations.keys().cloned().collect::<Vec<_>>().join(", "));
+    let operations = operations.map(|names| format!(": {names}")).unwrap_or_default();
+    print(&format!("added `{alias}` to {}{operations}\n", shown(&args.eval)));
+    print(&format!(
+        "in a task: `requires: [{{extension: {alias}}}]`, or in a portable one `imports: [{{package: {}, as: {alias}}}]`\n",
+        word(&args.package)
+    ));
+    Ok(())
+}
+
+/// A package as a word of YAML.
+fn word(package: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./@_-+:~".contains(c);
+    let first = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '/';
+    match package.starts_with(first) && package.chars().all(plain) && !package.ends_with(':') {
+        true => package.to_owned(),
+        false => quoted(package),
+    }
+}
+
+/// The text of an eval with one more extension.
+fn with_extension(text: &str, entry: &str) -> Option<String> {
+    let sources = Sources::default();
+    let tree: Tree = parse(sources.add(Path::new("eval.yaml"), text), text, &mut Default::default()).ok()?;
+    let config = tree.root().get("config")?;
+    let mut changed = text.to_owned();
+    match config.get("extensions") {
+        Some(extensions) if !extensions.is_empty() => {
+            let first = extensions.entries().next()?.key;
+            let at = first.span().start as usize;
+            match extensions.style() {
+                Style::Flow => changed.insert_str(at, &format!("{entry}, ")),
+                _ => changed.insert_str(at, &format!("{entry}\n{}", " ".repeat(first.column()))),
+            }
+        }
+        Some(_) => {
+            let old = config.entry("extensions")?;
+            let value = old.value.span();
+            match (old.value.is_implicit_null(), old.value.style()) {
+                (true, _) => changed.insert_str(
+                    old.key.span().end as usize + 1,
+                    &format!("\n{}{entry}", " ".repeat(old.key.column() + 2)),
+                ),
+                _ => changed.replace_range(value.start as usize..value.end as usize, &format!("{{{entry}}}")),
+            }
+        }
+        None => {
+            let first = config.entries().next()?.key;
+            let at = first.span().start as usize;
+            let indent = " ".repeat(first.column());
+            match config.style() {
+                Style::Flow => changed.insert_str(at, &format!("extensions: {{{entry}}}, ")),
+                _ => changed.insert_str(at, &format!("extensions:\n{indent}  {entry}\n{indent}")),
+            }
+        }
+    }
+    Some(changed)
+}
+
+/// The references that names of an eval mean; all where there are no names.
+fn chosen(one: &One, names: &[String]) -> Result<IndexSet<String>, u8> {
+    let unit = one.unit();
+    let Some(eval) = &unit.eval else { return Err(status::USAGE) };
+    let all = references(eval, packages::of_tasks(&one.compiled, unit).into_iter());
+    let is_release =
+        |name: &str| matches!(package(name, eval.extension_options.substitute), Ok(Package::Release { .. }));
+    if names.is_empty() {
+        return Ok(all.iter().map(|r| r.package).filter(|p| is_release(p)).map(str::to_owned).collect());
+    }
+    let mut found = IndexSet::new();
+    for name in names {
+        match all.iter().find(|r| r.alias == Some(name) || r.package == name) {
+            Some(reference) if is_release(reference.package) => drop(found.insert(reference.package.to_owned())),
+            Some(reference) => {
+                complain(&format!("`{}` is no release: nothing pins it but its manifest", reference.package));
+                return Err(status::USAGE);
+            }
+            None => {
+                complain(&format!("the eval has no extension `{name}`"));
+                return Err(status::USAGE);
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub fn update(args: &Update) -> u8 {
+    updated(args).err().unwrap_or(status::OK)
+}
+
+fn updated(args: &Update) -> Result<(), u8> {
+    let one = One::read(&args.eval)?;
+    let chosen = chosen(&one, &args.names)?;
+    if let Some(version) = &args.to {
+        let ([_], Some(old)) = (args.names.as_slice(), chosen.first()) else {
+            complain("`--to` needs the name of one extension");
+            return Err(status::USAGE);
+        };
+        return moved(&args.eval, &one, old, version);
+    }
+    let (old, new) = relocked(&args.eval, None, &|name| chosen.contains(name))?;
+    write_lock(&lock_path(&args.eval), &new)?;
+    for name in &chosen {
+        report(name, &old, &new, name);
+    }
+    if chosen.is_empty() {
+        print("no extension of the eval is a release\n");
+    }
+    Ok(())
+}
+
+/// Another version of an extension: in the eval and the tasks that name it, and in the lock.
+fn moved(eval: &Path, one: &One, old: &str, version: &str) -> Result<(), u8> {
+    let new = format!("{}@{version}", old.split('@').next().unwrap_or(old));
+    let unit = one.unit();
+    let tasks = one.compiled.project.tasks.iter().map(|task| task.path.clone());
+    let mut files = Vec::new();
+    for path in std::iter::once(unit.path.clone()).chain(tasks) {
+        let text = Disk.read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let changed = renamed(&text, old, &new);
+        if changed != text {
+            files.push((path, text, changed));
+        }
+    }
+    // The lock is made of what the files say then; what was there comes back if that fails.
+    for (path, _, changed) in &files {
+        write(path, changed)?;
+    }
+    let relocked = relocked(eval, None, &|_| false);
+    let (was, mut lock) = match relocked {
+        Ok(locks) => locks,
+        Err(code) => {
+            for (path, text, _) in &files {
+                write(path, text)?;
+            }
+            return Err(code);
+        }
+    };
+    if old != new {
+        // Another eval may still name the old one.
+        let previous = was
+            .releases
+            .get(old)
+            .map(|release| Box::new(crate::lock::LockedRelease { previous: None, ..release.clone() }));
+        if let Some(release) = lock.releases.get_mut(&new) {
+            release.previous = release.previous.take().or(previous);
+        }
+    }
+    write_lock(&lock_path(eval), &lock)?;
+    report(old, &was, &lock, &new);
+    for (path, ..) in &files {
+        print(&format!("changed {}\n", shown(path)));
+    }
+    Ok(())
+}
+
+/// A text with a reference for another, where it stands as a word of its own.
+fn renamed(text: &str, old: &str, new: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(old) {
+        let behind = &rest[at + old.len()..];
+        let ends = behind
+            .chars()
+            .next()
+            .is_none_or(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '/' | '@')));
+        out += &rest[..at];
+        out += if ends { new } else { old };
+        rest = behind;
+    }
+    out + rest
+}
+
+/// What became of a pin.
+fn report(name: &str, old: &Lock, new: &Lock, now: &str) {
+    let (Some(is), was) = (new.releases.get(now), old.releases.get(name)) else { return };
+    print(&match was {
+        Some(was) if was.tag == is.tag && was.files == is.files => format!("{now} is {} as before\n", is.tag),
+        Some(was) if was.tag == is.tag => format!("{now} is {}: its files are others than before\n", is.tag),
+        Some(was) => format!("{now} is {}; it was {}\n", is.tag, was.tag),
+        None => format!("{now} is {}\n", is.tag),
+    });
+}
+
+pub fn rollback(args: &Rollback) -> u8 {
+    rolled_back(args).err().unwrap_or(status::OK)
+}
+
+fn rolled_back(args: &Rollback) -> Result<(), u8> {
+    let one = One::read(&args.eval)?;
+    let chosen = chosen(&one, &args.names)?;
+    let path = lock_path(&args.eval);
+    let old = packages::read(&path);
+    let mut lock = old.clone();
+    let mut back = Vec::new();
+    for name in &chosen {
+        let Some(previous) = old.releases.get(name).and_then(|release| release.previous.clone()) else { continue };
+        let now = old.releases.get(name).cloned().unwrap_or_default();
+        let previous = *previous;
+        let named = name.split_once('@').map_or("latest", |(_, version)| version);
+        if named != "latest" && named != previous.tag {
+            // The files say the version.
+            moved(&args.eval, &one, name, &previous.tag)?;
+            return Ok(());
+        }
+        let before = Some(Box::new(crate::lock::LockedRelease { previous: None, ..now }));
+        lock.releases.insert(name.clone(), crate::lock::LockedRelease { previous: before, ..previous });
+        back.push(name.clone());
+    }
+    if back.is_empty() {
+        complain("there is nothing to go back to: no pin of the eval was updated");
+        return Err(status::NO);
+    }
+    write_lock(&path, &lock)?;
+    // The manifest is that of the version that is pinned now.
+    let (_, new) = relocked(&args.eval, None, &|_| false).inspect_err(|_| {
+        let _ = write_lock(&path, &old);
+    })?;
+    write_lock(&path, &new)?;
+    for name in &back {
+        report(name, &old, &new, name);
+    }
+    Ok(())
+}

@@ -1,0 +1,443 @@
+//! Extensions that are releases: downloaded from a server, checked, pinned, updated; and `gevals ext`.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    process::Command,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    http::{StatusCode, Uri, header::LOCATION},
+    response::{IntoResponse, Response},
+};
+use sha2::{Digest, Sha256};
+use world::{Ran, World};
+
+const MANIFEST: &str = "name: files\nversion: VERSION\npermissions: {read: [/srv]}\nactions:\n- name: make\n  args: {name: {type: string, required: true}}\nchecks:\n- name: read\n  args: {name: {type: string, required: true}}\n  outputs: {version: {type: string}}\n";
+/// The one-shot protocol in a shell: each version says who it is.
+const PROGRAM: &str = "#!/bin/sh\necho '{\"success\": true, \"outputs\": {\"version\": \"VERSION\"}}'\n";
+const EVAL: &str =
+    "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n";
+const TASK: &str = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: t}\nspec:\n  requires: [{extension: files}]\n  prompt: {inline: Do nothing.}\n  verify:\n    - files.read: {name: a.txt, expect: {version: EXPECTED}}\n";
+
+/// Files by path, as GitHub has them; `latest` of a repository leads to a tag.
+#[derive(Clone, Default)]
+struct Releases(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
+
+impl Releases {
+    fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) {
+        self.0.lock().unwrap().insert(format!("/acme/{path}"), bytes.into());
+    }
+
+    fn take(&self, path: &str) {
+        self.0.lock().unwrap().remove(&format!("/acme/{path}")).unwrap();
+    }
+
+    /// A release of `files` in the layout of programs beside a manifest.
+    fn release(&self, tag: &str, version: &str) {
+        let (manifest, program) = (MANIFEST.replace("VERSION", version), PROGRAM.replace("VERSION", version));
+        let files = [("extension.yaml", manifest), (&format!("files-{}", platform()), program)];
+        let mut sums = String::new();
+        for (name, text) in files {
+            sums += &format!("{}  {name}\n", digest(text.as_bytes()));
+            self.put(&format!("files/releases/download/{tag}/{name}"), text);
+        }
+        sums += &format!("{}  files-plan9-mips\n{}  files-darwin-arm64\n", "0".repeat(64), "1a".repeat(32));
+        self.put(&format!("files/releases/download/{tag}/checksums.sha256"), sums);
+        self.put("files/releases/latest", tag);
+    }
+
+    fn answer(&self, path: &str) -> Response {
+        match self.0.lock().unwrap().get(path) {
+            Some(tag) if path.ends_with("/latest") => {
+                let to = path.replace("/latest", &format!("/tag/{}", String::from_utf8_lossy(tag)));
+                (StatusCode::FOUND, [(LOCATION, format!("https://example.org{to}"))]).into_response()
+            }
+            Some(bytes) => bytes.clone().into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
+        }
+    }
+
+    /// Serves until the end of the test.
+    fn serve(&self) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let releases = self.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let app = Router::new().fallback(move |uri: Uri| async move { releases.answer(uri.path()) });
+                axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), app).await.unwrap();
+            });
+        });
+        url
+    }
+}
+
+fn platform() -> String {
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    format!("linux-{arch}")
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// gevals, which finds its releases there.
+fn run(world: &World, url: &str, args: &[&str]) -> Ran {
+    let mut command = world.command(args);
+    command.env("GEVALS_GITHUB_URL", url);
+    world.start(command).end()
+}
+
+/// A server that nobody listens at.
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+fn world(expected: &str) -> World {
+    World::new(&[("eval.yaml", EVAL), ("t.yaml", &TASK.replace("EXPECTED", expected))])
+}
+
+fn program_in_cache(tag: &str) -> String {
+    format!(".cache/gevals/extensions/acme/files/{tag}/files-{}", platform())
+}
+
+#[test]
+fn a_release_is_added_pinned_and_run() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    releases.release("v1.0.0", "1.0.0");
+    let url = releases.serve();
+    run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files@v1.0.0"]).expect(
+        0,
+        &[
+            "downloading github.com/acme/files@v1.0.0",
+            "trust on first use",
+            "added `files` to eval.yaml: make, read",
+            "requires: [{extension: files}]",
+        ],
+    );
+    assert_eq!(
+        world.read("eval.yaml"),
+        EVAL.replace("  agent:", "  extensions:\n    files: {package: github.com/acme/files@v1.0.0}\n  agent:")
+    );
+    let lock = world.read("gevals.lock");
+    let program = digest(PROGRAM.replace("VERSION", "1.0.0").as_bytes());
+    for pinned in [&format!("files-{}: {program}", platform()), &format!("files-darwin-arm64: {}", "1a".repeat(32))] {
+        assert!(lock.contains(pinned), "{pinned}\n{lock}");
+    }
+    assert!(!lock.contains("plan9"), "{lock}");
+
+    // From here on nobody asks a server.
+    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    run(&world, NOWHERE, &["ext", "verify", "eval.yaml"])
+        .expect(0, &["ok   github.com/acme/files@v1.0.0: v1.0.0 is in the cache"]);
+    run(&world, NOWHERE, &["ext", "list"])
+        .expect(0, &["files: github.com/acme/files@v1.0.0  locked, v1.0.0, 2 operations"]);
+    let described = run(&world, NOWHERE, &["ext", "describe", "files", "--eval", "eval.yaml"]);
+    described.expect(
+        0,
+        &[
+            "files@v1.0.0 1.0.0: 2 operations",
+            "asks for {\"read\":[\"/srv\"]}",
+            "read  (verify)",
+            "- name: string, required",
+            "→ version: string",
+        ],
+    );
+    run(&world, NOWHERE, &["plan", "eval.yaml"]).expect(0, &["files asks for read /srv; it is granted nothing"]);
+    world.write("t.yaml", &TASK.replace("name: a.txt", "nmae: a.txt"));
+    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["nmae"]);
+}
+
+#[test]
+fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    releases.release("v1.0.0", "1.0.0");
+    let url = releases.serve();
+    run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files@v1.0.0"]).expect(0, &[]);
+    let lost = || std::fs::remove_dir_all(world.path(".cache")).unwrap();
+
+    lost();
+    run(&world, NOWHERE, &["run", "eval.yaml"])
+        .expect(3, &["the extension `github.com/acme/files@v1.0.0`: cannot download"]);
+    run(&world, &url, &["run", "eval.yaml"])
+        .expect(0, &["downloading github.com/acme/files@v1.0.0", "1 of 1 task passed"]);
+
+    // Somebody writes over the program in the cache.
+    world.write(&program_in_cache("v1.0.0"), &PROGRAM.replace("VERSION", "evil"));
+    run(&world, NOWHERE, &["ext", "verify", "eval.yaml"])
+        .expect(1, &["no   github.com/acme/files@v1.0.0: it was changed in the cache", "and the lock has"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(3, &["cannot download"]);
+    run(&world, &url, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+
+    // Somebody moves the tag, checksums and all.
+    lost();
+    releases.release("v1.0.0", "evil");
+    let (old, new) = (PROGRAM.replace("VERSION", "1.0.0"), PROGRAM.replace("VERSION", "evil"));
+    let (old, new) = (digest(old.as_bytes()), digest(new.as_bytes()));
+    let said = format!("is not what was locked: its digest is {new}, and the lock has {old}");
+    for command in ["run", "lock"] {
+        run(&world, &url, &[command, "eval.yaml"]).expect(3, &[&said]);
+    }
+    // The owner says that this is as it should be.
+    run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files are others than before"]);
+    run(&world, &url, &["ext", "rollback", "eval.yaml"])
+        .expect(3, &[&format!("its digest is {new}, and the lock has {old}")]);
+    assert!(world.read("gevals.lock").contains(&new), "a rollback that fails changes nothing");
+}
+
+#[test]
+fn pins_move_when_they_are_asked_to() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    releases.release("v1.0.0", "1.0.0");
+    let url = releases.serve();
+    run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files"])
+        .expect(0, &["github.com/acme/files is v1.0.0"]);
+    run(&world, &url, &["ext", "rollback", "eval.yaml"]).expect(1, &["there is nothing to go back to"]);
+
+    releases.release("v1.1.0", "1.1.0");
+    run(&world, &url, &["lock", "eval.yaml"]).expect(0, &["1 release and 2 operations of 1 extension"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["github.com/acme/files is v1.1.0; it was v1.0.0"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(1, &["1.1.0"]);
+    run(&world, NOWHERE, &["ext", "rollback", "eval.yaml", "files"])
+        .expect(0, &["github.com/acme/files is v1.0.0; it was v1.1.0"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+
+    run(&world, &url, &["ext", "update", "eval.yaml", "files", "--to", "v1.1.0"])
+        .expect(0, &["github.com/acme/files@v1.1.0 is v1.1.0", "changed eval.yaml"]);
+    assert!(world.read("eval.yaml").contains("files: {package: github.com/acme/files@v1.1.0}"));
+    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
+    let before = (world.read("eval.yaml"), world.read("gevals.lock"));
+    run(&world, &url, &["ext", "update", "eval.yaml", "files", "--to", "v9"])
+        .expect(3, &["there is no release v9 with extension.yaml"]);
+    assert_eq!((world.read("eval.yaml"), world.read("gevals.lock")), before, "what fails changes nothing");
+    run(&world, &url, &["ext", "update", "eval.yaml", "flies"]).expect(2, &["the eval has no extension `flies`"]);
+}
+
+#[test]
+fn what_is_not_as_it_should_be_is_not_kept() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    releases.release("v1.0.0", "1.0.0");
+    let url = releases.serve();
+    let add = |package: &str| run(&world, &url, &["ext", "add", "eval.yaml", package]);
+    let of = |file: &str| format!("files/releases/download/v1.0.0/{file}");
+    let program = format!("files-{}", platform());
+
+    releases.put(&of(&program), "#!/bin/sh\n");
+    add("github.com/acme/files@v1.0.0")
+        .expect(3, &[&format!("`{program}` of v1.0.0 is not what its checksums.sha256 says")]);
+    releases.put(
+        &of("checksums.sha256"),
+        format!("{}  extension.yaml\n", digest(MANIFEST.replace("VERSION", "1.0.0").as_bytes())),
+    );
+    add("github.com/acme/files@v1.0.0")
+        .expect(3, &[&format!("`{program}` of v1.0.0 is not listed in its checksums.sha256")]);
+    releases.put(&of("checksums.sha256"), "oops\n");
+    add("github.com/acme/files@v1.0.0").expect(3, &["has a line that is no digest and name: `oops`"]);
+    releases.take(&of("checksums.sha256"));
+    add("github.com/acme/files@v1.0.0").expect(0, &["it has no `checksums.sha256`: its files were not verified"]);
+    world.write("eval.yaml", EVAL);
+
+    releases.release("v2.0.0", "2.0.0");
+    releases.take(&format!("files/releases/download/v2.0.0/{program}"));
+    add("github.com/acme/files@v2.0.0").expect(3, &["the release v2.0.0 has no program for this machine", &program]);
+    releases.put("files/releases/download/v2.0.0/extension.yaml", "name: ../../evil\n");
+    add("github.com/acme/files@v2.0.0").expect(3, &["has no `name` that could be a file's: `../../evil`"]);
+    add("github.com/acme/others").expect(3, &["`acme/others` has no release"]);
+    add("github.com/acme").expect(2, &["is no release: write `github.com/OWNER/REPO@VERSION`"]);
+    assert_eq!(world.read("eval.yaml"), EVAL, "what fails changes nothing");
+    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["the eval declares no extension `files`"]);
+}
+
+/// The layout of the existing tool: an archive a platform, whose program speaks JSON-RPC.
+#[test]
+fn an_archive_has_its_program_unpacked_and_asked() {
+    let (releases, world) = (Releases::default(), world("rpc"));
+    let url = releases.serve();
+    let program = r#"#!/usr/bin/env python3
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    result = {"success": True, "outputs": {"version": "rpc"}}
+    if request["method"] == "initialize":
+        params = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"], "additionalProperties": False}
+        operation = {"params": params, "outputs": {"version": {"type": "string"}}, "phases": ["verify"]}
+        result = {"name": "files", "version": "3", "protocolVersion": "0.0.1", "operations": {"read": operation}}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+    if request["method"] == "shutdown":
+        break
+"#;
+    let name = format!("files-{}", platform());
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    archive.start_file(name.as_str(), zip::write::SimpleFileOptions::default()).unwrap();
+    archive.write_all(program.as_bytes()).unwrap();
+    let archive = archive.finish().unwrap().into_inner();
+    releases.put(&format!("files/releases/download/v3/{name}.zip"), archive);
+    releases.put(&format!("files/releases/download/v3/{name}.zip.bundle"), "{}");
+    run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files@v3"]).expect(
+        0,
+        &["its files were not verified; its signature was not verified", "added `files` to eval.yaml: read"],
+    );
+    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    world.write(&program_in_cache("v3"), &program.replace("rpc", "evil"));
+    run(&world, NOWHERE, &["ext", "verify", "eval.yaml"]).expect(1, &["is not what its archive holds"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(3, &["cannot download"]);
+    run(&world, &url, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+}
+
+#[test]
+fn a_new_extension_passes_its_own_tests() {
+    let world = World::new(&[]);
+    world.run(&["ext", "init", "my-files"]).expect(0, &["wrote my-files/my-files", "gevals ext conformance my-files"]);
+    let tested = Command::new("python3").args(["-m", "unittest"]).current_dir(world.path("my-files")).output().unwrap();
+    let said = String::from_utf8_lossy(&tested.stderr);
+    assert!(tested.status.success() && said.contains("Ran 2 tests"), "{said}");
+    world.run(&["ext", "conformance", "my-files"]).expect(0, &["ok   S5", "it keeps to the protocol"]);
+    world.run(&["lock", "my-files/eval.yaml"]).expect(0, &["3 operations of 1 extension"]);
+    world.run(&["check", "my-files"]).expect(0, &["no findings"]);
+    world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    world.run(&["ext", "init", "my-files"]).expect(2, &["is there already: nothing was written"]);
+    world.run(&["ext", "init", "My_Files"]).expect(2, &["cannot be the name of an extension"]);
+}
+
+#[test]
+fn a_new_extension_in_rust_passes_its_own_tests() {
+    let world = World::new(&[]);
+    world.run(&["ext", "init", "my-files", "--language", "rust"]).expect(0, &["cargo test && ./build.sh"]);
+    let cargo = |args: &[&str]| {
+        let folder = world.path("my-files");
+        let ran = Command::new(env!("CARGO"))
+            .args(args)
+            .arg("--offline")
+            .current_dir(&folder)
+            .env("CARGO_TARGET_DIR", folder.join("target"))
+            .output();
+        let ran = ran.unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success(), "{said}");
+        said
+    };
+    assert!(cargo(&["test"]).contains("2 passed"));
+    std::fs::copy(world.path("my-files/target/debug/my-files"), world.path("my-files/my-files")).unwrap();
+    world.run(&["ext", "conformance", "my-files"]).expect(0, &["it keeps to the protocol"]);
+    world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+}
+
+/// A program that keeps to the protocol of sessions, but for what a test writes over it.
+const PEER: &str = r#"#!/usr/bin/env python3
+import json, sys
+PARAMS = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+MANIFEST = {"name": "x", "version": "1", "protocolVersion": "0.0.1", "operations": {"do": {"params": PARAMS, "phases": ["setup"]}}}
+def say(value): print(json.dumps(value), flush=True)
+def answer(request, **members): say({"jsonrpc": "2.0", "id": request["id"], **members})
+def unknown(request): answer(request, error={"code": -32601, "message": "unknown method"})
+def execute(request):
+    params = request["params"]
+    if params["operation"] not in MANIFEST["operations"]:
+        answer(request, error={"code": -32602, "message": "unknown operation"})
+    else:
+        answer(request, result={"success": "name" in params["args"], "error": "name is missing"})
+def rubbish(line): pass
+def notified(request): pass
+def shutdown(request): answer(request, result={}); sys.exit(0)
+def closed(): pass
+CHANGE
+for line in sys.stdin:
+    try:
+        request = json.loads(line)
+    except ValueError:
+        rubbish(line)
+        continue
+    method = request["method"]
+    if "id" not in request: notified(request)
+    elif method == "initialize": answer(request, result=MANIFEST)
+    elif method == "execute": execute(request)
+    elif method == "shutdown": shutdown(request)
+    else: unknown(request)
+closed()
+"#;
+
+#[test]
+fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
+    let world = World::new(&[]);
+    let wrong = [
+        ("", ""),
+        ("MANIFEST['protocolVersion'] = '2'", "J2"),
+        ("MANIFEST['operations']['do']['params'] = {'type': 'nothing'}", "J3"),
+        ("MANIFEST['operations']['do']['phases'] = ['always']", "J4"),
+        ("def unknown(request): answer(request, result={})", "J5"),
+        (
+            "_execute = execute\ndef execute(request):\n    if request['params']['operation'] != 'do': answer(request, result={'success': True})\n    else: _execute(request)",
+            "J6",
+        ),
+        (
+            "_execute = execute\ndef execute(request):\n    if request['params']['operation'] == 'do': answer(request, result={'success': True})\n    else: _execute(request)",
+            "J7",
+        ),
+        ("def rubbish(line): print(line, flush=True)", "J11"),
+        ("def notified(request): say({'jsonrpc': '2.0', 'id': None, 'result': {}})", "J10"),
+        ("def shutdown(request): answer(request, result={}); sys.exit(1)", "J12"),
+        ("def closed():\n    import time\n    time.sleep(60)", "J13"),
+    ];
+    for (change, id) in wrong {
+        world.program("x", &PEER.replace("CHANGE", change));
+        let ran = world.run(&["ext", "conformance", "bin/x", "--json"]);
+        let list: Vec<serde_json::Value> = serde_json::from_str(&ran.out).unwrap();
+        let failed: Vec<_> =
+            list.iter().filter(|r| r["outcome"] == "failed").map(|r| r["id"].as_str().unwrap()).collect();
+        let expected: Vec<&str> = Some(id).filter(|id| !id.is_empty()).into_iter().collect();
+        assert_eq!(failed, expected, "{change}\n{}", ran.out);
+        assert_eq!(ran.code, Some(i32::from(!id.is_empty())));
+    }
+    // Rubbish ends it, and with it all that comes behind.
+    world.program("x", &PEER.replace("CHANGE", "def rubbish(line): sys.exit(3)"));
+    world.run(&["ext", "conformance", "bin/x"]).expect(1, &["no   J9"]);
+    world.program("x", "#!/bin/sh\nexit 0\n");
+    world
+        .run(&["ext", "conformance", "bin/x"])
+        .expect(1, &["no   J1", "-    J5", "it did not begin", "it breaks 1 requirement"]);
+    world.run(&["ext", "conformance", "bin/y"]).expect(2, &["is not there"]);
+}
+
+#[test]
+fn what_an_eval_denies_or_does_not_substitute_is_not_run() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    releases.release("v1.0.0", "1.0.0");
+    let url = releases.serve();
+    run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files@v1.0.0"]).expect(0, &[]);
+    let eval = world.read("eval.yaml");
+    let program = digest(PROGRAM.replace("VERSION", "1.0.0").as_bytes());
+    let denials = [
+        ("{package: \"github.com/acme/*\", reason: stolen}", true),
+        ("{package: github.com/acme/files@<1.0.1, reason: stolen}", true),
+        ("{package: github.com/acme/files@<1.0.0, reason: stolen}", false),
+        ("{package: github.com/acme/other, reason: stolen}", false),
+        (&format!("{{digest: \"sha256:{program}\", reason: stolen}}"), true),
+        (&format!("{{digest: {}, reason: stolen}}", "a2".repeat(32)), false),
+    ];
+    for (denial, hits) in denials {
+        world.write("eval.yaml", &eval.replace("    files:", &format!("    deny: [{denial}]\n    files:")));
+        let ran = run(&world, NOWHERE, &["run", "eval.yaml"]);
+        match hits {
+            true => ran.expect(2, &["`github.com/acme/files@v1.0.0` is denied: stolen"]),
+            false => ran.expect(0, &["1 of 1 task passed"]),
+        };
+    }
+    world.write("eval.yaml", &eval.replace("acme/files@v1.0.0", "mcpchecker/kubernetes-extension@v0.0.3"));
+    run(&world, NOWHERE, &["ext", "list"]).expect(0, &["means `builtin:kubernetes`"]);
+    world.write("eval.yaml", &world.read("eval.yaml").replace("    files:", "    substitute: never\n    files:"));
+    run(&world, NOWHERE, &["ext", "list"]).expect(0, &["not locked"]);
+    run(&world, NOWHERE, &["check", "eval.yaml"])
+        .expect(1, &["error[release-not-locked]", "kubernetes-extension@v0.0.3`"]);
+}
