@@ -147,7 +147,9 @@ class File:
         before = [c for c in pattern.children if condition is None or c.end_byte <= condition.start_byte and c.type != "if"]
         bare = self.text(pattern.start_byte, before[-1].end_byte if before else pattern.end_byte)
         if genre == "MatchArmGuard":
-            return f"{bare} if (if {on} {{ {new} }} else {{ {self.render(condition, dead)} }})"
+            # Several mutants of one guard stand in one another.
+            inner = base[len(bare) + 4 :] if f"{bare} if (if {ON}" in base else self.render(condition, dead)
+            return f"{bare} if (if {on} {{ {new} }} else {{ {inner} }})"
         guard = f" && ({self.render(condition, dead)})" if condition is not None else ""
         tail, at = "", pattern.end_byte
         for child in node.children:

@@ -158,7 +158,7 @@ pub static RULES: &[Lint] = &[
     way(&project::WRONG_KIND),
     way(&project::EMPTY_GLOB),
     way(&project::EMPTY_SELECTION),
-    way(&project::UNSUPPORTED_SOURCE),
+    way(&project::SOURCE_NOT_LOCKED),
     way(&project::INVALID_LOCK),
     way(&dialect::UNKNOWN_KIND),
     way(&dialect::UNKNOWN_VERSION),

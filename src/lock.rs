@@ -1,5 +1,7 @@
 //! `gevals.lock`: what is known of programs that `check` never runs (`decisions.md` §10). YAML that gevals itself writes.
 
+use std::path::PathBuf;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -24,6 +26,12 @@ pub struct Lock {
     /// By the reference that names it: `github.com/OWNER/REPO@VERSION`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub releases: IndexMap<String, LockedRelease>,
+    /// Repositories that tasks come from, by `REPO@REF`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub sources: IndexMap<String, LockedSource>,
+    /// Where the file is; not in it.
+    #[serde(skip)]
+    pub dir: PathBuf,
     /// Whether bundled extensions stand in for releases, as the eval says that this lock is read for; not in the file.
     #[serde(skip)]
     pub substitute: Substitute,
@@ -40,6 +48,15 @@ pub struct LockedRelease {
     /// What there was before the last update: `gevals ext rollback` goes back to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Box<LockedRelease>>,
+}
+
+/// A repository at a commit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LockedSource {
+    pub commit: String,
+    /// Of its files.
+    pub sha256: String,
 }
 
 /// What a server said of itself when it was locked.

@@ -11,6 +11,7 @@ mod load;
 mod ours;
 mod overrides;
 mod read;
+pub mod repository;
 mod select;
 
 pub use load::load;
@@ -39,7 +40,7 @@ rule! {
     pub static WRONG_KIND = "wrong-kind", Hard;
     pub static EMPTY_GLOB = "empty-glob", Hard;
     pub static EMPTY_SELECTION = "empty-selection", Verdict;
-    pub static UNSUPPORTED_SOURCE = "unsupported-source", Verdict;
+    pub static SOURCE_NOT_LOCKED = "source-not-locked", Hard;
     pub static INVALID_LOCK = "invalid-lock", Hard;
 }
 

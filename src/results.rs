@@ -427,7 +427,7 @@ impl Statistics {
         rate(self.tasks_passed, self.tasks)
     }
 
-    /// The share of assertions that hold, from 0 to 1; 1 where there are none.
+    /// The share of assertions that hold, from 0 to 1; 0 where there are none.
     pub fn assertion_rate(&self) -> f64 {
         rate(self.assertions_passed, self.assertions)
     }
@@ -481,6 +481,86 @@ mod tests {
         assert_eq!(result.assertion_counts(), (0, 1));
         assert_eq!(result.why(), "the task failed");
         assert_eq!(result.tokens(), Tokens::default());
+    }
+
+    fn one(text: &str) -> RunResult {
+        read(&format!("[{text}]")).unwrap().results.remove(0)
+    }
+
+    #[test]
+    fn why_a_result_did_not_pass_is_what_it_says_first() {
+        let cases = [
+            (r#""taskPassed": true, "allAssertionsPassed": true"#, ""),
+            (r#""taskPassed": false, "taskError": "boom\nmore""#, "boom"),
+            (r#""taskPassed": false, "taskError": "boom", "agentExecutionError": true"#, "boom"),
+            (r#""taskPassed": false, "agentExecutionError": true"#, "the agent failed"),
+            (r#""taskPassed": false"#, "the task failed"),
+            (r#""taskPassed": true, "allAssertionsPassed": false"#, "assertions failed"),
+            (r#""taskPassed": true, "allAssertionsPassed": false, "reason": "its budget\n is used""#, "its budget"),
+            (r#""taskPassed": true, "allAssertionsPassed": true, "outcome": "broken""#, "its outcome is `broken`"),
+            (
+                r#""taskPassed": true, "allAssertionsPassed": true, "outcome": "broken", "reason": "no server""#,
+                "no server",
+            ),
+            (
+                r#""taskPassed": true, "assertionResults": {"a": {"passed": false, "reason": "r"}, "b": {"passed": false}}"#,
+                "a: r; b",
+            ),
+        ];
+        for (text, why) in cases {
+            assert_eq!(one(&format!(r#"{{"taskName": "t", {text}}}"#)).why(), why, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_result_says_is_read_as_it_says_it() {
+        let result =
+            one(r#"{"taskName": "t", "difficulty": "easy", "durationSeconds": 2.5, "taskJudgeReason": "it is right"}"#);
+        assert_eq!(
+            (result.difficulty(), result.seconds(), result.judge_reason()),
+            ("easy", Some(2.5), Some("it is right"))
+        );
+        let result = one(r#"{"taskName": "t", "durationSeconds": 0, "taskJudgeReason": ""}"#);
+        assert_eq!((result.difficulty(), result.seconds(), result.judge_reason()), ("", Some(0.0), None));
+        for wrong in ["-1", "\"2\"", "null", "1e999"] {
+            let result = one(&format!(r#"{{"taskName": "t", "durationSeconds": {wrong}}}"#));
+            assert_eq!(result.seconds(), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_guess_makes_the_whole_sum_a_guess() {
+        let tokens = |guessed| Tokens { estimated: Some(1), guessed, judge_guessed: guessed, ..Tokens::default() };
+        for (one, other) in [(true, false), (false, true), (false, false)] {
+            let mut sum = tokens(one);
+            sum.add(&tokens(other));
+            assert_eq!((sum.estimated, sum.guessed, sum.judge_guessed), (Some(2), one || other, one || other));
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced_and_lines_stay() {
+        assert_eq!(harmless("a\tb\nc\u{1b}[2J\r\u{9b}"), "a\tb\nc\u{fffd}[2J\u{fffd}\u{fffd}");
+    }
+
+    /// A shard may have nothing to do, and then it says that it is complete; any other file without results is empty.
+    #[test]
+    fn a_file_without_results_has_a_gap_unless_it_is_a_complete_shard() {
+        for (summary, whole) in [
+            (r#"{"shard": {"index": 2, "of": 2}, "complete": true}"#, true),
+            (r#"{"shard": {"index": 2, "of": 2}, "complete": false}"#, false),
+            (r#"{"shard": {"index": 2, "of": 2}}"#, false),
+            (r#"{"complete": true}"#, false),
+            (r#"{}"#, false),
+        ] {
+            let gaps = read(&format!(r#"{{"summary": {summary}, "results": []}}"#)).unwrap().gaps();
+            assert_eq!(gaps.is_empty(), whole, "{summary}: {gaps:?}");
+            assert_eq!(gaps.contains(&"it has no results".to_owned()), !whole, "{summary}: {gaps:?}");
+        }
+        let told = read(r#"{"summary": {"complete": false}, "results": [{"taskName": "a"}]}"#).unwrap().gaps();
+        assert_eq!(told, ["the file says that it is not complete"]);
+        let told = read(r#"{"summary": {"complete": true}, "results": [{"taskName": "a"}]}"#).unwrap().gaps();
+        assert!(told.is_empty(), "{told:?}");
     }
 
     fn json() -> impl Strategy<Value = Value> {

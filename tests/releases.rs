@@ -296,6 +296,83 @@ for line in sys.stdin:
     run(&world, &url, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 }
 
+/// Task sets from a repository, with a server that has another name here.
+#[test]
+fn tasks_come_from_a_repository() {
+    let theirs = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: theirs}\nspec:\n  requires: [{mcpServer: notes}]\n  setup:\n    - script: {file: ./setup.sh}\n  prompt: {inline: Do nothing.}\n  verify:\n    - notes.notes_list: {args: {}, expect: {isError: false}}\n";
+    let eval = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  mcpConfigFile: mcp.yaml\n  sources:\n    shared: {repo: ./upstream, ref: v1, serverMapping: {notes: demo}}\n  taskSets: [{source: shared, glob: \"tasks/*.yaml\"}]\n";
+    let world = World::new(&[
+        ("eval.yaml", eval),
+        ("mcp.yaml", "mcpServers:\n  demo: {command: gevals, args: [demo-server], enableAllTools: true}\n"),
+        ("upstream/tasks/t.yaml", theirs),
+        ("upstream/tasks/setup.sh", "#!/bin/sh\ntrue\n"),
+    ]);
+    world.shell("chmod +x upstream/tasks/setup.sh").expect(0, &[]);
+    let git = |args: &str| {
+        let line = format!("cd upstream && git -c user.name=a -c user.email=a@example.org {args}");
+        world.shell(&line).expect(0, &[])
+    };
+    let commit = |tag: &str| {
+        git("init -q");
+        git("add -A");
+        git(&format!("commit -q -m {tag}"));
+        git(&format!("tag -f -a -m {tag} {tag}"));
+    };
+    commit("v1");
+    world.run(&["check", "eval.yaml"]).expect(1, &["no lock pins the source `shared`"]);
+    world.run(&["lock", "eval.yaml"]).expect(0, &["fetching ./upstream@v1", "1 source"]);
+    world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
+    world.run(&["plan", "eval.yaml"]).expect(0, &["theirs"]);
+    let folder = std::fs::read_dir(world.path(".gevals/sources/upstream")).unwrap().next().unwrap().unwrap().path();
+    assert!(folder.join("tasks/t.yaml").exists() && !folder.join(".git").exists());
+
+    // Offline, and pinned: the repository goes on.
+    world.write("upstream/tasks/t.yaml", &theirs.replace("isError: false", "isError: true"));
+    commit("v1");
+    world.run(&["lock", "eval.yaml"]).expect(0, &[]);
+    world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    std::fs::rename(world.path("upstream"), world.path("away")).unwrap();
+    world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+
+    // Another machine has the lock, and not the files.
+    let text = std::fs::read_to_string(folder.join("tasks/t.yaml")).unwrap();
+    std::fs::remove_dir_all(world.path(".gevals/sources")).unwrap();
+    world.run(&["check", "eval.yaml"]).expect(1, &["is locked, and was not fetched here", "gevals lock EVAL --fetch"]);
+    world.run(&["lock", "eval.yaml", "--fetch"]).expect(3, &["the source `shared`: git fetch"]);
+    std::fs::rename(world.path("away"), world.path("upstream")).unwrap();
+    world
+        .run(&["lock", "eval.yaml", "--fetch"])
+        .expect(0, &["fetching ./upstream@v1", "1 source and 0 releases are here as locked"]);
+    world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+
+    // Somebody writes over a file.
+    std::fs::write(folder.join("tasks/t.yaml"), text.replace("isError: false", "isError: true")).unwrap();
+    for command in ["check", "run", "plan"] {
+        let code = if command == "check" { 1 } else { 2 };
+        world.run(&[command, "eval.yaml"]).expect(code, &["the source `shared` is not what was locked"]);
+    }
+    world.run(&["lock", "eval.yaml", "--fetch"]).expect(0, &["fetching"]);
+    world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
+
+    // The owner wants the newer commit.
+    world.run(&["lock", "eval.yaml", "--update"]).expect(0, &["fetching"]);
+    world.run(&["run", "eval.yaml"]).expect(1, &["isError"]);
+
+    // What leads out of a repository.
+    world.write("eval.yaml", &eval.replace("tasks/*.yaml", "../../x/*.yaml"));
+    world.run(&["check", "eval.yaml"]).expect(1, &["`../../x/*.yaml` leads out of the source `shared`"]);
+    world.write("eval.yaml", &eval.replace("ref: v1", "ref: v2"));
+    std::os::unix::fs::symlink("/etc/passwd", world.path("upstream/tasks/link.yaml")).unwrap();
+    world.run(&["lock", "eval.yaml"]).expect(3, &["./upstream has no `v2`".trim_start_matches("./")]);
+    commit("v2");
+    world.run(&["lock", "eval.yaml"]).expect(3, &["has a symbolic link that leads out of it: tasks/link.yaml"]);
+    world.write(
+        "eval.yaml",
+        &eval.replace("  sources:", "  extensions: {allowedSources: [\"github.com/*\"]}\n  sources:"),
+    );
+    world.run(&["check", "eval.yaml"]).expect(1, &["`./upstream` matches no `allowedSources`"]);
+}
+
 #[test]
 fn a_new_extension_passes_its_own_tests() {
     let world = World::new(&[]);

@@ -232,7 +232,7 @@ const RELATIONS: [&str; 7] = [
 ];
 
 /// Rules that speak of more than one file, or of meaning that no schema knows.
-const BEYOND: [&str; 2] = ["ignored-judge", "unsupported-source"];
+const BEYOND: [&str; 2] = ["ignored-judge", "source-not-locked"];
 
 fn what_we_accept_the_schema_accepts(
     name: &str,

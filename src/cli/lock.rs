@@ -16,7 +16,7 @@ use crate::{
     builtin::count,
     compile_with,
     diagnostic::Strength,
-    hir::Eval,
+    hir::{Eval, Task},
     host::{
         RealHost,
         disk::{Disk, write_atomic},
@@ -28,12 +28,15 @@ use crate::{
     run,
     signature::Schema,
     source::{Files, Sources, Stat},
+    template,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   gevals lock eval.yaml           write gevals.lock beside the eval
   gevals lock eval.yaml --check   has a server changed since, and which evals does that break?
+  gevals lock eval.yaml --fetch   download what is locked, on another machine
+  gevals lock eval.yaml --update  newer commits of the sources of tasks
 
 `gevals check` is pure and offline: it knows the tools of a server and the operations of an extension from this file only.
 
@@ -48,6 +51,12 @@ Exit status: 0 written, or as locked; 1 --check found a difference; 2 there is n
 pub struct Args {
     /// An eval file.
     eval: PathBuf,
+    /// Resolve the refs of sources anew; else those that are locked stay at their commits.
+    #[arg(long, conflicts_with = "check")]
+    update: bool,
+    /// Download what is locked (sources, releases of extensions) and write nothing else: for CI and fresh clones.
+    #[arg(long, conflicts_with_all = ["check", "update"])]
+    fetch: bool,
     /// Write nothing: exit with 1 if something is no longer as it was locked, and say which evals that breaks.
     #[arg(long)]
     check: bool,
@@ -55,7 +64,7 @@ pub struct Args {
 
 pub fn main(args: &Args, global: Global) -> u8 {
     let sources = Sources::default();
-    let compiled = compile_paths(std::slice::from_ref(&args.eval), &sources);
+    let mut compiled = compile_paths(std::slice::from_ref(&args.eval), &sources);
     if unreadable(&compiled) {
         return status::USAGE;
     }
@@ -63,6 +72,25 @@ pub fn main(args: &Args, global: Global) -> u8 {
         complain(&not_one_eval(&args.eval, &compiled.project.evals));
         return status::USAGE;
     };
+    let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
+    let mut old = packages::read(&path);
+    match packages::find_sources(unit, &old, path.parent().unwrap_or(Path::new("")), args.update) {
+        Ok(fetched) if fetched.is_empty() => {}
+        // What the tasks in them use is known only now.
+        Ok(fetched) => {
+            old.version = 1;
+            old.sources.extend(fetched);
+            let Ok(text) = packages::text(&old) else { return status::BROKEN };
+            let options = Options { soft: false, ..Options::default() };
+            let over = Overlay::over(&path, text.into_bytes());
+            compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &over);
+        }
+        Err(faults) => {
+            faults.iter().for_each(|fault| complain(fault));
+            return status::BROKEN;
+        }
+    }
+    let [unit] = compiled.project.evals.as_slice() else { return status::USAGE };
     let unread = unit.eval.as_ref().is_none_or(|e| e.mcp_config.is_some()) && unit.mcp.is_none();
     if unread {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
@@ -73,12 +101,15 @@ pub fn main(args: &Args, global: Global) -> u8 {
         let substitute = eval.extension_options.substitute;
         references(eval, tasks()).iter().all(|r| matches!(package(r.package, substitute), Ok(Package::Bundled(_))))
     };
-    if unread || unit.mcp.is_none() && unit.eval.as_ref().is_none_or(nothing) {
-        complain("the eval has no MCP config and no extension to lock: what is a part of gevals needs no lock");
+    if unread || unit.mcp.is_none() && old.sources.is_empty() && unit.eval.as_ref().is_none_or(nothing) {
+        complain(
+            "the eval has no MCP config, no extension and no source to lock: what is a part of gevals needs no lock",
+        );
         return status::USAGE;
     }
-    let path = unit.path.parent().unwrap_or(Path::new("")).join(FILE_NAME);
-    let old = packages::read(&path);
+    if args.fetch {
+        return fetched(unit, &packages::of_tasks(&compiled, unit), &old);
+    }
     let found = servers(unit).and_then(|servers| {
         Ok((servers, packages::find(unit, &packages::of_tasks(&compiled, unit), &old, &|_| false)?))
     });
@@ -115,6 +146,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         let servers = count(lock.servers.len(), "server", "servers");
         parts.push(format!("{} of {servers}", count(tools, "tool", "tools")));
     }
+    if !lock.sources.is_empty() {
+        parts.push(count(lock.sources.len(), "source", "sources"));
+    }
     if !lock.releases.is_empty() {
         parts.push(count(lock.releases.len(), "release", "releases"));
     }
@@ -124,6 +158,23 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     print(&format!("locked {} in {}\n", in_words(&parts), path.display()));
     status::OK
+}
+
+/// Downloads what is locked.
+fn fetched(unit: &EvalUnit, tasks: &[&Task<template::Path>], old: &Lock) -> u8 {
+    let unpinned = |name: &str| !old.releases.contains_key(name);
+    match packages::find(unit, tasks, old, &unpinned) {
+        Ok(found) => {
+            let parts =
+                [count(old.sources.len(), "source", "sources"), count(found.releases.len(), "release", "releases")];
+            print(&format!("{} are here as locked\n", in_words(&parts)));
+            status::OK
+        }
+        Err(faults) => {
+            faults.iter().for_each(|fault| complain(fault));
+            status::BROKEN
+        }
+    }
 }
 
 fn in_words(parts: &[String]) -> String {
@@ -186,6 +237,9 @@ fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
         if old.version != new.version {
             changes.push(format!("the version of `{name}` is `{}`; it was `{}`", new.version, old.version));
         }
+    });
+    compare("source", &then.sources, &now.sources, &mut changes, |name, old, new, changes| {
+        changes.push(format!("the source `{name}` is at {}; it was at {}", new.commit, old.commit));
     });
     compare("release", &then.releases, &now.releases, &mut changes, |_, _, _, _| {});
     if changes.is_empty() {

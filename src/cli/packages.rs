@@ -8,13 +8,13 @@ use super::note;
 use crate::{
     Compiled, compile,
     extension::Extensions,
-    fetch::{self, Cache, Fetched, Trust, installed},
+    fetch::{self, Cache, Fetched, Trust, git, installed},
     hir::Task,
     host::{RealHost, disk::Disk},
-    lock::{Lock, LockedExtension, LockedRelease},
+    lock::{Lock, LockedExtension, LockedRelease, LockedSource},
     package::{Package, package},
     plan::EvalPlan,
-    project::{EvalUnit, references},
+    project::{EvalUnit, references, repository},
     source::{Files, resolve},
     template, yaml,
 };
@@ -59,6 +59,58 @@ pub(super) struct Extended {
     pub releases: IndexMap<String, LockedRelease>,
     /// What the user should know of them.
     pub remarks: Vec<String>,
+}
+
+/// Fetches the repositories that task sets of an eval come from. One that the lock pins stays at its commit, unless `update` says
+/// otherwise.
+pub(super) fn find_sources(
+    unit: &EvalUnit,
+    old: &Lock,
+    dir: &Path,
+    update: bool,
+) -> Result<IndexMap<String, LockedSource>, Vec<String>> {
+    let mut found = IndexMap::new();
+    let Some(eval) = unit.eval.as_ref().filter(|eval| !eval.sources.is_empty()) else { return Ok(found) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| vec![format!("cannot start: {error}")])?;
+    let host = RealHost::new();
+    let mut faults = Vec::new();
+    for source in &eval.sources {
+        let (Some(key), Some(repo), Some(reference)) =
+            (repository::reference(source), source.repo.as_ref(), source.reference.as_ref())
+        else {
+            continue;
+        };
+        let pinned = old.sources.get(&key).filter(|_| !update);
+        let got = runtime.block_on(async {
+            let url = git::repository(&host, &repo.value, &eval.dir)?;
+            let commit = match pinned {
+                Some(pinned) => pinned.commit.clone(),
+                None => git::commit(&url, &reference.value).await?,
+            };
+            let folder = dir.join(repository::folder(&key, &commit));
+            let digest = |folder: &Path| repository::digest(folder, &Disk);
+            let whole = Disk.stat(&folder).is_some()
+                && pinned.is_some_and(|pinned| digest(&folder).is_ok_and(|now| now == pinned.sha256));
+            if !whole {
+                note(&format!("fetching {key}"));
+                git::checkout(&url, &reference.value, &commit, &folder).await?;
+            }
+            let sha256 = digest(&folder)?;
+            match pinned {
+                Some(pinned) if pinned.sha256 != sha256 => Err(format!(
+                    "the commit {commit} is not what was locked: its digest is {sha256}, and the lock has {}",
+                    pinned.sha256
+                )),
+                _ => Ok(LockedSource { commit, sha256 }),
+            }
+        });
+        match got {
+            Ok(locked) => drop(found.insert(key, locked)),
+            Err(why) => faults.push(format!("the source `{}`: {why}", source.name.value)),
+        }
+    }
+    if faults.is_empty() { Ok(found) } else { Err(faults) }
 }
 
 /// Asks the extensions of an eval what they can do, and downloads those that are releases. A release that the lock pins stays what it

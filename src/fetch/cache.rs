@@ -47,7 +47,12 @@ impl Cache {
         std::fs::create_dir_all(parent)?;
         let temporary = tempfile::tempdir_in(parent)?;
         write(temporary.path())?;
-        let filled = temporary.keep();
+        Self::fill_with(folder, temporary.keep())
+    }
+
+    /// Makes a folder out of one that was filled beside it, and of which nothing stays where that fails.
+    #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
+    pub(super) fn fill_with(folder: &Path, filled: PathBuf) -> io::Result<()> {
         // Another process may have been quicker; what it left is checked by digest like ours.
         let moved = std::fs::remove_dir_all(folder).or_else(|e| match e.kind() {
             io::ErrorKind::NotFound => Ok(()),

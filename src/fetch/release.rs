@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// Names the server that has the releases.
-const VARIABLE: &str = "GEVALS_GITHUB_URL";
-const GITHUB: &str = "https://github.com";
+pub(super) const VARIABLE: &str = "GEVALS_GITHUB_URL";
+pub(super) const GITHUB: &str = "https://github.com";
 /// Of one file.
 const LARGEST: usize = 512 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -21,7 +21,7 @@ rule! {
     pub static RELEASE_NOT_LOCKED = "release-not-locked", Hard;
 }
 
-/// Packages that match none of the patterns. What is a part of gevals needs no leave.
+/// Packages and repositories of tasks that match none of the patterns. What is a part of gevals needs no leave.
 pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(patterns) = &view.eval.extension_options.allowed_sources else { return };
     let globs: Vec<_> = patterns.iter().filter_map(|p| Some(Glob::new(&p.value).ok()?.compile_matcher())).collect();
@@ -29,13 +29,15 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
         let bundled = matches!(package(name, view.unit.lock.substitute), Ok(Package::Bundled(_)));
         bundled || globs.iter().any(|glob| glob.is_match(name) || glob.is_match(bare(name)))
     };
-    for (name, span) in packages(view).into_iter().filter(|(name, _)| !allowed(name)) {
+    let repositories = view.eval.sources.iter().filter_map(|source| source.repo.as_ref());
+    let named = packages(view).into_iter().chain(repositories.map(|repo| (repo.value.as_str(), repo.span)));
+    for (name, span) in named.filter(|(name, _)| !allowed(name)) {
         let mut diagnostic =
             Diagnostic::new(&SOURCE_NOT_ALLOWED, span, format!("`{name}` matches no `allowedSources`"));
         if let Some(first) = patterns.first() {
             diagnostic = diagnostic.label(first.span, "these are allowed");
         }
-        out.push(diagnostic.help("add a pattern for it under `extensions.allowedSources`, or use another extension"));
+        out.push(diagnostic.help("add a pattern for it under `extensions.allowedSources`, or use another"));
     }
 }
 

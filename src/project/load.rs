@@ -226,7 +226,7 @@ impl Loader<'_> {
             }
         }
         if let Some(eval) = &unit.eval {
-            match select(eval, &mut self.tasks, self.cx, out) {
+            match select(eval, &unit.lock, &mut self.tasks, self.cx, out) {
                 (selected, None) => unit.selected = selected,
                 (selected, Some(r)) => {
                     unit.selected = selected;
@@ -269,7 +269,8 @@ impl Loader<'_> {
                     .help("gevals writes this file; make it anew with `gevals lock`"),
                 )
             });
-            let lock = Arc::new(lock?);
+            let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+            let lock = Arc::new(Lock { dir, ..lock? });
             self.locks.insert(Some(path), Arc::clone(&lock));
             return Ok(lock);
         }

@@ -10,13 +10,15 @@ use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 
 use super::{
-    Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, UNSUPPORTED_SOURCE, glob,
+    Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, glob,
     read::{self, Judged},
+    repository::{Digests, base, map_servers},
 };
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported, nearest},
     dialect::{self, FileKind},
     hir::{Eval, Name, TaskSet},
+    lock::Lock,
     source::resolve,
 };
 
@@ -27,6 +29,8 @@ pub(super) struct Tasks {
     by_path: HashMap<PathBuf, usize>,
     /// Files of other programs that a glob matched.
     pub foreign: IndexSet<PathBuf>,
+    /// Of the repositories that tasks come from.
+    digests: Digests,
 }
 
 impl Tasks {
@@ -41,6 +45,7 @@ impl Tasks {
 /// The tasks of an eval, in order of collection (§2.4).
 pub(super) fn select(
     eval: &Eval,
+    lock: &Lock,
     tasks: &mut Tasks,
     cx: Context<'_>,
     out: &mut Diagnostics,
@@ -48,17 +53,23 @@ pub(super) fn select(
     let mut selected: Vec<Selected> = Vec::new();
     let mut at: IndexMap<usize, usize> = IndexMap::new();
     let mut failed = None;
+    // Tasks of sources that know servers by other names.
+    let mut own: HashMap<(String, PathBuf), usize> = HashMap::new();
     for (index, set) in eval.task_sets.iter().enumerate() {
-        if let Some(source) = &set.source {
-            out.push(
-                Diagnostic::new(&UNSUPPORTED_SOURCE, source.span, "task sets from a source cannot be read yet")
-                    .help("check the source out, and name its files by a path"),
-            );
-            continue;
-        }
+        let dir = match set.source.as_ref().map(|name| base(eval, set, name, lock, &mut tasks.digests, cx)) {
+            None => eval.dir.clone(),
+            Some(Ok(dir)) => dir,
+            Some(Err(diagnostic)) => {
+                failed = Some(out.error(*diagnostic));
+                continue;
+            }
+        };
+        // Where servers have other names the task is another, and of this eval alone.
+        let source = set.source.as_ref().and_then(|name| eval.sources.iter().find(|s| s.name.value == name.value));
+        let mapped = source.filter(|source| !source.server_mapping.is_empty());
         let (paths, place) = match (&set.path, &set.glob) {
-            (Some(path), None) => (vec![(resolve(&eval.dir, &path.value), true)], path.clone()),
-            (None, Some(pattern)) => match glob::find(&eval.dir, pattern, cx.files) {
+            (Some(path), None) => (vec![(resolve(&dir, &path.value), true)], path.clone()),
+            (None, Some(pattern)) => match glob::find(&dir, pattern, cx.files) {
                 Ok(paths) => (paths.into_iter().map(|p| (p, false)).collect(), pattern.clone()),
                 Err(diagnostic) => {
                     failed = Some(out.error(*diagnostic));
@@ -68,7 +79,11 @@ pub(super) fn select(
             _ => continue,
         };
         let mut matched = false;
-        let new: Vec<_> = paths.iter().filter(|(path, _)| !tasks.by_path.contains_key(path)).collect();
+        let known = |tasks: &Tasks, own: &HashMap<(String, PathBuf), usize>, path: &Path| match mapped {
+            Some(source) => own.get(&(source.name.value.clone(), path.to_owned())).copied(),
+            None => tasks.by_path.get(path).copied(),
+        };
+        let new: Vec<_> = paths.iter().filter(|(path, _)| known(tasks, &own, path).is_none()).collect();
         let mut read: HashMap<PathBuf, _> = new
             .into_par_iter()
             .map(|(path, named)| {
@@ -78,11 +93,18 @@ pub(super) fn select(
             })
             .collect();
         for (path, _) in paths {
-            let unit = match (tasks.by_path.get(&path), read.remove(&path)) {
-                (Some(&known), _) => Ok(Some(known)),
+            let unit = match (known(tasks, &own, &path), read.remove(&path)) {
+                (Some(known), _) => Ok(Some(known)),
                 (None, Some((unit, found))) => {
                     out.extend(found);
-                    unit.map(|unit| unit.map(|unit| tasks.add(Arc::new(unit))))
+                    unit.map(|unit| {
+                        let mut unit = unit?;
+                        let Some(source) = mapped else { return Some(tasks.add(Arc::new(unit))) };
+                        unit.task.iter_mut().for_each(|task| map_servers(task, source));
+                        tasks.units.push(Arc::new(unit));
+                        own.insert((source.name.value.clone(), path.clone()), tasks.units.len() - 1);
+                        Some(tasks.units.len() - 1)
+                    })
                 }
                 (None, None) => continue,
             };
