@@ -25,7 +25,7 @@ use std::sync::LazyLock;
 
 use crate::{
     hir::{Arg, ArgKind, Def, Dialect, Name, Step},
-    secrets::{is_secret_name, looks_secret},
+    secrets::{is_secret_name, looks_drawn, tokens},
     signature::{Signature, Vocabularies, Vocabulary},
 };
 
@@ -111,8 +111,10 @@ pub fn call(args: &[(Name, Arg<Def>)]) -> String {
             ArgKind::Bool(value) => value.to_string(),
             ArgKind::Int(value) => value.to_string(),
             ArgKind::Float(value) => value.to_string(),
-            ArgKind::Text(text) if looks_secret(&text.display()) => "***".to_owned(),
-            ArgKind::Text(text) => excerpt(&text.display()),
+            ArgKind::Text(text) => match text.display() {
+                text if looks_drawn(&text) || tokens(&text).next().is_some() => "***".to_owned(),
+                text => excerpt(&text),
+            },
             ArgKind::List(items) => format!("[{}]", count(items.len(), "item", "items")),
             ArgKind::Record(fields) => format!("{{{}}}", count(fields.len(), "key", "keys")),
         };
