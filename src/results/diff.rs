@@ -315,6 +315,9 @@ mod tests {
         assert_eq!(names(&diff.improvements), ["better"]);
         assert_eq!(names(&diff.new), ["new"]);
         assert_eq!(names(&diff.removed), ["gone"]);
+        // Why is said of what got worse.
+        assert_eq!(diff.text().matches("x | <y>").count(), 1, "{}", diff.text());
+        assert_eq!(diff.markdown().matches("&lt;y&gt;").count(), 1, "{}", diff.markdown());
         assert!(diff.text().contains("worse  2/2 passed → 1/2 passed\n      x | <y>"), "{}", diff.text());
         assert!(diff.markdown().contains("x \\| &lt;y&gt;"), "{}", diff.markdown());
     }
@@ -330,5 +333,39 @@ mod tests {
     #[test]
     fn big_numbers_have_units() {
         assert_eq!([units(999), units(1500), units(999_999), units(2_000_000)], ["999", "1.5K", "1000.0K", "2.0M"]);
+    }
+
+    #[test]
+    fn a_task_that_got_worse_and_says_nothing_has_no_empty_line() {
+        let file = |passed: bool, assertions: bool| {
+            let result = serde_json::json!({"taskName": "t", "taskPassed": passed, "allAssertionsPassed": assertions, "outcome": if passed && assertions { "passed" } else { "failed" }});
+            read(&serde_json::Value::Array(vec![result]).to_string()).unwrap()
+        };
+        let (base, current) = (file(true, true), file(true, false));
+        let diff = diff(&base, &current);
+        assert!(diff.text().contains("t  passed → failed\n      assertions failed\n"), "{}", diff.text());
+    }
+
+    #[test]
+    fn tokens_that_no_result_has_are_no_warning() {
+        let of = |tokens: &[Option<u64>]| {
+            let runs = tokens.iter().enumerate().map(|(i, tokens)| {
+                let mut run =
+                    serde_json::json!({"taskName": format!("t{i}"), "taskPassed": true, "allAssertionsPassed": true});
+                if let Some(tokens) = tokens {
+                    run["tokenEstimate"] = serde_json::json!({ "totalTokens": tokens });
+                }
+                run
+            });
+            read(&serde_json::Value::Array(runs.collect()).to_string()).unwrap()
+        };
+        let (none, some, all) = (of(&[None, None]), of(&[Some(5), None]), of(&[Some(9), Some(1)]));
+        assert!(diff(&none, &all).warnings().is_empty(), "{:?}", diff(&none, &all).warnings());
+        assert_eq!(diff(&all, &some).warnings(), ["tokens of current are those of 1 of 2 results"]);
+        let row =
+            |base, current| diff(base, current).rows().into_iter().find(|row| row[0] == "Tokens (estimate)").unwrap();
+        assert_eq!(row(&all, &some)[3], "-5");
+        assert_eq!(row(&some, &all)[3], "+5");
+        assert_eq!(row(&none, &all)[3], "(no base data)");
     }
 }

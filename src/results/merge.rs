@@ -167,4 +167,37 @@ mod tests {
         assert_eq!((&merged.file["summary"]["limits"], &merged.file["summary"]["currency"]), (&limits, &json!("EUR")));
         assert_eq!(merged.faults, Vec::<String>::new());
     }
+
+    fn part(summary: Value, results: Value) -> ResultsFile {
+        read(&json!({ "summary": summary, "results": results }).to_string()).unwrap()
+    }
+
+    fn run(task: &str, run: u64, of: u64) -> Value {
+        json!({ "taskName": task, "taskPassed": true, "allAssertionsPassed": true, "runIndex": run, "totalRuns": of })
+    }
+
+    #[test]
+    fn a_task_has_as_many_runs_as_its_own_results_say() {
+        let names = json!({ "names": ["twice", "once"] });
+        let shard = |n: u64| json!({ "eval": "e", "evals": names, "complete": true, "shard": { "index": n, "of": 2 } });
+        let first = part(shard(1), json!([run("twice", 0, 2), run("twice", 1, 2)]));
+        let second = part(shard(2), json!([run("once", 0, 1)]));
+        let merged = merge(&[("1.json".to_owned(), first), ("2.json".to_owned(), second.clone())]).unwrap();
+        assert_eq!((merged.faults, &merged.file["summary"]["complete"]), (Vec::new(), &json!(true)));
+
+        let torn = part(shard(1), json!([run("twice", 1, 2)]));
+        let merged = merge(&[("1.json".to_owned(), torn), ("2.json".to_owned(), second)]).unwrap();
+        assert_eq!(merged.faults, ["`twice` has no run 1 of 2"]);
+        assert_eq!(merged.file["summary"]["complete"], json!(false));
+    }
+
+    #[test]
+    fn what_is_merged_of_a_run_that_was_cut_short_is_not_complete() {
+        let shard = |n: u64| json!({ "eval": "e", "complete": true, "shard": { "index": n, "of": 2 } });
+        let mut cut = shard(1);
+        cut["cancelled"] = json!("interrupted");
+        let files = [part(cut, json!([run("a", 0, 1)])), part(shard(2), json!([run("b", 0, 1)]))];
+        let merged = merge(&files.map(|file| ("x.json".to_owned(), file))).unwrap();
+        assert_eq!(merged.file["summary"]["complete"], json!(false), "{:?}", merged.faults);
+    }
 }

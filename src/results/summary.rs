@@ -231,3 +231,40 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
     }
     (tasks_met && assertions_met, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::read;
+
+    #[test]
+    fn what_was_not_counted_and_did_not_fail_is_not_shown() {
+        let file = |tokens: Value| {
+            let result = json!({
+                "taskName": "t", "taskPassed": true, "allAssertionsPassed": true, "tokenEstimate": tokens,
+            });
+            read(&Value::Array(vec![result]).to_string()).unwrap()
+        };
+        let none = file(json!({ "totalTokens": 0, "mcpSchemaTokens": 0 }));
+        assert!(!text(&none, None).contains("Cleanups"), "{}", text(&none, None));
+        let shown = &json(&none, "x", None)["tasks"][0];
+        assert!(shown.get("tokensEstimated").is_none() && shown.get("mcpSchemaTokens").is_none(), "{shown}");
+        let some = file(json!({ "totalTokens": 7, "mcpSchemaTokens": 2 }));
+        let shown = &json(&some, "x", None)["tasks"][0];
+        assert_eq!((&shown["tokensEstimated"], &shown["mcpSchemaTokens"]), (&json!(7), &json!(2)));
+    }
+
+    #[test]
+    fn nothing_is_no_pass() {
+        let one = |passed: bool| {
+            let result = json!({ "taskName": "t", "taskPassed": passed, "allAssertionsPassed": true });
+            read(&Value::Array(vec![result]).to_string()).unwrap()
+        };
+        let (met, said) = verify(&one(true), None, None);
+        assert!(met && said.starts_with("✓ 1 of 1 passed\n"), "{said}");
+        let (met, said) = verify(&one(false), None, None);
+        assert!(!met && said.starts_with("✗ 0 of 1 passed\n"), "{said}");
+        let (met, said) = verify(&read("[]").unwrap(), None, None);
+        assert!(!met && said.starts_with("✗ 0 of 0 passed\n"), "{said}");
+    }
+}
