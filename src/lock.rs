@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -87,16 +88,16 @@ pub struct LockedExtension {
     /// Of the manifest.
     pub sha256: String,
     /// What it says that it needs in a sandbox.
-    #[serde(default, skip_serializing_if = "Asked::is_empty")]
-    pub permissions: Asked,
+    #[serde(default, skip_serializing_if = "Permissions::is_empty")]
+    pub permissions: Permissions,
     #[serde(default)]
     pub operations: IndexMap<String, LockedOperation>,
 }
 
-/// The permissions that a manifest asks for; an eval grants them, or does not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What an extension may do in a sandbox: as its manifest asks for it, or as an eval grants it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Asked {
+pub struct Permissions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub network: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -107,10 +108,21 @@ pub struct Asked {
     pub env: Vec<String>,
 }
 
-impl Asked {
-    /// Whether it asks for nothing.
+impl Permissions {
+    /// Whether it is nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// For people: `network, read data, env LANG`.
+    pub fn words(&self) -> String {
+        let mut words: Vec<String> = self.network.then(|| "network".to_owned()).into_iter().collect();
+        for (what, names) in [("read", &self.read), ("write", &self.write), ("env", &self.env)] {
+            if !names.is_empty() {
+                words.push(format!("{what} {}", names.join(" ")));
+            }
+        }
+        if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
     }
 }
 
@@ -138,7 +150,7 @@ struct Manifest {
     #[serde(default)]
     version: Value,
     #[serde(default)]
-    permissions: Asked,
+    permissions: Permissions,
     #[serde(default)]
     actions: Vec<ManifestOperation>,
     #[serde(default)]
@@ -204,7 +216,7 @@ struct Protocol {
     #[serde(default)]
     version: String,
     #[serde(default)]
-    permissions: Asked,
+    permissions: Permissions,
     #[serde(default)]
     operations: IndexMap<String, ProtocolOperation>,
 }

@@ -39,7 +39,7 @@ use crate::{
         CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Sandbox,
         Server, ShellAgent, Substitute, Template,
     },
-    lock::{Asked, LockedRelease},
+    lock::{LockedRelease, Permissions},
     signature::Control,
     source::Span,
     ty::endpoint,
@@ -471,7 +471,7 @@ pub struct Extensions {
     /// The releases that the lock pins, by reference.
     pub releases: IndexMap<String, LockedRelease>,
     /// What their manifests ask for, by the name that tasks have for them.
-    pub asked: IndexMap<String, Asked>,
+    pub asked: IndexMap<String, Permissions>,
     pub substitute: Substitute,
     pub sandbox: Sandbox,
     /// Where downloads are kept, if the eval says it.

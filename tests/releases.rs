@@ -147,7 +147,7 @@ fn a_release_is_added_pinned_and_run() {
         0,
         &[
             "files@v1.0.0 1.0.0: 2 operations",
-            "asks for {\"read\":[\"/srv\"]}",
+            "asks for read /srv",
             "read  (verify)",
             "- name: string, required",
             "→ version: string",

@@ -343,9 +343,8 @@ fn describe(name: &str, eval: Option<&Path>, as_json: bool) -> u8 {
 fn description(reference: &str, locked: &LockedExtension) -> String {
     let version = if locked.version.is_empty() { String::new() } else { format!(" {}", locked.version) };
     let mut text = format!("{reference}{version}: {}\n", count(locked.operations.len(), "operation", "operations"));
-    let asked = json!(locked.permissions);
     if !locked.permissions.is_empty() {
-        text += &format!("asks for {asked}\n");
+        text += &format!("asks for {}\n", locked.permissions.words());
     }
     for (name, operation) in &locked.operations {
         let phases = match (operation.action, operation.check) {

@@ -9,6 +9,7 @@ use crate::{
     builtin::{count, excerpt},
     event::Outcome,
     hir::{Dialect, Expand, ExpandPart, Sandbox, Transport},
+    lock::Permissions,
     plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, reach, wire},
     signature::Control,
     ty::duration,
@@ -92,9 +93,7 @@ impl Tree<'_> {
         if !extensions.is_empty() {
             self.fact("uses", &extensions.join(self.dot()));
             for used in &used {
-                let words = |of: &Option<wire::PermissionsDocument>| {
-                    of.as_ref().map_or_else(|| "nothing".to_owned(), wire::PermissionsDocument::words)
-                };
+                let words = |of: &Option<Permissions>| of.clone().unwrap_or_default().words();
                 if used.asks.is_some() || used.grants.is_some() {
                     let (asks, grants) = (words(&used.asks), words(&used.grants));
                     self.fact("permits", &format!("{} asks for {asks}; it is granted {grants}", used.name));

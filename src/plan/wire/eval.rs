@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     hir::{AgentRef, Name, Sandbox},
+    lock::Permissions,
     package::{Package, package},
     plan::{EvalPlan, Granted, reach},
 };
@@ -73,9 +74,9 @@ pub struct ExtensionDocument {
     pub release: Option<ReleaseDocument>,
     /// What its manifest asks for, and what the eval grants it in a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asks: Option<PermissionsDocument>,
+    pub asks: Option<Permissions>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grants: Option<PermissionsDocument>,
+    pub grants: Option<Permissions>,
 }
 
 /// A release of an extension.
@@ -85,33 +86,6 @@ pub struct ReleaseDocument {
     pub tag: String,
     /// SHA-256 by the name of the file.
     pub files: IndexMap<String, String>,
-}
-
-/// What an extension may do in a sandbox.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PermissionsDocument {
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub network: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub read: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub write: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub env: Vec<String>,
-}
-
-impl PermissionsDocument {
-    /// For people: `network, read data, env LANG`.
-    pub fn words(&self) -> String {
-        let mut words: Vec<String> = self.network.then(|| "network".to_owned()).into_iter().collect();
-        for (what, names) in [("read", &self.read), ("write", &self.write), ("env", &self.env)] {
-            if !names.is_empty() {
-                words.push(format!("{what} {}", names.join(" ")));
-            }
-        }
-        words.join(", ")
-    }
 }
 
 /// The agent that judges answers.
@@ -168,15 +142,10 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
 pub fn used_extensions(eval: &EvalPlan) -> Vec<ExtensionDocument> {
     let document = |(name, reference): (String, String)| {
         let meant = package(&reference, eval.extensions.substitute);
-        let asks = eval.extensions.asked.get(&name).map(|asked| PermissionsDocument {
-            network: asked.network,
-            read: asked.read.clone(),
-            write: asked.write.clone(),
-            env: asked.env.clone(),
-        });
+        let asks = eval.extensions.asked.get(&name).cloned();
         let granted = eval.extensions.get(&name).map(|declared| &declared.granted);
         let paths = |paths: &[PathBuf]| paths.iter().map(|path| slashes(path)).collect();
-        let grants = granted.filter(|granted| **granted != Granted::default()).map(|granted| PermissionsDocument {
+        let grants = granted.filter(|granted| **granted != Granted::default()).map(|granted| Permissions {
             network: granted.network,
             read: paths(&granted.read),
             write: paths(&granted.write),
