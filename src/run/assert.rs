@@ -269,3 +269,142 @@ fn describe(kind: CallKind, item: &CallMatcher) -> String {
 fn difference(subject: &str, span: Span, expected: String, actual: String) -> Difference {
     Difference { subject: subject.to_owned(), expected, actual, at: Some((span.start, span.end)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        hir::Name,
+        source::{Sources, Spanned},
+    };
+
+    fn span() -> Span {
+        Span::new(Sources::default().add(std::path::Path::new("eval.yaml"), ""), 0..0)
+    }
+
+    fn word(text: &str) -> Name {
+        Spanned::new(text.to_owned(), span())
+    }
+
+    fn call(kind: CallKind, server: &str, name: &str) -> CallReport {
+        CallReport {
+            server: server.to_owned(),
+            kind,
+            name: name.to_owned(),
+            params: Value::Null,
+            started: jiff::Timestamp::UNIX_EPOCH,
+            duration: Duration::ZERO,
+            status: crate::hir::CallStatus::Ok,
+            error: None,
+            result: None,
+            headers: Default::default(),
+        }
+    }
+
+    fn judge(kind: AssertionKind, calls: &[CallReport], skills: Option<&[Value]>) -> Option<ActionReport> {
+        evaluate(&Assertion { key: word("key"), span: span(), kind }, calls, skills)
+    }
+
+    fn any(server: &str) -> CallMatcher {
+        CallMatcher {
+            span: span(),
+            server: word(server),
+            name: None,
+            pattern: None,
+            arguments: None,
+            status: None,
+            max_duration: None,
+        }
+    }
+
+    #[test]
+    fn what_demands_nothing_is_not_judged() {
+        let kinds = [
+            AssertionKind::AllUsed(CallKind::Tool, Vec::new()),
+            AssertionKind::AnyUsed(CallKind::Tool, Vec::new()),
+            AssertionKind::NoneUsed(CallKind::Tool, Vec::new()),
+            AssertionKind::CallOrder(Vec::new()),
+            AssertionKind::NoDuplicateCalls(false),
+            AssertionKind::SkillsLoaded(Vec::new()),
+            AssertionKind::SkillsNotLoaded(Vec::new()),
+        ];
+        for kind in kinds {
+            assert!(judge(kind.clone(), &[], Some(&[])).is_none(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_order_is_one_of_kind_server_and_name() {
+        let order =
+            |kind, server: &str, name: &str| OrderedCall { span: span(), kind, server: word(server), name: word(name) };
+        let wanted = vec![order(CallKind::Tool, "a", "x"), order(CallKind::Tool, "a", "y")];
+        let x = call(CallKind::Tool, "a", "x");
+        for (second, outcome) in [
+            (call(CallKind::Tool, "a", "y"), Outcome::Passed),
+            (call(CallKind::Resource, "a", "y"), Outcome::Failed),
+            (call(CallKind::Tool, "b", "y"), Outcome::Failed),
+            (call(CallKind::Tool, "a", "z"), Outcome::Failed),
+            (x.clone(), Outcome::Failed),
+        ] {
+            let calls = [x.clone(), second];
+            let report = judge(AssertionKind::CallOrder(wanted.clone()), &calls, None).unwrap();
+            assert_eq!(report.outcome, outcome, "{calls:?}");
+            if outcome == Outcome::Failed {
+                assert_eq!(report.message, "1 of 2 calls came in this order");
+                assert_eq!(report.differences[0].expected, "tool `a.y` after `a.x`");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_called_is_said_as_far_as_a_line_holds_it() {
+        let actual = |calls: &[CallReport]| {
+            let kind = AssertionKind::AllUsed(CallKind::Tool, vec![any("other")]);
+            judge(kind, calls, None).unwrap().differences[0].actual.clone()
+        };
+        let tool = |name: &str| call(CallKind::Tool, "a", name);
+        assert_eq!(actual(&[]), "no call");
+        assert_eq!(actual(&[call(CallKind::Resource, "a", "x")]), "no call");
+        assert_eq!(actual(&[tool("x"), tool("y"), tool("x")]), "`a.x` (2 times), `a.y`");
+        let many = |n: usize| (0..n).map(|i| tool(&i.to_string())).collect::<Vec<_>>();
+        assert!(actual(&many(8)).ends_with("`a.6`, `a.7`"), "{}", actual(&many(8)));
+        assert!(actual(&many(9)).ends_with("`a.7`, and 1 more"), "{}", actual(&many(9)));
+        assert!(actual(&many(11)).ends_with("`a.7`, and 3 more"), "{}", actual(&many(11)));
+        let made = judge(AssertionKind::MinToolCalls(2), &many(1), None).unwrap();
+        assert_eq!(
+            (made.message.as_str(), made.differences[0].expected.as_str(), made.differences[0].actual.as_str()),
+            ("the agent made 1 tool call", "at least 2 tool calls", "1 tool call")
+        );
+    }
+
+    #[test]
+    fn a_skill_is_loaded_where_its_name_or_a_pattern_is_in_the_input() {
+        let skill = |skill: Option<&str>, pattern: Option<&str>| {
+            vec![SkillMatcher { span: span(), skill: skill.map(word), pattern: pattern.map(word) }]
+        };
+        let inputs = [serde_json::json!({ "skill": "notes" })];
+        let loaded = |items: &[SkillMatcher], skills: &[Value]| {
+            judge(AssertionKind::SkillsLoaded(items.to_vec()), &[], Some(skills)).unwrap()
+        };
+        for (items, found) in [
+            (skill(Some("notes"), None), true),
+            (skill(Some("note"), None), false),
+            (skill(None, Some("^.*not")), true),
+            (skill(None, Some("cook")), false),
+            (skill(Some("cook"), Some("not")), true),
+            (skill(Some("notes"), Some("cook")), true),
+        ] {
+            let outcome = |passes: bool| if passes { Outcome::Passed } else { Outcome::Failed };
+            let report = loaded(&items, &inputs);
+            assert_eq!(report.outcome, outcome(found), "{items:?}");
+            let not = judge(AssertionKind::SkillsNotLoaded(items.clone()), &[], Some(&inputs)).unwrap();
+            assert_eq!(not.outcome, outcome(!found), "{items:?}");
+        }
+        let actual = |skills: &[Value]| loaded(&skill(Some("cook"), None), skills).differences[0].actual.clone();
+        assert_eq!((actual(&[]), actual(&inputs)), ("no skill".to_owned(), "{\"skill\":\"notes\"}".to_owned()));
+        let untold = judge(AssertionKind::SkillsLoaded(skill(Some("notes"), None)), &[], None).unwrap();
+        assert_eq!(untold.outcome, Outcome::Broken);
+    }
+}

@@ -150,11 +150,19 @@ mod tests {
             (Facts { unused: true, must_use: true, ..facts(Some(Passed), &[Broken]) }, Verdict::Broken),
             (Facts { unused: false, must_use: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
             (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Skipped]) }, Verdict::Broken),
+            // A phase by itself: nothing but the set-up, nothing but what verifies.
+            (Facts { only: Some(Only::Setup), ..facts(None, &[]) }, Verdict::Passed),
+            (Facts { only: Some(Only::Setup), setup: Some(judged(Failed)), ..facts(None, &[]) }, Verdict::Broken),
+            (Facts { only: Some(Only::Verify), ..facts(None, &[Passed]) }, Verdict::Passed),
+            (Facts { only: Some(Only::Verify), ..facts(None, &[Failed]) }, Verdict::Failed),
+            (Facts { only: Some(Only::Verify), ..facts(None, &[]) }, Verdict::Unchecked),
         ];
         for (facts, expected) in table {
             let (verdict, reason) = verdict(&facts);
             assert_eq!(verdict, expected, "{facts:?}");
             assert_eq!(reason.is_empty(), expected == Verdict::Passed, "{facts:?}");
         }
+        assert_eq!(verdict(&facts(Some(Passed), &[])).1, "nothing was checked");
+        assert_eq!(verdict(&hollow(&[])).1, "nothing was checked: no step of verify compared anything");
     }
 }
