@@ -236,7 +236,7 @@ fn complain(message: &str) {
     let _ = writeln!(err, "error: {message}");
 }
 
-/// What is being done, for whoever waits.
+/// What is being done, for a user who waits.
 #[cfg(feature = "run")]
 fn note(message: &str) {
     let mut err = std::io::stderr().lock();

@@ -119,7 +119,7 @@ async fn git(dir: Option<&Path>, args: &[&str]) -> Result<String, String> {
     if let Some(dir) = dir {
         command.arg("-C").arg(dir);
     }
-    // Nothing of a stranger's repository is run, and nobody is asked for a password.
+    // Nothing of the repository is run, and nobody is asked for a password.
     command.args([
         "-c",
         "core.hooksPath=/dev/null",
