@@ -80,11 +80,8 @@ pub(super) fn base(
         let near = crate::diagnostic::nearest(&name.value, eval.sources.iter().map(|s| s.name.value.as_str()));
         let diagnostic = fault(format!("the eval has no source `{}`", name.value));
         return Err(Box::new(match near {
-            Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(
-                format!("write `{near}`"),
-                name.span,
-                near.to_owned(),
-            ),
+            // Which of the two names is the right one nobody can tell.
+            Some(near) => diagnostic.here(format!("did you mean `{near}`?")),
             None => diagnostic.help("define it: `sources: {NAME: {repo: github.com/OWNER/REPO, ref: TAG}}`"),
         }));
     };
