@@ -12,7 +12,9 @@ const [schemas, ...folders] = process.argv.slice(2).map((path) => resolve(path))
 // What a file is, is told by its kind; an MCP config has none.
 function schemaOf(text) {
   const kind = /^kind: *(\w+)/m.exec(text)?.[1];
-  return kind ? `${kind.toLowerCase()}.json` : /^mcpServers:/m.test(text) ? "mcp-config.json" : null;
+  // Manifests of Kubernetes have kinds too.
+  const own = ["Task", "Eval", "Agent", "Oracle"].includes(kind);
+  return own ? `${kind.toLowerCase()}.json` : /^mcpServers:/m.test(text) ? "mcp-config.json" : null;
 }
 
 const probe = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: probe}\nspec: {prompt: p, verfy: []}\n";
