@@ -141,6 +141,10 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::prove::in_jail() {
         return ExitCode::from(code);
     }
+    #[cfg(all(feature = "run", target_os = "linux"))]
+    if std::env::args_os().nth(1).is_some_and(|first| first == crate::sandbox::confine::ARGUMENT) {
+        return ExitCode::from(crate::sandbox::confine::run());
+    }
     #[cfg(feature = "kubernetes")]
     if std::env::args().nth(1).as_deref() == Some(crate::kubernetes::ARGUMENT) {
         return ExitCode::from(crate::cluster::serve::run());
@@ -167,7 +171,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::Lock(args) => lock::main(&args, cli.global),
         #[cfg(feature = "run")]
-        Command::Ext(args) => ext::main(&args),
+        Command::Ext(args) => ext::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Proxy(args) => proxy::main(&args),
         #[cfg(feature = "kubernetes")]
@@ -272,12 +276,6 @@ fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, glob
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// The same for commands that ask for no colours.
-#[cfg(feature = "run")]
-fn print_errors(findings: &[Diagnostic], sources: &Sources, files: usize) {
-    print_findings(findings, sources, files, Global { color: Colour::Auto });
 }
 
 fn shown(path: &std::path::Path) -> String {

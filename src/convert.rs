@@ -6,6 +6,7 @@
 
 pub mod classify;
 pub mod emit;
+mod kubernetes;
 mod lift;
 mod pattern;
 mod shell;
@@ -28,6 +29,8 @@ pub enum Target {
     Wrap,
     /// Statements become built-in steps, as far as they are understood.
     Builtin,
+    /// The same, and commands of kubectl become operations of `builtin:kubernetes`.
+    Kubernetes,
 }
 
 /// How well a statement's meaning was kept; the graver one is the greater.
@@ -135,6 +138,8 @@ pub struct Converted {
     pub lines_after: usize,
     /// Files the new text refers to, or the old one did.
     pub files: Vec<PathBuf>,
+    /// Commands of kubectl in steps: how many became operations, and how many did not.
+    pub kubectl: (usize, usize),
     /// The scripts of the original.
     pub scripts: Vec<String>,
     /// Mistakes made on purpose, for tests of the proof: how many places there were to make one.

@@ -27,10 +27,11 @@ use crate::{
     lock::LockedExtension,
     package::{Package, bundled, package},
     plan,
+    sandbox::docker::Container,
 };
 pub use conformance::{Kept, Requirement, conformance};
-use jail::Jail;
 pub use jail::usable;
+use jail::{Jail, Jailed};
 use oneshot::OneShot;
 use session::Session;
 
@@ -87,7 +88,8 @@ pub type Started = Arc<dyn Fn(u32) + Send + Sync>;
 type Slot = Arc<Mutex<Option<Arc<Program>>>>;
 
 enum Program {
-    Session(Session),
+    /// With what must live as long: its jail has a folder for its files.
+    Session(Session, #[expect(dead_code, reason = "it is dropped")] Option<(Jail, Option<Container>)>),
     OneShot(OneShot),
 }
 
@@ -108,6 +110,7 @@ impl<'a> Extensions<'a> {
     /// # Errors
     /// Why nothing can be said of the operation.
     pub async fn execute(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Answer, String> {
+        let _outside = self.host.outside();
         let slot = Arc::clone(self.running.lock().await.entry(name.to_owned()).or_default());
         let program = {
             let mut slot = slot.lock().await;
@@ -117,7 +120,7 @@ impl<'a> Extensions<'a> {
             }
         };
         match &*program {
-            Program::Session(session) => session.execute(call).await,
+            Program::Session(session, _) => session.execute(call).await,
             Program::OneShot(program) => program.execute(call, self.started.as_ref()).await,
         }
     }
@@ -151,7 +154,7 @@ impl<'a> Extensions<'a> {
             timeout: HANDSHAKE,
         };
         match self.start(name, folder, &call).await? {
-            Program::Session(session) => {
+            Program::Session(session, _) => {
                 session.close().await;
                 let said = |e| format!("the manifest that `{reference}` answers to `initialize`: {e}");
                 LockedExtension::from_protocol(&session.manifest).map_err(said)
@@ -176,33 +179,30 @@ impl<'a> Extensions<'a> {
         let jail = match (self.planned.sandbox, &found) {
             (Sandbox::None, _) | (_, Found::Bundled { .. }) => None,
             (sandbox, Found::Session(program) | Found::OneShot(program)) => {
+                let program = (program.as_path(), self.executable.as_deref());
                 let jail = Jail::new(sandbox, program, declared, &lookup, &mut env);
                 Some(jail.map_err(|why| format!("`{reference}` {why}"))?)
             }
         };
-        let start = match found {
+        let Jailed { program, args, container } = match found {
             Found::OneShot(program) => {
                 return Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env, config, jail }));
             }
-            Found::Bundled { program, args } => (program, args),
+            Found::Bundled { program, args } => Jailed { program, args, container: None },
             Found::Session(program) => match &jail {
-                Some(jail) => jail.command(&program, call.workdir, None),
-                None => (program, Vec::new()),
+                Some(jail) => jail.command(&program, call.workdir, None, &env),
+                None => Jailed { program, args: Vec::new(), container: None },
             },
         };
-        {
-            {
-                let inherited = jail.is_none();
-                let session =
-                    Session::start(name, start, (&env, inherited), call.workdir, config, self.started.as_ref());
-                match tokio::time::timeout(HANDSHAKE, session).await {
-                    Ok(session) => session.map(Program::Session),
-                    Err(_) => Err(format!(
-                        "the extension `{name}` did not say who it is within {} s, and has no extension.yaml: it speaks neither protocol",
-                        HANDSHAKE.as_secs()
-                    )),
-                }
-            }
+        let inherited = jail.is_none();
+        let start =
+            Session::start(name, (program, args), (&env, inherited), call.workdir, config, self.started.as_ref());
+        match tokio::time::timeout(HANDSHAKE, start).await {
+            Ok(session) => session.map(|session| Program::Session(session, jail.map(|jail| (jail, container)))),
+            Err(_) => Err(format!(
+                "the extension `{name}` did not say who it is within {} s, and has no extension.yaml: it speaks neither protocol",
+                HANDSHAKE.as_secs()
+            )),
         }
     }
 
@@ -210,7 +210,7 @@ impl<'a> Extensions<'a> {
     pub async fn close(&self) {
         let all = std::mem::take(&mut *self.running.lock().await);
         for slot in all.into_values() {
-            if let Some(Program::Session(session)) = slot.lock().await.take().as_deref() {
+            if let Some(Program::Session(session, _)) = slot.lock().await.take().as_deref() {
                 session.close().await;
             }
         }
@@ -220,7 +220,7 @@ impl<'a> Extensions<'a> {
 impl Program {
     /// Whether it can do nothing any more.
     fn is_dead(&self) -> bool {
-        matches!(self, Self::Session(session) if session.is_dead())
+        matches!(self, Self::Session(session, _) if session.is_dead())
     }
 }
 

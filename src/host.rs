@@ -95,5 +95,10 @@ mod door {
 
         /// Sends a request; a status of failure is an answer, no fault.
         fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>>;
+
+        /// Work begins that does not go through this host; it ends when the guard is dropped.
+        fn outside(&self) -> Box<dyn std::any::Any + Send> {
+            Box::new(())
+        }
     }
 }

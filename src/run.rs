@@ -281,7 +281,9 @@ pub async fn run_eval(
             ),
         );
     }
-    if let (Err(why), false) = (usable(plan.extensions.sandbox), reach::extensions(plan).is_empty()) {
+    if let (Err(why), false) =
+        (usable(plan.extensions.sandbox, &|name| host.env(name)), reach::extensions(plan).is_empty())
+    {
         faults.push(format!("the sandbox of extensions: {why}"));
     }
     if let (Some(&index), None) = (selected.first(), options.only)

@@ -1,6 +1,11 @@
 //! A place where a program sees nothing of the user's world: bubblewrap with namespaces of its own for users, processes,
-//! network and files, `/usr` read-only, an empty environment, and other programs in the place of some commands.
+//! network and files, `/usr` read-only, an empty environment, and other programs in the place of some commands. For extensions also
+//! `docker`, and where there is neither what the kernel itself can do (`confine`).
 #![expect(clippy::disallowed_methods, reason = "this builds and tries the jail")]
+
+#[cfg(target_os = "linux")]
+pub mod confine;
+pub mod docker;
 
 use std::{
     collections::BTreeSet,
@@ -67,10 +72,22 @@ pub struct Cell<'a> {
     pub write: Vec<PathBuf>,
 }
 
-/// Run before a program in a cell: at most 4 GiB of memory, 1,024 files and 512 processes (which holds all users but root). The second form
-/// of the last is bash's.
-const LIMITS: &str =
-    "ulimit -v 4194304; ulimit -n 1024; ulimit -p 512 2>/dev/null || ulimit -u 512 2>/dev/null; exec \"$0\" \"$@\"";
+/// The most that a program in a cell may have: bytes of memory, open files, and processes (which holds all users but root).
+const MEMORY: u64 = 4 << 30;
+const FILES: u64 = 1024;
+const PROCESSES: u64 = 512;
+
+/// The files a program needs to find others on the network.
+const OF_NETWORK: [&str; 6] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/ca-certificates", "/etc/pki"];
+
+/// Run before a program in a cell, in its shell. The second form of the last limit is bash's.
+fn limits() -> String {
+    let (memory, processes) = (MEMORY / 1024, PROCESSES);
+    format!(
+        "ulimit -v {memory}; ulimit -n {FILES}; ulimit -p {processes} 2>/dev/null || ulimit -u {processes} 2>/dev/null; exec \"$0\" \"$@\""
+    )
+}
 
 impl Cell<'_> {
     /// The arguments of bubblewrap, up to the program. The environment is that of bubblewrap itself: arguments can be seen by others.
@@ -85,9 +102,7 @@ impl Cell<'_> {
         for path in ["/etc/alternatives", "/etc/ld.so.cache", "/etc/passwd", "/etc/group"] {
             add(&[&"--ro-bind-try", &path, &path]);
         }
-        let of_network =
-            ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/ca-certificates", "/etc/pki"];
-        for path in of_network.iter().filter(|_| self.network) {
+        for path in OF_NETWORK.iter().filter(|_| self.network) {
             add(&[&"--ro-bind-try", path, path]);
         }
         add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp"]);
@@ -97,7 +112,7 @@ impl Cell<'_> {
         for path in &self.write {
             add(&[&"--bind", path, path]);
         }
-        add(&[&"--chdir", &self.workdir, &"--", &"/bin/sh", &"-c", &LIMITS]);
+        add(&[&"--chdir", &self.workdir, &"--", &"/bin/sh", &"-c", &limits()]);
         args
     }
 }

@@ -15,6 +15,11 @@ use gevals::{
     plan,
 };
 use serde_json::{Value, json};
+use world::World;
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
 
 /// A folder with programs.
 struct Programs(tempfile::TempDir);
@@ -316,11 +321,17 @@ try:
     elif what == "connect":
         import socket
         got = socket.create_connection(("127.0.0.1", target), 2).getsockname()
+    elif what == "send":
+        import socket
+        got = socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", target))
+    elif what == "own":
+        import tempfile
+        got = tempfile.NamedTemporaryFile(delete=False).name
     elif what == "env": got = sorted(os.environ)
     elif what == "kill": got = os.kill(target, 15)
     elif what == "memory": got = len(bytearray(6 << 30))
     elif what == "flee":
-        got = subprocess.Popen(["sleep", "614"], start_new_session=True).pid
+        got = subprocess.Popen(["sleep", str(target)], start_new_session=True).pid
     elif what == "fork":
         got = 0
         for _ in range(3000):
@@ -339,11 +350,26 @@ fn count(words: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_sandbox_holds_what_tries_to_leave_it() {
-    if let Err(why) = usable(Sandbox::Bwrap) {
-        eprintln!("NOT RUN: the sandbox of extensions: {why}");
+async fn bubblewrap_holds_what_tries_to_leave_it() {
+    a_sandbox_holds_what_tries_to_leave_it(Sandbox::Bwrap).await;
+}
+
+#[tokio::test]
+async fn landlock_holds_what_tries_to_leave_it() {
+    a_sandbox_holds_what_tries_to_leave_it(Sandbox::Landlock).await;
+}
+
+async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
+    if let Err(why) = usable(sandbox, &|_| None) {
+        eprintln!("NOT RUN: the sandbox `{}`: {why}", sandbox.name());
         return;
     }
+    let by_kernel = sandbox == Sandbox::Landlock;
+    // What flees is known by how long it sleeps.
+    let seconds = if by_kernel { 615 } else { 614 };
+    let (missing, read_only) =
+        if by_kernel { ("Permission denied", "Permission denied") } else { ("No such file", "Read-only") };
+    let gevals = Some(PathBuf::from(env!("CARGO_BIN_EXE_gevals")));
     let programs = Programs::new();
     programs.session("ext/attacker", ATTACKER.trim());
     let outside = tempfile::tempdir().unwrap();
@@ -362,10 +388,10 @@ async fn a_sandbox_holds_what_tries_to_leave_it() {
             config: Value::Null,
             granted,
         };
-        plan::Extensions { declared: vec![attacker], sandbox: Sandbox::Bwrap, ..Default::default() }
+        plan::Extensions { declared: vec![attacker], sandbox, ..Default::default() }
     };
     let jailed = declared(plan::Granted::default());
-    let extensions = Extensions::new(&host, &jailed, None);
+    let extensions = Extensions::new(&host, &jailed, gevals.clone());
     let tries = async |extensions: &Extensions<'_>, what: &str, target: Value| {
         programs.execute(extensions, "attacker", json!({"what": what, "target": target})).await
     };
@@ -375,36 +401,46 @@ async fn a_sandbox_holds_what_tries_to_leave_it() {
         assert!(answer.message.contains(why), "{what} {target}: {}", answer.message);
     };
     // What is not granted is not there, or cannot be written.
-    fails("read", json!(secret), "No such file").await;
+    fails("read", json!(secret), missing).await;
     fails("write", json!(outside.path().join("new")), "").await;
-    fails("write", json!(programs.path().join("new")), "Read-only").await;
-    fails("write", json!("/usr/bin/new"), "Read-only").await;
-    fails("list", json!(std::env::var("HOME").unwrap()), "No such file").await;
+    fails("write", json!(programs.path().join("new")), read_only).await;
+    fails("write", json!("/usr/bin/new"), read_only).await;
+    fails("list", json!(std::env::var("HOME").unwrap()), missing).await;
     fails("connect", json!(port), "").await;
+    if by_kernel {
+        // In a namespace of its own it only sends to itself.
+        fails("send", json!(port), "PermissionError").await;
+    }
     fails("kill", json!(std::process::id()), "").await;
     fails("memory", Value::Null, "MemoryError").await;
-    // The folder of the task can be read, and `/tmp` is its own.
+    // The folder of the task can be read, and there is a folder for its own files.
     let read = tries(&extensions, "read", json!(programs.path().join("task.txt"))).await.unwrap();
     assert_eq!(read.outputs["got"], "mine");
-    assert!(tries(&extensions, "write", json!("/tmp/own")).await.unwrap().success);
-    assert!(!Path::new("/tmp/own").exists());
+    let own = tries(&extensions, "own", Value::Null).await.unwrap();
+    assert!(own.success, "{}", own.message);
+    let own = PathBuf::from(own.outputs["got"].as_str().unwrap());
     let env = tries(&extensions, "env", Value::Null).await.unwrap();
     let names: Vec<_> = env.outputs["got"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(names.contains(&"OWN") && names.contains(&"NS"), "{names:?}");
     assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
     // Nothing survives it: neither a session of its own, nor a thousand children.
-    assert!(tries(&extensions, "flee", Value::Null).await.unwrap().success);
-    assert!(count("sleep 614") > 0);
+    let fled = tries(&extensions, "flee", json!(seconds)).await.unwrap();
+    assert_ne!(fled.success, by_kernel, "the kernel lets nothing leave its group: {}", fled.message);
+    assert_eq!(count(&format!("sleep {seconds}")) > 0, fled.success);
     let forked = tokio::time::timeout(Duration::from_secs(20), tries(&extensions, "fork", Value::Null)).await;
     // No limit of processes holds root; the end of the sandbox does.
     let root = rustix::process::getuid().is_root();
     assert!(root || !matches!(forked, Ok(Ok(Answer { success: true, .. }))), "3000 processes were made");
     extensions.close().await;
     let begun = Instant::now();
-    while count("sleep 614") + count(&format!("python3 {}", programs.path().join("ext/attacker").display())) > 0 {
+    while count(&format!("sleep {seconds}"))
+        + count(&format!("python3 {}", programs.path().join("ext/attacker").display()))
+        > 0
+    {
         assert!(begun.elapsed() < Duration::from_secs(10), "a child survived its sandbox");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    assert!(!own.exists());
     // What is granted works.
     let granted = declared(plan::Granted {
         network: true,
@@ -413,15 +449,83 @@ async fn a_sandbox_holds_what_tries_to_leave_it() {
         env: vec!["PATH".to_owned(), "CARGO_PKG_NAME".to_owned()],
     });
     std::fs::create_dir(programs.path().join("out")).unwrap();
-    let extensions = Extensions::new(&host, &granted, None);
+    let extensions = Extensions::new(&host, &granted, gevals.clone());
     assert_eq!(tries(&extensions, "read", json!(secret)).await.unwrap().outputs["got"], "hidden");
     assert!(tries(&extensions, "write", json!(programs.path().join("out/new"))).await.unwrap().success);
     assert!(programs.path().join("out/new").exists());
     assert!(tries(&extensions, "connect", json!(port)).await.unwrap().success);
     extensions.close().await;
-    // Docker is not there, and nothing runs without it.
-    let docked = plan::Extensions { sandbox: Sandbox::Docker, ..granted.clone() };
-    let extensions = Extensions::new(&host, &docked, None);
-    let why = tries(&extensions, "env", Value::Null).await.unwrap_err();
-    assert!(why.contains("no sandbox `docker`"), "{why}");
+}
+
+/// A `docker` that writes down how it was asked, and does it without a container.
+const DOCKER: &str = r#"#!/bin/sh
+echo "$@" >> "${0%/bin/docker}/asked"
+case " $* " in
+*" version "*) echo 28.0.0 ;;
+*" run "*)
+    while [ "$1" != --entrypoint ]; do shift; done
+    program=$2
+    shift 3
+    exec "$program" "$@" ;;
+esac
+"#;
+
+#[test]
+fn docker_is_given_nothing_that_was_not_granted() {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n  extensions:\n    sandbox: docker\n    files: {package: ./ext/files, permissions: {read: [data], write: [out]}, env: {OWN: given}}\n",
+        ),
+        (
+            "t.yaml",
+            "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: t}\nspec:\n  requires: [{extension: files}]\n  prompt: {inline: Do nothing.}\n  verify:\n    - files.look: {expect: {own: given, path: \"\"}}\n",
+        ),
+        (
+            "ext/files/extension.yaml",
+            "name: files\nversion: 1.0.0\nchecks:\n- name: look\n  args: {}\n  outputs: {own: {type: string}, path: {type: string}}\n",
+        ),
+        (
+            "ext/files/files",
+            "#!/bin/sh\necho '{\"success\": true, \"outputs\": {\"own\": \"'\"$OWN\"'\", \"path\": \"'\"$SECRET_OF_MINE\"'\"}}'\n",
+        ),
+        ("bin/docker", DOCKER),
+        ("data/a", ""),
+        ("out/a", ""),
+    ]);
+    for program in ["ext/files/files", "bin/docker"] {
+        std::fs::set_permissions(world.path(program), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let run = |args: &[&str]| {
+        let mut command = world.command(args);
+        let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+        command.env("PATH", path).env("DOCKER_HOST", world.path("")).env("SECRET_OF_MINE", "hidden");
+        world.start(command).end()
+    };
+    run(&["lock", "eval.yaml"]).expect(0, &["1 extension"]);
+    run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    let asked = world.read("asked");
+    let line = asked.lines().find(|line| line.contains(" run ")).unwrap();
+    let here = world.path("t.yaml").parent().unwrap().display().to_string();
+    for words in [
+        "--rm --interactive --init --name gevals-",
+        "--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges",
+        "--pids-limit 512 --memory 4294967296",
+        "--network none",
+        "--env OWN",
+        &format!("--mount type=bind,\"source={here}/ext/files\",\"target={here}/ext/files\",readonly"),
+        &format!("--mount type=bind,\"source={here}/data\",\"target={here}/data\",readonly"),
+        &format!("--mount type=bind,\"source={here}/out\",\"target={here}/out\" "),
+        "debian:stable-slim check look --input",
+    ] {
+        assert!(line.contains(words), "{words}\n{line}");
+    }
+    assert!(!line.contains("given") && !line.contains("SECRET_OF_MINE") && !line.contains("hidden"), "{line}");
+    // The container does not outlive the call.
+    let name = line.split(" --name ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(asked.lines().last().unwrap().ends_with(&format!("rm --force {name}")), "{asked}");
+
+    std::fs::write(world.path("bin/docker"), "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+        .unwrap();
+    run(&["run", "eval.yaml"]).expect(3, &["docker does not answer: Cannot connect to the Docker daemon"]);
 }

@@ -43,16 +43,21 @@ impl Releases {
 
     /// A release of `files` in the layout of programs beside a manifest.
     fn release(&self, tag: &str, version: &str) {
+        self.release_of("files", tag, version);
+    }
+
+    /// The same program as the release of another repository.
+    fn release_of(&self, repo: &str, tag: &str, version: &str) {
         let (manifest, program) = (MANIFEST.replace("VERSION", version), PROGRAM.replace("VERSION", version));
         let files = [("extension.yaml", manifest), (&format!("files-{}", platform()), program)];
         let mut sums = String::new();
         for (name, text) in files {
             sums += &format!("{}  {name}\n", digest(text.as_bytes()));
-            self.put(&format!("files/releases/download/{tag}/{name}"), text);
+            self.put(&format!("{repo}/releases/download/{tag}/{name}"), text);
         }
         sums += &format!("{}  files-plan9-mips\n{}  files-darwin-arm64\n", "0".repeat(64), "1a".repeat(32));
-        self.put(&format!("files/releases/download/{tag}/checksums.sha256"), sums);
-        self.put("files/releases/latest", tag);
+        self.put(&format!("{repo}/releases/download/{tag}/checksums.sha256"), sums);
+        self.put(&format!("{repo}/releases/latest"), tag);
     }
 
     fn answer(&self, path: &str) -> Response {
@@ -189,7 +194,7 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
         run(&world, &url, &[command, "eval.yaml"]).expect(3, &[&said]);
     }
     // The owner says that this is as it should be.
-    run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files are others than before"]);
+    run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files are not those of before"]);
     run(&world, &url, &["ext", "rollback", "eval.yaml"])
         .expect(3, &[&format!("its digest is {new}, and the lock has {old}")]);
     assert!(world.read("gevals.lock").contains(&new), "a rollback that fails changes nothing");
@@ -222,6 +227,53 @@ fn pins_move_when_they_are_asked_to() {
         .expect(3, &["there is no release v9 with extension.yaml"]);
     assert_eq!((world.read("eval.yaml"), world.read("gevals.lock")), before, "what fails changes nothing");
     run(&world, &url, &["ext", "update", "eval.yaml", "flies"]).expect(2, &["the eval has no extension `flies`"]);
+}
+
+#[test]
+fn all_extensions_of_an_eval_roll_back_together() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    let url = releases.serve();
+    for tag in ["v1.0.0", "v1.1.0"] {
+        releases.release(tag, &tag[1..]);
+        releases.release_of("more", tag, &tag[1..]);
+        releases.release_of("newest", tag, &tag[1..]);
+        if tag == "v1.0.0" {
+            run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files@v1.0.0"])
+                .expect(0, &["added `files`"]);
+            run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/more@v1.0.0"]).expect(0, &["added `more`"]);
+            run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/newest"]).expect(0, &["added `newest`"]);
+        }
+    }
+    let before = world.read("eval.yaml");
+    for name in ["files", "more"] {
+        run(&world, &url, &["ext", "update", "eval.yaml", name, "--to", "v1.1.0"]).expect(0, &["changed eval.yaml"]);
+    }
+    run(&world, &url, &["ext", "update", "eval.yaml", "newest"]).expect(0, &["it was v1.0.0"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(1, &["1.1.0"]);
+    run(&world, NOWHERE, &["ext", "rollback", "eval.yaml"]).expect(
+        0,
+        &[
+            "github.com/acme/files@v1.0.0 is v1.0.0; it was v1.1.0",
+            "github.com/acme/more@v1.0.0 is v1.0.0; it was v1.1.0",
+            "github.com/acme/newest is v1.0.0; it was v1.1.0",
+        ],
+    );
+    assert_eq!(world.read("eval.yaml"), before);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+}
+
+#[test]
+fn an_extension_is_added_to_any_form_of_a_map() {
+    let (releases, world) = (Releases::default(), world("1.0.0"));
+    releases.release("v1.0.0", "1.0.0");
+    let url = releases.serve();
+    for form in ["  extensions:  # of this eval\n", "  extensions: {}\n", "  extensions: # none\n    {timeout: 5s}\n"] {
+        world.write("eval.yaml", &EVAL.replace("config:\n", &format!("config:\n{form}")));
+        run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files"]).expect(0, &["added `files`"]);
+        run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
+    }
+    run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files", "--as", "timeout"])
+        .expect(2, &["`timeout` is an option of `extensions:` and names no extension"]);
 }
 
 #[test]
@@ -380,7 +432,7 @@ fn a_new_extension_passes_its_own_tests() {
     let tested = Command::new("python3").args(["-m", "unittest"]).current_dir(world.path("my-files")).output().unwrap();
     let said = String::from_utf8_lossy(&tested.stderr);
     assert!(tested.status.success() && said.contains("Ran 2 tests"), "{said}");
-    world.run(&["ext", "conformance", "my-files"]).expect(0, &["ok   S5", "it keeps to the protocol"]);
+    world.run(&["ext", "conformance", "my-files"]).expect(0, &["ok   S5", "all requirements that were tried are met"]);
     world.run(&["lock", "my-files/eval.yaml"]).expect(0, &["3 operations of 1 extension"]);
     world.run(&["check", "my-files"]).expect(0, &["no findings"]);
     world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
@@ -407,7 +459,7 @@ fn a_new_extension_in_rust_passes_its_own_tests() {
     };
     assert!(cargo(&["test"]).contains("2 passed"));
     std::fs::copy(world.path("my-files/target/debug/my-files"), world.path("my-files/my-files")).unwrap();
-    world.run(&["ext", "conformance", "my-files"]).expect(0, &["it keeps to the protocol"]);
+    world.run(&["ext", "conformance", "my-files"]).expect(0, &["all requirements that were tried are met"]);
     world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 }
 
@@ -483,7 +535,7 @@ fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
     world.program("x", "#!/bin/sh\nexit 0\n");
     world
         .run(&["ext", "conformance", "bin/x"])
-        .expect(1, &["no   J1", "-    J5", "it did not begin", "it breaks 1 requirement"]);
+        .expect(1, &["no   J1", "-    J5", "it did not begin", "1 requirement is not met"]);
     world.run(&["ext", "conformance", "bin/y"]).expect(2, &["is not there"]);
 }
 

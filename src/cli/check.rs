@@ -345,34 +345,36 @@ fn counted(found: &[Diagnostic]) -> String {
 }
 
 /// The disk, with another text in the place of one file: from standard input, or not yet written.
-pub(super) struct Overlay(Option<(PathBuf, Vec<u8>)>);
+pub(super) struct Overlay(BTreeMap<PathBuf, Vec<u8>>);
 
 impl Overlay {
     fn new(args: &Args) -> Result<Self, Fault> {
-        let (true, Some(path)) = (args.stdin, &args.stdin_filename) else { return Ok(Self(None)) };
+        let (true, Some(path)) = (args.stdin, &args.stdin_filename) else {
+            return Ok(Self(BTreeMap::new()));
+        };
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
             .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
-        Ok(Self::over(path, bytes))
+        Ok(Self::over([(path.as_path(), bytes)]))
     }
 
-    pub(super) fn over(path: &Path, bytes: Vec<u8>) -> Self {
-        Self(Some((normalize(path), bytes)))
+    pub(super) fn over<'a>(files: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
+        Self(files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect())
     }
 }
 
 impl Files for Overlay {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        match &self.0 {
-            Some((overlaid, bytes)) if *overlaid == normalize(path) => Ok(bytes.clone()),
-            _ => Disk.read(path),
+        match self.0.get(&normalize(path)) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => Disk.read(path),
         }
     }
 
     fn stat(&self, path: &Path) -> Option<Stat> {
-        match &self.0 {
-            Some((overlaid, _)) if *overlaid == normalize(path) => Some(Stat::File { executable: false }),
-            _ => Disk.stat(path),
+        match self.0.contains_key(&normalize(path)) {
+            true => Some(Stat::File { executable: false }),
+            false => Disk.stat(path),
         }
     }
 

@@ -12,7 +12,9 @@ use serde_json::json;
 
 use super::{Global, complain, print, status, unreadable};
 use crate::{
-    Compiled, compile,
+    Compiled,
+    builtin::count,
+    compile,
     convert::{self, Context, Converted, Label, Tally, Target},
     diagnostic::{Diagnostic, Strength},
     hir::Dialect,
@@ -28,6 +30,7 @@ Examples:
   gevals convert eval.yaml --target builtin --out new/     a new tree: tasks, what they refer to, and the eval
   gevals convert tasks/ --in-place --no-verify             replace the files, and keep each as NAME.yaml.orig
   gevals convert tasks/ --target builtin --report json     what became of every statement
+  gevals convert tasks/ --target kubernetes --diff         the same, with operations for commands of kubectl
 
 Exit status: 0 converted, 1 a task could not be converted or its proof failed, 2 a named path cannot be read,
 3 there is no sandbox for the proof (bubblewrap); `--no-verify` does without";
@@ -89,8 +92,9 @@ enum To {
 enum TargetName {
     /// The built-in steps.
     Builtin,
-    /// Operations of the Kubernetes extension: not there yet.
-    K8s,
+    /// The built-in steps, and operations of `builtin:kubernetes` for commands of kubectl.
+    #[value(alias = "k8s")]
+    Kubernetes,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,12 +149,6 @@ pub fn main(args: &Args, _: Global) -> u8 {
 type Fault = (u8, String);
 
 fn run(args: &Args) -> Result<u8, Fault> {
-    if args.target == Some(TargetName::K8s) {
-        return Err((
-            status::USAGE,
-            "`--target k8s` needs the Kubernetes extension, which this version does not have yet; use `--target builtin`".to_owned(),
-        ));
-    }
     if args.to == To::Steps && args.target.is_some() {
         return Err((
             status::USAGE,
@@ -288,7 +286,11 @@ fn converted(args: &Args, compiled: &Compiled, sources: &Sources) -> Vec<Outcome
         files: &Disk,
         project: &compiled.project,
         to: if args.to == To::Steps { Dialect::Steps } else { Dialect::Portable },
-        target: if args.target.is_some() { Target::Builtin } else { Target::Wrap },
+        target: match args.target {
+            None => Target::Wrap,
+            Some(TargetName::Builtin) => Target::Builtin,
+            Some(TargetName::Kubernetes) => Target::Kubernetes,
+        },
         allow_weaker: args.allow_weaker,
     };
     compiled
@@ -403,19 +405,19 @@ fn marked(text: &str, marks: &BTreeMap<usize, Vec<&str>>) -> String {
 
 fn report(outcomes: &[Outcome], format: Format) -> String {
     let mut totals = Tally::default();
-    for outcome in outcomes {
-        if let Ok(new) = &outcome.result {
-            totals.merge(new.tally);
-        }
+    let mut kubectl = (0, 0);
+    for new in outcomes.iter().filter_map(|outcome| outcome.result.as_ref().ok()) {
+        totals.merge(new.tally);
+        kubectl = (kubectl.0 + new.kubectl.0, kubectl.1 + new.kubectl.1);
     }
     match format {
         Format::Json => {
             let tasks: Vec<_> = outcomes.iter().map(task_json).collect();
-            let text =
-                serde_json::to_string_pretty(&json!({ "version": 1, "tasks": tasks, "totals": counts(&totals) }));
+            let totals = with_kubectl(counts(&totals), kubectl);
+            let text = serde_json::to_string_pretty(&json!({ "version": 1, "tasks": tasks, "totals": totals }));
             text.unwrap_or_default() + "\n"
         }
-        Format::Text => text_report(outcomes, &totals),
+        Format::Text => text_report(outcomes, &totals, kubectl),
         Format::Markdown => markdown_report(outcomes, &totals),
     }
 }
@@ -430,6 +432,24 @@ fn counts(tally: &Tally) -> serde_json::Value {
     })
 }
 
+/// With how many commands of kubectl became operations, where there are any.
+fn with_kubectl(mut counts: serde_json::Value, (operations, commands): (usize, usize)) -> serde_json::Value {
+    if operations + commands > 0 {
+        counts["kubectl"] = json!({ "operations": operations, "commands": commands });
+    }
+    counts
+}
+
+/// The same in words.
+fn operations((operations, commands): (usize, usize)) -> String {
+    match operations + commands {
+        0 => String::new(),
+        all => {
+            format!("; {operations} of {} became operations", count(all, "command of kubectl", "commands of kubectl"))
+        }
+    }
+}
+
 fn task_json(outcome: &Outcome) -> serde_json::Value {
     let proof = match &outcome.proof {
         Proof::None => serde_json::Value::Null,
@@ -441,7 +461,7 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
         Ok(new) => json!({
             "path": outcome.path.display().to_string(),
             "converted": true,
-            "statements": counts(&new.tally),
+            "statements": with_kubectl(counts(&new.tally), new.kubectl),
             "proof": proof,
             "steps": { "before": new.steps_before, "after": new.steps_after },
             "lines": { "before": new.lines_before, "after": new.lines_after },
@@ -482,12 +502,12 @@ fn share(tally: &Tally) -> String {
     }
 }
 
-fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
+fn text_report(outcomes: &[Outcome], totals: &Tally, kubectl: (usize, usize)) -> String {
     let mut out = String::new();
     for outcome in outcomes {
         let Ok(new) = &outcome.result else { continue };
         out += &format!(
-            "{}: {}; exact {}, stronger {}, weaker {}, residual {}; steps {} -> {}, lines {} -> {}\n",
+            "{}: {}; exact {}, stronger {}, weaker {}, residual {}; steps {} -> {}, lines {} -> {}{}\n",
             outcome.path.display(),
             share(&new.tally),
             new.tally.exact,
@@ -497,7 +517,8 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
             new.steps_before,
             new.steps_after,
             new.lines_before,
-            new.lines_after
+            new.lines_after,
+            operations(new.kubectl)
         );
         out += &match &outcome.proof {
             Proof::None => "  unproved\n".to_owned(),
@@ -515,7 +536,8 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
         for piece in new.pieces.iter().filter(|p| p.label != Label::Exact) {
             let file = piece.file.as_ref().map_or_else(|| piece.phase.name().to_owned(), |f| f.display().to_string());
             let why = piece.why.as_ref().map(|w| format!(" ({w})")).unwrap_or_default();
-            out += &format!("  {:9}{file}:{}: {}{why}\n", piece.label.name(), piece.line, piece.text);
+            let line = if piece.line == 0 { String::new() } else { format!(":{}", piece.line) };
+            out += &format!("  {:9}{file}{line}: {}{why}\n", piece.label.name(), piece.text);
         }
         for rule in &outcome.inherited {
             out += &format!("  inherited {rule}\n");
@@ -525,7 +547,7 @@ fn text_report(outcomes: &[Outcome], totals: &Tally) -> String {
         }
     }
     if outcomes.len() > 1 {
-        out += &format!("{} tasks: {}\n", outcomes.len(), share(totals));
+        out += &format!("{} tasks: {}{}\n", outcomes.len(), share(totals), operations(kubectl));
     }
     out
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{compile_paths, complain, packages, print, shown, status, unreadable};
+use super::{Global, compile_paths, complain, packages, print, shown, status, unreadable};
 use crate::{
     Compiled,
     builtin::count,
@@ -90,12 +90,12 @@ enum Command {
     },
 }
 
-pub fn main(args: &Args) -> u8 {
+pub fn main(args: &Args, global: Global) -> u8 {
     match &args.command {
         Command::List { paths, json } => list(paths, *json),
-        Command::Add(args) => pin::add(args),
-        Command::Update(args) => pin::update(args),
-        Command::Rollback(args) => pin::rollback(args),
+        Command::Add(args) => pin::add(args, global),
+        Command::Update(args) => pin::update(args, global),
+        Command::Rollback(args) => pin::rollback(args, global),
         Command::Verify { eval } => verify(eval),
         Command::Describe { package, eval, json } => describe(package, eval.as_deref(), *json),
         Command::Init(args) => init::main(args),
@@ -260,17 +260,18 @@ fn verify(path: &Path) -> u8 {
     let entries = entries(&one.compiled, unit);
     for entry in &entries {
         let verdict = match (&entry.means, entry.release) {
-            (Err(why), _) => Err(why.clone()),
+            (Err(why), _) => Err(format!("it {why}")),
             (Ok(Package::Bundled(_)), _) => Ok("it is a part of gevals".to_owned()),
-            (Ok(Package::Release { .. }), None) => Err("is not locked".to_owned()),
+            (Ok(Package::Release { .. }), None) => Err("it is not locked".to_owned()),
             (Ok(Package::Release { owner, repo, .. }), Some(pin)) => installed(&cache, owner, repo, pin)
-                .map(|_| format!("{} is in the cache, and its files are as locked", pin.tag)),
+                .map(|_| format!("{} is in the cache, and its files are as locked", pin.tag))
+                .map_err(|why| format!("it {why}")),
             (Ok(Package::Local(_)), _) => {
                 match (runtime.block_on(extensions.describe(entry.name, entry.dir)), entry.locked) {
                     (Err(why), _) => Err(why),
-                    (Ok(_), None) => Err("is not locked".to_owned()),
+                    (Ok(_), None) => Err("it is not locked".to_owned()),
                     (Ok(now), Some(locked)) if now.sha256 != locked.sha256 => Err(format!(
-                        "has another manifest than was locked: its digest is {}, and the lock has {}",
+                        "its manifest is not the one that was locked: its digest is {}, and the lock has {}",
                         now.sha256, locked.sha256
                     )),
                     (Ok(_), Some(_)) => Ok("its manifest is as locked".to_owned()),
@@ -281,7 +282,7 @@ fn verify(path: &Path) -> u8 {
             Ok(words) => print(&format!("ok   {}: {words}\n", entry.package)),
             Err(why) => {
                 code = status::NO;
-                print(&format!("no   {}: it {why}\n", entry.package));
+                print(&format!("no   {}: {why}\n", entry.package));
             }
         }
     }
@@ -408,8 +409,8 @@ fn conform(program: &Path, as_json: bool) -> u8 {
             text += &format!("{mark} {:4} {}{why}\n", r.id, r.text);
         }
         let verdict = match broken {
-            0 => "it keeps to the protocol".to_owned(),
-            n => format!("it breaks {}", count(n, "requirement", "requirements")),
+            0 => "all requirements that were tried are met".to_owned(),
+            n => format!("{} not met", count(n, "requirement is", "requirements are")),
         };
         print(&format!("{text}{verdict}\n"));
     }

@@ -82,7 +82,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
             old.sources.extend(fetched);
             let Ok(text) = packages::text(&old) else { return status::BROKEN };
             let options = Options { soft: false, ..Options::default() };
-            let over = Overlay::over(&path, text.into_bytes());
+            let over = Overlay::over([(path.as_path(), text.into_bytes())]);
             compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &over);
         }
         Err(faults) => {
@@ -303,7 +303,7 @@ fn broken(path: &Path, text: &str) -> String {
         (compiled, errors)
     };
     let (_, before) = errors(&Disk);
-    let (compiled, mut after) = errors(&Overlay::over(path, text.as_bytes().to_vec()));
+    let (compiled, mut after) = errors(&Overlay::over([(path, text.as_bytes().to_vec())]));
     after.retain(|error| !before.contains(error));
     let mut report = String::new();
     for eval in &compiled.project.evals {

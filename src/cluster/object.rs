@@ -127,7 +127,7 @@ pub async fn get(call: &Call, args: Get) -> Result<Done> {
         let Some(selected) = path.select(&object) else {
             return failed(format!("{what}: nothing stands at `{}`", args.jsonpath.unwrap_or_default()));
         };
-        done = done.with("value", selected);
+        done = done.with("text", path.text(&selected)).with("value", selected);
     }
     Ok(done.with("object", object))
 }

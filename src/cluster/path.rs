@@ -42,6 +42,14 @@ impl Path {
         }
     }
 
+    /// What kubectl prints of what [`select`](Self::select) gave: texts bare, several values with blanks between them.
+    pub fn text(&self, selected: &Value) -> String {
+        match selected {
+            Value::Array(values) if self.several => values.iter().map(printed).collect::<Vec<_>>().join(" "),
+            value => printed(value),
+        }
+    }
+
     /// Removes what it selects.
     pub fn remove(&self, value: &mut Value) {
         // From behind, so that the places of list items before one that goes stay true.
@@ -60,6 +68,15 @@ impl Path {
                 _ => {}
             }
         }
+    }
+}
+
+/// A value as kubectl prints it.
+pub fn printed(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        value => value.to_string(),
     }
 }
 

@@ -49,7 +49,9 @@ impl Until {
                 describe::condition(object, kind).is_some_and(|c| c["status"].as_str() == Some(status))
             }
             Self::Path { path, value, .. } => match (path.select(object), value) {
-                (Some(found), Some(value)) => found == *value,
+                (Some(found), Some(value)) => {
+                    found == *value || value.as_str().is_some_and(|text| path.text(&found) == text)
+                }
                 (found, None) => found.is_some_and(|found| !found.is_null()),
                 (None, Some(_)) => false,
             },
@@ -241,6 +243,15 @@ pub async fn wait(call: &Call, args: Wait) -> Result<Done> {
         }
         None => Watched::one(&chosen.target(call).await?),
     };
+    if args.must_exist {
+        match &chosen.selector {
+            Some(selector) if chosen.listed(call, selector).await?.is_empty() => {
+                return failed(format!("{}: there is no such object", watched.label));
+            }
+            Some(_) => {}
+            None => drop(chosen.target(call).await?.existing().await?),
+        }
+    }
     let started = Instant::now();
     until(&watched, wanted, limit).await?;
     Ok(over(&watched.label, started))

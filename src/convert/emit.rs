@@ -46,6 +46,16 @@ impl Value {
         Self::Raw(value.to_string())
     }
 
+    /// Changes all texts that are written as such.
+    pub fn each_text(&mut self, change: &impl Fn(&mut String)) {
+        match self {
+            Self::Raw(_) => {}
+            Self::Text(text) => change(text),
+            Self::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.each_text(change)),
+            Self::List(items) => items.iter_mut().for_each(|item| item.value.each_text(change)),
+        }
+    }
+
     /// A list of strings.
     pub fn texts<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Self {
         Self::List(items.into_iter().map(|t| Item { comments: Vec::new(), value: Self::text(t.as_ref()) }).collect())

@@ -175,6 +175,40 @@ impl Step {
         self.lists().into_iter().flatten().for_each(|s| s.each(change));
     }
 
+    /// Puts one text in the place of another, wherever this step itself has texts.
+    pub fn replace(&mut self, old: &str, new: &str) {
+        let change = |text: &mut String| {
+            if text.contains(old) {
+                *text = text.replace(old, new);
+            }
+        };
+        let pairs = |list: &mut Vec<(String, String)>| list.iter_mut().for_each(|(_, value)| change(value));
+        match &mut self.kind {
+            Kind::Command { run, workdir, env, expect } => {
+                change(run);
+                workdir.iter_mut().for_each(change);
+                pairs(env);
+                [&mut expect.equals, &mut expect.contains, &mut expect.matches].into_iter().flatten().for_each(change);
+            }
+            Kind::Http { url, headers, body, expect, .. } => {
+                change(url);
+                pairs(headers);
+                [body, &mut expect.contains, &mut expect.matches].into_iter().flatten().for_each(change);
+            }
+            Kind::File { path, content, .. } => {
+                change(path);
+                content.iter_mut().for_each(change);
+            }
+            Kind::Foreach { values, .. } => values.iter_mut().for_each(change),
+            Kind::Script { inline, env, .. } => {
+                change(inline);
+                pairs(env);
+            }
+            Kind::Kept { body, .. } => body.iter_mut().for_each(|entry| entry.value.each_text(&change)),
+            Kind::AnyOf(_) | Kind::Group { .. } | Kind::Eventually { .. } | Kind::Sleep(_) => {}
+        }
+    }
+
     pub fn item(&self) -> Item {
         let mut body = Vec::new();
         if let Some(id) = &self.id {

@@ -41,6 +41,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         ids: HashMap::new(),
         packages: packages(unit, cx),
         apart: false,
+        kubectl: (0, 0),
     };
     if task.dialect == cx.to {
         return Ok(converter.unchanged(source.text()));
@@ -74,6 +75,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         pieces: converter.pieces,
         notes: converter.notes,
         files: referenced(task),
+        kubectl: converter.kubectl,
         scripts: texts,
         places,
     })
@@ -123,6 +125,8 @@ struct Converter<'a> {
     packages: HashMap<String, String>,
     /// The last script goes on behind whatever is wrong.
     apart: bool,
+    /// Commands that became operations, and those that did not.
+    kubectl: (usize, usize),
 }
 
 impl Converter<'_> {
@@ -138,6 +142,7 @@ impl Converter<'_> {
             lines_after: text.lines().count(),
             files: referenced(self.task),
             scripts: Vec::new(),
+            kubectl: (0, 0),
             places: 0,
         }
     }

@@ -311,16 +311,17 @@ fn judge_without_ref(node: Node<'_>) -> Diagnostic {
     }
 }
 
+/// Keys of `extensions:` that are options of the extension runner and share the map with aliases (`decisions.md` §2).
+pub const EXTENSION_OPTIONS: [&str; 6] = ["cacheDir", "timeout", "sandbox", "allowedSources", "deny", "substitute"];
+
 fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOptions) -> Vec<ExtensionRef> {
-    // Options of the extension runner share the map with aliases (`decisions.md` §2).
-    const RESERVED: [&str; 6] = ["cacheDir", "timeout", "sandbox", "allowedSources", "deny", "substitute"];
     if !matches!(node.data(), Data::Map) {
         reader.wrong_type(node, "a mapping from an alias to an extension", "`extensions`");
         return Vec::new();
     }
     let mut out = Vec::new();
     for entry in reader.present(node) {
-        if RESERVED.contains(&entry.name) {
+        if EXTENSION_OPTIONS.contains(&entry.name) {
             extension_option(reader, entry, options);
             continue;
         }
@@ -354,7 +355,7 @@ fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
 
 /// How extensions are fetched and run.
 fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut ExtensionOptions) {
-    const SANDBOXES: [Sandbox; 3] = [Sandbox::None, Sandbox::Bwrap, Sandbox::Docker];
+    const SANDBOXES: [Sandbox; 5] = [Sandbox::None, Sandbox::Auto, Sandbox::Landlock, Sandbox::Bwrap, Sandbox::Docker];
     match entry.name {
         "timeout" => options.timeout = reader.duration(entry.value, "the timeout of extensions"),
         "cacheDir" => options.cache_dir = reader.name(entry.value, "`cacheDir`"),

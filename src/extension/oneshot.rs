@@ -6,7 +6,10 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt, process::Command};
 
-use super::{Answer, Call, Started, answer, jail::Jail};
+use super::{
+    Answer, Call, Started, answer,
+    jail::{Jail, Jailed},
+};
 
 /// Bytes of standard output that are read.
 const MOST: u64 = 64 * 1024 * 1024;
@@ -39,9 +42,9 @@ impl OneShot {
         let mut input = tempfile::NamedTempFile::new().map_err(fault)?;
         input.write_all(said.to_string().as_bytes()).map_err(fault)?;
         let verb = if call.phase == "verify" { "check" } else { "action" };
-        let (program, args) = match &self.jail {
-            Some(jail) => jail.command(&self.program, call.workdir, Some(input.path())),
-            None => (self.program.clone(), Vec::new()),
+        let Jailed { program, args, container } = match &self.jail {
+            Some(jail) => jail.command(&self.program, call.workdir, Some(input.path()), &self.env),
+            None => Jailed { program: self.program.clone(), args: Vec::new(), container: None },
         };
         let mut command = Command::new(program);
         if self.jail.is_some() {
@@ -73,7 +76,7 @@ impl OneShot {
         };
         let (stdout, stderr) = tokio::try_join!(all(stdout), errors).map_err(fault)?;
         let status = child.wait().await.map_err(fault)?;
-        drop(group);
+        drop((group, container));
         let log: Vec<_> = stderr.lines().map(str::to_owned).collect();
         let value: Value = match serde_json::from_str(stdout.trim()) {
             Ok(value) => value,

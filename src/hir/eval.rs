@@ -138,6 +138,9 @@ pub struct Permissions {
 pub enum Sandbox {
     #[default]
     None,
+    /// The strongest that the machine has.
+    Auto,
+    Landlock,
     Bwrap,
     Docker,
 }
@@ -147,6 +150,8 @@ impl Sandbox {
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Auto => "auto",
+            Self::Landlock => "landlock",
             Self::Bwrap => "bwrap",
             Self::Docker => "docker",
         }

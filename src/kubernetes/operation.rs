@@ -94,6 +94,7 @@ pub const OPERATIONS: &[Operation] = &[
         outputs: &[
             ("object", "object", "the object; of a selector, the list"),
             ("value", "any", "what `jsonpath` selects; a list where it selects several"),
+            ("text", "string", "the same as kubectl prints it: several values side by side"),
         ],
     },
     Operation {
@@ -664,8 +665,11 @@ pub struct Wait {
     pub status: String,
     /// A path, as kubectl writes it: `{.status.phase}`.
     pub jsonpath: Option<String>,
-    /// What the path is to select; absent: anything.
+    /// What the path is to select; a text is also what kubectl prints as this text. Absent: anything.
     pub value: Option<Value>,
+    /// Fails at once where there is no such object, as kubectl does.
+    #[serde(default)]
+    pub must_exist: bool,
     /// Until it exists.
     #[serde(default)]
     pub created: bool,

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
+
 use super::{
-    OUTSIDE, REAL, invert,
+    OUTSIDE, REAL, invert, kubectl,
     side::traced,
     world::{Call, Web, fits},
 };
 use crate::{
     bash,
-    hir::{Arg, ArgKind, Def, Part, Template},
+    hir::{Arg, ArgKind, Def, OperationKind, Part, Substitute, Template},
+    package::bundled,
     plan::{ActionKind, Plan, StepAction},
 };
 
@@ -17,7 +20,11 @@ pub type Hints = BTreeMap<String, Vec<String>>;
 
 /// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
 /// With the commands that it wants to fail, and all that it calls.
-pub fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BTreeSet<String>, BTreeSet<String>) {
+pub fn hints(
+    plan: &Plan,
+    words: &[String],
+    operations: bool,
+) -> (Hints, BTreeMap<String, Web>, BTreeSet<String>, BTreeSet<String>) {
     let mut web: BTreeMap<String, Web> = BTreeMap::new();
     let mut denied = BTreeSet::new();
     let env: BTreeMap<String, String> = plan
@@ -36,7 +43,20 @@ pub fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BT
     let mut ids: BTreeMap<String, usize> = BTreeMap::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
-        let ActionKind::Step(StepAction { args, expect, .. }) = &action.kind else { return };
+        let ActionKind::Step(StepAction { op, args, expect, .. }) = &action.kind else { return };
+        if let OperationKind::Extension { operation, .. } = &op.kind {
+            let given = args.iter().map(|(name, arg)| (name.value.clone(), json(arg, &env))).collect();
+            let given = Value::Object(given);
+            let Some(argv) = kubectl::said(operation, &given).map(|call| kubectl::normal(call).argv) else { return };
+            if operation == "resource-absent" || given.get("allowed").is_some_and(|allowed| *allowed == false) {
+                denied.insert(argv.join("\u{1f}"));
+            }
+            let printed = expect.as_ref().and_then(|e| e.get("text").or_else(|| e.get("stdout")));
+            let wanted = printed.map_or_else(Vec::new, |e| answers(e, words, &env));
+            ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
+            commands.push((argv, wanted));
+            return;
+        }
         let text = |name: &str| match args.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
             Some(ArgKind::Text(t)) => Some(filled(t, &env)),
             _ => None,
@@ -76,6 +96,7 @@ pub fn hints(plan: &Plan, words: &[String]) -> (Hints, BTreeMap<String, Web>, BT
             }
         }
         let Some(argv) = split(&run, &variable) else { return };
+        let argv = if operations { kubectl::normal(Call { argv, stdin: None }).argv } else { argv };
         let expect = expect.as_ref();
         if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
             denied.insert(argv.join("\u{1f}"));
@@ -155,9 +176,35 @@ pub fn asks(pattern: &str, call: &Call) -> bool {
         || fits(pattern, &call.key())
 }
 
-/// The id in `{steps.ID.outputs.stdout}`.
+/// The id in `{steps.ID.outputs.stdout}`; of an operation it is `text`.
 pub fn output_of(text: &str) -> Option<&str> {
-    text.strip_prefix("{steps.")?.strip_suffix(".outputs.stdout}")
+    let inner = text.strip_prefix("{steps.")?;
+    inner.strip_suffix(".outputs.stdout}").or_else(|| inner.strip_suffix(".outputs.text}"))
+}
+
+/// Whether a plan has operations that stand for commands of kubectl.
+pub fn has_operations(plan: &Plan) -> bool {
+    let mut found = false;
+    plan.walk(&mut |_, _, action| {
+        let ActionKind::Step(StepAction { op, .. }) = &action.kind else { return };
+        found |= matches!(&op.kind, OperationKind::Extension { package, .. } if bundled(package, Substitute::Auto).is_some());
+    });
+    found
+}
+
+/// An argument, with its holes as they are written.
+fn json(arg: &Arg<Def>, env: &BTreeMap<String, String>) -> Value {
+    match &arg.kind {
+        ArgKind::Null => Value::Null,
+        ArgKind::Bool(is) => json!(is),
+        ArgKind::Int(number) => json!(number),
+        ArgKind::Float(number) => json!(number),
+        ArgKind::Text(text) => json!(filled(text, env)),
+        ArgKind::List(items) => items.iter().map(|item| json(item, env)).collect(),
+        ArgKind::Record(fields) => {
+            Value::Object(fields.iter().map(|(name, arg)| (name.value.clone(), json(arg, env))).collect())
+        }
+    }
 }
 
 /// Texts that an expectation takes.

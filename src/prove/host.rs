@@ -269,6 +269,11 @@ impl Host for ProofHost {
         Box::pin(async { 0 })
     }
 
+    fn outside(&self) -> Box<dyn std::any::Any + Send> {
+        self.listen();
+        Box::new(Busy::new(&self.clock))
+    }
+
     fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>> {
         Box::pin(async move {
             self.listen();

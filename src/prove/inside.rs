@@ -11,7 +11,7 @@ use std::{
 use super::{
     Certificate, Job, REAL,
     files::{Files, restore, tree},
-    hints::{asks, hints, mined, paths},
+    hints::{asks, has_operations, hints, mined, paths},
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
     world::{Call, Dice, Mood, World},
@@ -52,7 +52,8 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     restore(&files)?;
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
-    let (hints, web, denied, asked) = hints(&new, &words);
+    let operations = has_operations(&new);
+    let (hints, web, denied, asked) = hints(&new, &words, operations);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -66,7 +67,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
         let (hints, web, denied, words) = (hints.clone(), web.clone(), denied.clone(), words.clone());
         let (failing, mute) = (BTreeSet::new(), BTreeSet::new());
-        World { seed, mood, failing, mute, hints, web, denied, words, files, loud: false }
+        World { seed, mood, failing, mute, hints, web, denied, words, files, loud: false, operations }
     };
     // The world that shows most of the original: the others differ from it in one thing after the other.
     let mut best: Option<(World, Ran)> = None;

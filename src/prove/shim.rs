@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    curl,
+    curl, kubectl,
     trace::{self, PAUSE, record},
     world::{Call, World},
 };
@@ -39,12 +39,13 @@ pub fn main() -> Option<u8> {
         let _ = writeln!(std::io::stdout(), "{text}");
         return Some(0);
     }
-    let world: World = serde_json::from_slice(&fs::read(WORLD).ok()?).ok()?;
-    let call = call(name, args);
+    let world = World::read()?;
+    let call = asked(&world, Call { argv: std::iter::once(name).chain(args).collect(), stdin: None });
     if call.argv[0] == "curl" {
         return Some(curl::main(&world, &call));
     }
     let answer = world.answer(&call, record(&call));
+    let answer = if world.operations { kubectl::consistent(&call, answer) } else { answer };
     let _ = std::io::stdout().write_all(answer.stdout.as_bytes());
     let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
     Some(u8::try_from(answer.status).unwrap_or(1))
@@ -68,19 +69,23 @@ pub fn wake() {
 }
 
 /// What was asked, however it was written: a file that is handed over by its name counts as its text.
-fn call(name: String, args: Vec<String>) -> Call {
+pub fn asked(world: &World, call: Call) -> Call {
     let cwd = std::env::current_dir().unwrap_or_default();
-    let mut stdin = None;
-    let mut argv = vec![name];
+    let mut stdin = call.stdin;
+    let mut args = call.argv.into_iter();
+    let mut argv: Vec<String> = args.by_ref().take(1).collect();
     let mut file_next = false;
     let cluster = matches!(argv[0].as_str(), "kubectl" | "oc");
     for arg in args {
         let handed = std::mem::take(&mut file_next);
         if handed && arg == "-" {
+            argv.push("-".to_owned());
+            if stdin.is_some() {
+                continue;
+            }
             let mut text = Vec::new();
             let _ = std::io::stdin().lock().read_to_end(&mut text);
             stdin = Some(manifest(&text));
-            argv.push("-".to_owned());
             continue;
         }
         let path = normalize(&cwd.join(&arg));
@@ -95,7 +100,8 @@ fn call(name: String, args: Vec<String>) -> Call {
             _ => fixed(&arg),
         });
     }
-    Call { argv, stdin }
+    let call = Call { argv, stdin };
+    if world.operations { kubectl::normal(call) } else { call }
 }
 
 /// Blank lines at its end do not change what a manifest says.

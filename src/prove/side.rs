@@ -88,7 +88,8 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         written: Default::default(),
         tasks: vec![plan],
     };
-    let options = RunOptions { runs: Some(1), ..RunOptions::default() };
+    let executable = std::env::current_exe().ok();
+    let options = RunOptions { runs: Some(1), executable, ..RunOptions::default() };
     let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
     ticking.abort();
     host.listen();

@@ -126,6 +126,8 @@ pub struct Extensions {
 #[schemars(rename_all = "lowercase")]
 pub enum Sandbox {
     None,
+    Auto,
+    Landlock,
     Bwrap,
     Docker,
 }

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{
-    super::{check::Overlay, compile_paths, complain, note, packages, print, print_errors, shown, status},
+    super::{Global, check::Overlay, complain, note, packages, print, print_findings, shown, status},
     One,
 };
 use crate::{
     Options, compile_with,
     diagnostic::Strength,
+    dialect::eval::EXTENSION_OPTIONS,
     host::disk::{Disk, write_atomic},
-    lock::{FILE_NAME, Lock},
+    lock::{FILE_NAME, Lock, LockedRelease},
     package::{Package, package},
     project::references,
     source::{Files, Sources},
@@ -60,36 +61,29 @@ fn write(path: &Path, text: &str) -> Result<(), u8> {
     })
 }
 
-fn write_lock(path: &Path, lock: &Lock) -> Result<(), u8> {
-    let text = packages::text(lock).map_err(|error| {
-        complain(&format!("cannot write `{}`: {error}", shown(path)));
-        status::BROKEN
-    })?;
-    write(path, &text)
-}
+/// Files as they are about to be written.
+type Changed = IndexMap<PathBuf, String>;
 
-/// Finds out all about the extensions of an eval, over which a text may lie that is not written yet, and gives the lock with it.
-fn relocked(eval: &Path, overlay: Option<&str>, update: &dyn Fn(&str) -> bool) -> Result<(Lock, Lock), u8> {
+/// Finds out all about the extensions of an eval, as if files were written already, and gives `base` with it.
+fn relocked(
+    eval: &Path,
+    changed: &Changed,
+    base: &Lock,
+    update: &dyn Fn(&str) -> bool,
+    global: Global,
+) -> Result<Lock, u8> {
     let sources = Sources::default();
-    let options = Options { soft: false, ..Options::default() };
-    let compiled = match overlay {
-        Some(text) => {
-            let over = Overlay::over(eval, text.as_bytes().to_vec());
-            compile_with(&[eval.to_owned()], &options, &sources, &over)
-        }
-        None => compile_paths(&[eval.to_owned()], &sources),
-    };
+    let over = Overlay::over(changed.iter().map(|(path, text)| (path.as_path(), text.clone().into_bytes())));
+    let compiled = compile_with(&[eval.to_owned()], &Options { soft: false, ..Options::default() }, &sources, &over);
     let Some(unit) = compiled.project.evals.first().filter(|unit| unit.eval.is_some()) else {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
-        print_errors(&hard, &sources, compiled.project.files());
+        print_findings(&hard, &sources, compiled.project.files(), global);
         return Err(status::USAGE);
     };
-    let old = packages::read(&lock_path(eval));
-    match packages::find(unit, &packages::of_tasks(&compiled, unit), &old, update) {
+    match packages::find(unit, &packages::of_tasks(&compiled, unit), base, update) {
         Ok(found) => {
             found.remarks.iter().for_each(|remark| note(remark));
-            let new = packages::merged(&old, found);
-            Ok((old, new))
+            Ok(packages::merged(base, found))
         }
         Err(faults) => {
             faults.iter().for_each(|fault| complain(fault));
@@ -98,11 +92,22 @@ fn relocked(eval: &Path, overlay: Option<&str>, update: &dyn Fn(&str) -> bool) -
     }
 }
 
-pub fn add(args: &Add) -> u8 {
-    added(args).err().unwrap_or(status::OK)
+/// Writes a lock, and then the files that need it: what names a package without its pin does not check.
+fn commit(eval: &Path, lock: &Lock, changed: &Changed) -> Result<(), u8> {
+    let path = lock_path(eval);
+    let text = packages::text(lock).map_err(|error| {
+        complain(&format!("cannot write `{}`: {error}", shown(&path)));
+        status::BROKEN
+    })?;
+    write(&path, &text)?;
+    changed.iter().try_for_each(|(path, text)| write(path, text))
 }
 
-fn added(args: &Add) -> Result<(), u8> {
+pub fn add(args: &Add, global: Global) -> u8 {
+    added(args, global).err().unwrap_or(status::OK)
+}
+
+fn added(args: &Add, global: Global) -> Result<(), u8> {
     let usage = |message: String| {
         complain(&message);
         status::USAGE
@@ -115,6 +120,11 @@ fn added(args: &Add) -> Result<(), u8> {
     let alias = args.alias.as_deref().unwrap_or_else(|| last.split('@').next().unwrap_or_default());
     if alias.is_empty() || !alias.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
         return Err(usage(format!("`{alias}` cannot be what tasks call it: name it with `--as`")));
+    }
+    if EXTENSION_OPTIONS.contains(&alias) {
+        return Err(usage(format!(
+            "`{alias}` is an option of `extensions:` and names no extension: choose a name with `--as`"
+        )));
     }
     if let Some(taken) = eval.extensions.iter().find(|e| e.alias.value == alias) {
         let package = taken.package.as_ref().map_or("nothing", |p| p.value.as_str());
@@ -130,10 +140,9 @@ fn added(args: &Add) -> Result<(), u8> {
             shown(&args.eval)
         ))
     })?;
-    let (_, lock) = relocked(&args.eval, Some(&changed), &|_| false)?;
-    // First the lock: an eval without its pin does not check.
-    write_lock(&lock_path(&args.eval), &lock)?;
-    write(&args.eval, &changed)?;
+    let changed = Changed::from([(args.eval.clone(), changed)]);
+    let lock = relocked(&args.eval, &changed, &packages::read(&lock_path(&args.eval)), &|_| false, global)?;
+    commit(&args.eval, &lock, &changed)?;
     let operations = lock.extensions.get(alias).map(|e| e.operations.keys().cloned().collect::<Vec<_>>().join(", "));
     let operations = operations.map(|names| format!(": {names}")).unwrap_or_default();
     print(&format!("added `{alias}` to {}{operations}\n", shown(&args.eval)));
@@ -173,10 +182,13 @@ fn with_extension(text: &str, entry: &str) -> Option<String> {
             let old = config.entry("extensions")?;
             let value = old.value.span();
             match (old.value.is_implicit_null(), old.value.style()) {
-                (true, _) => changed.insert_str(
-                    old.key.span().end as usize + 1,
-                    &format!("\n{}{entry}", " ".repeat(old.key.column() + 2)),
-                ),
+                // Behind the colon there may be a comment.
+                (true, _) => {
+                    let end = text[old.key.span().end as usize..]
+                        .find('\n')
+                        .map_or(text.len(), |n| old.key.span().end as usize + n);
+                    changed.insert_str(end, &format!("\n{}{entry}", " ".repeat(old.key.column() + 2)));
+                }
                 _ => changed.replace_range(value.start as usize..value.end as usize, &format!("{{{entry}}}")),
             }
         }
@@ -220,11 +232,11 @@ fn chosen(one: &One, names: &[String]) -> Result<IndexSet<String>, u8> {
     Ok(found)
 }
 
-pub fn update(args: &Update) -> u8 {
-    updated(args).err().unwrap_or(status::OK)
+pub fn update(args: &Update, global: Global) -> u8 {
+    updated(args, global).err().unwrap_or(status::OK)
 }
 
-fn updated(args: &Update) -> Result<(), u8> {
+fn updated(args: &Update, global: Global) -> Result<(), u8> {
     let one = One::read(&args.eval)?;
     let chosen = chosen(&one, &args.names)?;
     if let Some(version) = &args.to {
@@ -232,10 +244,13 @@ fn updated(args: &Update) -> Result<(), u8> {
             complain("`--to` needs the name of one extension");
             return Err(status::USAGE);
         };
-        return moved(&args.eval, &one, old, version);
+        let moves = IndexMap::from([(old.clone(), at(old, version))]);
+        let lock = packages::read(&lock_path(&args.eval));
+        return moved(&one, &moves, &lock, &lock, global);
     }
-    let (old, new) = relocked(&args.eval, None, &|name| chosen.contains(name))?;
-    write_lock(&lock_path(&args.eval), &new)?;
+    let old = packages::read(&lock_path(&args.eval));
+    let new = relocked(&args.eval, &Changed::new(), &old, &|name| chosen.contains(name), global)?;
+    commit(&args.eval, &new, &Changed::new())?;
     for name in &chosen {
         report(name, &old, &new, name);
     }
@@ -245,49 +260,42 @@ fn updated(args: &Update) -> Result<(), u8> {
     Ok(())
 }
 
-/// Another version of an extension: in the eval and the tasks that name it, and in the lock.
-fn moved(eval: &Path, one: &One, old: &str, version: &str) -> Result<(), u8> {
-    let new = format!("{}@{version}", old.split('@').next().unwrap_or(old));
+/// The package that a reference becomes with another version.
+fn at(reference: &str, version: &str) -> String {
+    format!("{}@{version}", reference.split('@').next().unwrap_or(reference))
+}
+
+/// Puts packages in place of others: in the eval and in the tasks that name them, and in the lock, which starts as `base`.
+fn moved(one: &One, moves: &IndexMap<String, String>, old: &Lock, base: &Lock, global: Global) -> Result<(), u8> {
     let unit = one.unit();
     let tasks = one.compiled.project.tasks.iter().map(|task| task.path.clone());
-    let mut files = Vec::new();
+    let mut changed = Changed::new();
     for path in std::iter::once(unit.path.clone()).chain(tasks) {
         let text = Disk.read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-        let changed = renamed(&text, old, &new);
-        if changed != text {
-            files.push((path, text, changed));
+        let new = moves.iter().fold(text.clone(), |text, (from, to)| renamed(&text, from, to));
+        if new != text {
+            changed.insert(path, new);
         }
     }
-    // The lock is made of what the files say then; what was there comes back if that fails.
-    for (path, _, changed) in &files {
-        write(path, changed)?;
-    }
-    let relocked = relocked(eval, None, &|_| false);
-    let (was, mut lock) = match relocked {
-        Ok(locks) => locks,
-        Err(code) => {
-            for (path, text, _) in &files {
-                write(path, text)?;
-            }
-            return Err(code);
-        }
-    };
-    if old != new {
-        // Another eval may still name the old one.
-        let previous = was
-            .releases
-            .get(old)
-            .map(|release| Box::new(crate::lock::LockedRelease { previous: None, ..release.clone() }));
-        if let Some(release) = lock.releases.get_mut(&new) {
+    let mut lock = relocked(&unit.path, &changed, base, &|_| false, global)?;
+    for (from, to) in moves.iter().filter(|(from, to)| from != to) {
+        let previous = old.releases.get(from).map(without_previous);
+        if let Some(release) = lock.releases.get_mut(to) {
             release.previous = release.previous.take().or(previous);
         }
     }
-    write_lock(&lock_path(eval), &lock)?;
-    report(old, &was, &lock, &new);
-    for (path, ..) in &files {
+    commit(&unit.path, &lock, &changed)?;
+    for (from, to) in moves {
+        report(from, old, &lock, to);
+    }
+    for path in changed.keys() {
         print(&format!("changed {}\n", shown(path)));
     }
     Ok(())
+}
+
+fn without_previous(release: &LockedRelease) -> Box<LockedRelease> {
+    Box::new(LockedRelease { previous: None, ..release.clone() })
 }
 
 /// A text with a reference for another, where it stands as a word of its own.
@@ -312,49 +320,35 @@ fn report(name: &str, old: &Lock, new: &Lock, now: &str) {
     let (Some(is), was) = (new.releases.get(now), old.releases.get(name)) else { return };
     print(&match was {
         Some(was) if was.tag == is.tag && was.files == is.files => format!("{now} is {} as before\n", is.tag),
-        Some(was) if was.tag == is.tag => format!("{now} is {}: its files are others than before\n", is.tag),
+        Some(was) if was.tag == is.tag => format!("{now} is {}: its files are not those of before\n", is.tag),
         Some(was) => format!("{now} is {}; it was {}\n", is.tag, was.tag),
         None => format!("{now} is {}\n", is.tag),
     });
 }
 
-pub fn rollback(args: &Rollback) -> u8 {
-    rolled_back(args).err().unwrap_or(status::OK)
+pub fn rollback(args: &Rollback, global: Global) -> u8 {
+    rolled_back(args, global).err().unwrap_or(status::OK)
 }
 
-fn rolled_back(args: &Rollback) -> Result<(), u8> {
+fn rolled_back(args: &Rollback, global: Global) -> Result<(), u8> {
     let one = One::read(&args.eval)?;
     let chosen = chosen(&one, &args.names)?;
-    let path = lock_path(&args.eval);
-    let old = packages::read(&path);
-    let mut lock = old.clone();
-    let mut back = Vec::new();
+    let old = packages::read(&lock_path(&args.eval));
+    let mut base = old.clone();
+    let mut moves = IndexMap::new();
     for name in &chosen {
-        let Some(previous) = old.releases.get(name).and_then(|release| release.previous.clone()) else { continue };
-        let now = old.releases.get(name).cloned().unwrap_or_default();
-        let previous = *previous;
-        let named = name.split_once('@').map_or("latest", |(_, version)| version);
-        if named != "latest" && named != previous.tag {
-            // The files say the version.
-            moved(&args.eval, &one, name, &previous.tag)?;
-            return Ok(());
-        }
-        let before = Some(Box::new(crate::lock::LockedRelease { previous: None, ..now }));
-        lock.releases.insert(name.clone(), crate::lock::LockedRelease { previous: before, ..previous });
-        back.push(name.clone());
+        let Some(now) = old.releases.get(name) else { continue };
+        let Some(previous) = &now.previous else { continue };
+        let version = name.split_once('@').map_or("latest", |(_, version)| version);
+        let to = if version == "latest" { name.clone() } else { at(name, &previous.tag) };
+        let back = LockedRelease { previous: Some(without_previous(now)), ..LockedRelease::clone(previous) };
+        base.releases.insert(to.clone(), back);
+        moves.insert(name.clone(), to);
     }
-    if back.is_empty() {
+    if moves.is_empty() {
         complain("there is nothing to go back to: no pin of the eval was updated");
         return Err(status::NO);
     }
-    write_lock(&path, &lock)?;
-    // The manifest is that of the version that is pinned now.
-    let (_, new) = relocked(&args.eval, None, &|_| false).inspect_err(|_| {
-        let _ = write_lock(&path, &old);
-    })?;
-    write_lock(&path, &new)?;
-    for name in &back {
-        report(name, &old, &new, name);
-    }
-    Ok(())
+    // The manifests are those of the versions that are pinned now.
+    moved(&one, &moves, &old, &base, global)
 }

@@ -223,7 +223,7 @@ impl Converter<'_> {
     ) -> Result<Vec<Step>, Refusal> {
         let source = self.script(phase, old);
         let plain = old.arg("env").is_none() && old.timeout.is_none() && old.continue_on_error.is_none();
-        if let (Target::Builtin, Some(source), true) = (self.cx.target, &source, plain) {
+        if let (Target::Builtin | Target::Kubernetes, Some(source), true) = (self.cx.target, &source, plain) {
             let before = (
                 shared.env_used.borrow().clone(),
                 shared.ids.borrow().clone(),

@@ -8,13 +8,14 @@ use std::{
 use super::{Converter, Written, find, refusal};
 use crate::{
     convert::{
-        Context, Refusal,
+        Context, Label, Piece, Refusal, Target,
         emit::{Entry, Item, Value},
+        kubernetes,
         lift::{self, Shared, Source},
         shell::Text,
         step::{self, Step},
     },
-    hir::{Dialect, PhaseKind, RequirementKind},
+    hir::{Dialect, PhaseKind, RequirementKind, Substitute},
     ty::duration,
     yaml::Node,
 };
@@ -76,8 +77,10 @@ impl Converter<'_> {
             }
             phases.push((kind, steps));
         }
+        pruned(&mut phases);
+        let alias = if self.cx.target == Target::Kubernetes { self.with_operations(&mut phases) } else { None };
         let mut spec = Vec::new();
-        if let Some(entry) = self.imports()? {
+        if let Some(entry) = self.imports(alias)? {
             spec.push(entry);
         }
         if let Some(entry) = self.requires(over.get("requires").cloned().unwrap_or_default()) {
@@ -97,7 +100,6 @@ impl Converter<'_> {
         let mut prompt = Entry::new("prompt", self.prompt()?);
         prompt.comments = over.remove("prompt").unwrap_or_default();
         spec.push(prompt);
-        pruned(&mut phases);
         let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
         for (kind, mut steps) in phases {
             if kind == PhaseKind::Cleanup {
@@ -126,8 +128,45 @@ impl Converter<'_> {
         Ok((entries, shared.places.get()))
     }
 
-    pub fn imports(&self) -> Result<Option<Entry>, Refusal> {
+    /// Commands of kubectl as operations. Gives the alias of the extension where the task does not import it yet.
+    fn with_operations(&mut self, phases: &mut [(PhaseKind, Vec<Step>)]) -> Option<&'static str> {
+        let aliases = || {
+            self.task.requires.iter().filter_map(|r| match &r.kind {
+                RequirementKind::Extension(name) => Some((r.alias.as_ref().unwrap_or(name).value.as_str(), name)),
+                _ => None,
+            })
+        };
+        let is_bundled = |name: &str| {
+            let package = self.packages.get(name)?;
+            crate::package::bundled(package, Substitute::Auto).map(drop)
+        };
+        let own = aliases().find(|(_, name)| is_bundled(&name.value).is_some()).map(|(alias, _)| alias.to_owned());
+        if own.is_none() && aliases().any(|(alias, _)| alias == kubernetes::ALIAS) {
+            self.note(format!("`{}` is another extension here: commands of kubectl stay", kubernetes::ALIAS));
+            return None;
+        }
+        let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS));
+        self.kubectl = (lifted.operations, lifted.commands);
+        if lifted.unplaced {
+            let note = "commands without `-n` meant the namespace of the current context; operations mean `default`";
+            self.note(note.to_owned());
+        }
+        for (phase, text, why) in lifted.stronger {
+            let label = Label::Stronger;
+            let why = Some(why.to_owned());
+            self.pieces.push(Piece { phase, file: None, line: 0, text, label, statements: 0, why });
+        }
+        (lifted.operations > 0 && own.is_none()).then_some(kubernetes::ALIAS)
+    }
+
+    /// The extensions of the task, and `kubernetes` by this name.
+    pub fn imports(&self, kubernetes: Option<&str>) -> Result<Option<Entry>, Refusal> {
         let mut items = Vec::new();
+        if let Some(alias) = kubernetes {
+            let package = Value::text(format!("builtin:{}", crate::kubernetes::NAME));
+            let value = Value::map([("package", package), ("as", Value::text(alias))]);
+            items.push(Item { comments: Vec::new(), value });
+        }
         for requirement in &self.task.requires {
             let RequirementKind::Extension(name) = &requirement.kind else { continue };
             let package = self.packages.get(&name.value).ok_or_else(|| {

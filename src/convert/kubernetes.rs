@@ -1,0 +1,731 @@
+//! Commands of kubectl as operations of `builtin:kubernetes`: what `--target kubernetes` makes of the steps that were lifted.
+//!
+//! Every function here answers `None` where it does not understand a command, or the operation would do something else: the step
+//! then stays what it is. `oc` stays too: its defaults differ.
+
+use std::{collections::BTreeMap, path::Path};
+
+use super::{
+    emit::{Entry, Item, Value, plain},
+    lift::TEMPORARY,
+    step::{Expect, Kind, NOT_EMPTY, Step},
+};
+use crate::{
+    bash::{
+        self,
+        ast::{self, Part},
+    },
+    builtin::command::ExitCode,
+    hir::PhaseKind,
+    source::Sources,
+    template::{self, escape},
+    yaml::{Tree, parse},
+};
+
+/// What tasks call the extension where they do not import it yet.
+pub const ALIAS: &str = "k8s";
+/// How long a command had that waits without a limit of its own: as long as a script.
+const UNBOUNDED: &str = "5m";
+
+/// Why an operation is stronger than its command.
+pub const ONLY_MISSING: &str = "only an object that is not there is no failure; the script went on after any";
+pub const READS_SOMETHING: &str = "fails where nothing stands at the path; the script went on with an empty text";
+
+/// What the commands of a task became.
+#[derive(Debug, Default)]
+pub struct Lifted {
+    /// How many became operations, and how many did not.
+    pub operations: usize,
+    pub commands: usize,
+    /// Whether one of them named no namespace.
+    pub unplaced: bool,
+    /// Operations that are stronger than their commands: where, the command, and why.
+    pub stronger: Vec<(PhaseKind, String, &'static str)>,
+}
+
+/// Turns the steps of a task into operations, as far as they are understood.
+pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str) -> Lifted {
+    let all = format!("{phases:?}");
+    let mut lifted = Lifted::default();
+    let mut outputs = Vec::new();
+    for (phase, steps) in phases.iter_mut() {
+        let mut cx = Cx { phase: *phase, alias, all: &all, lifted: &mut lifted, outputs: &mut outputs };
+        cx.list(steps);
+    }
+    // What another step reads of one has another name now.
+    for (_, steps) in phases.iter_mut() {
+        for step in steps {
+            step.each(&mut |step| {
+                for (old, new) in &outputs {
+                    step.replace(old, new);
+                }
+            });
+        }
+    }
+    lifted
+}
+
+struct Cx<'a> {
+    phase: PhaseKind,
+    alias: &'a str,
+    /// The task before the change, to see what is used where.
+    all: &'a str,
+    lifted: &'a mut Lifted,
+    outputs: &'a mut Vec<(String, String)>,
+}
+
+impl Cx<'_> {
+    fn list(&mut self, steps: &mut Vec<Step>) {
+        for inner in steps.iter_mut().flat_map(Step::lists) {
+            self.list(inner);
+        }
+        let mut at = 0;
+        while at < steps.len() {
+            let handed = at.checked_sub(1).and_then(|before| self.handed(&steps[before], &steps[at]));
+            let made = match &handed {
+                Some(content) => self.of_manifest(&steps[at], content),
+                None => self.of_command(&steps[at]),
+            };
+            if is_kubectl(&steps[at]) {
+                self.lifted.commands += usize::from(made.is_none());
+                self.lifted.operations += usize::from(made.is_some());
+            }
+            if let Some(made) = made {
+                steps[at] = made;
+                if handed.is_some() {
+                    let file = steps.remove(at - 1);
+                    at -= 1;
+                    steps[at].comments.splice(0..0, file.comments);
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// The text of a file that the step before writes for this one alone.
+    fn handed(&self, file: &Step, command: &Step) -> Option<String> {
+        let Kind::File { path, content: Some(content), mode: None } = &file.kind else { return None };
+        let Kind::Command { run, .. } = &command.kind else { return None };
+        let own = path.starts_with(TEMPORARY) && file.id.is_none() && self.all.matches(path.as_str()).count() == 2;
+        (own && run.contains(path.as_str())).then(|| content.clone())
+    }
+
+    /// `kubectl apply -f FILE`, with what is in the file.
+    fn of_manifest(&mut self, step: &Step, content: &str) -> Option<Step> {
+        let Kind::Command { run, workdir: None, env, expect } = &step.kind else { return None };
+        let kubectl = Kubectl::read(run, env)?;
+        (*expect == Expect::default() && step.id.is_none() && self.phase != PhaseKind::Verify).then_some(())?;
+        kubectl.only(&["filename", "namespace"])?;
+        match (kubectl.verb.as_str(), kubectl.words.as_slice()) {
+            ("apply", []) => {
+                let mut body = vec![Entry::new("inline", Value::text(content))];
+                kubectl.namespace(&mut body);
+                Some(self.operation(step, "apply", body))
+            }
+            ("create", []) => {
+                let body = manifest(content, kubectl.flag("namespace"))?;
+                Some(self.operation(step, "create", body))
+            }
+            _ => None,
+        }
+    }
+
+    fn of_command(&mut self, step: &Step) -> Option<Step> {
+        let Kind::Command { run, workdir, env, expect } = &step.kind else { return None };
+        let kubectl = Kubectl::read(run, env)?;
+        let read = step.id.as_ref().is_some_and(|id| self.all.contains(&format!("{{steps.{id}.outputs.")));
+        let looks = matches!(kubectl.verb.as_str(), "get" | "wait" | "auth" | "exec" | "logs")
+            || kubectl.verb == "rollout" && kubectl.words.first().is_some_and(|w| w == "status");
+        (looks || self.phase != PhaseKind::Verify).then_some(())?;
+        // Only what is read has something to be read.
+        (!read || kubectl.verb == "get").then_some(())?;
+        let quiet = *expect == Expect::default();
+        let (name, body, why) = match kubectl.verb.as_str() {
+            "get" => return self.get(step, &kubectl, expect, read),
+            "wait" if quiet => ("wait", wait(&kubectl)?, None),
+            "delete" => {
+                let any = expect.exit_code == ExitCode::Any && !expect.of_text();
+                (quiet || any).then_some(())?;
+                let (name, body) = delete(&kubectl, any)?;
+                (name, body, any.then_some(ONLY_MISSING))
+            }
+            "apply" if quiet => ("apply", apply(&kubectl, workdir.as_deref())?, None),
+            "create" if quiet => {
+                kubectl.only(&[])?;
+                let [kind, name] = kubectl.words.as_slice() else { return None };
+                matches!(kind.as_str(), "namespace" | "namespaces" | "ns").then_some(())?;
+                ("create-namespace", vec![Entry::new("name", Value::text(name))], None)
+            }
+            "rollout" if quiet => rollout(&kubectl)?,
+            "scale" if quiet => ("scale", scale(&kubectl)?, None),
+            "patch" if quiet => ("patch", patch(&kubectl)?, None),
+            "annotate" | "label" if quiet => marks(&kubectl)?,
+            "auth" => ("can-i", can_i(&kubectl, expect)?, None),
+            "exec" => ("exec", exec(&kubectl, expect)?, None),
+            "logs" => ("logs", logs(&kubectl, expect)?, None),
+            _ => return None,
+        };
+        if let Some(why) = why {
+            self.lifted.stronger.push((self.phase, run.clone(), why));
+        }
+        self.placed(&kubectl, &body);
+        Some(self.operation(step, name, body))
+    }
+
+    /// Takes note of a command that means the namespace of the context.
+    fn placed(&mut self, kubectl: &Kubectl, body: &[Entry]) {
+        let about = |entry: &Entry| matches!(&entry.value, Value::Text(text) if is_of_cluster(text));
+        let cluster = body.iter().any(|e| matches!(e.key.as_str(), "resource" | "kind") && about(e));
+        let named = body.iter().any(|e| e.key == "namespace" || e.key == "allNamespaces" || e.key == "inline");
+        self.lifted.unplaced |= !cluster && !named && !matches!(kubectl.verb.as_str(), "create" | "apply");
+    }
+
+    fn operation(&self, step: &Step, name: &str, body: Vec<Entry>) -> Step {
+        // Its own limit is an argument.
+        let timeout = step.timeout.clone().filter(|_| !body.iter().any(|entry| entry.key == "timeout"));
+        Step { timeout, kind: Kind::Kept { operation: format!("{}.{name}", self.alias), body }, ..step.clone() }
+    }
+
+    fn get(&mut self, step: &Step, kubectl: &Kubectl, expect: &Expect, read: bool) -> Option<Step> {
+        kubectl.only(&["namespace", "output", "selector"])?;
+        let mut body = kubectl.chosen()?;
+        let output = kubectl.flag("output");
+        let Some(path) = output.and_then(|output| output.strip_prefix("jsonpath=")) else {
+            let one = kubectl.one().is_some() && output.is_none() && !expect.of_text() && !read;
+            let name = match expect.exit_code {
+                ExitCode::Is(0) => "resource-exists",
+                ExitCode::Is(1) => "resource-absent",
+                _ => return None,
+            };
+            one.then_some(())?;
+            self.placed(kubectl, &body);
+            return Some(self.operation(step, name, body));
+        };
+        let any = match expect.exit_code {
+            ExitCode::Is(0) => false,
+            ExitCode::Any => true,
+            ExitCode::Is(_) => return None,
+        };
+        let demands = expect.of_text() && expect.equals.as_deref() != Some("");
+        (demands || !expect.of_text()).then_some(())?;
+        body.push(Entry::new("jsonpath", Value::text(escape(&one_path(path)?))));
+        if let Some(id) = step.id.as_ref().filter(|_| read) {
+            // Only its text is read, not how it ended.
+            let uses = |what: &str| self.all.matches(&format!("{{steps.{id}.outputs.{what}")).count();
+            (uses("") == uses("stdout")).then_some(())?;
+            let output = |name: &str| format!("{{steps.{id}.outputs.{name}");
+            self.outputs.push((output("stdout"), output("text")));
+        }
+        if let Some(text) = text_expect(expect) {
+            body.push(Entry::new("expect", Value::map([("text", text)])));
+        }
+        // What fails prints nothing, and nothing is not what is expected; else the script would have gone on.
+        if any && !demands || read && !demands {
+            let Kind::Command { run, .. } = &step.kind else { return None };
+            self.lifted.stronger.push((self.phase, run.clone(), READS_SOMETHING));
+        }
+        self.placed(kubectl, &body);
+        Some(self.operation(step, "get", body))
+    }
+}
+
+fn is_kubectl(step: &Step) -> bool {
+    matches!(&step.kind, Kind::Command { run, .. } if run.starts_with("kubectl "))
+}
+
+/// Kinds of every cluster that have no namespace, as prefixes of `KIND/NAME`.
+fn is_of_cluster(resource: &str) -> bool {
+    const KINDS: [&str; 18] = [
+        "namespace",
+        "namespaces",
+        "ns",
+        "node",
+        "nodes",
+        "no",
+        "clusterrole",
+        "clusterroles",
+        "clusterrolebinding",
+        "clusterrolebindings",
+        "crd",
+        "crds",
+        "customresourcedefinition",
+        "customresourcedefinitions",
+        "pv",
+        "persistentvolume",
+        "storageclass",
+        "ingressclass",
+    ];
+    let kind = resource.split('/').next().unwrap_or_default();
+    KINDS.contains(&kind.split('.').next().unwrap_or_default())
+}
+
+/// A command line of kubectl. Texts are templates.
+#[derive(Debug)]
+struct Kubectl {
+    verb: String,
+    /// What is no option, behind the verb.
+    words: Vec<String>,
+    /// By long name.
+    flags: BTreeMap<&'static str, String>,
+    /// What stands behind `--`.
+    command: Vec<String>,
+}
+
+/// Options that have a value, and their short names.
+const VALUED: [(&str, &str); 15] = [
+    ("namespace", "n"),
+    ("selector", "l"),
+    ("output", "o"),
+    ("filename", "f"),
+    ("patch", "p"),
+    ("container", "c"),
+    ("timeout", ""),
+    ("for", ""),
+    ("type", ""),
+    ("replicas", ""),
+    ("as", ""),
+    ("subresource", ""),
+    ("tail", ""),
+    ("grace-period", ""),
+    ("field-selector", ""),
+];
+/// Options that are there or not, or say which with `=`.
+const SWITCHES: [(&str, &str); 9] = [
+    ("ignore-not-found", ""),
+    ("wait", ""),
+    ("all", ""),
+    ("all-namespaces", "A"),
+    ("overwrite", ""),
+    ("previous", ""),
+    ("quiet", "q"),
+    ("server-side", ""),
+    ("no-headers", ""),
+];
+
+impl Kubectl {
+    fn read(run: &str, env: &[(String, String)]) -> Option<Self> {
+        let words = words(run, env)?;
+        let (name, rest) = words.split_first()?;
+        (name == "kubectl").then_some(())?;
+        let mut found = Self { verb: String::new(), words: Vec::new(), flags: BTreeMap::new(), command: Vec::new() };
+        let mut rest = rest.iter();
+        while let Some(word) = rest.next() {
+            if word == "--" {
+                found.command = rest.cloned().collect();
+                break;
+            }
+            let Some(option) = word.strip_prefix('-').filter(|option| !option.is_empty()) else {
+                if found.verb.is_empty() {
+                    found.verb.clone_from(word)
+                } else {
+                    found.words.push(word.clone())
+                }
+                continue;
+            };
+            let (name, value) = match option.strip_prefix('-') {
+                Some(long) => long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned()))),
+                None => {
+                    let (short, joined) = option.split_at(option.chars().next()?.len_utf8());
+                    (short, (!joined.is_empty()).then(|| joined.trim_start_matches('=').to_owned()))
+                }
+            };
+            let short = !word.starts_with("--");
+            let named = |(long, brief): &&(&'static str, &str)| if short { *brief == name } else { *long == name };
+            let (name, value) = if let Some((name, _)) = VALUED.iter().find(named) {
+                (*name, value.or_else(|| rest.next().cloned())?)
+            } else {
+                let (name, _) = SWITCHES.iter().find(named)?;
+                (*name, value.unwrap_or_else(|| "true".to_owned()))
+            };
+            // Twice is once too often to be understood.
+            found.flags.insert(name, value).is_none().then_some(())?;
+        }
+        (!found.verb.is_empty()).then_some(found)
+    }
+
+    fn flag(&self, name: &str) -> Option<&str> {
+        self.flags.get(name).map(String::as_str)
+    }
+
+    fn switch(&self, name: &str, default: bool) -> Option<bool> {
+        match self.flag(name) {
+            None => Some(default),
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some(_) => None,
+        }
+    }
+
+    /// That it has no options but these.
+    fn only(&self, names: &[&str]) -> Option<()> {
+        (self.flags.keys().all(|name| names.contains(name)) && self.command.is_empty()).then_some(())
+    }
+
+    fn namespace(&self, body: &mut Vec<Entry>) {
+        if let Some(namespace) = self.flag("namespace") {
+            body.push(Entry::new("namespace", Value::text(namespace)));
+        }
+    }
+
+    /// The one object that it names, as `KIND/NAME`.
+    fn one(&self) -> Option<String> {
+        one_of(&self.words)
+    }
+
+    /// `resource`, or `kind` and `selector`, and the namespace.
+    fn chosen(&self) -> Option<Vec<Entry>> {
+        let mut body = match (self.one(), self.flag("selector"), self.words.as_slice()) {
+            (Some(resource), None, _) => vec![Entry::new("resource", Value::text(resource))],
+            (None, selector, [kind]) if is_kind(kind) && !selector.is_some_and(str::is_empty) => {
+                vec![Entry::new("kind", Value::text(kind)), Entry::new("selector", Value::text(selector?))]
+            }
+            _ => return None,
+        };
+        self.namespace(&mut body);
+        Some(body)
+    }
+
+    /// A limit of time, as operations take it.
+    fn timeout(&self, default: &str) -> Option<Entry> {
+        let text = self.flag("timeout").unwrap_or(default);
+        let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
+        let text = if matches!(text.as_str(), "0s" | "-1s") { UNBOUNDED.to_owned() } else { text };
+        // `-1s` is a week, and a hole may be anything.
+        crate::ty::duration::parse(&text).ok()?;
+        Some(Entry::new("timeout", Value::text(text)))
+    }
+}
+
+/// The words of a simple command, as templates.
+fn words(run: &str, env: &[(String, String)]) -> Option<Vec<String>> {
+    // What the shell would make of an escape is not what a template makes of it.
+    (!run.contains("\\{")).then_some(())?;
+    let script = bash::parse(run)?;
+    let list = ast::read(&script)?;
+    let [ast::Stmt { kind: ast::Kind::Simple(simple), background: false, .. }] = list.as_slice() else { return None };
+    (simple.redirects.is_empty() && simple.env.is_empty()).then_some(())?;
+    let part = |part: &Part| match part {
+        Part::Text { text, .. } => Some(text.clone()),
+        // Without quotes it may be several words.
+        Part::Var { name, default: None, quoted: true } => {
+            env.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+        }
+        _ => None,
+    };
+    simple.words.iter().map(|word| word.parts.iter().map(part).collect()).collect()
+}
+
+/// A template that is one text: that text.
+fn literal(text: &str) -> Option<String> {
+    match template::scan(text).pieces.as_slice() {
+        [] => Some(String::new()),
+        [template::Piece::Text(text)] => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn is_kind(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')) && word != "all"
+}
+
+fn one_of(words: &[String]) -> Option<String> {
+    match words {
+        [kind, name] if is_kind(kind) && !name.contains('/') => Some(format!("{kind}/{name}")),
+        [one] => {
+            let (kind, name) = one.split_once('/')?;
+            (is_kind(kind) && !name.is_empty() && !name.contains('/')).then(|| one.clone())
+        }
+        _ => None,
+    }
+}
+
+/// The path of a JSONPath template that is nothing else, without its braces.
+fn one_path(template: &str) -> Option<String> {
+    let text = literal(template)?;
+    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?.to_owned();
+    let plain = inner.starts_with('.') && !inner.contains(['{', '}', '"', '\'']);
+    let single = !inner.contains("..") && !inner.contains('*') && !inner.contains('?') && !inner.contains([',', ':']);
+    (plain && single).then_some(inner)
+}
+
+fn text_expect(expect: &Expect) -> Option<Value> {
+    let all = [("equals", &expect.equals), ("contains", &expect.contains), ("matches", &expect.matches)];
+    let fields: Vec<_> =
+        all.into_iter().filter_map(|(key, text)| Some(Entry::new(key, Value::text(text.as_ref()?)))).collect();
+    match fields.as_slice() {
+        [] => None,
+        [Entry { key, value, .. }] if key == "equals" => Some(value.clone()),
+        _ => Some(Value::Map(fields)),
+    }
+}
+
+fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
+    kubectl.only(&["for", "timeout", "namespace", "selector"])?;
+    let mut body = kubectl.chosen()?;
+    let mut add = |key: &str, value: Value| body.push(Entry::new(key, value));
+    let wanted = kubectl.flag("for")?;
+    // kubectl does not wait for the object itself.
+    let mut existing = true;
+    if let Some(condition) = wanted.strip_prefix("condition=") {
+        let (name, status) = condition.split_once('=').unwrap_or((condition, "True"));
+        add("condition", Value::text(name));
+        if !status.eq_ignore_ascii_case("true") {
+            let mut letters = status.chars();
+            let first = letters.next()?.to_uppercase();
+            add("status", Value::text(first.chain(letters.flat_map(char::to_lowercase)).collect::<String>()));
+        }
+    } else if let Some(path) = wanted.strip_prefix("jsonpath=") {
+        let end = literal(path)?;
+        let (path, value) = match end.rsplit_once("}=") {
+            Some((path, value)) => (format!("{path}}}"), Some(value.to_owned())),
+            None => (end, None),
+        };
+        add("jsonpath", Value::text(escape(&one_path(&escape(&path))?)));
+        if let Some(value) = value {
+            (!value.is_empty()).then_some(())?;
+            add("value", Value::text(escape(&value)));
+        }
+    } else {
+        existing = false;
+        match wanted {
+            "delete" => add("deleted", Value::bool(true)),
+            "create" => add("created", Value::bool(true)),
+            _ => return None,
+        }
+    }
+    if existing {
+        add("mustExist", Value::bool(true));
+    }
+    body.push(kubectl.timeout("30s")?);
+    Some(body)
+}
+
+fn delete(kubectl: &Kubectl, any: bool) -> Option<(&'static str, Vec<Entry>)> {
+    kubectl.only(&["namespace", "selector", "ignore-not-found", "wait", "timeout"])?;
+    let ignore = kubectl.switch("ignore-not-found", false)? || any;
+    let wait = kubectl.switch("wait", true)?;
+    let limit = kubectl.timeout(UNBOUNDED)?;
+    let namespace = kubectl.one().and_then(|one| {
+        let (kind, name) = one.split_once('/')?;
+        matches!(kind, "namespace" | "namespaces" | "ns").then(|| name.to_owned())
+    });
+    if let (Some(name), true) = (namespace, ignore) {
+        let mut body = vec![Entry::new("name", Value::text(name))];
+        if wait {
+            body.push(Entry::new("wait", Value::bool(true)));
+            body.push(limit);
+        }
+        return Some(("delete-namespace", body));
+    }
+    let mut body = kubectl.chosen()?;
+    // Nothing that a selector chooses is no failure anyway.
+    if ignore && kubectl.flag("selector").is_none() {
+        body.push(Entry::new("ignoreNotFound", Value::bool(true)));
+    }
+    body.push(if wait { limit } else { Entry::new("wait", Value::bool(false)) });
+    Some(("delete", body))
+}
+
+fn apply(kubectl: &Kubectl, workdir: Option<&str>) -> Option<Vec<Entry>> {
+    kubectl.only(&["filename", "namespace"])?;
+    let file = kubectl.flag("filename").filter(|_| kubectl.words.is_empty())?;
+    (file != "-" && !file.contains("://")).then_some(())?;
+    let file = match workdir {
+        Some(dir) if !file.starts_with('/') => format!("{dir}/{file}"),
+        _ => file.to_owned(),
+    };
+    let mut body = vec![Entry::new("file", Value::text(file))];
+    kubectl.namespace(&mut body);
+    Some(body)
+}
+
+fn yaml(text: &str) -> Option<Tree> {
+    let file = Sources::default().add(Path::new("manifest.yaml"), text);
+    parse(file, text, &mut Default::default()).ok()
+}
+
+/// The one object of a manifest, with the namespace that the command names.
+fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
+    let text = literal(content)?;
+    let tree = yaml(&text)?;
+    let root = tree.root();
+    let field = |name: &str| root.get(name).and_then(|node| node.text().map(str::to_owned));
+    let (kind, _) = (field("kind")?, field("apiVersion")?);
+    root.get("metadata")?.get("name")?;
+    let Value::Map(mut body) = escaped(plain(root)) else { return None };
+    if let Some(namespace) = namespace.filter(|_| !is_of_cluster(&kind.to_ascii_lowercase())) {
+        let metadata = body.iter_mut().find(|entry| entry.key == "metadata")?;
+        let Value::Map(fields) = &mut metadata.value else { return None };
+        if !fields.iter().any(|entry| entry.key == "namespace") {
+            fields.push(Entry::new("namespace", Value::text(namespace)));
+        }
+    }
+    Some(body)
+}
+
+/// The texts of a value as templates.
+fn escaped(value: Value) -> Value {
+    match value {
+        Value::Raw(text) => Value::Raw(text),
+        Value::Text(text) => Value::Text(escape(&text)),
+        Value::Map(entries) => {
+            Value::Map(entries.into_iter().map(|e| Entry { value: escaped(e.value), ..e }).collect())
+        }
+        Value::List(items) => Value::List(items.into_iter().map(|i| Item { value: escaped(i.value), ..i }).collect()),
+    }
+}
+
+type Named = (&'static str, Vec<Entry>, Option<&'static str>);
+
+fn rollout(kubectl: &Kubectl) -> Option<Named> {
+    let (what, words) = kubectl.words.split_first()?;
+    let mut body = vec![Entry::new("resource", Value::text(one_of(words)?))];
+    kubectl.namespace(&mut body);
+    match what.as_str() {
+        "status" => {
+            kubectl.only(&["namespace", "timeout"])?;
+            body.push(kubectl.timeout(UNBOUNDED)?);
+            Some(("rollout", body, None))
+        }
+        "restart" => {
+            kubectl.only(&["namespace"])?;
+            Some(("restart", body, None))
+        }
+        _ => None,
+    }
+}
+
+fn scale(kubectl: &Kubectl) -> Option<Vec<Entry>> {
+    kubectl.only(&["namespace", "replicas"])?;
+    let replicas: u32 = kubectl.flag("replicas")?.parse().ok()?;
+    let mut body = vec![Entry::new("resource", Value::text(kubectl.one()?))];
+    kubectl.namespace(&mut body);
+    body.push(Entry::new("replicas", Value::Raw(replicas.to_string())));
+    Some(body)
+}
+
+fn patch(kubectl: &Kubectl) -> Option<Vec<Entry>> {
+    kubectl.only(&["namespace", "type", "patch", "subresource"])?;
+    let text = literal(kubectl.flag("patch")?)?;
+    let tree = yaml(&text)?;
+    let mut body = vec![Entry::new("resource", Value::text(kubectl.one()?))];
+    kubectl.namespace(&mut body);
+    match kubectl.flag("type").unwrap_or("strategic") {
+        "strategic" => {}
+        kind @ ("merge" | "json") => body.push(Entry::new("type", Value::text(kind))),
+        _ => return None,
+    }
+    if let Some(part) = kubectl.flag("subresource") {
+        body.push(Entry::new("subresource", Value::text(part)));
+    }
+    let patch = escaped(plain(tree.root()));
+    matches!(patch, Value::Map(_) | Value::List(_)).then_some(())?;
+    body.push(Entry::new("patch", patch));
+    Some(body)
+}
+
+/// `annotate` and `label`: where a value may not be there already, kubectl fails, and the operation does not.
+fn marks(kubectl: &Kubectl) -> Option<Named> {
+    kubectl.only(&["namespace", "overwrite"])?;
+    let slash = kubectl.words.first()?.contains('/');
+    let (words, marks) = kubectl.words.split_at_checked(if slash { 1 } else { 2 })?;
+    let mut body = vec![Entry::new("resource", Value::text(one_of(words)?))];
+    kubectl.namespace(&mut body);
+    let overwrites = kubectl.switch("overwrite", false)?;
+    let mut fields = Vec::new();
+    for mark in marks {
+        match (mark.split_once('='), mark.strip_suffix('-')) {
+            (Some((name, value)), _) if overwrites => fields.push(Entry::new(name, Value::text(value))),
+            (None, Some(name)) => fields.push(Entry::new(name, Value::Raw("null".to_owned()))),
+            _ => return None,
+        }
+    }
+    (!fields.is_empty()).then_some(())?;
+    let (name, key) = if kubectl.verb == "label" { ("label", "labels") } else { ("annotate", "annotations") };
+    body.push(Entry::new(key, Value::Map(fields)));
+    Some((name, body, None))
+}
+
+fn can_i(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
+    kubectl.only(&["namespace", "as", "quiet", "all-namespaces"])?;
+    let [what, verb, resource] = kubectl.words.as_slice() else { return None };
+    (what == "can-i").then_some(())?;
+    let said = |text: &str| {
+        [&expect.equals, &expect.contains].into_iter().flatten().all(|t| t == text) && expect.matches.is_none()
+    };
+    let allowed = match expect.exit_code {
+        ExitCode::Is(0) if !expect.of_text() || said("yes") => true,
+        ExitCode::Is(1) if !expect.of_text() || said("no") => false,
+        ExitCode::Any if expect.of_text() && said("yes") => true,
+        ExitCode::Any if expect.of_text() && said("no") => false,
+        _ => return None,
+    };
+    let mut body = vec![Entry::new("verb", Value::text(verb))];
+    match resource.split_once('/') {
+        // `pods/log` is a part of a resource, and `pods/web` an object: only the server knows.
+        Some(_) => return None,
+        None => body.push(Entry::new("resource", Value::text(resource))),
+    }
+    match (kubectl.switch("all-namespaces", false)?, kubectl.flag("namespace")) {
+        (true, None) => {}
+        (false, namespace) => body.push(Entry::new("namespace", Value::text(namespace.unwrap_or("default")))),
+        _ => return None,
+    }
+    if let Some(user) = kubectl.flag("as") {
+        body.push(Entry::new("as", Value::text(user)));
+    }
+    if !allowed {
+        body.push(Entry::new("allowed", Value::bool(false)));
+    }
+    Some(body)
+}
+
+fn exec(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
+    let known = ["namespace", "container"];
+    (kubectl.flags.keys().all(|name| known.contains(name)) && !kubectl.command.is_empty()).then_some(())?;
+    let [pod] = kubectl.words.as_slice() else { return None };
+    let pod = pod.strip_prefix("pod/").unwrap_or(pod);
+    (!pod.contains('/')).then_some(())?;
+    let ExitCode::Is(code) = expect.exit_code else { return None };
+    let mut body = vec![Entry::new("pod", Value::text(pod))];
+    kubectl.namespace(&mut body);
+    if let Some(container) = kubectl.flag("container") {
+        body.push(Entry::new("container", Value::text(container)));
+    }
+    body.push(Entry::new("command", Value::texts(&kubectl.command)));
+    let mut wanted = vec![Entry::new("exitCode", Value::Raw(code.to_string()))];
+    if expect.of_text() {
+        wanted.push(Entry::new("stdout", part_of(expect)?));
+    }
+    body.push(Entry::new("expect", Value::Map(wanted)));
+    Some(body)
+}
+
+fn logs(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
+    kubectl.only(&["namespace", "container", "tail", "previous"])?;
+    let [pod] = kubectl.words.as_slice() else { return None };
+    let pod = pod.strip_prefix("pod/").unwrap_or(pod);
+    (!pod.contains('/') && expect.exit_code == ExitCode::Is(0)).then_some(())?;
+    let mut body = vec![Entry::new("pod", Value::text(pod))];
+    kubectl.namespace(&mut body);
+    if let Some(container) = kubectl.flag("container") {
+        body.push(Entry::new("container", Value::text(container)));
+    }
+    if let Some(lines) = kubectl.flag("tail") {
+        body.push(Entry::new("tail", Value::Raw(lines.parse::<i64>().ok()?.to_string())));
+    }
+    if kubectl.switch("previous", false)? {
+        body.push(Entry::new("previous", Value::bool(true)));
+    }
+    if expect.of_text() {
+        body.push(Entry::new("expect", Value::map([("stdout", part_of(expect)?)])));
+    }
+    Some(body)
+}
+
+/// What a text must hold, where the end of its last line does not count.
+fn part_of(expect: &Expect) -> Option<Value> {
+    let anchored = |pattern: &String| pattern.contains(['$', '^']) && pattern != NOT_EMPTY;
+    (expect.equals.is_none() && !expect.matches.as_ref().is_some_and(anchored)).then_some(())?;
+    text_expect(expect)
+}

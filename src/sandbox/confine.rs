@@ -1,0 +1,147 @@
+//! A sandbox of the kernel alone, for machines without bubblewrap: this binary, started with [`ARGUMENT`], gives up what is not granted
+//! by Landlock (files, TCP, signals) and seccomp (every other socket, other sessions and process groups), and becomes the program.
+#![expect(clippy::disallowed_methods, reason = "a process confines itself before it becomes another")]
+
+use std::{
+    collections::BTreeMap,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope,
+};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Cell;
+
+/// The first argument of a gevals that confines itself; the second is a [`Confinement`] as JSON, the rest a command.
+pub const ARGUMENT: &str = "confined";
+
+/// Linux 6.12: the first version whose programs cannot signal others.
+const KERNEL: ABI = ABI::V6;
+
+/// What is granted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Confinement {
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    network: bool,
+}
+
+impl Confinement {
+    /// What a cell grants, with a folder for temporary files.
+    pub fn of(cell: &Cell<'_>, temporary: &Path) -> Self {
+        let own = [cell.home, cell.workdir].into_iter().map(Path::to_owned);
+        let write = cell.write.iter().cloned().chain([temporary.to_owned()]);
+        Self { read: own.chain(cell.read.iter().cloned()).collect(), write: write.collect(), network: cell.network }
+    }
+}
+
+/// Whether the kernel can do it.
+///
+/// # Errors
+/// Why it cannot.
+pub fn usable() -> Result<(), String> {
+    let made = ruleset(false).and_then(landlock::Ruleset::create);
+    made.map(drop).map_err(|_| "the kernel has no Landlock of version 6 (Linux 6.12 or newer)".to_owned())
+}
+
+/// The main function of a gevals that confines itself. Comes back only where that fails, and then has done nothing.
+pub fn run() -> u8 {
+    let mut args = std::env::args_os().skip(2);
+    let spec = args.next().and_then(|spec| serde_json::from_str::<Confinement>(spec.to_str()?).ok());
+    let (Some(spec), Some(program)) = (spec, args.next()) else {
+        eprintln!("gevals: `{ARGUMENT}` is started by gevals alone");
+        return 2;
+    };
+    if let Err(why) = confine(&spec) {
+        eprintln!("gevals: the sandbox cannot be made: {why}");
+        return 3;
+    }
+    let error = Command::new(&program).args(args).exec();
+    eprintln!("gevals: {} cannot be started: {error}", program.display());
+    3
+}
+
+/// What a program needs to be started and to ask what machine it is on.
+const SYSTEM: [&str; 19] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/localtime",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/vm/overcommit_memory",
+    "/dev/urandom",
+    "/dev/random",
+];
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+fn ruleset(network: bool) -> Result<Ruleset, RulesetError> {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset =
+        ruleset.handle_access(AccessFs::from_all(KERNEL))?.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+    if network { Ok(ruleset) } else { ruleset.handle_access(AccessNet::from_all(KERNEL)) }
+}
+
+fn confine(spec: &Confinement) -> Result<(), String> {
+    let limit = |resource, most| setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
+    let limits = limit(Resource::As, super::MEMORY)
+        .and_then(|()| limit(Resource::Nofile, super::FILES))
+        .and_then(|()| limit(Resource::Nproc, super::PROCESSES));
+    limits.map_err(|error| format!("its limits: {error}"))?;
+    files(spec).map_err(|error| error.to_string())?;
+    let filter = calls(spec.network).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&filter).map_err(|error| error.to_string())
+}
+
+fn files(spec: &Confinement) -> Result<(), RulesetError> {
+    let mut rules = ruleset(spec.network)?.create()?;
+    let read = AccessFs::from_read(KERNEL);
+    let all = AccessFs::from_all(KERNEL);
+    let devices = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let system = SYSTEM.iter().map(|path| (Path::new(path), read));
+    let devices = DEVICES.iter().map(|path| (Path::new(path), devices));
+    let network = super::OF_NETWORK.iter().filter(|_| spec.network).map(|path| (Path::new(path), read));
+    let own = spec.read.iter().map(|path| (path.as_path(), read));
+    let writable = spec.write.iter().map(|path| (path.as_path(), all));
+    for (path, access) in system.chain(devices).chain(network).chain(own).chain(writable) {
+        // What is not there need not be granted.
+        let Ok(opened) = PathFd::new(path) else { continue };
+        let access = if path.is_dir() { access } else { access & AccessFs::from_file(KERNEL) };
+        rules = rules.add_rule(PathBeneath::new(opened, access))?;
+    }
+    rules.restrict_self().map(drop)
+}
+
+/// Without a network no sockets but those of the machine itself; and nothing that would outlive the process group.
+fn calls(network: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+    let unix = u64::from(u16::try_from(libc::AF_UNIX).unwrap_or_default());
+    let foreign = || SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for call in [libc::SYS_setsid, libc::SYS_setpgid, libc::SYS_io_uring_setup] {
+        rules.insert(call, Vec::new());
+    }
+    if !network {
+        rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![foreign()?])?]);
+    }
+    let denied = SeccompAction::Errno(u32::from(u16::try_from(libc::EPERM).unwrap_or_default()));
+    SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?.try_into()
+}
