@@ -124,7 +124,7 @@ pub async fn get(call: &Call, args: Get) -> Result<Done> {
     };
     let mut done = Done::said(format!("read {what}"));
     if let Some(path) = path {
-        let Some(selected) = path.select(&object) else {
+        let Some(selected) = path.select(&object).or(args.optional.then_some(Value::Null)) else {
             return failed(format!("{what}: nothing stands at `{}`", args.jsonpath.unwrap_or_default()));
         };
         done = done.with("text", path.text(&selected)).with("value", selected);

@@ -27,10 +27,6 @@ pub const ALIAS: &str = "k8s";
 /// How long a command had that waits without a limit of its own: as long as a script.
 const UNBOUNDED: &str = "5m";
 
-/// Why an operation is stronger than its command.
-pub const ONLY_MISSING: &str = "only an object that is not there is no failure; the script went on after any";
-pub const READS_SOMETHING: &str = "fails where nothing stands at the path; the script went on with an empty text";
-
 /// What the commands of a task became.
 #[derive(Debug, Default)]
 pub struct Lifted {
@@ -39,17 +35,19 @@ pub struct Lifted {
     pub commands: usize,
     /// Whether one of them named no namespace.
     pub unplaced: bool,
-    /// Operations that are stronger than their commands: where, the command, and why.
-    pub stronger: Vec<(PhaseKind, String, &'static str)>,
+    /// Whether a cleanup reports a failure that the script ignored.
+    pub reported: bool,
 }
 
 /// Turns the steps of a task into operations, as far as they are understood.
-pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str) -> Lifted {
+///
+/// `constant` gives variables of `spec.env` whose value is known.
+pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: &dyn Fn(&str) -> Option<String>) -> Lifted {
     let all = format!("{phases:?}");
     let mut lifted = Lifted::default();
     let mut outputs = Vec::new();
     for (phase, steps) in phases.iter_mut() {
-        let mut cx = Cx { phase: *phase, alias, all: &all, lifted: &mut lifted, outputs: &mut outputs };
+        let mut cx = Cx { phase: *phase, alias, constant, all: &all, lifted: &mut lifted, outputs: &mut outputs };
         cx.list(steps);
     }
     // What another step reads of one has another name now.
@@ -68,6 +66,7 @@ pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str) -> Lifted {
 struct Cx<'a> {
     phase: PhaseKind,
     alias: &'a str,
+    constant: &'a dyn Fn(&str) -> Option<String>,
     /// The task before the change, to see what is used where.
     all: &'a str,
     lifted: &'a mut Lifted,
@@ -132,7 +131,14 @@ impl Cx<'_> {
 
     fn of_command(&mut self, step: &Step) -> Option<Step> {
         let Kind::Command { run, workdir, env, expect } = &step.kind else { return None };
-        let kubectl = Kubectl::read(run, env)?;
+        let mut kubectl = Kubectl::read(run, env)?;
+        // A limit must be known before the run.
+        if let Some(limit) = kubectl.flags.get_mut("timeout")
+            && let Some(name) = limit.strip_prefix("{env.").and_then(|name| name.strip_suffix('}'))
+        {
+            *limit = (self.constant)(name)?;
+        }
+        let kubectl = kubectl;
         let read = step.id.as_ref().is_some_and(|id| self.all.contains(&format!("{{steps.{id}.outputs.")));
         let looks = matches!(kubectl.verb.as_str(), "get" | "wait" | "auth" | "exec" | "logs")
             || kubectl.verb == "rollout" && kubectl.words.first().is_some_and(|w| w == "status");
@@ -140,36 +146,39 @@ impl Cx<'_> {
         // Only what is read has something to be read.
         (!read || kubectl.verb == "get").then_some(())?;
         let quiet = *expect == Expect::default();
-        let (name, body, why) = match kubectl.verb.as_str() {
+        let (name, body) = match kubectl.verb.as_str() {
             "get" => return self.get(step, &kubectl, expect, read),
-            "wait" if quiet => ("wait", wait(&kubectl)?, None),
+            "wait" if quiet => ("wait", wait(&kubectl)?),
             "delete" => {
                 let any = expect.exit_code == ExitCode::Any && !expect.of_text();
                 (quiet || any).then_some(())?;
                 let (name, body) = delete(&kubectl, any)?;
-                (name, body, any.then_some(ONLY_MISSING))
+                (name, body)
             }
-            "apply" if quiet => ("apply", apply(&kubectl, workdir.as_deref())?, None),
+            "apply" if quiet => ("apply", apply(&kubectl, workdir.as_deref())?),
             "create" if quiet => {
                 kubectl.only(&[])?;
                 let [kind, name] = kubectl.words.as_slice() else { return None };
                 matches!(kind.as_str(), "namespace" | "namespaces" | "ns").then_some(())?;
-                ("create-namespace", vec![Entry::new("name", Value::text(name))], None)
+                ("create-namespace", vec![Entry::new("name", Value::text(name))])
             }
             "rollout" if quiet => rollout(&kubectl)?,
-            "scale" if quiet => ("scale", scale(&kubectl)?, None),
-            "patch" if quiet => ("patch", patch(&kubectl)?, None),
+            "scale" if quiet => ("scale", scale(&kubectl)?),
+            "patch" if quiet => ("patch", patch(&kubectl)?),
             "annotate" | "label" if quiet => marks(&kubectl)?,
-            "auth" => ("can-i", can_i(&kubectl, expect)?, None),
-            "exec" => ("exec", exec(&kubectl, expect)?, None),
-            "logs" => ("logs", logs(&kubectl, expect)?, None),
+            "auth" => ("can-i", can_i(&kubectl, expect)?),
+            "exec" => ("exec", exec(&kubectl, expect)?),
+            "logs" => ("logs", logs(&kubectl, expect)?),
             _ => return None,
         };
-        if let Some(why) = why {
-            self.lifted.stronger.push((self.phase, run.clone(), why));
-        }
         self.placed(&kubectl, &body);
-        Some(self.operation(step, name, body))
+        let mut made = self.operation(step, name, body);
+        if expect.exit_code == ExitCode::Any && kubectl.verb == "delete" {
+            // `|| true`: what cleans up goes on anyway.
+            made.continue_on_error |= self.phase != PhaseKind::Cleanup;
+            self.lifted.reported |= self.phase == PhaseKind::Cleanup;
+        }
+        Some(made)
     }
 
     /// Takes note of a command that means the namespace of the context.
@@ -181,8 +190,9 @@ impl Cx<'_> {
     }
 
     fn operation(&self, step: &Step, name: &str, body: Vec<Entry>) -> Step {
-        // Its own limit is an argument.
-        let timeout = step.timeout.clone().filter(|_| !body.iter().any(|entry| entry.key == "timeout"));
+        // What has a limit as its argument has no other.
+        let own = ["wait", "delete", "delete-namespace", "rollout"].contains(&name);
+        let timeout = step.timeout.clone().filter(|_| !own);
         Step { timeout, kind: Kind::Kept { operation: format!("{}.{name}", self.alias), body }, ..step.clone() }
     }
 
@@ -207,8 +217,12 @@ impl Cx<'_> {
             ExitCode::Is(_) => return None,
         };
         let demands = expect.of_text() && expect.equals.as_deref() != Some("");
-        (demands || !expect.of_text()).then_some(())?;
+        // What fails prints nothing, and nothing is not what is expected; else the script would have gone on.
+        (demands || !expect.of_text() && !any).then_some(())?;
         body.push(Entry::new("jsonpath", Value::text(escape(&one_path(path)?))));
+        if !demands {
+            body.push(Entry::new("optional", Value::bool(true)));
+        }
         if let Some(id) = step.id.as_ref().filter(|_| read) {
             // Only its text is read, not how it ended.
             let uses = |what: &str| self.all.matches(&format!("{{steps.{id}.outputs.{what}")).count();
@@ -218,11 +232,6 @@ impl Cx<'_> {
         }
         if let Some(text) = text_expect(expect) {
             body.push(Entry::new("expect", Value::map([("text", text)])));
-        }
-        // What fails prints nothing, and nothing is not what is expected; else the script would have gone on.
-        if any && !demands || read && !demands {
-            let Kind::Command { run, .. } = &step.kind else { return None };
-            self.lifted.stronger.push((self.phase, run.clone(), READS_SOMETHING));
         }
         self.placed(kubectl, &body);
         Some(self.operation(step, "get", body))
@@ -390,7 +399,7 @@ impl Kubectl {
         let text = self.flag("timeout").unwrap_or(default);
         let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
         let text = if matches!(text.as_str(), "0s" | "-1s") { UNBOUNDED.to_owned() } else { text };
-        // `-1s` is a week, and a hole may be anything.
+        // kubectl takes `-1s` for a week.
         crate::ty::duration::parse(&text).ok()?;
         Some(Entry::new("timeout", Value::text(text)))
     }
@@ -575,7 +584,7 @@ fn escaped(value: Value) -> Value {
     }
 }
 
-type Named = (&'static str, Vec<Entry>, Option<&'static str>);
+type Named = (&'static str, Vec<Entry>);
 
 fn rollout(kubectl: &Kubectl) -> Option<Named> {
     let (what, words) = kubectl.words.split_first()?;
@@ -585,11 +594,11 @@ fn rollout(kubectl: &Kubectl) -> Option<Named> {
         "status" => {
             kubectl.only(&["namespace", "timeout"])?;
             body.push(kubectl.timeout(UNBOUNDED)?);
-            Some(("rollout", body, None))
+            Some(("rollout", body))
         }
         "restart" => {
             kubectl.only(&["namespace"])?;
-            Some(("restart", body, None))
+            Some(("restart", body))
         }
         _ => None,
     }
@@ -643,7 +652,7 @@ fn marks(kubectl: &Kubectl) -> Option<Named> {
     (!fields.is_empty()).then_some(())?;
     let (name, key) = if kubectl.verb == "label" { ("label", "labels") } else { ("annotate", "annotations") };
     body.push(Entry::new(key, Value::Map(fields)));
-    Some((name, body, None))
+    Some((name, body))
 }
 
 fn can_i(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {

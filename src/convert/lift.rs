@@ -91,6 +91,9 @@ impl Shared<'_> {
     }
 }
 
+/// Why a cleanup is stronger; the proof knows it by these words.
+pub const REPORTED: &str = "a failure is reported as a failed cleanup";
+
 /// Where the files of a run lie that only its own steps read.
 pub const TEMPORARY: &str = "/tmp/{random.id}/";
 

@@ -486,6 +486,9 @@ pub struct Get {
     pub metadata: Option<Metadata>,
     /// A path into what was read, as kubectl writes it: `{.status.podIP}`.
     pub jsonpath: Option<String>,
+    /// Nothing at the path is no failure: `value` is null then, and `text` empty.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// How a patch is meant.

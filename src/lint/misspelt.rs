@@ -35,7 +35,8 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
             true => (text, examples),
             false => (text.split(['/', '.']).next().unwrap_or(text), named),
         };
-        if word.is_empty() || known.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+        // Among words of two or three letters all are near to one another.
+        if word.chars().count() < 4 || known.iter().any(|known| known.eq_ignore_ascii_case(word)) {
             continue;
         }
         if let Some(near) = nearest(word, known) {

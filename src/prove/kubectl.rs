@@ -134,7 +134,7 @@ fn read(args: &[String]) -> Option<Vec<String>> {
         options.push(("--timeout", Some(limit.to_owned())));
     }
     options.retain_mut(|(name, value)| match (*name, value.as_deref()) {
-        ("--namespace", Some("default")) | ("--type", Some("strategic")) => false,
+        ("--namespace", Some("default")) | ("--type", Some("strategic")) | ("--quiet", _) => false,
         ("--timeout", Some(text)) => {
             let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
             let text = if text == "0s" { "5m".to_owned() } else { text };
@@ -364,7 +364,10 @@ fn done(name: &str, args: &Value) -> Value {
         "resource-absent" => answer.status == 1,
         "can-i" => (answer.status == 0) == args.get("allowed").and_then(Value::as_bool).unwrap_or(true),
         "exec" => true,
-        "get" if args.get("jsonpath").is_some() => answer.status == 0 && !printed.is_empty(),
+        "get" if args.get("jsonpath").is_some() => {
+            let optional = args.get("optional").and_then(Value::as_bool) == Some(true);
+            answer.status == 0 && (optional || !printed.is_empty())
+        }
         _ => answer.status == 0,
     };
     if !passes {

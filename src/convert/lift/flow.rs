@@ -1,7 +1,7 @@
 //! Conditions, branches and loops as sequences of steps.
 
 use super::{
-    End, Ending, Flow, Lifter, Next, Out, State,
+    End, Ending, Flow, Lifter, Next, Out, REPORTED, State,
     command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, denied},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
@@ -546,7 +546,7 @@ impl<'a> Lifter<'a> {
     /// The same where the script merely goes on: in cleanup a failure is reported, and nothing else changes.
     fn ignored_in_passing(&self, out: Out) -> Out {
         if self.phase == PhaseKind::Cleanup && !out.steps.is_empty() {
-            return forgiving(out).but(Label::Stronger, "a failure is reported as a failed cleanup");
+            return forgiving(out).but(Label::Stronger, REPORTED);
         }
         self.ignored(out)
     }

@@ -11,7 +11,7 @@ use crate::{
         Context, Label, Piece, Refusal, Target,
         emit::{Entry, Item, Value},
         kubernetes,
-        lift::{self, Shared, Source},
+        lift::{self, REPORTED, Shared, Source},
         shell::Text,
         step::{self, Step},
     },
@@ -78,7 +78,8 @@ impl Converter<'_> {
             phases.push((kind, steps));
         }
         pruned(&mut phases);
-        let alias = if self.cx.target == Target::Kubernetes { self.with_operations(&mut phases) } else { None };
+        let alias =
+            if self.cx.target == Target::Kubernetes { self.with_operations(&mut phases, &shared) } else { None };
         let mut spec = Vec::new();
         if let Some(entry) = self.imports(alias)? {
             spec.push(entry);
@@ -129,7 +130,7 @@ impl Converter<'_> {
     }
 
     /// Commands of kubectl as operations. Gives the alias of the extension where the task does not import it yet.
-    fn with_operations(&mut self, phases: &mut [(PhaseKind, Vec<Step>)]) -> Option<&'static str> {
+    fn with_operations(&mut self, phases: &mut [(PhaseKind, Vec<Step>)], shared: &Shared<'_>) -> Option<&'static str> {
         let aliases = || {
             self.task.requires.iter().filter_map(|r| match &r.kind {
                 RequirementKind::Extension(name) => Some((r.alias.as_ref().unwrap_or(name).value.as_str(), name)),
@@ -145,16 +146,25 @@ impl Converter<'_> {
             self.note(format!("`{}` is another extension here: commands of kubectl stay", kubernetes::ALIAS));
             return None;
         }
-        let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS));
+        let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS), &|name| {
+            shared.env.get(name)?.1.clone()
+        });
         self.kubectl = (lifted.operations, lifted.commands);
         if lifted.unplaced {
             let note = "commands without `-n` meant the namespace of the current context; operations mean `default`";
             self.note(note.to_owned());
         }
-        for (phase, text, why) in lifted.stronger {
-            let label = Label::Stronger;
-            let why = Some(why.to_owned());
-            self.pieces.push(Piece { phase, file: None, line: 0, text, label, statements: 0, why });
+        if lifted.reported {
+            // Of no statement in particular: the books are closed.
+            self.pieces.push(Piece {
+                phase: PhaseKind::Cleanup,
+                file: None,
+                line: 0,
+                text: "kubectl delete … || true".to_owned(),
+                label: Label::Stronger,
+                statements: 0,
+                why: Some(REPORTED.to_owned()),
+            });
         }
         (lifted.operations > 0 && own.is_none()).then_some(kubernetes::ALIAS)
     }
