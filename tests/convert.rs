@@ -76,7 +76,11 @@ impl Suite {
     }
 
     fn lifted(&self, unit: &TaskUnit) -> Converted {
-        convert::task(unit, self.context(Dialect::Portable, Target::Builtin))
+        self.lifted_to(unit, Target::Builtin)
+    }
+
+    fn lifted_to(&self, unit: &TaskUnit, target: Target) -> Converted {
+        convert::task(unit, self.context(Dialect::Portable, target))
             .unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message))
     }
 }
@@ -114,9 +118,12 @@ fn every_task_converts_and_gets_no_new_error() {
     for unit in suite.units() {
         let before: Vec<_> =
             suite.compiled.diagnostics.iter().filter(|d| suite.sources.path(d.span) == unit.path).cloned().collect();
-        for (to, target) in
-            [(Dialect::Portable, Target::Builtin), (Dialect::Portable, Target::Wrap), (Dialect::Steps, Target::Wrap)]
-        {
+        for (to, target) in [
+            (Dialect::Portable, Target::Builtin),
+            (Dialect::Portable, Target::Kubernetes),
+            (Dialect::Portable, Target::Wrap),
+            (Dialect::Steps, Target::Wrap),
+        ] {
             let new = convert::task(unit, suite.context(to, target));
             let new = new.unwrap_or_else(|r| panic!("{}: {}", unit.path.display(), r.message));
             let sources = Sources::default();
@@ -197,6 +204,24 @@ fn the_books_are_right() {
     }
 }
 
+/// Statements that are steps now, without those whose command of kubectl stayed one.
+#[test]
+#[cfg(feature = "kubernetes")]
+fn most_statements_become_operations() {
+    let suite = Suite::new();
+    let (mut all, mut operations) = (0, 0);
+    for unit in suite.units() {
+        let new = suite.lifted_to(unit, Target::Kubernetes);
+        let (made, left) = new.kubectl;
+        assert!(new.text.matches("k8s.").count() >= made, "{}\n{}", unit.path.display(), new.text);
+        all += new.tally.effective;
+        operations += new.tally.lifted().saturating_sub(left);
+    }
+    let share = operations * 100 / all;
+    println!("{share} % of {all} statements");
+    assert!(share >= 70, "{share} % of {all} statements");
+}
+
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
@@ -226,12 +251,23 @@ fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn original_and_conversion_do_the_same() {
+    do_the_same(Target::Builtin);
+}
+
+#[test]
+#[cfg(feature = "kubernetes")]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn operations_do_what_commands_of_kubectl_did() {
+    do_the_same(Target::Kubernetes);
+}
+
+fn do_the_same(target: Target) {
     let suite = Suite::new();
     let (bwrap, exe, seeds) = (bwrap(), exe(), number("GEVALS_SEEDS", 12) as u64);
     let faults = Mutex::new(Vec::new());
     let blind = Mutex::new(Vec::new());
     side_by_side(suite.units(), |unit| {
-        let new = suite.lifted(unit);
+        let new = suite.lifted_to(unit, target);
         match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
             Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {
                 if c.passed == 0 {

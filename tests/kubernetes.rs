@@ -155,6 +155,7 @@ async fn the_extension_works_on_a_real_api() {
     operations_do_what_their_pages_say(&plane).await;
     waits_go_side_by_side(&plane).await;
     evals_run_on_a_cluster(&plane).await;
+    operations_do_what_kubectl_does(&plane).await;
 }
 
 async fn operations_do_what_their_pages_say(plane: &Plane) {
@@ -363,5 +364,97 @@ async fn evals_run_on_a_cluster(plane: &Plane) {
     let left = json!({"kind": "ns", "selector": "test/eval", "fields": "status.phase=Active", "equals": 0});
     let left = extension.execute("count", &left).await;
     assert_eq!(left["result"]["success"], true, "{left}");
+    playing.abort();
+}
+
+/// Scripts of kubectl, with what becomes of a task that verifies by them.
+const SCRIPTS: [(&str, &str, &str); 13] = [
+    (
+        "replicas",
+        "R=$(kubectl get deployment web -n NS -o jsonpath='{.spec.replicas}')\n[ \"$R\" = 2 ] || exit 1",
+        "passed",
+    ),
+    (
+        "three",
+        "R=$(kubectl get deployment web -n NS -o jsonpath='{.spec.replicas}')\n[ \"$R\" = 3 ] || exit 1",
+        "failed",
+    ),
+    ("there", "kubectl get service web -n NS", "passed"),
+    ("missing", "kubectl get service wbe -n NS", "failed"),
+    ("absent", "if kubectl get service wbe -n NS; then exit 1; fi", "passed"),
+    ("present", "if kubectl get service web -n NS; then exit 1; fi", "failed"),
+    ("available", "kubectl wait --for=condition=Available deployment/web -n NS --timeout=30s", "passed"),
+    ("never", "kubectl wait --for=condition=Available deployment/wbe -n NS --timeout=3s", "failed"),
+    ("path", "kubectl wait --for=jsonpath='{.status.readyReplicas}'=2 deployment/web -n NS --timeout=30s", "passed"),
+    (
+        "marked",
+        "M=$(kubectl get deployment web -n NS -o jsonpath='{.metadata.labels.tier}')\nif [ \"$M\" != front ]; then exit 1; fi",
+        "passed",
+    ),
+    (
+        "empty",
+        "set -e\nM=$(kubectl get deployment web -n NS -o jsonpath='{.metadata.labels.none}')\n[ -z \"$M\" ] || exit 1",
+        "passed",
+    ),
+    ("may", "kubectl auth can-i get pods --as=system:serviceaccount:NS:default -n NS", "failed"),
+    (
+        "may-not",
+        "if kubectl auth can-i get pods --as=system:serviceaccount:NS:default -n NS; then exit 1; fi",
+        "passed",
+    ),
+];
+
+/// The same tasks as scripts of kubectl, and as the operations that they are converted to: each has one outcome.
+async fn operations_do_what_kubectl_does(plane: &Plane) {
+    if !Command::new("kubectl").args(["version", "--client"]).output().await.is_ok_and(|ran| ran.status.success()) {
+        eprintln!("NOT RUN: there is no kubectl to compare operations with");
+        return;
+    }
+    let playing = tokio::spawn(kubelet::run(plane.client().await));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("tasks")).unwrap();
+    let eval = "kind: Eval\nmetadata: {name: pairs}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
+    std::fs::write(folder.path().join("eval.yaml"), eval).unwrap();
+    let manifests = std::fs::read_to_string(self::folder().join("files/web.yaml")).unwrap();
+    let block = |text: &str| text.lines().map(|line| format!("      {line}\n")).collect::<String>();
+    for (name, verify, _) in SCRIPTS {
+        let setup = format!(
+            "set -e\nkubectl delete namespace NS --ignore-not-found\nkubectl create namespace NS\nkubectl apply -n NS -f - <<'EOF'\n{manifests}EOF\nkubectl label deployment web tier=front -n NS --overwrite\nkubectl rollout status deployment/web -n NS --timeout=60s\n"
+        );
+        let text = format!(
+            "kind: Task\nmetadata: {{name: {name}, difficulty: easy}}\nsteps:\n  setup:\n    inline: |\n{}  verify:\n    inline: |\n{}  cleanup:\n    inline: |\n{}  prompt:\n    inline: Do nothing.\n",
+            block(&setup),
+            block(verify),
+            block("kubectl delete namespace NS --ignore-not-found --wait=false"),
+        );
+        std::fs::write(folder.path().join(format!("tasks/{name}.yaml")), text.replace("NS", &format!("pair-{name}")))
+            .unwrap();
+    }
+    let gevals = async |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
+        command.args(args).current_dir(folder.path()).env("KUBECONFIG", &plane.kubeconfig).env("HOME", folder.path());
+        let ran = command.output().await.unwrap();
+        String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr)
+    };
+    let converted = gevals(&["convert", "eval.yaml", "--target", "kubernetes", "--no-verify", "--out", "new"]).await;
+    for (name, ..) in SCRIPTS {
+        let task = std::fs::read_to_string(folder.path().join(format!("new/tasks/{name}.yaml"))).expect(&converted);
+        let left = task.lines().any(|line| line.trim_start().starts_with("run: kubectl"));
+        assert!(task.contains("k8s.apply:") && !left, "{task}");
+    }
+    let wanted: BTreeMap<_, _> = SCRIPTS.iter().map(|(name, _, outcome)| (*name, *outcome)).collect();
+    for eval in ["eval.yaml", "new/eval.yaml"] {
+        let said = gevals(&["run", eval, "--parallel", "4"]).await;
+        let path = folder.path().join("gevals-pairs-out.json");
+        let results = std::fs::read(&path).unwrap_or_default();
+        std::fs::remove_file(path).expect(&said);
+        let results: Value = serde_json::from_slice(&results).expect(&said);
+        let list = results["results"].as_array().unwrap();
+        let found: BTreeMap<_, _> = list
+            .iter()
+            .map(|result| (result["taskName"].as_str().unwrap(), result["outcome"].as_str().unwrap()))
+            .collect();
+        assert_eq!(found, wanted, "{eval}\n{said}");
+    }
     playing.abort();
 }

@@ -320,13 +320,14 @@ pub fn said(operation: &str, args: &Value) -> Option<Call> {
     Some(Call { argv: words, stdin })
 }
 
-/// What a command answers; a question for a permission is answered by its status and its text alike.
+/// What a command answers as kubectl does: a question for a permission by its status and its text alike, and no text of an object
+/// that could not be read.
 pub fn consistent(call: &Call, answer: Answer) -> Answer {
-    let asks =
-        call.argv.get(1).is_some_and(|word| word == "auth") && call.argv.get(2).is_some_and(|word| word == "can-i");
-    match answer.status {
-        0 if asks => Answer { stdout: "yes\n".to_owned(), ..answer },
-        1 if asks => Answer { stdout: "no\n".to_owned(), ..answer },
+    let words: Vec<&str> = call.argv.iter().take(3).map(String::as_str).collect();
+    match (words.as_slice(), answer.status) {
+        (["kubectl", "auth", "can-i"], 0) => Answer { stdout: "yes\n".to_owned(), ..answer },
+        (["kubectl", "auth", "can-i"], 1) => Answer { stdout: "no\n".to_owned(), ..answer },
+        (["kubectl", "get", ..], 1..) => Answer { stdout: String::new(), ..answer },
         _ => answer,
     }
 }
