@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "the inner half owns the world it runs in; the outer one starts it")]
 
 mod curl;
+mod extension;
 mod files;
 mod hints;
 mod host;
@@ -302,8 +303,8 @@ const INSIDE: &str = "prove-inside";
 /// What a process of a jail does: a command that scripts call, or the inner half of a proof. No command of the user, so the
 /// command line does not know it and cannot offer it.
 pub fn in_jail() -> Option<u8> {
-    if kubectl::is_asked() {
-        return Some(kubectl::serve());
+    if extension::is_asked() {
+        return Some(extension::serve());
     }
     shim::main().or_else(|| std::env::args().nth(1).filter(|arg| arg == INSIDE).map(|_| inside()))
 }

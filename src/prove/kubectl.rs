@@ -1,22 +1,13 @@
-//! `builtin:kubernetes` in a world of shims: each operation asks the world as the command of kubectl that it stands for. Both ways of
-//! asking are brought into one form, so that the order of options and names in two words make no difference.
+//! Commands of kubectl in one form, so that the order of options and names in two words make no difference; and the command that an
+//! operation of `builtin:kubernetes` stands for.
 //!
 //! This is written apart from `convert::kubernetes`, which reads such commands: what one of the two gets wrong, the other shows.
 
-use std::io::{BufRead, Write};
-
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{
-    shim,
-    trace::record,
-    world::{Answer, Call, World},
-};
-use crate::{
-    kubernetes::{ARGUMENT, manifest, operation},
-    ty::duration,
-};
+use super::world::{Answer, Call};
+use crate::ty::duration;
 
 /// Options that have a value, with their short names.
 const VALUED: &[(&str, &str)] = &[
@@ -45,11 +36,6 @@ const SWITCHES: &[(&str, &str, bool)] = &[
     ("--quiet", "-q", false),
     ("--no-headers", "", false),
 ];
-
-/// Whether this process is to be the extension of a world.
-pub fn is_asked() -> bool {
-    std::env::args().nth(1).as_deref() == Some(ARGUMENT) && std::path::Path::new(shim::WORLD).exists()
-}
 
 /// A command of kubectl in the form in which it is compared; what is not understood stays as it is.
 pub fn normal(call: Call) -> Call {
@@ -285,9 +271,8 @@ pub fn said(operation: &str, args: &Value) -> Option<Call> {
         }
         "can-i" => {
             add(&["auth", "can-i", &text("verb")?, &text("resource")?]);
-            match text("namespace") {
-                None => words.push("-A".to_owned()),
-                Some(_) => {}
+            if text("namespace").is_none() {
+                words.push("-A".to_owned());
             }
             if let Some(user) = text("as") {
                 words.push(format!("--as={user}"));
@@ -330,67 +315,4 @@ pub fn consistent(call: &Call, answer: Answer) -> Answer {
         (["kubectl", "get", ..], 1..) => Answer { stdout: String::new(), ..answer },
         _ => answer,
     }
-}
-
-/// Serves the protocol of extensions until its input ends.
-pub fn serve() -> u8 {
-    let mut out = std::io::stdout();
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let Ok(request) = serde_json::from_str::<Value>(&line) else { continue };
-        let result = match request["method"].as_str() {
-            Some("initialize") => serde_json::to_value(manifest()).unwrap_or_default(),
-            Some("execute") => {
-                let name = request["params"]["operation"].as_str().unwrap_or_default();
-                done(name, &request["params"]["args"])
-            }
-            _ => json!({}),
-        };
-        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
-        let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
-        if request["method"] == "shutdown" {
-            break;
-        }
-    }
-    0
-}
-
-fn done(name: &str, args: &Value) -> Value {
-    let refused = |why: String| json!({"success": false, "error": why});
-    let Some(call) = said(name, args) else { return refused(format!("no world knows `{name}`")) };
-    let Some(world) = World::read() else { return refused("there is no world".to_owned()) };
-    let call = shim::asked(&world, call);
-    let answer = consistent(&call, world.answer(&call, record(&call)));
-    let printed = answer.stdout.trim_end_matches('\n').to_owned();
-    let passes = match name {
-        "resource-absent" => answer.status == 1,
-        "can-i" => (answer.status == 0) == args.get("allowed").and_then(Value::as_bool).unwrap_or(true),
-        "exec" => true,
-        "get" if args.get("jsonpath").is_some() => {
-            let optional = args.get("optional").and_then(Value::as_bool) == Some(true);
-            answer.status == 0 && (optional || !printed.is_empty())
-        }
-        _ => answer.status == 0,
-    };
-    if !passes {
-        return refused(format!("status {}: {printed}{}", answer.status, answer.stderr));
-    }
-    let declared = operation::find(name).map_or(&[][..], |operation| operation.outputs);
-    let outputs: Map<String, Value> = declared
-        .iter()
-        .map(|(output, kind, _)| {
-            let value = match (*output, *kind) {
-                ("text" | "value", _) => json!(printed),
-                ("stdout", _) => json!(answer.stdout),
-                ("stderr", _) => json!(answer.stderr),
-                ("exitCode", _) => json!(answer.status),
-                ("allowed", _) => json!(answer.status == 0),
-                (_, "array") => json!([]),
-                (_, "object") => json!({}),
-                (_, "integer") => json!(0),
-                _ => json!(""),
-            };
-            ((*output).to_owned(), value)
-        })
-        .collect();
-    json!({"success": true, "message": "", "outputs": outputs})
 }

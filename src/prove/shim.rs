@@ -10,12 +10,11 @@ use std::{
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
-    world::{Call, World},
+    world::{Call, WORLD, World},
 };
 use crate::source::normalize;
 
-/// Where the jail keeps the world, and the time that was slept.
-pub const WORLD: &str = "/world/world.json";
+/// Where the jail keeps the time that was slept.
 const SLEPT: &str = "/world/slept";
 /// Seconds a script may take.
 const PATIENCE: f64 = 300.0;

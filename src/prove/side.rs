@@ -11,9 +11,9 @@ use super::{
     Allowance, Slack,
     files::{Files, restore, untouched, written},
     host::{Clock, ProofHost},
-    shim::{TASK, WORLD},
+    shim::TASK,
     trace::{PAUSE, TRACE},
-    world::{Call, Dice, Mood, World, fits},
+    world::{Call, Dice, Mood, WORLD, World, fits},
 };
 use crate::{
     convert::looks,

@@ -8,7 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::shim::WORLD;
+/// Where a jail keeps its world.
+pub const WORLD: &str = "/world/world.json";
 
 /// One world.
 #[derive(Clone, Debug, Serialize, Deserialize)]

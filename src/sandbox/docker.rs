@@ -103,7 +103,6 @@ fn mount(path: &Path, more: &str) -> String {
 }
 
 impl Drop for Container {
-    #[expect(clippy::disallowed_methods, reason = "what runs there must not outlive this")]
     fn drop(&mut self) {
         // One that has ended is gone already.
         let _ = self.docker.command(["rm", "--force", &self.name]).output();
