@@ -474,7 +474,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
     world.run(&["convert", "suite/tasks", "--in-place", "--no-verify"]).expect(0, &[]);
     assert_eq!(contents(&world.path("suite")), after, "twice is once");
 
-    world.run(&["convert", "suite/tasks", "--target", "k8s"]).expect(2, &["Kubernetes extension"]);
+    world.run(&["convert", "suite/tasks", "--target", "k9s"]).expect(2, &["possible values", "kubernetes"]);
     world.run(&["convert", "suite/tasks", "--to", "steps", "--target", "builtin"]).expect(2, &["only wraps"]);
     world.run(&["convert", "nowhere"]).expect(2, &["nowhere"]);
 }
