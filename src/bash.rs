@@ -57,7 +57,11 @@ pub fn quote(text: &str) -> String {
     if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Parses a script. `None` only if the grammar does not fit the parser, which a test rules out.
+/// How many nodes of the grammar may stand in each other, or links in a chain of `&&` and `||`. No real script comes near, and whoever
+/// walks a tree of this depth has the stack for it.
+pub const DEPTH: usize = 500;
+
+/// Parses a script. `None`: it is nested deeper than [`DEPTH`].
 pub fn parse(text: &str) -> Option<Script> {
     thread_local! {
         // To make one costs more than to parse a short script.
@@ -67,10 +71,29 @@ pub fn parse(text: &str) -> Option<Script> {
         });
     }
     let tree = PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(text, None))?;
-    Some(Script { text: text.to_owned(), tree })
+    // A text this short cannot nest deeper.
+    let flat = text.len() < DEPTH / 2 || !is_deep(&tree);
+    flat.then(|| Script { text: text.to_owned(), tree })
 }
 
-/// A script as statements.
+fn is_deep(tree: &Tree) -> bool {
+    let mut cursor = tree.walk();
+    loop {
+        if cursor.depth() as usize > DEPTH {
+            return true;
+        }
+        if cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return false;
+            }
+        }
+    }
+}
+
+/// A script as statements; `None` as of [`parse`].
 pub fn program(text: &str) -> Option<Program> {
     plain(text).or_else(|| Some(parse(text)?.program()))
 }

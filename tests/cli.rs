@@ -575,3 +575,36 @@ fn exit_statuses_have_their_order() {
     misspelt.run(&["check", "task.yaml"]).expect(1, &["task.yaml:", "verifi"]);
     misspelt.run(&["run", "eval.yaml"]).expect(2, &["verifi"]);
 }
+
+/// What walks a script recurses: a script that is nested or chained without end must not take the program with it.
+#[test]
+fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
+    let (deep, chain) = (3_000, 5_000);
+    for (name, script) in [
+        ("chain", vec!["true"; chain].join(" && ")),
+        ("pipe", vec!["cat"; chain].join(" | ")),
+        ("substitution", format!("echo {}true{}", "$(".repeat(deep), ")".repeat(deep))),
+        ("subshell", format!("{}true{}", "( ".repeat(deep), " )".repeat(deep))),
+        ("condition", format!("{}true{}", "if true; then ".repeat(deep), "; fi".repeat(deep))),
+        ("group", format!("{}true;{}", "{ ".repeat(deep), " }; ".repeat(deep))),
+        ("negation", format!("{}true", "! ".repeat(deep))),
+        ("arithmetic", format!("echo $(({}1{}))", "(".repeat(deep), ")".repeat(deep))),
+        ("expansion", format!("echo {}x{}", "${a:-".repeat(deep), "}".repeat(deep))),
+        ("case", format!("{}true{}", "case a in a) ".repeat(deep), ";; esac".repeat(deep))),
+    ] {
+        let world = World::new(&[]);
+        let portable = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify:\n    - command:\n        shell: bash\n        run: |\n          ";
+        world.write("portable.yaml", &format!("{portable}{script}\n"));
+        let legacy = "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  prompt: {inline: Do it.}\n  verify:\n    inline: |\n      #!/usr/bin/env bash\n      ";
+        world.write("legacy.yaml", &format!("{legacy}{script}\n"));
+        for file in ["portable.yaml", "legacy.yaml"] {
+            let checked = world.run(&["check", file]);
+            assert!(matches!(checked.code, Some(0 | 1)), "{name}, {file}: {:?}\n{}", checked.code, checked.err);
+            if !matches!(name, "pipe" | "negation" | "arithmetic" | "expansion") {
+                assert!(checked.out.contains("nested too deeply"), "{name}, {file}: {}", checked.out);
+            }
+        }
+        let converted = world.run(&["convert", "legacy.yaml", "--target", "builtin", "--no-verify"]);
+        assert!(matches!(converted.code, Some(0 | 1)), "{name}: {:?}\n{}", converted.code, converted.err);
+    }
+}

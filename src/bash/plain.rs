@@ -121,7 +121,7 @@ impl<'t> Reader<'t> {
     /// Pipelines with `&&` and `||` between them, which bind alike.
     fn and_or(&mut self) -> Option<Statement> {
         let mut left = self.pipeline()?;
-        loop {
+        for _ in 0..super::DEPTH / 2 {
             self.blanks();
             let and = match (self.peek(), self.ahead(1)) {
                 (Some(b'&'), Some(b'&')) => true,
@@ -135,6 +135,7 @@ impl<'t> Reader<'t> {
             let pair = Box::new([left, right]);
             left = statement(range, if and { Kind::And(pair) } else { Kind::Or(pair) });
         }
+        None
     }
 
     /// Commands with pipes between them, or one.

@@ -6,7 +6,10 @@ use super::{
     unresolved_source::read_by,
 };
 use crate::{
-    bash::syntax::{self, Fault, Grammar, Report},
+    bash::{
+        DEPTH,
+        syntax::{self, Fault, Grammar, Report},
+    },
     diagnostic::{Diagnostic, Diagnostics, Strength},
     rule,
 };
@@ -20,6 +23,17 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let Some(grammar) = grammar(script) else { continue };
         let content = &script.content;
+        if !content.is_plain && content.script().is_none() {
+            let message = format!("this {} is nested too deeply: no other rule looks at it", script.what());
+            let help = format!(
+                "no more than {DEPTH} levels may stand in each other, and {} commands in a chain of `&&`",
+                DEPTH / 2
+            );
+            out.push(
+                Diagnostic::new(&SCRIPT_SYNTAX, content.span(0..0), message).strength(Strength::Warning).help(help),
+            );
+            continue;
+        }
         let report = if content.is_plain { Report::default() } else { report(&content.text, grammar) };
         if let Some(fault) = &report.fault {
             let message = format!("the shell cannot parse this {}: {}", script.what(), fault.message);
