@@ -11,7 +11,9 @@ use crate::{
     check::{self, Checked},
     decode,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, Limits, Name, Permissions, TaskSet},
+    hir::{
+        AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, KubeWorld, Limits, Name, Permissions, TaskSet,
+    },
     lint::{
         self, EvalView, ProjectView, TaskView,
         script::{self, ScriptFiles},
@@ -289,6 +291,9 @@ impl Shared<'_> {
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
         plan.timeout = limits.timeout.unwrap_or(plan.timeout);
         plan.cleanup_timeout = limits.cleanup_timeout.unwrap_or(plan.cleanup_timeout);
+        if eval.world.is_some() {
+            plan.process_env.retain(|name, _| !KubeWorld::VARIABLES.contains(&name.as_str()));
+        }
         Some(Box::new(plan))
     }
 }
@@ -316,6 +321,7 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides)
         dir: eval.dir.clone(),
         judge: judge(unit),
         extensions: extensions(eval, &unit.lock),
+        world: eval.world,
         budget: eval.budget,
         model: model(unit),
         secrets: eval.secrets.iter().chain(key_variables(unit)).map(|s| s.value.clone()).collect(),

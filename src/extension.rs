@@ -168,7 +168,7 @@ impl<'a> Extensions<'a> {
         let reference = self.planned.reference(name);
         let lookup = |name: &str| self.host.env(name);
         // What the eval gives it is stronger than what the task says (`decisions.md` §3).
-        let mut env: IndexMap<String, String> = call.env.iter().cloned().collect();
+        let mut env: IndexMap<String, String> = self.host.given().iter().chain(call.env).cloned().collect();
         for (key, value) in declared.into_iter().flat_map(|declared| &declared.env) {
             env.insert(key.clone(), expanded(value, &lookup).map_err(|why| format!("`{key}` of `{name}`: {why}"))?);
         }

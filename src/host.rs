@@ -16,6 +16,8 @@ pub mod listen;
 mod real;
 #[cfg(feature = "run")]
 mod tree;
+#[cfg(feature = "run")]
+mod within;
 
 #[cfg(feature = "run")]
 pub use self::{
@@ -25,6 +27,7 @@ pub use self::{
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
     real::RealHost,
     tree::{MARK, place, started},
+    within::Within,
 };
 
 /// Why a program cannot be started that [`Host::which`] does not find.
@@ -95,6 +98,11 @@ mod door {
 
         /// Sends a request; a status of failure is an answer, no fault.
         fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>>;
+
+        /// Variables of its own: a process that is not started through it must be given them.
+        fn given(&self) -> &[(String, String)] {
+            &[]
+        }
 
         /// Work begins that does not go through this host; it ends when the guard is dropped.
         fn outside(&self) -> Box<dyn std::any::Any + Send> {

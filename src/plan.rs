@@ -36,8 +36,8 @@ use petgraph::{
 use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
-        CallStatus, Def, Dialect, JudgeEnv, ModelAgent, Name, Operation, OperationKind, OracleCall, Provider, Sandbox,
-        Server, ShellAgent, Substitute, Template,
+        CallStatus, Def, Dialect, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind, OracleCall,
+        Provider, Sandbox, Server, ShellAgent, Substitute, Template,
     },
     lock::{LockedRelease, Permissions},
     signature::Control,
@@ -433,6 +433,8 @@ pub struct EvalPlan {
     pub dir: PathBuf,
     pub judge: Option<Judge>,
     pub extensions: Extensions,
+    /// What each run of a task has of a disposable control plane.
+    pub world: Option<KubeWorld>,
     /// What all tasks may use together.
     pub budget: Budget,
     /// The model of the agent, as far as it is known.

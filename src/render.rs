@@ -20,7 +20,8 @@ use crate::{
     builtin::{count, excerpt},
     diagnostic::visible,
     event::Outcome,
-    hir::{Arg, ArgKind, BlockRole, Def, Dialect},
+    hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind},
+    package::{Package, package},
     plan::{
         Action, ActionIx, ActionKind, Edge, EvalPlan, Plan, PlanPhase, ProcessVariable, UNSET_TIMEOUT, reach, wire,
     },
@@ -159,6 +160,28 @@ fn value_name(from: &Action, name: &str) -> String {
         ActionKind::Step(step) => format!("{}.{name}", step.id.as_deref().unwrap_or(&from.id)),
         _ => name.to_owned(),
     }
+}
+
+/// The bundled extension that a step runs in the place of another one.
+fn stand_in(view: &View<'_>, action: &Action) -> Option<String> {
+    let ActionKind::Step(step) = &action.kind else { return None };
+    let OperationKind::Extension { package: name, .. } = &step.op.kind else { return None };
+    let extensions = &view.eval?.extensions;
+    let reference = extensions.reference(name);
+    match package(reference, extensions.substitute) {
+        Ok(Package::Bundled(bundled)) => Some(format!("builtin:{bundled}")).filter(|means| means != reference),
+        _ => None,
+    }
+}
+
+/// Packages that mean a bundled extension, a sentence each.
+fn stand_ins(eval: &EvalPlan) -> BTreeSet<String> {
+    let used = wire::used_extensions(eval).into_iter();
+    let stands = used.filter_map(|used| {
+        let means = used.bundled.filter(|means| *means != used.package)?;
+        Some(format!("{} means {means}", used.package))
+    });
+    stands.collect()
 }
 
 /// What a task reads, needs, touches, and how long it can take.

@@ -5,6 +5,7 @@
 
 mod agent;
 pub mod assert;
+pub mod clusters;
 mod emit;
 mod expectation;
 pub mod fill;
@@ -248,7 +249,9 @@ pub async fn run_eval(
     mut interrupts: UnboundedReceiver<Interrupt>,
     sink: UnboundedSender<Event>,
 ) -> RunSummary {
-    let host = host.as_ref();
+    let clusters = clusters::Clusters::of(plan, options);
+    let within = clusters.as_ref().map(|clusters| clusters.host(host.as_ref()));
+    let host: &dyn Host = within.as_ref().map_or(host.as_ref(), |within| within);
     let started = host.elapsed();
     let selected = match &options.past {
         Some(past) => past.selected.iter().map(|s| s.index).filter(|&index| index < plan.tasks.len()).collect(),
@@ -285,6 +288,9 @@ pub async fn run_eval(
         (usable(plan.extensions.sandbox, &|name| host.env(name)), reach::extensions(plan).is_empty())
     {
         faults.push(format!("the sandbox of extensions: {why}"));
+    }
+    if let (Some(_), Err(why)) = (&clusters, clusters::startable()) {
+        faults.push(format!("`world: kube`: {why}"));
     }
     if let (Some(&index), None) = (selected.first(), options.only)
         && let ActionKind::Agent(agent) = &plan.tasks[index].action(plan.tasks[index].agent).kind
@@ -377,6 +383,7 @@ pub async fn run_eval(
         emitter: &emitter,
         servers: &servers,
         extensions: &plan.extensions,
+        clusters: clusters.as_ref(),
         cancel,
         force: CancellationToken::new(),
         unstarted: OnceLock::new(),
@@ -399,8 +406,16 @@ pub async fn run_eval(
     }
     {
         let work = async {
+            let begun = match clusters.as_ref().filter(|_| options.only != Some(Only::Verify)) {
+                Some(clusters) => clusters.begin().await,
+                None => Ok(()),
+            };
+            let start = async {
+                begun?;
+                start(plan, &selected, &servers, options.isolate || clusters.is_some(), lacks).await
+            };
             let start = tokio::select! {
-                start = start(plan, &selected, &servers, options.isolate, lacks) => start,
+                start = start => start,
                 () = world.cancel.cancelled() => Ok(needs::Lacks::default()),
             };
             match start {
@@ -489,6 +504,9 @@ pub async fn run_eval(
         }
     }
     servers.close().await;
+    if let Some(clusters) = &clusters {
+        clusters.end().await;
+    }
     let kept = std::mem::take(&mut *world.kept.lock().unwrap_or_else(PoisonError::into_inner));
     if kept.is_empty() {
         host.reap_marked(host.mark(), Duration::from_secs(2)).await;

@@ -536,3 +536,70 @@ fn docker_is_given_nothing_that_was_not_granted() {
         .unwrap();
     run(&["run", "eval.yaml"]).expect(3, &["docker does not answer: Cannot connect to the Docker daemon"]);
 }
+
+/// What a program prints without end takes no memory, in either protocol.
+#[test]
+fn an_extension_that_floods_takes_no_memory() {
+    let sandbox = usable(Sandbox::Auto, &|_| None).map_or("none", |_| "auto");
+    const LOGS: &str = "for _ in range(150): say({'jsonrpc': '2.0', 'method': 'log', 'params': {'level': 'info', 'message': 'x' * (1 << 20)}})\nanswer({'success': True})";
+    const RUBBISH: &str = "for _ in range(150): print('x' * (1 << 20))\nanswer({'success': True})";
+    let shot = |does: &str| format!("#!/bin/sh\n{does}\n");
+    let programs = Programs::new();
+    let session = |body: &str| std::fs::read_to_string(programs.session("x", body)).unwrap();
+    let cases = [
+        ("answers", true, shot("exec yes"), "it printed more than 16 MiB"),
+        ("complains", true, shot("head -c 200000000 /dev/zero | tr '\\0' x >&2\necho '{\"success\": true}'"), ""),
+        ("logs", false, session(LOGS), ""),
+        ("chatters", false, session(RUBBISH), ""),
+    ];
+    for (name, manifest, program, why) in cases {
+        let world = World::new(&[
+            (
+                "eval.yaml",
+                &format!(
+                    "kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{type: builtin.noop}}\n  taskSets: [{{path: t.yaml}}]\n  extensions: {{sandbox: {sandbox}}}\n"
+                ),
+            ),
+            (
+                "t.yaml",
+                "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  imports: [{package: ./ext/x, as: x}]\n  prompt: Do nothing.\n  verify:\n    - x.do: {}\n",
+            ),
+        ]);
+        let path = if manifest { "ext/x/x" } else { "ext/x" };
+        world.write(path, &program);
+        std::fs::set_permissions(world.path(path), std::fs::Permissions::from_mode(0o755)).unwrap();
+        if manifest {
+            world.write("ext/x/extension.yaml", "name: x\nversion: 1.0.0\nchecks: [{name: do}]\n");
+        }
+        let ran = world.run(&["run", "eval.yaml", "--allow-unchecked"]);
+        let said = match why {
+            "" => ran.expect(0, &["1 of 1 task passed"]),
+            why => ran.expect(1, &[why]),
+        };
+        assert!(said.peak < 150_000, "{name}: {} KiB", said.peak);
+    }
+}
+
+/// At most a millisecond, half of the time (`cargo test --test extension -- --ignored --nocapture`).
+#[tokio::test]
+#[ignore = "measures; benches/README.md has the figure"]
+async fn the_overhead_of_a_call() {
+    let programs = Programs::new();
+    programs.session("echo", "answer({'success': True, 'outputs': {'n': args['n']}})");
+    let host = RealHost::new();
+    let none = plan::Extensions::default();
+    let extensions = Extensions::new(&host, &none, None);
+    programs.execute(&extensions, "./echo", json!({"n": 0})).await.unwrap();
+    let mut times = Vec::new();
+    for n in 0..2000 {
+        let begun = Instant::now();
+        let answer = programs.execute(&extensions, "./echo", json!({"n": n})).await.unwrap();
+        times.push(begun.elapsed());
+        assert_eq!(answer.outputs["n"], n);
+    }
+    extensions.close().await;
+    times.sort();
+    let at = |percent: usize| times[times.len() * percent / 100];
+    println!("a call of an extension in Python: p50 {:?}, p95 {:?}, p99 {:?}", at(50), at(95), at(99));
+    assert!(at(50) < Duration::from_millis(1), "{:?}", at(50));
+}

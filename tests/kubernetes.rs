@@ -86,9 +86,14 @@ struct Extension {
 
 impl Extension {
     async fn start(kubeconfig: &Path) -> Self {
+        Self::start_with(kubeconfig, None).await
+    }
+
+    async fn start_with(kubeconfig: &Path, path: Option<&str>) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_gevals"))
             .arg(kubernetes::ARGUMENT)
             .env("KUBECONFIG", kubeconfig)
+            .envs(path.map(|path| ("PATH", path)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -162,7 +167,13 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
     let playing = tokio::spawn(kubelet::run(plane.client().await));
     let extension = Arc::new(Extension::start(&plane.kubeconfig).await);
     let mut pages: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    pages.retain(|path| path.extension().is_some_and(|e| e == "yaml"));
+    let helm = std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|folder| folder.join("helm").is_file());
+    if !helm {
+        eprintln!("NOT RUN: the page of helm, for want of helm");
+    }
+    let node = node(plane).await;
+    let lacks = |path: &PathBuf| !helm && path.ends_with("helm.yaml") || node.is_none() && path.ends_with("pods.yaml");
+    pages.retain(|path| path.extension().is_some_and(|e| e == "yaml") && !lacks(path));
     pages.sort();
     let running = pages.into_iter().map(|path| tokio::spawn(page(path, Arc::clone(&extension))));
     let mut seen: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
@@ -186,7 +197,10 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
     for operation in OPERATIONS {
         let verdicts = seen.get(operation.name).cloned().unwrap_or_default();
         // What needs a program or a node that is not here.
-        let absent = matches!(operation.name, "helmInstall" | "helmList" | "helmUninstall" | "exec" | "logs");
+        let absent = match operation.name {
+            "exec" | "logs" => node.is_none(),
+            name => !helm && name.starts_with("helm"),
+        };
         assert!(verdicts.contains("passes") || absent, "no call of `{}` passes", operation.name);
         assert!(
             verdicts.len() > 1 || absent || operation.name == "deleteGeneratedNamespaces",
@@ -194,6 +208,33 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
             operation.name
         );
     }
+}
+
+/// A node whose kubelet answers for logs and commands; it ends when it is dropped.
+async fn node(plane: &Plane) -> Option<Child> {
+    let Some(folder) = &plane.own else {
+        eprintln!("NOT RUN: the page of pods, for want of a node of its own");
+        return None;
+    };
+    let certs = folder.path().join("certs");
+    let mut kubelet = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/kubelet.py"))
+        .args([certs.join("apiserver.crt"), certs.join("apiserver.key")])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(kubelet.stdout.take().unwrap()).lines();
+    let port: u16 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(plane.client().await);
+    let node = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "fake"}})).unwrap();
+    nodes.create(&Default::default(), &node).await.unwrap();
+    let status = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }});
+    nodes.patch_status("fake", &Default::default(), &kube::api::Patch::Merge(status)).await.unwrap();
+    Some(kubelet)
 }
 
 async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'static str)>, Vec<String>) {
@@ -243,6 +284,14 @@ async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'stati
         verdicts.push((operation.clone(), verdict));
     }
     (verdicts, faults)
+}
+
+/// Without the program that an operation needs nothing can be said.
+#[tokio::test]
+async fn without_helm_its_operations_are_broken() {
+    let extension = Extension::start_with(Path::new("/nowhere"), Some("/nowhere")).await;
+    let answer = extension.execute("helmList", &json!({})).await;
+    assert_eq!(answer["error"]["message"], "`helm` is not on the PATH", "{answer}");
 }
 
 /// A hundred waits on one connection take as long as one.

@@ -570,3 +570,47 @@ fn what_an_eval_denies_or_does_not_substitute_is_not_run() {
     run(&world, NOWHERE, &["check", "eval.yaml"])
         .expect(1, &["error[release-not-locked]", "kubernetes-extension@v0.0.3`"]);
 }
+
+/// The bytes of a program count, wherever it is.
+#[test]
+fn a_local_program_is_denied_by_its_digest() {
+    let program = PROGRAM.replace("VERSION", "1.0.0");
+    let world = World::new(&[("t.yaml", &TASK.replace("EXPECTED", "1.0.0"))]);
+    world.write("ext/files/extension.yaml", &MANIFEST.replace("VERSION", "1.0.0"));
+    world.write("ext/files/files", &program);
+    let path = world.path("ext/files/files");
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let eval = |digest: &str| {
+        let extensions = format!(
+            "  extensions:\n    deny: [{{digest: \"sha256:{digest}\", reason: stolen}}]\n    files: {{package: ./ext/files}}\n"
+        );
+        world.write("eval.yaml", &EVAL.replace("  agent:", &format!("{extensions}  agent:")));
+    };
+    eval(&"a2".repeat(32));
+    run(&world, NOWHERE, &["lock", "eval.yaml"]).expect(0, &["2 operations"]);
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    eval(&digest(program.as_bytes()));
+    run(&world, NOWHERE, &["run", "eval.yaml"])
+        .expect(2, &["`./ext/files` is denied: stolen", "this is the digest of `files`"]);
+    eval(&digest(MANIFEST.replace("VERSION", "1.0.0").as_bytes()));
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(2, &["this is the digest of `extension.yaml`"]);
+}
+
+/// Whoever looks at a plan sees which program does it.
+#[test]
+fn every_format_of_a_plan_shows_what_stands_in() {
+    let world = World::new(&[
+        ("eval.yaml", EVAL),
+        (
+            "t.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  imports: [{package: github.com/mcpchecker/kubernetes-extension@v0.0.3, as: k8s}]\n  prompt: Do nothing.\n  verify:\n    - k8s.resource-absent: {resource: pod/a}\n",
+        ),
+    ]);
+    for format in ["tree", "json", "dot", "mermaid", "svg", "html", "markdown"] {
+        let plan = world.run(&["plan", "eval.yaml", "--format", format]);
+        // Markdown escapes the colon, and Mermaid writes it as an entity.
+        let text = plan.out.replace("\\:", ":").replace("#58;", ":").replace("&#58;", ":");
+        assert_eq!(plan.code, Some(0), "{format}: {}", plan.err);
+        assert!(text.contains("builtin:kubernetes"), "{format}: {text}");
+    }
+}

@@ -56,6 +56,7 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         dir: PathBuf::from("/t"),
         judge: None,
         extensions: gevals::plan::Extensions::default(),
+        world: None,
         budget: gevals::hir::Budget::default(),
         model: None,
         written: Default::default(),

@@ -12,7 +12,7 @@ Examples:
   gevals kube down                        stop it
 
 It needs `etcd` and `kube-apiserver` (and takes `kube-controller-manager` where it is) from the folder that
-KUBEBUILDER_ASSETS names, or from the PATH: `setup-envtest use` downloads them. It has no nodes: pods never run.
+KUBEBUILDER_ASSETS names, or from the PATH: `setup-envtest use -p path` downloads them, and prints the folder. It has no nodes: pods never run.
 
 Exit status: 0 started, or stopped; 2 a program is missing, or one runs there already; 3 it did not start, or did not stop";
 

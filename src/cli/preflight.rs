@@ -26,6 +26,10 @@ pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
     agent(plan, tasks, &host, &mut looks);
     judge(plan, tasks, &host, &mut looks);
     extensions(plan, tasks, &mut looks);
+    if plan.world.is_some() {
+        let found = run::clusters::startable().map(|()| "its programs are there".to_owned());
+        looks.push(Look { what: "a Kubernetes control plane".to_owned(), found });
+    }
     if let Err(error) = servers(plan, tasks, &host, server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;
@@ -134,6 +138,12 @@ fn servers(
     looks: &mut Vec<Look>,
 ) -> Result<(), String> {
     let executable = std::env::current_exe().ok();
+    if plan.world.is_some() {
+        let found = || Ok("it was not started: it works on the control plane of a run".to_owned());
+        let names = plan.servers.iter().map(|server| format!("server `{}`", server.name.value));
+        looks.extend(names.map(|what| Look { what, found: found() }));
+        return Ok(());
+    }
     let (specs, _) = match run::specs(&plan.servers, &plan.dir, host, executable.as_ref()) {
         Ok(specs) => specs,
         Err(faults) => {

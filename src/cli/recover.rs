@@ -19,7 +19,7 @@ use crate::{
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, ReportInput},
     run::{
-        Gate, Interrupt, RunOptions, environment_secrets, interrupts,
+        Gate, Interrupt, RunOptions, clusters, environment_secrets, interrupts,
         recover::{RecoverOptions, Recovered, clean_up, end_processes},
     },
     source::{Files, Sources},
@@ -109,6 +109,7 @@ fn forget(runs: &[PathBuf], named: bool) -> u8 {
         Ok((journal, past)) => {
             let pending: usize = past.tasks.values().map(|task| task.pending.len()).sum();
             journal.forget();
+            clusters::dispose(dir);
             print(&format!("run `{}`: {} forgotten\n", name_of(dir), count(pending, "cleanup is", "cleanups are")));
             status::OK
         }
@@ -169,7 +170,17 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
         ));
         return Ok(Some(status::PENDING));
     }
+    if past.tasks.values().any(|of| !of.pending.is_empty())
+        && let Err(why) = clusters::revive(dir)
+    {
+        say(&format!("  warning: {why}"));
+    }
     let exit = in_place(dir, journal, &past, what, say);
+    if journal::is_closed(dir) {
+        clusters::dispose(dir);
+    } else if !past.tasks.iter().any(|(task, of)| of.kept && !what.covers(&task.name)) {
+        clusters::stop(dir);
+    }
     std::env::set_current_dir(here)?;
     exit.map(Some)
 }

@@ -13,7 +13,10 @@ use kube::{
 use serde::Deserialize;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::kubernetes::operation::{Metadata, Reference};
+use crate::{
+    hir::KubeWorld,
+    kubernetes::operation::{Metadata, Reference},
+};
 
 /// Why an operation did not succeed.
 #[derive(Debug)]
@@ -79,6 +82,12 @@ impl Settings {
             }),
         }
     }
+}
+
+/// The namespace of what names none: that of the world, where the eval asks for one (`world: kube`).
+pub fn usual_namespace() -> String {
+    let of_world = std::env::var(KubeWorld::VARIABLES[1]).ok().filter(|name| !name.is_empty());
+    of_world.unwrap_or_else(|| "default".to_owned())
 }
 
 /// A kind that the API server has.
@@ -289,7 +298,8 @@ impl Cluster {
 
     /// The object of a kind and name.
     pub async fn target(&self, kind: Kind, namespace: Option<&str>, name: &str) -> Result<Target> {
-        let namespace = kind.namespaced.then(|| namespace.filter(|n| !n.is_empty()).unwrap_or("default").to_owned());
+        let namespace =
+            kind.namespaced.then(|| namespace.filter(|n| !n.is_empty()).map_or_else(usual_namespace, str::to_owned));
         let api = self.api(&kind, namespace.as_deref()).await?;
         Ok(Target { kind, namespace, name: name.to_owned(), api })
     }

@@ -1,10 +1,10 @@
 //! Checks of what objects hold.
 
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::{Map, Value};
 
 use super::{
-    api::{Error, Result, explain, failed},
+    api::{Error, Result, Target, explain, failed},
     call::{Call, Done},
     chosen::value,
     object::documents,
@@ -20,6 +20,12 @@ const SERVERS_OWN: [&str; 6] = [
     ".metadata.creationTimestamp",
     ".metadata.selfLink",
     ".status",
+];
+
+/// What kubectl and the controller of deployments write.
+const SERVERS_ANNOTATIONS: [&str; 2] = [
+    r".metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration",
+    r".metadata.annotations.deployment\.kubernetes\.io/revision",
 ];
 
 /// Most differences that are shown.
@@ -49,16 +55,17 @@ pub async fn matches(call: &Call, args: Matches) -> Result<Done> {
     let mut ignored = args.ignore_paths.clone();
     if args.exact {
         ignored.extend(SERVERS_OWN.map(str::to_owned));
-        ignored.push(r".metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration".to_owned());
+        ignored.extend(SERVERS_ANNOTATIONS.map(str::to_owned));
     }
     for path in &ignored {
         let path = Path::parse(path).map_err(Error::Broken)?;
         path.remove(&mut expected);
         path.remove(&mut actual);
     }
+    let defaults = if args.exact { defaulted(&target, &expected).await } else { Value::Null };
     let mut differences = Vec::new();
     let rules = Rules { exact: args.exact, any_order: args.ignore_order };
-    rules.compare("", &expected, &actual, &mut differences);
+    rules.compare("", &expected, &actual, &defaults, &mut differences);
     if differences.is_empty() {
         return Ok(Done::said(format!("{} matches", target.label())).with("object", value(&object, &target.kind)));
     }
@@ -70,32 +77,52 @@ pub async fn matches(call: &Call, args: Matches) -> Result<Done> {
     failed(format!("{} differs:\n{}", target.label(), differences.join("\n")))
 }
 
+/// What the API server makes of a manifest: with the values of the fields that it leaves out. Nothing where it would not take it.
+async fn defaulted(target: &Target, expected: &Value) -> Value {
+    let mut manifest = expected.clone();
+    let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) else { return Value::Null };
+    // The name is taken, by the object that is compared.
+    metadata.remove("name");
+    metadata.insert("generateName".to_owned(), "gevals-".into());
+    if let Some(namespace) = &target.namespace {
+        metadata.insert("namespace".to_owned(), namespace.as_str().into());
+    }
+    let Ok(object) = serde_json::from_value(manifest) else { return Value::Null };
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let made = target.api.create(&params, &object).await;
+    made.map_or(Value::Null, |made| value(&made, &target.kind))
+}
+
 struct Rules {
     exact: bool,
     any_order: bool,
 }
 
 impl Rules {
-    fn compare(&self, at: &str, expected: &Value, actual: &Value, out: &mut Vec<String>) {
+    /// `defaults` is what the API server makes of what is expected.
+    fn compare(&self, at: &str, expected: &Value, actual: &Value, defaults: &Value, out: &mut Vec<String>) {
         match (expected, actual) {
             (Value::Object(wanted), Value::Object(found)) => {
                 for (key, wanted) in wanted {
                     let at = member(at, key);
                     match found.get(key) {
-                        Some(found) => self.compare(&at, wanted, found, out),
+                        Some(found) => self.compare(&at, wanted, found, &defaults[key], out),
                         None if wanted.is_null() => {}
                         None => out.push(format!("- {at}: {wanted}")),
                     }
                 }
                 if self.exact {
-                    let more = found.iter().filter(|(key, _)| !wanted.contains_key(*key));
+                    let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+                    let more = found.iter().filter(|(key, value)| {
+                        !wanted.contains_key(*key) && defaults.get(*key) != Some(value) && !is_empty(value)
+                    });
                     out.extend(more.map(|(key, value)| format!("+ {}: {value}", member(at, key))));
                 }
             }
             (Value::Array(wanted), Value::Array(found)) if self.any_order => {
                 let mut left: Vec<&Value> = found.iter().collect();
                 for (index, wanted) in wanted.iter().enumerate() {
-                    match left.iter().position(|found| self.equal(wanted, found)) {
+                    match left.iter().position(|found| self.equal(wanted, found, &defaults[index])) {
                         Some(place) => drop(left.remove(place)),
                         None => out.push(format!("- {at}[{index}]: {wanted}")),
                     }
@@ -106,7 +133,7 @@ impl Rules {
                 for (index, wanted) in wanted.iter().enumerate() {
                     let at = format!("{at}[{index}]");
                     match found.get(index) {
-                        Some(found) => self.compare(&at, wanted, found, out),
+                        Some(found) => self.compare(&at, wanted, found, &defaults[index], out),
                         None => out.push(format!("- {at}: {wanted}")),
                     }
                 }
@@ -119,9 +146,9 @@ impl Rules {
         }
     }
 
-    fn equal(&self, wanted: &Value, found: &Value) -> bool {
+    fn equal(&self, wanted: &Value, found: &Value, defaults: &Value) -> bool {
         let mut differences = Vec::new();
-        self.compare("", wanted, found, &mut differences);
+        self.compare("", wanted, found, defaults, &mut differences);
         differences.is_empty()
     }
 }
@@ -203,7 +230,8 @@ mod tests {
 
     fn differences(rules: &Rules, expected: &Value, actual: &Value) -> Vec<String> {
         let mut out = Vec::new();
-        rules.compare("", expected, actual, &mut out);
+        let defaults = json!({"spec": {"more": true, "rest": [{"a": 1}]}});
+        rules.compare("", expected, actual, &defaults, &mut out);
         out
     }
 
@@ -228,7 +256,10 @@ mod tests {
         let exact = Rules { exact: true, any_order: false };
         assert_eq!(
             differences(&exact, &json!({"spec": {"replicas": 2, "list": [1, 2]}}), &actual),
-            ["+ spec.more: true", "+ kind: \"X\""]
+            ["+ kind: \"X\""],
+            "what the server fills in is no difference"
         );
+        let other = json!({"spec": {"replicas": 2, "more": false, "none": {}}});
+        assert_eq!(differences(&exact, &json!({"spec": {"replicas": 2}}), &other), ["+ spec.more: false"]);
     }
 }

@@ -1,6 +1,7 @@
 //! A disposable control plane: etcd, the API server and, where it is there, the controller manager, on loopback.
 //!
-//! There are no nodes: pods are made and never run, unless something plays the kubelet.
+//! There are no nodes: pods are made and never run, unless something plays the kubelet. A folder holds all of one, so that one that was
+//! stopped starts again as it was, at the same address and with the same credentials.
 
 use std::{
     fs,
@@ -16,6 +17,11 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use ring::{rand::SystemRandom, signature};
 
 /// The programs, in the order in which they start.
@@ -36,15 +42,27 @@ pub fn missing() -> Vec<&'static str> {
     PROGRAMS[..2].iter().copied().filter(|name| program(name).is_none()).collect()
 }
 
+/// What is missing, and how to get it.
+///
+/// # Errors
+/// Some program is.
+pub fn startable() -> Result<(), String> {
+    let missing = missing();
+    let (names, verb) = (missing.join("` and `"), if missing.len() == 1 { "is" } else { "are" });
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "`{names}` {verb} neither in KUBEBUILDER_ASSETS nor on the PATH: `setup-envtest use -p path` downloads them, and prints the folder"
+        )),
+    }
+}
+
 /// Starts a control plane in a folder. Returns the path of its kubeconfig.
 ///
 /// # Errors
 /// What is missing, or what did not start; then nothing is left running.
 pub fn up(folder: &Path) -> Result<PathBuf, String> {
-    let missing = missing();
-    if !missing.is_empty() {
-        return Err(format!("`{}` is neither in KUBEBUILDER_ASSETS nor on the PATH", missing.join("` and `")));
-    }
+    startable()?;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -60,10 +78,15 @@ pub fn up(folder: &Path) -> Result<PathBuf, String> {
 fn start(folder: &Path) -> Result<PathBuf, String> {
     let at = |name: &str| folder.join(name).display().to_string();
     let io = |e: io::Error| format!("{}: {e}", folder.display());
-    let (client, peer, api, manager) =
-        (port().map_err(io)?, port().map_err(io)?, port().map_err(io)?, port().map_err(io)?);
-    let token = token()?;
-    key(folder)?;
+    let (client, peer, manager) = (port().map_err(io)?, port().map_err(io)?, port().map_err(io)?);
+    let (api, token) = match earlier(folder) {
+        Some((port, token)) if TcpListener::bind(("127.0.0.1", port)).is_ok() => (port, token),
+        Some((_, token)) => (port().map_err(io)?, token),
+        None => (port().map_err(io)?, token()?),
+    };
+    if !folder.join("sa.pub").exists() {
+        key(folder)?;
+    }
     write(folder, "tokens.csv", &format!("{token},admin,1,\"system:masters\"\n")).map_err(io)?;
     spawn(
         folder,
@@ -147,11 +170,18 @@ pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        // It may be a child of this process.
+        let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
     }
     for name in PROGRAMS {
         let _ = fs::remove_file(folder.join(format!("{name}.pid")));
     }
     Ok(stopped)
+}
+
+/// Whether the control plane in a folder runs.
+pub fn is_up(folder: &Path) -> bool {
+    PROGRAMS[..2].iter().all(|name| running(folder, name).is_some())
 }
 
 /// The process of a program, if it is still that program.
@@ -167,7 +197,13 @@ fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), Stri
     let fault = |e: io::Error| format!("`{name}`: {e}");
     let path = program(name).ok_or_else(|| format!("`{name}` is not there"))?;
     let log = private(folder, &format!("{name}.log")).map_err(fault)?;
-    let child = Command::new(path)
+    // It writes its id before it is that program: whenever gevals is killed, `down` finds it.
+    let pid = format!("{name}.pid");
+    drop(private(folder, &pid).map_err(fault)?);
+    let child = Command::new("/bin/sh")
+        .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
+        .arg(folder.join(&pid))
+        .arg(path)
         .args(words)
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(fault)?)
@@ -175,14 +211,64 @@ fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), Stri
         .process_group(0)
         .spawn()
         .map_err(fault)?;
-    write(folder, &format!("{name}.pid"), &child.id().to_string()).map_err(fault)
+    let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
+    let begun = Instant::now();
+    // Until it is the program, or has ended.
+    while running(folder, name).is_none() && begun.elapsed() < Duration::from_secs(5) {
+        let ended = rustix::process::waitpid(id, rustix::process::WaitOptions::NOHANG);
+        if !matches!(ended, Ok(None)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
-async fn ready(folder: &Path, kubeconfig: &Path) -> Result<(), String> {
+async fn client(kubeconfig: &Path) -> Result<kube::Client, String> {
     let config = kube::config::Kubeconfig::read_from(kubeconfig).map_err(|e| e.to_string())?;
     let options = kube::config::KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(config, &options).await.map_err(|e| e.to_string())?;
-    let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
+    kube::Client::try_from(config).map_err(|e| e.to_string())
+}
+
+/// The port and the token of the control plane that was in a folder before.
+fn earlier(folder: &Path) -> Option<(u16, String)> {
+    let config: serde_json::Value = serde_yaml::from_str(&fs::read_to_string(folder.join("kubeconfig")).ok()?).ok()?;
+    let text = |at: &str| config.pointer(at).and_then(serde_json::Value::as_str);
+    let port = text("/clusters/0/cluster/server")?.rsplit_once(':')?.1.parse().ok()?;
+    Some((port, text("/users/0/user/token")?.to_owned()))
+}
+
+/// Makes a namespace in a running control plane, and a kubeconfig beside the plane's own whose context is in it. Returns the path of that.
+///
+/// # Errors
+/// The API server does not answer, or has such a namespace.
+pub async fn add_namespace(folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let own = folder.join("kubeconfig");
+    let namespaces: Api<Namespace> = Api::all(client(&own).await?);
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    let made = namespaces.create(&PostParams::default(), &namespace).await;
+    made.map_err(|e| format!("the namespace `{name}`: {e}"))?;
+    let fault = |e: io::Error| format!("{}: {e}", folder.display());
+    let text = fs::read_to_string(&own).map_err(fault)?;
+    let text = text.replace("namespace: default", &format!("namespace: {name}"));
+    write(folder, &format!("{name}.kubeconfig"), &text).map_err(fault)?;
+    Ok(folder.join(format!("{name}.kubeconfig")))
+}
+
+/// Lets a namespace end, and does not wait for it.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn drop_namespace(folder: &Path, name: &str) -> Result<(), String> {
+    let namespaces: Api<Namespace> = Api::all(client(&folder.join("kubeconfig")).await?);
+    let _ = fs::remove_file(folder.join(format!("{name}.kubeconfig")));
+    namespaces.delete(name, &DeleteParams::background()).await.map(drop).map_err(|e| e.to_string())
+}
+
+async fn ready(folder: &Path, kubeconfig: &Path) -> Result<(), String> {
+    let client = client(kubeconfig).await?;
     let begun = Instant::now();
     while begun.elapsed() < READY {
         let request = axum::http::Request::get("/readyz").body(Vec::new()).map_err(|e| e.to_string())?;

@@ -1,9 +1,10 @@
 //! The program: JSON-RPC on standard input and output, calls side by side.
 
 use std::{
+    collections::HashSet,
     io,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use serde::{Deserialize, de::DeserializeOwned};
@@ -15,7 +16,7 @@ use tokio::{
 
 use super::{
     access,
-    api::{Cluster, Error, Result, Settings, nearest},
+    api::{Cluster, Error, Result, Settings, nearest, usual_namespace},
     call::{Call, Done},
     compare, config, helm, namespace, object, pod, wait,
 };
@@ -177,7 +178,22 @@ fn read<A: DeserializeOwned>(args: Value) -> Result<A> {
     serde_json::from_value(args).map_err(|e| Error::Broken(format!("bad arguments: {e}")))
 }
 
+/// Whether an operation works in one namespace, which need not be named.
+fn has_usual_namespace(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+        let usual = |o: &&operation::Operation| (o.params)().pointer("/properties/namespace/default").is_some();
+        operation::OPERATIONS.iter().filter(usual).map(|o| o.name).collect()
+    });
+    NAMES.contains(name)
+}
+
 async fn operate(call: &Call, name: &str, args: Value) -> Result<Done> {
+    let mut args = args;
+    if let Some(args) = args.as_object_mut().filter(|args| !args.contains_key("namespace"))
+        && has_usual_namespace(name)
+    {
+        args.insert("namespace".to_owned(), usual_namespace().into());
+    }
     match name {
         "apply" => object::apply(call, read(args)?).await,
         "create" => object::create(call, args).await,

@@ -7,8 +7,8 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
         AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Denied, DeniedWhat,
-        Eval, ExtensionOptions, ExtensionRef, JudgeEnv, JudgeRef, Limits, Name, OrderedCall, Permissions, Sandbox,
-        SkillMatcher, Skills, SourceRef, Substitute, TaskSet,
+        Eval, ExtensionOptions, ExtensionRef, JudgeEnv, JudgeRef, KubeWorld, Limits, Name, OrderedCall, Permissions,
+        Sandbox, SkillMatcher, Skills, SourceRef, Substitute, TaskSet,
     },
     rule,
     source::{FileId, Span, Spanned},
@@ -71,6 +71,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         extension_options: ExtensionOptions::default(),
         sources: Vec::new(),
         skills: None,
+        world: None,
         default_limits: Limits::default(),
         budget: Budget::default(),
         secrets: Vec::new(),
@@ -118,6 +119,9 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     }
     if let Some(node) = fields.take(reader, "skills") {
         eval.skills = skills(reader, node);
+    }
+    if let Some(node) = fields.take(reader, "world") {
+        eval.world = world(reader, node);
     }
     if let Some(node) = fields.take(reader, "defaultTaskLimits")
         && let Some(mut limits) = reader.fields(node, "the default limits of an eval")
@@ -343,6 +347,18 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOp
     out
 }
 
+/// `kube`, or `{kube: namespace}`, or `{kube: api}`.
+fn world(reader: &mut Reader<'_>, node: Node<'_>) -> Option<KubeWorld> {
+    if node.as_str().is_some() {
+        return choice(reader, node, "world of an eval", &[("kube", KubeWorld::Namespace)]);
+    }
+    let mut fields = reader.fields(node, "the world of an eval")?;
+    let kube = fields.require(reader, "kube", node.span());
+    fields.finish(reader);
+    let words = [KubeWorld::Namespace, KubeWorld::Api].map(|world| (world.name(), world));
+    choice(reader, kube?, "share of a control plane", &words)
+}
+
 /// What an extension may do in a sandbox.
 fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
     let mut fields = reader.fields(node, "the permissions of an extension")?;
@@ -392,8 +408,11 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &
     let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
     let (last, others) = names.split_last()?;
     let message = format!("unknown {what} `{}`", word.value);
-    let diagnostic = Diagnostic::new(&decode::WRONG_TYPE, word.span, message)
-        .help(format!("known are {} and {last}", others.join(", ")));
+    let help = match others {
+        [] => format!("known is {last}"),
+        others => format!("known are {} and {last}", others.join(", ")),
+    };
+    let diagnostic = Diagnostic::new(&decode::WRONG_TYPE, word.span, message).help(help);
     reader.error(match crate::diagnostic::nearest(&word.value, known.iter().map(|(name, _)| *name)) {
         Some(near) => {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)

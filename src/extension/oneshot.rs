@@ -4,15 +4,20 @@ use std::{io::Write, path::PathBuf, process::Stdio};
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use tokio::{io::AsyncReadExt, process::Command};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+};
 
 use super::{
     Answer, Call, Started, answer,
     jail::{Jail, Jailed},
 };
 
-/// Bytes of standard output that are read.
-const MOST: u64 = 64 * 1024 * 1024;
+/// Bytes of standard output that an answer may have.
+const MOST: usize = 16 << 20;
+/// Bytes of standard error that are kept.
+const LOGGED: u64 = 1 << 20;
 
 /// A program that is started for each call.
 pub(super) struct OneShot {
@@ -59,26 +64,13 @@ impl OneShot {
         if let (Some(started), Some(pid)) = (started, child.id()) {
             started(pid);
         }
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let all = async |stream: Option<_>| {
-            let mut bytes = Vec::new();
-            if let Some(stream) = stream {
-                tokio::io::AsyncReadExt::take(stream, MOST).read_to_end(&mut bytes).await?;
-            }
-            std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let errors = async {
-            let mut bytes = Vec::new();
-            if let Some(stream) = stderr {
-                stream.take(MOST).read_to_end(&mut bytes).await?;
-            }
-            std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let (stdout, stderr) = tokio::try_join!(all(stdout), errors).map_err(fault)?;
+        let all = tokio::try_join!(whole(child.stdout.take()), head(child.stderr.take()));
+        let (stdout, stderr) = all.map_err(fault)?;
         let status = child.wait().await.map_err(fault)?;
         drop((group, container));
-        let log: Vec<_> = stderr.lines().map(str::to_owned).collect();
-        let value: Value = match serde_json::from_str(stdout.trim()) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let log: Vec<_> = text(&stderr).lines().map(str::to_owned).collect();
+        let value: Value = match serde_json::from_str(text(&stdout).trim()) {
             Ok(value) => value,
             Err(e) => {
                 let said = log.last().map(|line| format!(": {line}")).unwrap_or_default();
@@ -91,6 +83,28 @@ impl OneShot {
             _ => Ok(answer),
         }
     }
+}
+
+/// All that an answer may have; what goes beyond is a fault.
+async fn whole(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        stream.take(MOST as u64 + 1).read_to_end(&mut bytes).await?;
+    }
+    match bytes.len() > MOST {
+        true => Err(std::io::Error::other(format!("it printed more than {} MiB", MOST >> 20))),
+        false => Ok(bytes),
+    }
+}
+
+/// The beginning of a log; the rest is read and thrown away, so that nobody waits to write it.
+async fn head(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        (&mut stream).take(LOGGED).read_to_end(&mut bytes).await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
 }
 
 /// Whatever a call leaves behind ends with it.

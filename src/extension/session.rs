@@ -28,8 +28,9 @@ use crate::{
 
 /// Bytes of a line.
 const LONGEST: usize = 64 * 1024 * 1024;
-/// Lines of log that are kept of one call.
+/// Lines of log that are kept of one call, and characters of a line.
 const LOGGED: usize = 1000;
+const LOGGED_OF_LINE: usize = 1000;
 /// How long it may take to end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -230,7 +231,8 @@ fn message(line: &[u8], shared: &Shared) {
         let text = |key: &str| message["params"][key].as_str().unwrap_or_default();
         let mut log = lock(&shared.log);
         if log.len() < LOGGED {
-            log.push(format!("{}: {}", text("level"), text("message")).trim_start_matches(": ").to_owned());
+            let line = format!("{}: {}", text("level"), text("message"));
+            log.push(line.trim_start_matches(": ").chars().take(LOGGED_OF_LINE).collect());
         }
         return;
     }

@@ -177,7 +177,7 @@ pub async fn fetch(
         .collect();
     for file in &names {
         if let Some(bytes) = get(file).await? {
-            signed = file.ends_with(".zip") && get(&format!("{file}.bundle")).await?.is_some();
+            signed = get(&format!("{file}.bundle")).await?.is_some();
             files.push((file.clone(), bytes));
             break;
         }

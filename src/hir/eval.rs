@@ -24,6 +24,7 @@ pub struct Eval {
     pub extension_options: ExtensionOptions,
     pub sources: Vec<SourceRef>,
     pub skills: Option<Skills>,
+    pub world: Option<KubeWorld>,
     pub default_limits: Limits,
     /// Of all tasks together.
     pub budget: Budget,
@@ -154,6 +155,36 @@ impl Sandbox {
             Self::Landlock => "landlock",
             Self::Bwrap => "bwrap",
             Self::Docker => "docker",
+        }
+    }
+}
+
+/// What each run of a task has of a disposable Kubernetes control plane: `world: kube`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KubeWorld {
+    /// A namespace of the one control plane of the run.
+    Namespace,
+    /// A control plane of its own.
+    Api,
+}
+
+impl KubeWorld {
+    /// The variables by which everything in a run of a task finds it: the kubeconfig, and the namespace of its context.
+    pub const VARIABLES: [&str; 2] = ["KUBECONFIG", "KUBE_NAMESPACE"];
+
+    /// As an eval writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Api => "api",
+        }
+    }
+
+    /// In a sentence.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Api => "control plane",
         }
     }
 }

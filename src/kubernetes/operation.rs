@@ -594,7 +594,7 @@ pub struct Matches {
     /// The order of lists does not count.
     #[serde(default)]
     pub ignore_order: bool,
-    /// The object holds nothing else, but for what the API server adds: `metadata` of its own, and `status`.
+    /// The object holds nothing else, but for what the API server adds: `metadata` of its own, `status`, and defaults.
     #[serde(default)]
     pub exact: bool,
 }

@@ -1,9 +1,13 @@
 //! Where extensions come from: what the eval allows, what it denies, and what no lock pins (`portable-format.md`, extensions).
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use globset::Glob;
 use semver::Version;
+use sha2::{Digest, Sha256};
 
 use super::EvalView;
 use crate::{
@@ -12,7 +16,7 @@ use crate::{
     package::{Package, package},
     project::references,
     rule,
-    source::Span,
+    source::{Span, Stat, resolve},
 };
 
 rule! {
@@ -43,8 +47,9 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 /// Packages, versions and files that the eval refuses.
 pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
-    for (name, span) in packages(view) {
-        let matching = |denied: &&Denied| matches(view, &denied.what, name);
+    let named = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    for (name, span, dir) in named.iter().map(|reference| (reference.package, reference.span, reference.dir)) {
+        let matching = |denied: &&Denied| matches(view, &denied.what, name, dir);
         if let Some((denied, why)) =
             view.eval.extension_options.denied.iter().find_map(|denied| Some((denied, matching(&denied)?)))
         {
@@ -59,7 +64,7 @@ pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 /// How a denial is about a package.
-fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str) -> Option<String> {
+fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Option<String> {
     let lock = &view.unit.lock;
     match what {
         DeniedWhat::Package(pattern, range) => {
@@ -88,11 +93,25 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str) -> Option<String>
         }
         DeniedWhat::Digest(digest) => {
             let files = lock.releases.get(name).into_iter().flat_map(|release| &release.files);
-            let file = files.into_iter().find(|(_, sha256)| *sha256 == digest).map(|(file, _)| file.as_str());
-            let manifest = lock.extensions.get(name).filter(|e| e.sha256 == *digest).map(|_| "its manifest");
-            file.or(manifest).map(|file| format!("this is the digest of `{file}`"))
+            let file = files.into_iter().find(|(_, sha256)| *sha256 == digest).map(|(file, _)| file.clone());
+            let manifest =
+                || lock.extensions.get(name).filter(|e| e.sha256 == *digest).map(|_| "extension.yaml".to_owned());
+            let file = file.or_else(manifest).or_else(|| local(view, name, dir, digest));
+            file.map(|file| format!("this is the digest of `{file}`"))
         }
     }
+}
+
+/// The file of a package on this machine that has a digest: the program, or one in its folder.
+fn local(view: &EvalView<'_>, name: &str, dir: &Path, digest: &str) -> Option<String> {
+    let Ok(Package::Local(path)) = package(name, view.unit.lock.substitute) else { return None };
+    let path = resolve(dir, &path);
+    let files = match view.files.stat(&path)? {
+        Stat::Dir => view.files.list(&path).into_iter().map(|file| path.join(file)).collect(),
+        _ => vec![path],
+    };
+    let denied = |file: &PathBuf| view.files.read(file).is_ok_and(|bytes| hex::encode(Sha256::digest(bytes)) == digest);
+    files.into_iter().find(denied).map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 /// Releases that no lock pins: a run downloads only what is pinned.

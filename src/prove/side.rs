@@ -82,6 +82,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         dir: PathBuf::from(TASK),
         judge,
         extensions: plan::Extensions::default(),
+        world: None,
         budget: crate::hir::Budget::default(),
         model: None,
         secrets: Vec::new(),

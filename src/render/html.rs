@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{
     PlanFormat, View, facts, line,
     picture::{Frame, FrameKind, Item, LinkKind, Most, Node, picture},
+    stand_ins,
     svg::escaped,
     together,
 };
@@ -136,7 +137,8 @@ fn about(view: &View<'_>) -> String {
             let servers: Vec<_> = eval.servers.iter().map(|s| s.name.value.as_str()).collect();
             let servers =
                 if servers.is_empty() { String::new() } else { format!(" · servers {}", servers.join(", ")) };
-            line(&format!("{tasks} · agent {}{servers}", eval.agent_name), true)
+            let stand_ins: String = stand_ins(eval).into_iter().map(|means| format!(" · {means}")).collect();
+            line(&format!("{tasks} · agent {}{servers}{stand_ins}", eval.agent_name), true)
         }
         None => tasks,
     }

@@ -1,8 +1,8 @@
 //! Plans as a Markdown table, a row a task: for a pull request, or a page about a suite.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
-use super::{PlanFormat, View, line, worst_case};
+use super::{PlanFormat, View, line, stand_ins, worst_case};
 use crate::{
     builtin::count,
     plan::{Plan, PlanPhase},
@@ -23,6 +23,10 @@ fn render(views: &[View<'_>]) -> String {
             &duration::format(worst_case(plan)),
         ];
         let _ = writeln!(out, "| {} |", cells.map(|cell| escaped(&line(cell, view.unicode))).join(" | "));
+    }
+    let stand_ins: BTreeSet<_> = views.iter().filter_map(|view| view.eval).flat_map(stand_ins).collect();
+    for (n, means) in stand_ins.iter().enumerate() {
+        let _ = writeln!(out, "{}{}", if n == 0 { "\n" } else { "  \n" }, escaped(&line(means, true)));
     }
     out
 }

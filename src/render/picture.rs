@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Done, View, cut, label, role_name, rounds, substituted};
+use super::{Done, View, cut, label, role_name, rounds, stand_in, substituted};
 use crate::{
     builtin::count,
     event::Outcome,
@@ -221,6 +221,10 @@ impl Picture {
             };
             let name = label(action, above);
             let text = substituted(&action.meaning, &drawing.values);
+            let text = match stand_in(drawing.view, action) {
+                Some(bundled) => format!("{bundled}: {text}"),
+                None => text,
+            };
             let mut node = self.node(name, &text, kind, drawing.view.done(drawing.plan, action));
             node.stands_for = Some((drawing.index, Some(ix)));
             drawing.keys.entry(ix).or_default().push(node.key);

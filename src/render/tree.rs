@@ -103,6 +103,9 @@ impl Tree<'_> {
                 self.fact("sandbox", &format!("{}, for extensions", eval.extensions.sandbox.name()));
             }
         }
+        if let Some(world) = eval.world {
+            self.fact("world", &format!("a disposable Kubernetes {} for each run of a task", world.phrase()));
+        }
         let permitted = reach::of_eval(eval).permitted;
         if !permitted.is_empty() {
             self.fact("permits", &permitted.into_iter().collect::<Vec<_>>().join(self.dot()));

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Gate, Interrupt,
+    clusters::Share,
     emit::{Emitter, TaskEvents},
     fill::TaskValues,
     restore,
@@ -116,8 +117,18 @@ pub async fn clean_up(
                     recovered.left.extend(of.pending.keys().map(|id| (task.clone(), id.clone(), why.clone())));
                     continue;
                 };
+                let share = Share::restored(plan, of).map(|share| share.host(host));
+                let host: &dyn Host = share.as_ref().map_or(host, |within| within);
+                let own = share.as_ref().map(|_| {
+                    let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
+                    servers.of(specs.unwrap_or_default().0)
+                });
+                let servers = own.as_ref().unwrap_or(&servers);
                 let extensions = Extensions::new(host, &plan.extensions, options.executable.clone());
-                clean_up_task(planned, task, of, &emitter, &servers, extensions, host, &stop, &mut recovered).await;
+                clean_up_task(planned, task, of, &emitter, servers, extensions, host, &stop, &mut recovered).await;
+                if let Some(own) = own {
+                    own.close().await;
+                }
             }
         };
         tokio::pin!(work);

@@ -151,6 +151,9 @@ pub fn specs(
         };
         let mut transport = transport(server, dir, executable, &mut fill);
         if let mcp::Transport::Stdio { env, .. } = &mut transport {
+            for (name, value) in host.given() {
+                env.entry(name.clone()).or_insert_with(|| value.clone());
+            }
             env.insert(MARK.to_owned(), marks(host));
         }
         let name = server.name.value.clone();
@@ -207,10 +210,15 @@ impl<'a> Servers<'a> {
 
     /// The same servers once more, to be started for one task alone.
     pub fn another(&self) -> Self {
+        self.of(self.specs.clone())
+    }
+
+    /// Others, by the same rules.
+    pub fn of(&self, specs: Specs) -> Self {
         Self {
             recording: self.recording.clone(),
             longest: self.longest,
-            ..Self::new(self.specs.clone(), self.emitter, self.timeout, self.clients)
+            ..Self::new(specs, self.emitter, self.timeout, self.clients)
         }
     }
 

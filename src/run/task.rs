@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Keep, Only, RunOptions, agent, assert,
+    clusters::{Clusters, Share},
     emit::{Emitter, TaskEvents},
     fill::{Scope, TaskValues},
     intact,
@@ -51,7 +52,8 @@ pub(super) struct World<'a> {
     pub servers: &'a Servers<'a>,
     /// As the eval configures them.
     pub extensions: &'a plan::Extensions,
-    /// What keeps them apart from the machine.
+    /// The control planes that the eval asks for.
+    pub clusters: Option<&'a Clusters<'a>>,
     /// Fires at the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
     /// Fires at the second one: cleanup is stopped too.
@@ -118,15 +120,14 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
         facts.cancelled = Some(why.clone());
     } else {
         events.emit(EventKind::TaskStarted { plan_digest: digest.to_owned() });
-        let own = world.options.isolate.then(|| world.servers.another());
-        let servers = own.as_ref().unwrap_or(world.servers);
-        match ready(world, servers, task.index).await {
-            Err(_) if world.cancel.is_cancelled() => facts.cancelled = Some(world.cut_short("the run was cancelled")),
+        match share(world, plan, &task).await {
             Err(why) => facts.hindered = Some(why),
-            Ok(running) => cleanup_failed = phases(world, plan, &events, servers, &running, &mut facts).await,
-        }
-        if let Some(own) = own {
-            own.close().await;
+            Ok(share) => {
+                cleanup_failed = placed(world, plan, &events, share.as_ref(), &mut facts).await;
+                if let (Some(clusters), Some(share)) = (world.clusters, share) {
+                    clusters.leave(share, facts.kept).await;
+                }
+            }
         }
     }
     let (verdict, reason) = verdict(&facts);
@@ -146,6 +147,53 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     // Why it fails is reported at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration }
+}
+
+/// What the run of the task has of a control plane, where the eval asks for one.
+async fn share(world: &World<'_>, plan: &Plan, task: &TaskRun) -> Result<Option<Share>, String> {
+    let Some(clusters) = world.clusters.filter(|_| world.unstarted.get().is_none()) else { return Ok(None) };
+    match world.options.worlds.get(&plan.task.name.value) {
+        Some(past) => Ok(clusters.restored(past)),
+        None => clusters.enter(task).await.map(Some),
+    }
+}
+
+/// The phases of a task, with servers of its own where they must see what is its own. Says whether a cleanup step failed.
+async fn placed(
+    world: &World<'_>,
+    plan: &Plan,
+    events: &TaskEvents<'_>,
+    share: Option<&Share>,
+    facts: &mut Facts,
+) -> bool {
+    let within = share.map(|share| share.host(world.host));
+    let host: &dyn Host = within.as_ref().map_or(world.host, |within| within);
+    let own = match world.clusters {
+        Some(clusters) => match clusters.servers(host) {
+            Ok(specs) => Some(world.servers.of(specs)),
+            Err(why) => {
+                facts.hindered = Some(why);
+                return false;
+            }
+        },
+        None => world.options.isolate.then(|| world.servers.another()),
+    };
+    let servers = own.as_ref().unwrap_or(world.servers);
+    let cleanup_failed = match ready(world, servers, events.run.index).await {
+        Err(_) if world.cancel.is_cancelled() => {
+            facts.cancelled = Some(world.cut_short("the run was cancelled"));
+            false
+        }
+        Err(why) => {
+            facts.hindered = Some(why);
+            false
+        }
+        Ok(running) => phases(world, plan, events, host, servers, &running, facts).await,
+    };
+    if let Some(own) = own {
+        own.close().await;
+    }
+    cleanup_failed
 }
 
 /// What a pass is worth.
@@ -209,11 +257,11 @@ async fn phases(
     world: &World<'_>,
     plan: &Plan,
     events: &TaskEvents<'_>,
+    host: &dyn Host,
     tools: &Servers<'_>,
     servers: &[Arc<Running>],
     facts: &mut Facts,
 ) -> bool {
-    let host = world.host;
     let options = world.options;
     facts.only = options.only;
     facts.hindered = intact::changed(host, plan);
@@ -240,7 +288,8 @@ async fn phases(
         recording.say(&recording::Line::Random { at, task, id, port });
     }
     if events.emitter.journal().is_some() {
-        let values = values.values(plan.process_env.keys(), &world.emitter.vault.secrets());
+        let own = host.given().iter().map(|(name, _)| name);
+        let values = values.values(plan.process_env.keys().chain(own), &world.emitter.vault.secrets());
         events.emitter.note(&Entry::Values { task: events.run.clone(), values });
     }
     let judged_usage = |now, before| {
@@ -413,7 +462,8 @@ impl World<'_> {
             journal.keep(&unit.events.run);
         }
         let secrets = self.emitter.vault.secrets();
-        let env = unit.env.iter().map(|(name, value)| (name.clone(), secrets.mask(value).into_owned()));
+        let given = unit.host.given().iter().filter(|(name, _)| unit.env.iter().all(|(own, _)| own != name));
+        let env = given.chain(&unit.env).map(|(name, value)| (name.clone(), secrets.mask(value).into_owned()));
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(KeptWorld {
             task: unit.events.run.clone(),
             dir: plan.task.folder().to_owned(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     task::{Bounds, Limits},
-    word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time},
+    word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time, World},
 };
 
 /// An eval: which agent does which tasks on which servers, and what is asserted of its calls.
@@ -48,6 +48,8 @@ pub struct Config {
     /// Repositories with tasks, by name.
     pub sources: Option<IndexMap<String, Source>>,
     pub skills: Option<Skills>,
+    /// What each run of a task has of a disposable Kubernetes control plane; `kube` is `{kube: namespace}`.
+    pub world: Option<World>,
     pub default_task_limits: Option<Limits>,
     /// Of all tasks together.
     pub limits: Option<EvalLimits>,

@@ -47,6 +47,16 @@ words! {
     EvalName = json_schema!({ "type": "string", "pattern": r"^[^/\\\u0000-\u001f\u007f]+$" });
     /// How hard a task is; of a word that is not known `check` warns.
     Difficulty = json_schema!({ "type": "string", "anyOf": [{ "enum": ["easy", "medium", "hard"] }, {}] });
+    /// `kube`, or which share of a control plane.
+    World = json_schema!({ "oneOf": [
+        { "const": "kube" },
+        {
+            "type": "object",
+            "properties": { "kube": { "enum": ["namespace", "api"] } },
+            "required": ["kube"],
+            "additionalProperties": false,
+        },
+    ] });
     /// What agents there are.
     AgentType = json_schema!({ "type": "string", "enum": AGENT_TYPES });
     /// Any version that selects a dialect, or none.

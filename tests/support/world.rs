@@ -198,14 +198,18 @@ impl Running {
         rustix::process::kill_process(id.unwrap(), signal).unwrap();
     }
 
-    pub fn end(mut self) -> Ran {
+    pub fn end(self) -> Ran {
+        self.end_within(LIMIT)
+    }
+
+    pub fn end_within(mut self, limit: Duration) -> Ran {
         let started = Instant::now();
         let status = loop {
             self.peak = self.peak.max(peak_of(self.child.id()));
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if started.elapsed() > LIMIT {
+            if started.elapsed() > limit {
                 let _ = self.child.kill();
                 panic!("gevals does not end: {}{}", self.text("stdout"), self.text("stderr"));
             }

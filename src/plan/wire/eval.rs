@@ -50,6 +50,9 @@ pub struct EvalBody {
     /// What all tasks may use together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsDocument>,
+    /// What each run of a task has of a disposable Kubernetes control plane: `namespace` or `api`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kube: Option<String>,
     /// What keeps extensions apart from the machine, where anything does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
@@ -180,6 +183,7 @@ pub fn eval_body(eval: &EvalPlan) -> EvalBody {
         servers: eval.servers.iter().map(server_document).collect(),
         judge: eval.judge.is_some(),
         limits: limits(&eval.budget.bounds, eval.budget.time),
+        kube: eval.world.map(|world| world.name().to_owned()),
         sandbox: Some(eval.extensions.sandbox).filter(|s| *s != Sandbox::None).map(|s| s.name().to_owned()),
         extensions: used_extensions(eval),
         judged_by: eval.judge.as_ref().map(|judge| JudgeDocument {

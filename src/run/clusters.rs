@@ -1,0 +1,253 @@
+//! The Kubernetes control planes that an eval asks for by `world: kube`. They stand in the folder of the run, and end with it; after a
+//! run that was killed, its recovery starts them again for the pending cleanups, and ends them.
+#![expect(clippy::disallowed_methods, reason = "the folders of control planes are made, listed and removed here")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::{
+    RunOptions,
+    servers::{self, Specs},
+};
+#[cfg(feature = "kubernetes")]
+use crate::cluster::plane;
+use crate::{
+    event::TaskRun,
+    hir::KubeWorld,
+    host::{Host, Within},
+    journal::TaskPast,
+    plan::EvalPlan,
+};
+
+/// In the folder of a run.
+const FOLDER: &str = "kube";
+
+/// A build without Kubernetes.
+#[cfg(not(feature = "kubernetes"))]
+mod plane {
+    use std::path::{Path, PathBuf};
+
+    const ABSENT: &str = "this build has no `builtin:kubernetes`";
+
+    pub fn startable() -> Result<(), String> {
+        Err(ABSENT.to_owned())
+    }
+
+    pub fn up(_: &Path) -> Result<PathBuf, String> {
+        Err(ABSENT.to_owned())
+    }
+
+    pub fn is_up(_: &Path) -> bool {
+        false
+    }
+
+    pub fn down(_: &Path) -> Result<Vec<&'static str>, String> {
+        Ok(Vec::new())
+    }
+
+    pub async fn add_namespace(_: &Path, _: &str) -> Result<PathBuf, String> {
+        Err(ABSENT.to_owned())
+    }
+
+    pub async fn drop_namespace(_: &Path, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The control planes of a run.
+pub(super) struct Clusters<'a> {
+    plan: &'a EvalPlan,
+    share: KubeWorld,
+    executable: Option<&'a PathBuf>,
+    /// Where they stand; a folder each.
+    folder: PathBuf,
+    /// Whether the first one is a task's: it is started before any task, for what is asked of servers then.
+    taken: AtomicBool,
+    /// Those of worlds that are left standing.
+    kept: Mutex<Vec<PathBuf>>,
+}
+
+/// What one run of a task has of them.
+pub(super) struct Share {
+    /// Of its control plane.
+    folder: PathBuf,
+    namespace: Option<String>,
+    env: Vec<(String, String)>,
+}
+
+fn variables(kubeconfig: &Path, namespace: &str) -> Vec<(String, String)> {
+    let values = [kubeconfig.display().to_string(), namespace.to_owned()];
+    KubeWorld::VARIABLES.into_iter().map(str::to_owned).zip(values).collect()
+}
+
+impl<'a> Clusters<'a> {
+    /// Those that the eval asks for, if any; nothing is started.
+    pub fn of(plan: &'a EvalPlan, options: &'a RunOptions) -> Option<Self> {
+        let share = plan.world?;
+        let run = options.journal.as_ref().map(|journal| journal.dir().join(FOLDER));
+        let folder = run.unwrap_or_else(|| std::env::temp_dir().join(format!("gevals-{}", fastrand::u64(..))));
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        let (taken, kept, executable) = (AtomicBool::new(false), Mutex::default(), options.executable.as_ref());
+        Some(Self { plan, share, executable, folder, taken, kept })
+    }
+
+    fn first(&self) -> PathBuf {
+        self.folder.join("first")
+    }
+
+    /// The host of what happens before any task.
+    pub fn host<'h>(&self, host: &'h dyn Host) -> Within<'h> {
+        Within::new(host, variables(&self.first().join("kubeconfig"), "default"))
+    }
+
+    /// The servers of the eval, as they are seen from a host.
+    pub fn servers(&self, host: &dyn Host) -> Result<Specs, String> {
+        let found = servers::specs(&self.plan.servers, &self.plan.dir, host, self.executable);
+        found.map(|(specs, _)| specs).map_err(|unset| unset.join("; "))
+    }
+
+    /// Starts the first one.
+    pub async fn begin(&self) -> Result<(), String> {
+        // What an interrupted run has left there was cleaned up before it was resumed.
+        dispose_in(&self.folder);
+        up(self.first()).await
+    }
+
+    /// A share for a run of a task.
+    pub async fn enter(&self, task: &TaskRun) -> Result<Share, String> {
+        let name = name(task);
+        let share = match self.share {
+            KubeWorld::Namespace => {
+                let folder = self.first();
+                let kubeconfig = plane::add_namespace(&folder, &name).await?;
+                Share { folder, env: variables(&kubeconfig, &name), namespace: Some(name) }
+            }
+            KubeWorld::Api => {
+                let is_first = !self.taken.swap(true, Ordering::Relaxed);
+                let folder = if is_first { self.first() } else { self.folder.join(name) };
+                if !is_first {
+                    up(folder.clone()).await?;
+                }
+                Share { env: variables(&folder.join("kubeconfig"), "default"), folder, namespace: None }
+            }
+        };
+        Ok(share)
+    }
+
+    /// The share of a run of a task that its journal tells of.
+    pub fn restored(&self, past: &TaskPast) -> Option<Share> {
+        Share::restored(self.plan, past)
+    }
+
+    /// Gives a share back. One that is kept stays until the recovery of the run.
+    pub async fn leave(&self, share: Share, keep: bool) {
+        match (&share.namespace, keep) {
+            (_, true) => self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(share.folder),
+            // The control plane ends soon anyway.
+            (Some(namespace), false) => drop(plane::drop_namespace(&share.folder, namespace).await),
+            (None, false) => {
+                let _ = tokio::task::spawn_blocking(move || dispose_of(&share.folder)).await;
+            }
+        }
+    }
+
+    /// Ends all that are not kept.
+    pub async fn end(&self) {
+        let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let folder = self.folder.clone();
+        let end = move || {
+            folders(&folder).iter().filter(|folder| !kept.contains(folder)).for_each(|folder| dispose_of(folder));
+            // Where none is left.
+            let _ = fs::remove_dir(&folder);
+        };
+        let _ = tokio::task::spawn_blocking(end).await;
+    }
+}
+
+impl Share {
+    /// As a journal tells of it, where the eval still asks for one.
+    pub fn restored(plan: &EvalPlan, past: &TaskPast) -> Option<Self> {
+        plan.world?;
+        let process = &past.values.as_ref()?.process;
+        let env =
+            KubeWorld::VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), process.get(name)?.clone())));
+        let env: Vec<_> = env.collect();
+        (!env.is_empty()).then(|| Self { folder: PathBuf::new(), namespace: None, env })
+    }
+
+    /// The host of the run of the task.
+    pub fn host<'h>(&self, host: &'h dyn Host) -> Within<'h> {
+        Within::new(host, self.env.clone())
+    }
+}
+
+/// For people, and what no other run of a task has.
+fn name(task: &TaskRun) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let word: String = task.name.chars().take(40).map(plain).collect();
+    let word = word.trim_matches('-');
+    format!("task-{word}{}{:08x}", if word.is_empty() { "" } else { "-" }, fastrand::u32(..))
+}
+
+async fn up(folder: PathBuf) -> Result<(), String> {
+    let start = move || {
+        // Its ports were free a moment ago; another may have been quicker.
+        let started = plane::up(&folder).or_else(|_| plane::up(&folder));
+        started.map(drop).map_err(|why| format!("no control plane: {why}"))
+    };
+    tokio::task::spawn_blocking(start).await.unwrap_or_else(|e| Err(e.to_string()))
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+fn dispose_of(folder: &Path) {
+    // One that does not end keeps its folder, so that it can be found.
+    if plane::down(folder).is_ok() {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+fn dispose_in(folder: &Path) {
+    folders(folder).iter().for_each(|folder| dispose_of(folder));
+    let _ = fs::remove_dir(folder);
+}
+
+/// Whether control planes can be started.
+///
+/// # Errors
+/// What is missing.
+pub fn startable() -> Result<(), String> {
+    plane::startable()
+}
+
+/// Starts the control planes of a dead run that do not run any more.
+///
+/// # Errors
+/// Those that did not start.
+pub fn revive(run: &Path) -> Result<(), String> {
+    let stopped = folders(&run.join(FOLDER)).into_iter().filter(|folder| !plane::is_up(folder));
+    let started = stopped.map(|folder| plane::down(&folder).and_then(|_| plane::up(&folder)));
+    let faults: Vec<_> = started.filter_map(Result::err).collect();
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+/// Stops the control planes of a run; what they hold stays for another recovery.
+pub fn stop(run: &Path) {
+    for folder in folders(&run.join(FOLDER)) {
+        let _ = plane::down(&folder);
+    }
+}
+
+/// Ends the control planes of a run.
+pub fn dispose(run: &Path) {
+    dispose_in(&run.join(FOLDER));
+}
