@@ -17,7 +17,7 @@ use axum::response::IntoResponse;
 use gevals::{
     event::{Event, EventKind, TaskRun, recording::Line},
     journal::{self, Header, Journal, Settings, Snapshot, Writer},
-    mcp::{Client, ClientOptions, Hub, HubOptions, Recorder, Recording, ServerSpec, SessionKind, Transport},
+    mcp::{Client, ClientOptions, Hub, HubOptions, Recorder, Recording, RecordingBounds, ServerSpec, SessionKind, Transport},
     secrets::Secrets,
 };
 use indexmap::IndexMap;
@@ -137,7 +137,7 @@ fn recording(file: &Path) -> Arc<Recording> {
     let (run, eval, plan_digest) = ("r".to_owned(), "e".to_owned(), String::new());
     let first = Line::Recording { version: 1, run, eval, plan_digest, at: jiff::Timestamp::now() };
     let secrets = Arc::new(Secrets::new(["a-secret-that-is-not-there"]));
-    Recording::open(file, &first, move || Arc::clone(&secrets)).unwrap()
+    Recording::open(file, &first, RecordingBounds::default(), move || Arc::clone(&secrets)).unwrap()
 }
 
 async fn hub(recording: &Arc<Recording>) -> Hub {

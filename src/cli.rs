@@ -31,9 +31,10 @@ mod run;
 mod schema;
 
 use std::{
-    io::{IsTerminal, Write},
+    io::{ErrorKind, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::OnceLock,
 };
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -75,7 +76,7 @@ Examples:
 
 Exit status:
   0  all is well        1  the answer is no        2  used wrongly, or it cannot be run
-  3  nothing could run  4  tasks passed, a cleanup did not         130, 143  interrupted";
+  3  nothing could run  4  tasks passed, a cleanup did not    129, 130, 143  interrupted";
 
 /// A compiler and runner for evaluations of MCP servers: if it compiles, it runs, and green means something.
 #[derive(Parser, Debug)]
@@ -153,7 +154,17 @@ pub fn main() -> ExitCode {
     if let Some(code) = not_in_this_build() {
         return ExitCode::from(code);
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help is asked for, and printed; else the arguments are wrong.
+        Err(told) => {
+            let printed = told.print().and_then(|()| std::io::stdout().flush());
+            if let (Err(error), false) = (printed, told.use_stderr()) {
+                unwritten(error);
+            }
+            return ExitCode::from(after_printing(u8::try_from(told.exit_code()).unwrap_or(status::USAGE)));
+        }
+    };
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
         Command::Fix(args) => check::main(&args.fixing(), cli.global),
@@ -184,7 +195,47 @@ pub fn main() -> ExitCode {
             status::OK
         }
     };
-    ExitCode::from(code)
+    ExitCode::from(after_printing(code))
+}
+
+/// The exit status of a command that has printed all it had to say: never 0 where that could not be written.
+fn after_printing(code: u8) -> u8 {
+    match UNWRITTEN.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            complain(&format!("cannot write to standard output: {error}"));
+            if code == status::OK { status::BROKEN } else { code }
+        }
+        _ => code,
+    }
+}
+
+/// The first error in writing to standard output.
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
+fn unwritten(error: std::io::Error) {
+    let _ = UNWRITTEN.set(error);
+}
+
+/// Whether nobody reads what is printed any more.
+fn is_over() -> bool {
+    UNWRITTEN.get().is_some()
+}
+
+/// Standard output. What cannot be written stops nothing, and decides the exit status; a reader that went away is no error.
+struct Output;
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::io::stdout().lock().write(bytes).inspect_err(|error| unwritten(copied(error)))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().lock().flush().inspect_err(|error| unwritten(copied(error)))
+    }
+}
+
+fn copied(error: &std::io::Error) -> std::io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), std::io::Error::from_raw_os_error)
 }
 
 /// The compiler alone says of the other commands that they exist.
@@ -272,10 +323,9 @@ fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, glob
     let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(&findings, files));
 }
 
-/// Prints to standard output; a reader that went away is no error.
+/// Prints to standard output: see [`Output`].
 fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = Output.write_all(text.as_bytes()).and_then(|()| Output.flush());
 }
 
 fn shown(path: &std::path::Path) -> String {

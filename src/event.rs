@@ -131,7 +131,7 @@ pub enum EventKind {
         action: String,
         cleanups: Vec<String>,
     },
-    /// One of them is done with (passed, failed, skipped: it was attempted, or nothing was made).
+    /// One of them is done: it passed, or it was skipped as nothing had been made. What failed, broke or was stopped stays pending.
     #[serde(alias = "cleanupPaid")]
     CleanupDone {
         cleanup: String,

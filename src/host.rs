@@ -3,6 +3,10 @@
 //! What runs asks a [`Host`] and nothing else, so a test can put a [`fake::FakeHost`] in its place. The compiler needs
 //! only [`disk`], which is there without the feature `run` as well.
 
+#[cfg(all(feature = "run", target_os = "linux"))]
+mod cgroup;
+#[cfg(feature = "run")]
+pub mod descriptors;
 pub mod disk;
 #[cfg(feature = "run")]
 pub mod exec;
@@ -25,7 +29,7 @@ pub use self::{
     exec::{Captured, Exec, Exit, Finished, Handle, Leftover, Process, StartFault, Stdin},
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
-    real::RealHost,
+    real::{Gathered, RealHost},
     tree::{MARK, place, started},
     within::Within,
 };
@@ -92,7 +96,14 @@ mod door {
         fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize>;
         /// Ends all processes of a host by its mark: of this one at the end of a run, of a dead one in `recover`.
         fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize>;
-
+        /// The control group that all of this host's processes are in, where there is one.
+        fn group(&self) -> Option<PathBuf> {
+            None
+        }
+        /// Ends all that is in the control group of the host with this mark, and removes it.
+        fn reap_gathered<'a>(&'a self, _group: &'a Path, _mark: &'a str, _grace: Duration) -> BoxFuture<'a, usize> {
+            Box::pin(std::future::ready(0))
+        }
         /// Ends the process groups with these leaders, by pid and start: what is left of a dead run and shows no mark.
         fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize>;
 

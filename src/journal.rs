@@ -4,13 +4,18 @@
 //! line, appended, never rewritten. The events of the run are the most of it; the other entries are what events do not
 //! tell and a later gevals needs – the files the plan was made of, the values of a task, the marks of processes. Secrets
 //! stand in none of them. The process that appends holds the lock of the file: the run itself, then `recover` or a resumed run.
+//! Each line has a number and a checksum ([`line`]): what a disk has damaged is noticed, and such a journal is never closed
+//! as if nothing were pending.
 #![expect(clippy::disallowed_methods, reason = "the journal is a file of its own kind: appended to and synced")]
 
+mod line;
 mod past;
 mod snapshot;
+mod spool;
 
-pub use past::{End, Past, TaskPast};
+pub use past::{Damage, End, Ends, Past, TaskPast};
 pub use snapshot::{Snapshot, Watched};
+pub use spool::{Spool, publish, replace, results};
 
 use std::{
     collections::HashSet,
@@ -30,10 +35,13 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::event::{Event, EventKind, TaskRun};
+use crate::{
+    event::{Event, EventKind, TaskRun},
+    host::Host,
+};
 
-/// Of the entries.
-pub const VERSION: u32 = 1;
+/// Of the entries. Version 1 has no numbers and no checksums.
+pub const VERSION: u32 = 2;
 /// The folder in the output directory.
 const FOLDER: &str = ".gevals";
 const FILE: &str = "journal.jsonl";
@@ -157,14 +165,18 @@ pub struct Writer {
     pub what: String,
     /// The boot and the container in which pids mean something.
     pub place: String,
+    /// The control group of all that it starts, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<PathBuf>,
 }
 
 impl Writer {
-    /// The process that writes now; `what` says what it does, for people.
-    pub fn own(mark: &str, what: &str) -> Self {
+    /// The process that writes now, with the host it works with; `what` says what it does, for people.
+    pub fn own(host: &dyn Host, what: &str) -> Self {
         let pid = std::process::id();
         let start = crate::host::started(pid).unwrap_or_default();
-        Self { pid, start, mark: mark.to_owned(), what: what.to_owned(), place: crate::host::place() }
+        let (mark, group) = (host.mark().to_owned(), host.group());
+        Self { pid, start, mark, what: what.to_owned(), place: crate::host::place(), group }
     }
 }
 
@@ -210,6 +222,8 @@ pub struct Journal {
 struct State {
     file: Arc<File>,
     written: u64,
+    /// The number of the next line.
+    next: u64,
     /// Where the last line ends that a recovery needs; what only tells the story can wait for the next one.
     urgent: u64,
     pending: HashSet<(TaskRun, String)>,
@@ -223,7 +237,10 @@ pub enum Refusal {
     /// Another process holds the lock.
     #[error("{}", live(.0.as_ref()))]
     Live(Option<Writer>),
-    #[error("its first line is not what a journal begins with")]
+    #[error(
+        "the first line of its journal is damaged, or of no journal: not known is which eval it ran and which cleanups are pending; \
+         look after them, then `gevals recover --forget` it"
+    )]
     Malformed,
     #[error("it was written by a later gevals: its version is {0}")]
     Later(u32),
@@ -248,12 +265,12 @@ impl Journal {
         if !ignore.exists() {
             fs::write(ignore, "*\n")?;
         }
-        let dir = top.join("runs").join(&header.run);
+        let dir = folder(output_dir, &header.run);
         private(&dir)?;
         let file = open(&dir.join(FILE), true)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let run = header.run.clone();
-        let journal = Self::over(dir, run, file, 0, HashSet::new());
+        let journal = Self::over(dir, run, file, (0, 1), HashSet::new());
         journal.append(&Entry::Run(Box::new(header)));
         journal.enter(writer)?;
         // The names of the new file and its folder have to survive too.
@@ -263,29 +280,23 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The journal of a run that is dead or has ended, and what stands in it. What a death left half written is cut off.
+    /// The journal of a run that is dead or has ended, and what stands in it. What a death left half written is cut off; what is
+    /// damaged stays.
     ///
     /// # Errors
     /// It is not to be had, or is none.
     pub fn reopen(dir: &Path) -> Result<(Self, Past), Refusal> {
         let file = open(&dir.join(FILE), false)?;
-        let started = Instant::now();
-        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
-                return Err(io::Error::from(error).into());
-            }
-            if started.elapsed() > PATIENCE {
-                return Err(Refusal::Live(Past::read(dir).ok().and_then(|(past, _)| past.writers.last().cloned())));
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !lock(&file)? {
+            return Err(Refusal::Live(Past::read(dir).ok().and_then(|(past, _)| past.writers.last().cloned())));
         }
-        let (past, good) = Past::read(dir)?;
+        let (past, end) = Past::read(dir)?;
         if past.header.version > VERSION {
             return Err(Refusal::Later(past.header.version));
         }
-        file.set_len(good)?;
+        file.set_len(end.bytes)?;
         let pending = past.tasks.iter().flat_map(|(task, of)| of.pending.keys().map(|id| (task.clone(), id.clone())));
-        let journal = Self::over(dir.to_owned(), past.header.run.clone(), file, good, pending.collect());
+        let journal = Self::over(dir.to_owned(), past.header.run.clone(), file, (end.bytes, end.next), pending.collect());
         Ok((journal, past))
     }
 
@@ -299,8 +310,14 @@ impl Journal {
         self.failure().map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
-    fn over(dir: PathBuf, run: String, file: File, written: u64, pending: HashSet<(TaskRun, String)>) -> Self {
-        let state = State { file: Arc::new(file), written, urgent: 0, pending };
+    fn over(
+        dir: PathBuf,
+        run: String,
+        file: File,
+        (written, next): (u64, u64),
+        pending: HashSet<(TaskRun, String)>,
+    ) -> Self {
+        let state = State { file: Arc::new(file), written, next, urgent: 0, pending };
         Self {
             dir,
             run,
@@ -366,19 +383,22 @@ impl Journal {
         state.urgent = state.written;
     }
 
-    fn write(&self, line: serde_json::Result<Vec<u8>>) {
+    fn write(&self, entry: serde_json::Result<Vec<u8>>) {
         let mut state = self.state();
         if self.failure.get().is_some() {
             return;
         }
-        let written = line.map_err(io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
+        let written = entry.map_err(io::Error::from).and_then(|entry| {
+            let line = line::seal(&entry, state.next);
             // One call, so that a death leaves at most one line incomplete.
             (&*state.file).write_all(&line)?;
             Ok(line.len() as u64)
         });
         match written {
-            Ok(length) => state.written += length,
+            Ok(length) => {
+                state.written += length;
+                state.next += 1;
+            }
             Err(error) => {
                 // Half a line would spoil the next one.
                 let _ = state.file.set_len(state.written);
@@ -434,10 +454,11 @@ impl Journal {
         self.append(&Entry::Kept { task: task.clone() });
     }
 
-    /// The results are written; ends the journal if no cleanup is pending, and no world kept.
-    pub fn close(&self, keeps: bool) {
+    /// The results are written; ends the journal if no cleanup is pending, and nothing else keeps it open: a world that is left
+    /// standing, or damage.
+    pub fn close(&self, stays_open: bool) {
         self.append(&Entry::Reported);
-        if !self.has_pending() && !keeps {
+        if !self.has_pending() && !stays_open {
             self.append(&Entry::Closed);
         }
         self.sync_now();
@@ -454,6 +475,11 @@ impl Journal {
     }
 }
 
+/// The folder of a run, in the output directory.
+pub fn folder(output_dir: &Path, run: &str) -> PathBuf {
+    output_dir.join(FOLDER).join("runs").join(run)
+}
+
 /// The folders of runs that a path names: a run's own, that of an output directory, or one by its id in this folder.
 /// Oldest first.
 pub fn runs(path: &Path) -> Vec<PathBuf> {
@@ -467,10 +493,27 @@ pub fn runs(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
     let mut dirs: Vec<_> = entries
         .map(|entry| entry.path())
-        .filter_map(|dir| Some((fs::metadata(dir.join(FILE)).ok()?.created().ok(), dir)))
+        .filter_map(|dir| {
+            let journal = fs::metadata(dir.join(FILE)).ok()?;
+            Some((journal.created().or_else(|_| journal.modified()).ok(), dir))
+        })
         .collect();
     dirs.sort();
     dirs.into_iter().map(|(_, dir)| dir).collect()
+}
+
+/// Removes the folders of the oldest runs, so that this many are left. One whose journal is not closed is never removed: it may have
+/// a cleanup pending, or a world that is kept, or it is under way. Gives back how many were removed.
+pub fn prune(output_dir: &Path, keep: usize) -> usize {
+    let runs = runs(output_dir);
+    let beyond = runs.len().saturating_sub(keep);
+    let over = runs.into_iter().take(beyond).filter(|dir| is_closed(dir));
+    over.filter(|dir| {
+        // Somebody may just be opening it again.
+        let Ok(file) = open(&dir.join(FILE), false) else { return false };
+        flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && fs::remove_dir_all(dir).is_ok()
+    })
+    .count()
 }
 
 /// Whether the run died before its journal said a word: then it has done nothing.
@@ -480,15 +523,41 @@ pub fn is_stillborn(dir: &Path) -> bool {
 
 /// Whether the last line says that the run has ended and no cleanup is pending.
 pub fn is_closed(dir: &Path) -> bool {
-    let last = "\n\"closed\"\n";
-    let tail = || {
+    /// More than the last line has.
+    const TAIL: u64 = 256;
+    /// What a journal of version 1 begins with.
+    const FIRST: &[u8] = b"{\"run\":{\"version\":1,";
+    let ends = || {
         let mut file = File::open(dir.join(FILE))?;
-        file.seek(SeekFrom::End(-(last.len() as i64)))?;
-        let mut tail = String::new();
-        file.read_to_string(&mut tail)?;
-        io::Result::Ok(tail)
+        let mut first = [0; FIRST.len()];
+        file.read_exact(&mut first)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        io::Result::Ok((first == FIRST, tail))
     };
-    tail().is_ok_and(|tail| tail == last)
+    let Ok((plain, mut tail)) = ends() else { return false };
+    if tail.pop() != Some(b'\n') {
+        return false;
+    }
+    let start = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
+    matches!(line::read(tail.split_off(start), plain), line::Line::Entry(entry, _) if matches!(*entry, Entry::Closed))
+}
+
+/// Ends a journal that cannot be read, as its first line is damaged.
+///
+/// # Errors
+/// It cannot be written, or another process holds its lock.
+pub fn forget_unreadable(dir: &Path) -> Result<(), Refusal> {
+    let file = open(&dir.join(FILE), false)?;
+    lock(&file)?.then_some(()).ok_or(Refusal::Live(None))?;
+    let entries = Entries::open(dir)?;
+    let (end, next) = entries.fold((0, 1), |(end, next), read| if read.whole { (read.end, next + 1) } else { (end, next) });
+    file.set_len(end)?;
+    let journal = Journal::over(dir.to_owned(), String::new(), file, (end, next), HashSet::new());
+    journal.forget();
+    journal.failure().map_or(Ok(()), |why| Err(io::Error::other(why).into()))
 }
 
 /// The events in a journal, one by one; what is no entry is passed over.
@@ -497,36 +566,61 @@ pub fn is_closed(dir: &Path) -> bool {
 /// The file cannot be read.
 pub fn events(dir: &Path) -> io::Result<impl Iterator<Item = Event>> {
     let entries = Entries::open(dir)?;
-    Ok(entries.filter_map(|(entry, _)| match entry {
-        Some(Entry::Event(event)) => Some(event),
-        _ => None,
+    Ok(entries.filter_map(|read| match read.line {
+        line::Line::Entry(entry, _) => match *entry {
+            Entry::Event(event) => Some(event),
+            _ => None,
+        },
+        line::Line::Damaged => None,
     }))
 }
 
-/// Entries with the place where each ends; `None` for a line that is none.
+/// Lines, from the first to the last.
 struct Entries {
     file: BufReader<File>,
     at: u64,
+    /// Whether lines may be without checksums: those of version 1, of which the first line tells.
+    plain: bool,
+}
+
+struct Found {
+    line: line::Line,
+    /// Whether it has an end.
+    whole: bool,
+    /// Where it ends in the file.
+    end: u64,
 }
 
 impl Entries {
     fn open(dir: &Path) -> io::Result<Self> {
-        Ok(Self { file: BufReader::with_capacity(64 << 10, File::open(dir.join(FILE))?), at: 0 })
+        Ok(Self { file: BufReader::with_capacity(64 << 10, File::open(dir.join(FILE))?), at: 0, plain: true })
     }
 }
 
 impl Iterator for Entries {
-    type Item = (Option<Entry>, u64);
+    type Item = Found;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut line = Vec::new();
-        let read = self.file.read_until(b'\n', &mut line).unwrap_or_default();
+        let mut bytes = Vec::new();
+        let read = self.file.read_until(b'\n', &mut bytes).unwrap_or_default();
         if read == 0 {
             return None;
         }
+        let is_first = self.at == 0;
         self.at += read as u64;
-        let whole = line.last() == Some(&b'\n');
-        Some((whole.then(|| serde_json::from_slice(&line).ok()).flatten(), self.at))
+        let whole = bytes.last() == Some(&b'\n');
+        let mut line = if whole { line::read(bytes, self.plain) } else { line::Line::Damaged };
+        if is_first {
+            self.plain = match &line {
+                line::Line::Entry(entry, _) => matches!(&**entry, Entry::Run(header) if header.version == 1),
+                line::Line::Damaged => false,
+            };
+            // A later version that says nothing of a checksum has lost it.
+            if matches!(line, line::Line::Entry(_, None)) && !self.plain {
+                line = line::Line::Damaged;
+            }
+        }
+        Some(Found { line, whole, end: self.at })
     }
 }
 
@@ -541,14 +635,22 @@ pub fn claim(output_dir: &Path, results: &Path) -> io::Result<Claim> {
     fs::create_dir_all(&folder)?;
     let name = results.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let file = open(&folder.join(format!("{name}.lock")), true)?;
+    if lock(&file)? { Ok(Claim(file)) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// Whether the lock of the file could be had.
+fn lock(file: &File) -> io::Result<bool> {
     let started = Instant::now();
-    while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        if error != rustix::io::Errno::WOULDBLOCK || started.elapsed() > PATIENCE {
+    while let Err(error) = flock(file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
             return Err(error.into());
+        }
+        if started.elapsed() > PATIENCE {
+            return Ok(false);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(Claim(file))
+    Ok(true)
 }
 
 fn open(path: &Path, create: bool) -> io::Result<File> {

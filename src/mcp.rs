@@ -28,7 +28,7 @@ pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::HttpFront;
 pub use hub::Hub;
 pub use record::{CallKind, CallOutcome, CallRecord, Notice, Recorder};
-pub use recording::Recording;
+pub use recording::{Recording, RecordingBounds};
 pub use relay::{Direction, HubOptions, SessionKind, Tap, Traffic};
 pub use session::Session;
 

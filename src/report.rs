@@ -16,7 +16,6 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use serde_json::Value;
@@ -25,7 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::{
     event::{Event, EventKind, TaskRun},
     host::Host,
-    journal,
+    journal::{self, Spool},
     plan::EvalPlan,
     run::{Gate, Interrupt, Only, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
@@ -66,6 +65,8 @@ pub struct ReportInput {
     pub unjudged: bool,
     /// Where the results file goes.
     pub results: PathBuf,
+    /// How many bytes it may have before results are cut.
+    pub max_results: u64,
     /// The folder of the run that is resumed, and the tasks that have their results from it.
     pub earlier: Option<(PathBuf, HashSet<TaskRun>)>,
     pub detail: Detail,
@@ -104,6 +105,7 @@ impl ReportInput {
             currency: options.prices.as_ref().map_or_else(|| "USD".to_owned(), |prices| prices.currency.clone()),
             unjudged: options.only == Some(Only::Setup),
             results,
+            max_results: options.max_results,
             detail: Detail::default(),
             live: false,
             flags: Vec::new(),
@@ -136,26 +138,54 @@ pub async fn run(
     let selection = &input.selection;
     if selection.of(&input.plan).is_empty() && !selection.all(&input.plan).is_empty() {
         // An empty shard is one, too: a merge of the shards looks for it.
-        let mut results = Results::new(input);
+        let mut results = Results::new(input, Spool::in_memory());
         results.finish_empty();
-        return match host.write(&input.results, results.text().as_bytes(), None) {
+        return match put(input, &mut results, None, host.as_ref()) {
             Ok(()) => RunSummary::default(),
             Err(error) => RunSummary::refused(3, vec![unwritable(error)]),
         };
     }
     let (sink, events) = unbounded_channel();
     let fold = (format.make)(input);
+    let own = options.journal.as_ref().map(|journal| journal.dir());
     let (mut summary, written) = tokio::join!(
         run_eval(&input.plan, options, Arc::clone(&host), interrupts, sink),
-        follow(input, host.as_ref(), events, fold, out),
+        follow(input, own, host.as_ref(), events, fold, out),
     );
-    if let Err(error) = written {
-        summary.faults.push(unwritable(error));
-        summary.exit = if summary.exit >= 128 { summary.exit } else { 3 };
-    } else if let Some(journal) = &options.journal {
-        journal.close(!summary.kept.is_empty());
+    match written {
+        Err(error) => {
+            summary.faults.push(unwritable(error));
+            summary.exit = if summary.exit >= 128 { summary.exit } else { 3 };
+        }
+        Ok(cut) => {
+            if cut > 0 {
+                summary.cuts.push(format!(
+                    "the results are larger than {} MiB: of {cut} of them only what decides is kept; `--max-results` says how large \
+                     they may be",
+                    input.max_results >> 20
+                ));
+            }
+            if let Some(journal) = &options.journal {
+                journal.close(!summary.kept.is_empty());
+            }
+        }
     }
     summary
+}
+
+/// Writes the results: into the run's own folder, where it has one, and from there to where they are looked for.
+fn put(input: &ReportInput, results: &mut Results, own: Option<&Path>, host: &dyn Host) -> std::io::Result<()> {
+    let Some(own) = own.map(journal::results) else {
+        let mut text = Vec::new();
+        results.write(&mut text)?;
+        return host.write(&input.results, &text, None);
+    };
+    journal::replace(&own, |out| results.write(out))?;
+    if own != input.results {
+        journal::publish(&own, &input.results)?;
+    }
+    results.written();
+    Ok(())
 }
 
 /// Whether the results will have a place, asked before anything is done that belongs in them.
@@ -169,14 +199,16 @@ fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::
     host.remove(&probe)
 }
 
-/// Writes the results of a run that is not there to do it itself.
+/// Writes the results of a run that is not there to do it itself, into its own folder.
 ///
 /// # Errors
 /// The journal cannot be read, or the results not be written.
-pub fn restore(input: &ReportInput, journal: &Path, host: &dyn Host) -> std::io::Result<()> {
-    let mut results = Results::new(input);
+pub fn restore(input: &ReportInput, journal: &Path) -> std::io::Result<()> {
+    let mut results = Results::new(input, Spool::of_run(journal)?);
     journal::events(journal)?.for_each(|event| results.take(&event));
-    host.write(&input.results, results.text().as_bytes(), None)
+    journal::replace(&journal::results(journal), |out| results.write(out))?;
+    results.written();
+    Ok(())
 }
 
 /// The events of the run that is resumed, as far as they count.
@@ -187,9 +219,6 @@ fn earlier(input: &ReportInput) -> std::io::Result<impl Iterator<Item = Event>> 
         _ => matches!(event.kind, EventKind::RunStarted { .. }),
     }))
 }
-
-/// At most so often are the results written while tasks run; the journal has them at once.
-const THROTTLE: Duration = Duration::from_millis(500);
 
 /// Results of another shard of the same eval would be lost; those of an earlier run of this one are meant to be.
 fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
@@ -208,25 +237,34 @@ fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
     })
 }
 
-/// Feeds the report and the results until the last event. The results are written as tasks end, and at the end.
+/// Feeds the report and the results until the last event, and writes the results. Gives back how many of them were cut.
 async fn follow(
     input: &ReportInput,
+    own: Option<&Path>,
     host: &dyn Host,
     mut events: UnboundedReceiver<Event>,
     mut fold: Fold,
     out: &mut (dyn Write + Send),
-) -> std::io::Result<()> {
-    let mut results = Results::new(input);
-    for event in earlier(input)? {
-        results.take(&event);
-        fold(&event);
+) -> std::io::Result<usize> {
+    let spool = own.map_or_else(|| Ok(Spool::in_memory()), Spool::of_run);
+    let (spool, mut failure) = match spool {
+        Ok(spool) => (spool, None),
+        // What happens is reported all the same.
+        Err(error) => (Spool::in_memory(), Some(error)),
+    };
+    let mut results = Results::new(input, spool);
+    match earlier(input) {
+        Ok(events) => events.for_each(|event| {
+            results.take(&event);
+            fold(&event);
+        }),
+        Err(error) => failure = Some(error),
     }
     let mut live = input.live.then(|| live::Live::new(input.colour));
     let mut clock = tokio::time::interval(live::TICK);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    // A run in which nothing happened has no results.
     let mut written = Ok(());
-    // When the last writing ended, and how long it took: more tasks are not to mean more time spent on each.
-    let (mut last, mut cost) = (None::<Duration>, Duration::ZERO);
     loop {
         let event = tokio::select! {
             biased;
@@ -238,13 +276,8 @@ async fn follow(
         };
         let Some(event) = event else { break };
         results.take(&event);
-        let now = host.elapsed();
-        let is_due = last.is_none_or(|last| now.saturating_sub(last) >= (cost * 20).max(THROTTLE));
-        let is_last = matches!(event.kind, EventKind::RunFinished { .. });
-        if is_last || is_due && matches!(event.kind, EventKind::TaskFinished { .. }) {
-            written = host.write(&input.results, results.text().as_bytes(), None);
-            let end = host.elapsed();
-            (last, cost) = (Some(end), end.saturating_sub(now));
+        if matches!(event.kind, EventKind::RunFinished { .. }) {
+            written = failure.take().map_or_else(|| put(input, &mut results, own, host), Err);
         }
         live.iter_mut().for_each(|live| live.take(&event));
         let text = fold(&event);
@@ -259,5 +292,5 @@ async fn follow(
         }
     }
     live.iter_mut().for_each(live::Live::clear);
-    written
+    written.map(|()| results.cut())
 }

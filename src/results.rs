@@ -75,8 +75,14 @@ pub fn read(text: &str) -> Result<ResultsFile, String> {
 
 /// As it is written: two spaces, no characters that HTML would take for its own.
 pub fn text(file: &Value) -> String {
-    let text = serde_json::to_string_pretty(file).unwrap_or_default();
-    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026") + "\n"
+    nested(file, 0) + "\n"
+}
+
+/// The same of a value so many levels deep in the file.
+pub fn nested(value: &Value, depth: usize) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    if depth == 0 { text } else { text.replace('\n', &format!("\n{}", "  ".repeat(depth))) }
 }
 
 impl ResultsFile {

@@ -15,6 +15,7 @@ pub mod recover;
 mod restore;
 pub mod select;
 mod servers;
+pub mod stop;
 mod task;
 mod unit;
 mod usage;
@@ -22,6 +23,7 @@ pub mod verdict;
 
 pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
+pub use stop::{Interrupt, interrupts};
 pub use task::{KeptWorld, TaskEnd};
 
 use std::{
@@ -33,7 +35,7 @@ use std::{
 
 use futures_util::stream::{self, StreamExt};
 use indexmap::IndexMap;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,7 +44,7 @@ use crate::{
     hir::{Bounds, Budget},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
-    mcp::{HubOptions, Recording},
+    mcp::{HubOptions, Recording, RecordingBounds},
     plan::{ActionKind, EvalPlan, Judge, Plan, reach, wire},
     prices::Prices,
     secrets::is_secret_name,
@@ -97,6 +99,10 @@ pub struct RunOptions {
     pub server_timeout: Duration,
     /// The longest message of MCP that passes, in bytes.
     pub max_message: usize,
+    /// How large the recording may become.
+    pub recording: RecordingBounds,
+    /// How many bytes a results file may have before results are cut.
+    pub max_results: u64,
     /// Every task has servers of its own.
     pub isolate: bool,
     /// Whether a task's world is left standing instead of being cleaned up.
@@ -152,6 +158,8 @@ impl Default for RunOptions {
             secrets: Vec::new(),
             server_timeout: Duration::from_secs(30),
             max_message: HubOptions::default().max_message,
+            recording: RecordingBounds::default(),
+            max_results: 256 << 20,
             isolate: false,
             keep: Keep::Never,
             only: None,
@@ -171,6 +179,8 @@ pub struct RunSummary {
     pub tasks: Vec<TaskEnd>,
     /// Why nothing could run.
     pub faults: Vec<String>,
+    /// What was cut, and by which limit.
+    pub cuts: Vec<String>,
     /// Worlds that were left standing.
     pub kept: Vec<KeptWorld>,
     /// What agents and judges used, with what was used before; none where nothing was tried.
@@ -184,53 +194,6 @@ impl RunSummary {
     }
 }
 
-/// A signal that asks for an end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interrupt {
-    Int,
-    Term,
-}
-
-impl Interrupt {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Int => "SIGINT",
-            Self::Term => "SIGTERM",
-        }
-    }
-
-    fn exit(self) -> u8 {
-        match self {
-            Self::Int => 130,
-            Self::Term => 143,
-        }
-    }
-}
-
-/// SIGINT and SIGTERM of this process, from now on.
-///
-/// # Errors
-/// Where signals cannot be listened to.
-pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut int = signal(SignalKind::interrupt())?;
-    let mut term = signal(SignalKind::terminate())?;
-    let (sender, receiver) = unbounded_channel();
-    tokio::spawn(async move {
-        loop {
-            let signal = tokio::select! {
-                Some(()) = int.recv() => Interrupt::Int,
-                Some(()) = term.recv() => Interrupt::Term,
-                else => return,
-            };
-            if sender.send(signal).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(receiver)
-}
-
 /// The values of this process's variables whose names tell a secret.
 #[expect(clippy::disallowed_methods, reason = "no other question lists the environment")]
 pub fn environment_secrets() -> Vec<String> {
@@ -241,7 +204,7 @@ pub fn environment_secrets() -> Vec<String> {
         .collect()
 }
 
-/// Runs an eval. The first interrupt stops what runs and cleans up, the second one stops that too.
+/// Runs an eval. The first interrupt stops what runs and cleans up; the same again, later, stops that too.
 pub async fn run_eval(
     plan: &EvalPlan,
     options: &RunOptions,
@@ -363,7 +326,7 @@ pub async fn run_eval(
             let (version, eval, at) = (recording::VERSION, plan.name.clone(), host.now());
             let first = recording::Line::Recording { version, run: run_id, eval, plan_digest, at };
             let vault = emitter.vault.clone();
-            match Recording::open(&journal.recording(), &first, move || vault.secrets()) {
+            match Recording::open(&journal.recording(), &first, options.recording, move || vault.secrets()) {
                 Ok(recording) => Some(recording),
                 Err(error) => {
                     let why = format!("`{}` cannot be written: {error}", journal.recording().display());
@@ -400,7 +363,7 @@ pub async fn run_eval(
         stopped: OnceLock::new(),
     };
     let ends = Mutex::new(Vec::new());
-    let mut interrupted: Option<Interrupt> = None;
+    let mut heard = stop::Heard::default();
     if let Some(why) = ledger.over() {
         world.exhaust(why);
     }
@@ -482,18 +445,18 @@ pub async fn run_eval(
         loop {
             tokio::select! {
                 biased;
-                signal = interrupts.recv(), if !deaf => match (signal, interrupted) {
-                    (None, _) => deaf = true,
-                    (Some(signal), None) => {
-                        interrupted = Some(signal);
+                signal = interrupts.recv(), if !deaf => match signal.map(|signal| (signal, heard.hear(signal, host.elapsed()))) {
+                    None => deaf = true,
+                    Some((signal, stop::Asks::Stop)) => {
                         emitter.emit(None, EventKind::Cancelled { reason: signal.name().to_owned() });
                         world.cancel.cancel();
                     }
-                    (Some(signal), Some(_)) => {
+                    Some((signal, stop::Asks::Again)) => {
                         let reason = format!("{} again: cleanup is stopped too", signal.name());
                         emitter.emit(None, EventKind::Cancelled { reason });
                         world.force.cancel();
                     }
+                    Some((_, stop::Asks::Nothing)) => {}
                 },
                 () = &mut work => break,
                 why = &mut over, if in_time => {
@@ -518,10 +481,10 @@ pub async fn run_eval(
     let mut faults: Vec<String> = unstarted.into_iter().map(|why| secrets.mask(why).into_owned()).collect();
     if let Some(why) = options.journal.as_ref().and_then(|journal| journal.failure()) {
         faults.push(format!("the run was stopped: {why}"));
-    } else if let Some(Err(why)) = recording.map(|recording| recording.flush()) {
+    } else if let Some(Err(why)) = recording.as_ref().map(|recording| recording.flush()) {
         faults.push(format!("the recording is not complete: {why}"));
     }
-    let exit = match interrupted {
+    let exit = match heard.first() {
         Some(signal) => signal.exit(),
         None if !faults.is_empty() => 3,
         None => status(&tasks, options.allow_unchecked, &|index| gate_of(plan, options, index), options.exit_zero),
@@ -530,7 +493,8 @@ pub async fn run_eval(
         None,
         EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
     );
-    RunSummary { exit, tasks, faults, kept, used: Some(ledger.total()) }
+    let cuts = recording.map(|recording| recording.cuts()).unwrap_or_default();
+    RunSummary { exit, tasks, faults, cuts, kept, used: Some(ledger.total()) }
 }
 
 /// Whether nothing is run for what tasks lack.

@@ -420,7 +420,7 @@ fn what_cannot_be_written_is_reported() {
     let mut command = world.command(&["check", "evals/eval.yaml"]);
     command.stdout(full);
     let ran = command.output().unwrap();
-    assert_eq!(ran.status.code(), Some(2));
+    assert_eq!(ran.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&ran.stderr).contains("cannot write to standard output"));
 }
 

@@ -139,13 +139,16 @@ fn the_next_run_does_the_cleanup_that_a_second_signal_stopped() {
     world.wait_for("here");
     run.signal(Signal::INT);
     world.wait_for("cleaning");
+    // Sooner it would be the same signal.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     run.signal(Signal::INT);
-    run.end().expect(130, &[]);
+    run.end().expect(130, &["still pending"]);
     assert_eq!(made(&world), 1);
     world.write("quick", "");
-    let ran =
-        world.run(&["run", "eval.yaml"]).expect(0, &["interrupted", "`b`: cleanup/0 is done", "1 of 1 task passed"]);
-    assert!(!ran.out.contains("interrupted"), "standard output is the report's: {}", ran.out);
+    let ran = world
+        .run(&["run", "eval.yaml"])
+        .expect(0, &["a cleanup is still pending", "`b`: cleanup/0 is done", "1 of 1 task passed"]);
+    assert!(!ran.out.contains("still pending"), "standard output is the report's: {}", ran.out);
     assert_eq!(made(&world), 0);
 }
 
@@ -278,7 +281,7 @@ fn a_recording_tells_what_was_said() {
                 calls += usize::from(message["method"] == "tools/call");
                 answers += usize::from(message["result"]["content"].is_array());
             }
-            Line::Message { .. } | Line::Output { .. } => {}
+            Line::Message { .. } | Line::Output { .. } | Line::Cut { .. } => {}
         }
     }
     let results = world.results("quickstart");
@@ -318,20 +321,21 @@ fn secrets_are_written_nowhere() {
     }
 }
 
-/// A line that a death left half written is no trouble, wherever it ends.
+/// A line that a death left half written is no trouble, wherever it ends. (Damage is another matter: see `attacks/loss.rs`.)
 #[test]
 fn a_torn_journal_is_read_up_to_the_tear() {
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml"], "here");
     let path = run_of(&world).join("journal.jsonl");
     let whole = fs::read(&path).unwrap();
-    let torn = [whole.as_slice(), &whole[whole.len() - 150..whole.len() - 40], b"\0\0\0"].concat();
+    let last = whole.split_inclusive(|byte| *byte == b'\n').next_back().unwrap();
+    let torn = [whole.as_slice(), &last[..last.len() - 40], b"\0\0\0"].concat();
     fs::write(&path, &torn).unwrap();
     world.run(&["recover"]).expect(0, &["`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
     assert!(fs::read_to_string(&path).unwrap().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
     fs::write(&path, "{}\n").unwrap();
-    world.run(&["recover"]).expect(3, &["its first line is not what a journal begins with"]);
+    world.run(&["recover"]).expect(4, &["the first line of its journal is damaged, or of no journal"]);
 }
 
 /// A disk that is full – here a limit on the size of files – stops the run before it does what nobody could undo.

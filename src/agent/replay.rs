@@ -67,6 +67,10 @@ struct Part {
     drawn: Option<Drawn>,
     calls: Vec<Call>,
     output: String,
+    /// Whether the agent's turn ended in it.
+    ended: bool,
+    /// The first message that was too long for it: its line, and how many bytes it had.
+    cut: Option<(usize, u64)>,
 }
 
 struct Call {
@@ -98,6 +102,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     }
     let mut runs: IndexMap<u32, Part> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), (u32, usize)> = IndexMap::new();
+    let mut full = false;
     while let Some((number, text)) = lines.next() {
         let line = match Line::read(text) {
             Ok(line) => line,
@@ -115,6 +120,10 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
                 open.retain(|_, (run, _)| *run != task.run);
                 let part = runs.entry(task.run).or_default();
                 *part = Part { drawn: part.drawn.take(), ..Part::default() };
+            }
+            Line::Cut { .. } => full = true,
+            Line::Message { task: Some(task), cut: Some(bytes), .. } if task.name == wanted => {
+                runs.entry(task.run).or_default().cut.get_or_insert((number + 1, bytes));
             }
             Line::Message { at, task: Some(task), server, session, direction, mut message, .. }
                 if task.name == wanted =>
@@ -147,16 +156,31 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
                 }
             }
             Line::Output { task, text, .. } if task.name == wanted => {
-                runs.entry(task.run).or_default().output = text;
+                let part = runs.entry(task.run).or_default();
+                (part.output, part.ended) = (text, true);
             }
             _ => {}
         }
     }
     let first = runs.keys().copied().min();
     let chosen = if runs.contains_key(&run) { Some(run) } else { first };
-    chosen
+    let part = chosen
         .and_then(|run| runs.swap_remove(&run))
-        .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{wanted}`"))
+        .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{wanted}`"))?;
+    // Green without the calls that are missing would mean nothing.
+    if let Some((line, bytes)) = part.cut {
+        return Err(format!(
+            "line {line} of the recording `{shown}` stands for a message of {bytes} bytes, which was too long for it: record \
+             it again with a larger `--max-recorded`"
+        ));
+    }
+    if full && !part.ended {
+        return Err(format!(
+            "the recording `{shown}` was full before the task `{wanted}` had ended: record it again with a larger \
+             `--max-recording`"
+        ));
+    }
+    Ok(part)
 }
 
 fn kind_of(method: &str) -> Option<CallKind> {

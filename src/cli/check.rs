@@ -5,7 +5,7 @@ mod watch;
 
 use std::{
     collections::BTreeMap,
-    io::{ErrorKind, IsTerminal as _, Write as _},
+    io::IsTerminal as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -159,6 +159,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         let watched = Watched::new(&overlay);
         once(&watched);
         print("watching; Ctrl-C ends\n");
+        if super::is_over() {
+            return status::OK;
+        }
         watched.wait();
     }
 }
@@ -193,7 +196,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
                 .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
-        put(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()))?;
+        print(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()));
         return Ok(status::OK);
     }
     let mut known = (Vec::new(), Vec::new());
@@ -236,7 +239,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
-    put(&text)?;
+    print(&text);
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
@@ -264,17 +267,6 @@ fn options(args: &Args) -> Result<Options, Fault> {
         }
     }
     Ok(options)
-}
-
-/// Prints to standard output; a reader that went away is no error.
-fn put(text: &str) -> Result<(), Fault> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            Err((status::USAGE, format!("cannot write to standard output: {e}")))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// What the fixes come to, in memory.
@@ -318,7 +310,7 @@ fn dry_run(mended: &Mended, files: &dyn Files, args: &Args) -> Result<u8, Fault>
         let path = path.display().to_string();
         let diff = similar::TextDiff::from_lines(&*old, &*text);
         let diff = diff.unified_diff().header(&path, &path).to_string();
-        put(&diff.split_inclusive('\n').map(veil).collect::<String>())?;
+        print(&diff.split_inclusive('\n').map(veil).collect::<String>());
     }
     Ok(match mended.texts.is_empty() || args.exit_zero {
         true => status::OK,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{complain, status};
+use super::{complain, note, status};
 use crate::mcp::demo;
 
 /// Serve a store of notes over MCP: tools, resources and prompts to try gevals on.
@@ -29,7 +29,7 @@ pub fn main(args: &Args) -> u8 {
     let served = runtime.block_on(async {
         let Some(address) = args.http else { return demo::serve_stdio(&args.dir).await };
         let listener = tokio::net::TcpListener::bind(address).await?;
-        eprintln!("listening at http://{}/mcp", listener.local_addr()?);
+        note(&format!("listening at http://{}/mcp", listener.local_addr()?));
         let stop = CancellationToken::new();
         let stopper = stop.clone();
         tokio::spawn(async move {

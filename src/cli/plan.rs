@@ -227,8 +227,13 @@ fn open(name: &str, text: &str) -> u8 {
         complain("--open opens html and svg");
         return status::USAGE;
     }
-    let path = std::env::temp_dir().join(format!("gevals-plan-{}.{name}", std::process::id()));
-    if let Err(error) = crate::host::disk::write_atomic(&path, text.as_bytes()) {
+    let folder = std::env::temp_dir().join(format!("gevals-{:016x}", fastrand::u64(..)));
+    let path = folder.join(format!("plan.{name}"));
+    let mut private = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    let written = private.create(&folder).and_then(|()| crate::host::disk::write_atomic(&path, text.as_bytes()));
+    if let Err(error) = written {
         complain(&format!("cannot write `{}`: {error}", path.display()));
         return status::USAGE;
     }

@@ -17,7 +17,7 @@ use crate::{
         recording::{Line, VERSION},
     },
     mcp::{
-        CallOutcome, CallRecord, Hub, HubOptions, Recorder, Recording, ServerSpec, SessionKind, Transport, serve_stdio,
+        CallOutcome, CallRecord, Hub, HubOptions, Recorder, Recording, RecordingBounds, ServerSpec, SessionKind, Transport, serve_stdio,
     },
     run::environment_secrets,
     secrets::Secrets,
@@ -63,6 +63,12 @@ pub struct Args {
     /// The longest message, either way, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_message: u16,
+    /// The longest message that is recorded, in MiB; of a longer one the length is.
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096), requires = "record")]
+    max_recorded: u16,
+    /// How large the recording may become, in MiB; what follows is not recorded.
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), requires = "record")]
+    max_recording: u32,
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
@@ -79,6 +85,7 @@ pub fn main(args: &Args) -> u8 {
         ));
         return status::USAGE;
     }
+    crate::host::descriptors::raise();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -104,7 +111,7 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
     let headers = args.header.iter().map(|(_, value)| value.clone());
     let secrets = Arc::new(Secrets::new(environment_secrets().into_iter().chain(headers)));
     let recording = match &args.record {
-        Some(path) => Some(record(path, &secrets).map_err(|why| (status::USAGE, why))?),
+        Some(path) => Some(record(path, bounds(args), &secrets).map_err(|why| (status::USAGE, why))?),
         None => None,
     };
     let options = HubOptions {
@@ -149,6 +156,7 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
     let _ = tokio::time::timeout(std::time::Duration::from_millis(200), shown).await;
     if let Some(recording) = recording {
         recording.flush().map_err(|why| broken(format!("the recording is not complete: {why}")))?;
+        recording.cuts().iter().for_each(|cut| say(&format!("warning: {cut}")));
     }
     match (served, failure) {
         (Err(()), Some(failure)) => Err(broken(failure.to_string())),
@@ -173,8 +181,12 @@ fn spec(args: &Args) -> ServerSpec {
     ServerSpec { name, transport }
 }
 
+fn bounds(args: &Args) -> RecordingBounds {
+    RecordingBounds { message: usize::from(args.max_recorded) << 20, file: u64::from(args.max_recording) << 20 }
+}
+
 /// A recording of no eval.
-fn record(path: &Path, secrets: &Arc<Secrets>) -> Result<Arc<Recording>, String> {
+fn record(path: &Path, bounds: RecordingBounds, secrets: &Arc<Secrets>) -> Result<Arc<Recording>, String> {
     let first = Line::Recording {
         version: VERSION,
         run: format!("{:016x}", fastrand::u64(..)),
@@ -183,7 +195,7 @@ fn record(path: &Path, secrets: &Arc<Secrets>) -> Result<Arc<Recording>, String>
         at: Timestamp::now(),
     };
     let secrets = secrets.clone();
-    Recording::open(path, &first, move || secrets.clone())
+    Recording::open(path, &first, bounds, move || secrets.clone())
         .map_err(|error| format!("`{}` cannot be written: {error}", path.display()))
 }
 

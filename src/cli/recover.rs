@@ -12,14 +12,15 @@ use crate::{
     builtin::count,
     compile_with,
     diagnostic::{Diagnostics, Strength},
-    host::{Host, RealHost, disk::Disk},
-    journal::{self, Journal, Past, Refusal, Writer},
+    host::{RealHost, disk::Disk},
+    journal::{self, Header, Journal, Past, Refusal, Writer},
     plan::{EvalPlan, wire},
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::{self, ReportInput},
+    results::{self, ResultsFile},
     run::{
-        Gate, Interrupt, RunOptions, clusters, environment_secrets, interrupts,
+        Gate, RunOptions, clusters, environment_secrets, interrupts,
         recover::{RecoverOptions, Recovered, clean_up, end_processes},
     },
     source::{Files, Sources},
@@ -36,8 +37,11 @@ A run that was killed has left a journal, .gevals/runs/RUN/journal.jsonl in its 
 running is ended, its pending cleanups are run, and its results are completed. Runs that are under way are left alone.
 It may be killed itself, and run again: a cleanup step that is known to be done is never run twice.
 
+A journal that a disk has damaged is recovered as far as it can be read. It stays open, since nobody knows what it does not
+tell any more, until `--forget` says that somebody has looked.
+
 Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is under way, 3 a journal cannot be used,
-             4 a cleanup is still pending, 130 or 143 interrupted";
+             4 a cleanup is still pending, or a journal is damaged, 129, 130 or 143 interrupted";
 
 /// Clean up after runs that were killed: end what they left running, run their pending cleanups, write their results.
 #[derive(clap::Args, Debug)]
@@ -82,7 +86,11 @@ pub fn main(args: &Args, _: Global) -> u8 {
             }
             Err(refusal) => {
                 complain(&format!("run `{}` cannot be recovered: {refusal}", name_of(&dir)));
-                let exit = if matches!(refusal, Refusal::Live(_)) { status::USAGE } else { status::BROKEN };
+                let exit = match refusal {
+                    Refusal::Live(_) => status::USAGE,
+                    Refusal::Malformed => status::PENDING,
+                    Refusal::Io(_) | Refusal::Later(_) => status::BROKEN,
+                };
                 worst = worst.max(exit);
             }
         }
@@ -111,6 +119,10 @@ fn forget(runs: &[PathBuf], named: bool) -> u8 {
             journal.forget();
             clusters::dispose(dir);
             print(&format!("run `{}`: {} forgotten\n", name_of(dir), count(pending, "cleanup is", "cleanups are")));
+            status::OK
+        }
+        Err(Refusal::Malformed) if journal::forget_unreadable(dir).is_ok() => {
+            print(&format!("run `{}`: whatever was pending is forgotten\n", name_of(dir)));
             status::OK
         }
         Err(refusal) => {
@@ -187,15 +199,18 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
 
 fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dyn FnMut(&str)) -> Result<u8, Refusal> {
     let header = &past.header;
-    let state = if past.interrupted() { "interrupted" } else { "its world was kept" };
+    let state = match past.interrupted() {
+        true if past.is_damaged() => "its journal is damaged",
+        true if past.finished && past.reported => "a cleanup is still pending",
+        true => "interrupted",
+        false => "its world was kept",
+    };
     say(&format!("run `{}` of `{}`: {state}", header.run, header.name));
-    if past.unreadable > 0 {
-        let lines = count(past.unreadable, "line", "lines");
-        say(&format!("  warning: {lines} of the journal cannot be read: the disk has damaged it"));
-    }
+    unknown(past, say);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let host = Arc::new(RealHost::new());
-    journal.enter(Writer::own(host.mark(), "a recovery"))?;
+    let _group = host.gather();
+    journal.enter(Writer::own(host.as_ref(), "a recovery"))?;
     let journal = Arc::new(journal);
     let groups = Arc::clone(&journal);
     host.on_start(move |pid| groups.group(pid));
@@ -240,11 +255,13 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let mut reported = past.reported;
     if !past.reported && recovered.interrupted.is_none() {
         let findings = super::tolerated_findings(&compiled, &sources);
-        let written = results(dir, past, plan, prices, sources, findings, host.as_ref());
+        let written = results(dir, past, plan, prices, sources, findings);
         match written {
             Ok(path) => {
                 reported = true;
-                say(&format!("  results: {}", shown(path.strip_prefix(".").unwrap_or(&path))));
+                if let Some(path) = path {
+                    say(&format!("  results: {}", shown(path.strip_prefix(".").unwrap_or(&path))));
+                }
             }
             Err(error) => {
                 say(&format!("  the results cannot be written: {error}"));
@@ -254,7 +271,12 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     }
     let others = past.tasks.iter().any(|(task, of)| of.kept && !what.covers(&task.name));
     if reported && recovered.interrupted.is_none() {
-        journal.close(others);
+        journal.close(others || past.is_damaged());
+    }
+    if past.is_damaged() {
+        let run = crate::bash::quote(&header.run);
+        say(&format!("  it stays open: look after what is not known, then `gevals recover --forget {run}`"));
+        exit = exit.max(status::PENDING);
     }
     if let Some(why) = journal.failure() {
         say(&format!("  {why}"));
@@ -262,6 +284,30 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     }
     runtime.shutdown_timeout(Duration::from_millis(200));
     Ok(exit)
+}
+
+/// What a damaged journal cannot tell any more.
+fn unknown(past: &Past, say: &mut dyn FnMut(&str)) {
+    /// Places that are named one by one.
+    const SHOWN: usize = 5;
+    for damage in past.damage.iter().take(SHOWN) {
+        let what = match damage.missing {
+            0 => format!("line {} of it cannot be read", damage.line),
+            missing => format!("{} of it from line {} on", count(missing as usize, "line is missing", "lines are missing"), damage.line),
+        };
+        let whose: Vec<_> = damage.tasks.iter().map(|task| of_run(past, task)).collect();
+        let whose = match whose.as_slice() {
+            [] => "no task is known to have been under way".to_owned(),
+            whose => format!("{} under way", whose.join(", ")),
+        };
+        say(&format!("  {what} ({whose}): not known is which cleanups became pending or were done there, and what they need"));
+    }
+    if past.damage.len() > SHOWN {
+        say(&format!("  and {} more of such places", past.damage.len() - SHOWN));
+    }
+    if past.selected.is_empty() && past.is_damaged() {
+        say("  not known is which tasks were to run");
+    }
 }
 
 /// As the run has read them.
@@ -282,8 +328,7 @@ fn report(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
         say(&format!("  {} cancelled", count(recovered.cancelled, "task run was", "task runs were")));
     }
     match recovered.interrupted {
-        Some(Interrupt::Int) => 130,
-        Some(Interrupt::Term) => 143,
+        Some(signal) => signal.exit(),
         None if recovered.left.is_empty() => status::OK,
         None => status::PENDING,
     }
@@ -294,7 +339,8 @@ fn of_run(past: &Past, task: &crate::event::TaskRun) -> String {
     if several { format!("`{}` (run {})", task.name, task.run + 1) } else { format!("`{}`", task.name) }
 }
 
-/// Writes them where the run would have; into its own folder where a later run has written there since.
+/// Writes them into the run's own folder, and from there to where the run would have, unless what stands there is more. Gives back
+/// where they are; nowhere where the run died before it had chosen its tasks.
 fn results(
     dir: &Path,
     past: &Past,
@@ -302,8 +348,10 @@ fn results(
     prices: Option<Arc<Prices>>,
     sources: Sources,
     findings: Vec<serde_json::Value>,
-    host: &dyn Host,
-) -> std::io::Result<PathBuf> {
+) -> std::io::Result<Option<PathBuf>> {
+    if past.selected.is_empty() {
+        return Ok(None);
+    }
     let (header, settings) = (&past.header, &past.header.settings);
     let options = RunOptions {
         runs: settings.runs,
@@ -314,19 +362,28 @@ fn results(
     };
     let mut input = ReportInput::new(Arc::new(plan.clone()), Arc::new(sources), shown(&header.eval), &options);
     input.findings = findings;
-    input.results.clone_from(&header.results);
-    let there: Option<serde_json::Value> =
-        std::fs::read(&input.results).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let is_later = there.is_some_and(|there| {
-        let summary = &there["summary"];
-        let started = summary["startedAt"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
-        summary["runId"] != header.run.as_str() && started.is_some_and(|started| started > header.at)
-    });
-    if is_later {
-        input.results = dir.join("results.json");
+    input.results = journal::results(dir);
+    report::restore(&input, dir)?;
+    // The results of a single phase are the run's alone.
+    let written = std::fs::read_to_string(&input.results)?;
+    if std::path::absolute(&header.results)? == input.results || is_more(&header.results, header, &written) {
+        return Ok(Some(input.results));
     }
-    report::restore(&input, dir, host)?;
-    Ok(input.results)
+    journal::publish(&input.results, &header.results)?;
+    Ok(Some(header.results.clone()))
+}
+
+/// Whether a results file is of a later run than this one, or has more results of this one.
+fn is_more(there: &Path, header: &Header, written: &str) -> bool {
+    let read = |text: &str| results::read(text).ok();
+    let Some(there) = std::fs::read_to_string(there).ok().and_then(|text| read(&text)) else { return false };
+    let text = |key: &str| there.summary.get(key).and_then(serde_json::Value::as_str);
+    if text("runId") != Some(&header.run) {
+        let started = text("startedAt").and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        return started.is_some_and(|started| started > header.at);
+    }
+    let ended = |file: &ResultsFile| file.results.iter().filter(|r| r.outcome() != Some("cancelled")).count();
+    read(written).is_none_or(|written| ended(&there) > ended(&written))
 }
 
 /// What replaced parts of the eval in an earlier run. The environment supplies the variables that its journal leaves out.

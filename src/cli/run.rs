@@ -20,10 +20,10 @@ use self::{
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
 };
-use super::{Global, complain, packages, preflight, shown, status};
+use super::{Global, Output, complain, packages, preflight, shown, status};
 use crate::{
     event::Used,
-    host::{Host, RealHost, disk::Disk},
+    host::{RealHost, descriptors, disk::Disk},
     journal,
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
@@ -84,7 +84,6 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             return status::BROKEN;
         }
     };
-    recover_others(args);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -92,8 +91,21 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             return status::BROKEN;
         }
     };
+    // From here on no signal is lost: what stops a recovery stops the run as well.
+    let mut interrupts = match runtime.block_on(async { interrupts() }) {
+        Ok(interrupts) => interrupts,
+        Err(error) => {
+            complain(&format!("cannot listen for signals: {error}"));
+            return status::BROKEN;
+        }
+    };
+    if let Some(exit) = recover_others(args) {
+        return exit;
+    }
     let host = Arc::new(RealHost::new());
-    let resumed = match args.resume.as_ref().map(|run| resume(args, &plan, run, host.mark())).transpose() {
+    // Until this function ends.
+    let _group = host.gather();
+    let resumed = match args.resume.as_ref().map(|run| resume(args, &plan, run, host.as_ref())).transpose() {
         Ok(resumed) => resumed,
         Err((exit, message)) => {
             complain(&message);
@@ -114,9 +126,19 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             Err(()) => return status::USAGE,
         };
     }
-    if let Err(faults) = runtime.block_on(packages::ensure(&plan, &host)) {
-        faults.iter().for_each(|fault| complain(fault));
-        return status::BROKEN;
+    let ensured = runtime.block_on(async {
+        tokio::select! {
+            ensured = packages::ensure(&plan, &host) => Ok(ensured),
+            Some(signal) = interrupts.recv() => Err(signal),
+        }
+    });
+    match ensured {
+        Ok(Ok(())) => {}
+        Ok(Err(faults)) => {
+            faults.iter().for_each(|fault| complain(fault));
+            return status::BROKEN;
+        }
+        Err(signal) => return signal.exit(),
     }
     let mut options = options(args, selection, prices);
     (options.used, options.used_time) = (*used, time);
@@ -135,12 +157,23 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     // Of a shard without tasks there is nothing to tell.
     } else if !options.selection.of(&plan).is_empty() {
         options.journal = match begin(args, &plan, files, &options, host.as_ref()) {
-            Ok(journal) => Some(Arc::new(journal)),
+            Ok(journal) => {
+                journal::prune(&args.output_dir, args.keep_runs as usize);
+                Some(Arc::new(journal))
+            }
             Err(error) => {
                 complain(&format!("no journal can be written: {error}"));
                 return status::BROKEN;
             }
         };
+    }
+    if let Some((fewer, limit)) = descriptors::too_few(options.parallel, plan.servers.len(), options.isolate) {
+        let tasks = if fewer == 1 { "one task runs at a time".to_owned() } else { format!("{fewer} tasks run side by side") };
+        super::warn(&format!(
+            "`-p {}` needs more open files than the limit of {limit}: {tasks}; `ulimit -Hn` raises the limit",
+            options.parallel
+        ));
+        options.parallel = fewer;
     }
     let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true");
     let format = args.format.as_deref().unwrap_or(if in_actions { "github" } else { "text" });
@@ -154,7 +187,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     input.earlier = earlier;
     if let (Some(_), Some(journal)) = (options.only, &options.journal) {
         // Half a run's results are not to stand where a whole one's are looked for.
-        input.results = journal.dir().join("results.json");
+        input.results = journal::results(journal.dir());
     }
     input.flags = repeated(args);
     let phase = args.phase.and_then(|phase| clap::ValueEnum::to_possible_value(&phase));
@@ -167,40 +200,31 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     input.live = for_people && !args.quiet && !dumb && std::io::stderr().is_terminal();
     let Some(format) = REPORTS.iter().find(|r| r.name == format) else { return status::USAGE };
-    let summary = runtime.block_on(async {
-        let interrupts = match interrupts() {
-            Ok(interrupts) => interrupts,
-            Err(error) => return Err(format!("cannot listen for signals: {error}")),
-        };
-        Ok(report::run(&input, &options, host, interrupts, format, &mut std::io::stdout()).await)
-    });
+    let summary = runtime.block_on(report::run(&input, &options, host, interrupts, format, &mut Output));
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
-    match summary {
-        Ok(summary) => {
-            *used = summary.used.unwrap_or(*used);
-            // The text report has shown already what kept every task from running.
-            let reported = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
-            for fault in summary.faults.iter().filter(|fault| !reported(fault)) {
-                complain(&fault.trim_end().replace('\n', "\n  "));
-            }
-            tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
-            if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
-                eprintln!("shard {shard} has no task: there are fewer tasks than shards");
-            }
-            if let Some(journal) = options.journal.as_ref().filter(|_| summary.tasks.is_empty()) {
-                // Nothing was begun.
-                journal.close(false);
-            }
-            if summary.exit != status::USAGE {
-                add_step_summary(&input);
-            }
-            summary.exit
-        }
-        Err(message) => {
-            complain(&message);
-            status::BROKEN
-        }
+    *used = summary.used.unwrap_or(*used);
+    // The text report has shown already what kept every task from running.
+    let reported = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
+    for fault in summary.faults.iter().filter(|fault| !reported(fault)) {
+        complain(&fault.trim_end().replace('\n', "\n  "));
     }
+    summary.cuts.iter().for_each(|cut| super::warn(cut));
+    tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
+    if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
+        super::note(&format!("shard {shard} has no task: there are fewer tasks than shards"));
+    }
+    if let Some(journal) = options.journal.as_ref().filter(|_| summary.tasks.is_empty()) {
+        // Nothing was begun.
+        journal.close(false);
+    }
+    if let Some(journal) = options.journal.as_ref().filter(|journal| journal.has_pending() && summary.kept.is_empty()) {
+        let run = crate::bash::quote(&shown(journal.dir()));
+        super::note(&format!("cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run"));
+    }
+    if summary.exit != status::USAGE {
+        add_step_summary(&input);
+    }
+    summary.exit
 }
 
 /// Tells the page of the job in GitHub Actions how it went.

@@ -49,8 +49,16 @@ pub enum Line {
         /// Requests and their answers have ids of their own in each session of a server.
         session: u64,
         direction: Way,
-        /// A message of JSON-RPC; a string for what was none.
+        /// A message of JSON-RPC; a string for what was none; null for one that was too long to be recorded.
         message: Value,
+        /// How many bytes it had, where it was too long to be recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut: Option<u64>,
+    },
+    /// The last one, where the recording has become as large as it may: nothing that followed was recorded.
+    Cut {
+        #[schemars(with = "String")]
+        at: Timestamp,
     },
     /// What an agent said last, and how it ended.
     Output {

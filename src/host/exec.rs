@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door to processes")]
 
 use super::{
+    descriptors,
     disk::is_executable,
     tree::{MARK, Tree},
 };
@@ -435,8 +436,9 @@ async fn start(
     // The command still holds the writing end of a merged pipe, which would never close.
     drop(command);
     let pid = pid(&child);
-    if let (Some(on_start), Some(pid)) = (on_start.0.get(), child.id()) {
-        on_start(pid);
+    if let Some(pid) = child.id() {
+        descriptors::give_back(pid);
+        on_start.0.get().iter().for_each(|on_start| on_start(pid));
     }
     let tree = Tree::of_exec(mark, pid);
     let stdout = merged.map(|p| Box::new(p) as Pipe).or_else(|| child.stdout.take().map(|p| Box::new(p) as Pipe));

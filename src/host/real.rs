@@ -3,6 +3,7 @@
 
 use super::{
     Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Process, StartFault,
+    descriptors,
     disk::{self, Disk},
     exec, http,
     tree::{self, Tree},
@@ -14,6 +15,7 @@ use std::{
     net::TcpListener,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -25,18 +27,51 @@ pub struct RealHost {
     mark: String,
     on_start: exec::OnStart,
     clients: http::Clients,
+    group: Arc<Mutex<Option<PathBuf>>>,
+}
+
+/// As long as it lives, all that a host starts is in a control group, if the system has let it make one.
+#[derive(Debug)]
+pub struct Gathered {
+    host: Arc<Mutex<Option<PathBuf>>>,
+    #[cfg(target_os = "linux")]
+    _group: Option<super::cgroup::Group>,
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        *self.host.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl RealHost {
-    /// From here on, orphaned descendants of this process become its children: see `host::tree`.
+    /// From here on, orphaned descendants of this process become its children: see `host::tree`. And it may have as many files
+    /// open as the system permits: see `host::descriptors`.
     #[expect(clippy::new_without_default, reason = "making one changes this process")]
     pub fn new() -> Self {
         tree::adopt_orphans();
+        descriptors::raise();
         Self {
             started: Instant::now(),
             mark: random_id(),
             on_start: exec::OnStart::default(),
             clients: http::Clients::default(),
+            group: Arc::default(),
+        }
+    }
+
+    /// Puts this process, and so all that it starts from now on, into a control group of its own, where the system permits it.
+    pub fn gather(&self) -> Gathered {
+        #[cfg(target_os = "linux")]
+        let group = super::cgroup::Group::enter(&self.mark);
+        #[cfg(target_os = "linux")]
+        {
+            *self.group.lock().unwrap_or_else(PoisonError::into_inner) = group.as_ref().map(|group| group.path().to_owned());
+        }
+        Gathered {
+            host: Arc::clone(&self.group),
+            #[cfg(target_os = "linux")]
+            _group: group,
         }
     }
 
@@ -140,8 +175,27 @@ impl Host for RealHost {
     }
 
     fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize> {
-        let tree = Tree::of_host(mark.to_string(), mark == self.mark);
+        let own = mark == self.mark;
+        let group = self.group().filter(|_| own);
+        let tree = Tree::of_host(mark.to_string(), own).in_group(group);
         Box::pin(async move { tree.end(grace).await.0.stragglers() })
+    }
+
+    fn group(&self) -> Option<PathBuf> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reap_gathered<'a>(&'a self, group: &'a Path, mark: &'a str, grace: Duration) -> BoxFuture<'a, usize> {
+        Box::pin(async move {
+            if !super::cgroup::is_of(group, mark) {
+                return 0;
+            }
+            let tree = Tree::of_groups(Vec::new()).in_group(Some(group.to_owned()));
+            let ended = tree.end(grace).await.0.stragglers();
+            let _ = super::cgroup::remove(group);
+            ended
+        })
     }
 
     fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize> {

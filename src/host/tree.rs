@@ -5,7 +5,8 @@
 //! a gevals which runs inside a step of another one does not hide its processes.
 //!
 //! A daemon that left the group, lost its parent and overwrote its environment (nginx and postgres do, for a title) cannot
-//! be distinguished from another exec's. It came to us as an orphan, though, and is found when the whole host is ended.
+//! be distinguished from another exec's. It came to us as an orphan, though, and is found when the whole host is ended; and
+//! where the host has a control group ([`super::cgroup`]), a later gevals finds it as well.
 //!
 //! The leader stays unreaped as long as its tree is in use: so its pid, which names the group, cannot be given to
 //! another process meanwhile. Off Linux there is no `/proc`, and the group is all there is.
@@ -13,7 +14,7 @@
 #![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc is read here"))]
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, path::PathBuf, time::Duration};
 
 /// The variable that carries the mark.
 pub const MARK: &str = "GEVALS_EXEC";
@@ -27,6 +28,8 @@ pub struct Tree {
     strays: bool,
     /// Leaders of groups that belong whole, by pid and start.
     groups: Vec<(i32, u64)>,
+    /// A control group of which all belong.
+    gathered: Option<PathBuf>,
     /// All that ever belonged, by pid and start time: what of it dies as our adopted child is ours to reap.
     known: HashSet<(i32, u64)>,
     /// Of these, the ones other than the leader that had left its group or outlived it when they were ended.
@@ -41,6 +44,7 @@ impl Tree {
             leader,
             strays: false,
             groups: Vec::new(),
+            gathered: None,
             known: HashSet::new(),
             stragglers: HashSet::new(),
             armed: true,
@@ -60,6 +64,12 @@ impl Tree {
         let mut tree = Self::of_exec("-".to_owned(), None);
         tree.groups = groups;
         tree
+    }
+
+    /// And all that is in a control group.
+    pub fn in_group(mut self, group: Option<PathBuf>) -> Self {
+        self.gathered = group;
+        self
     }
 
     pub fn stragglers(&self) -> usize {
@@ -207,7 +217,7 @@ struct Proc {
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use super::{MARK, Proc, Tree};
+    use super::{super::cgroup::members, MARK, Proc, Tree};
     use rustix::{
         io::Errno,
         process::{self, Pid, PidfdFlags, Signal, WaitOptions},
@@ -233,8 +243,9 @@ mod platform {
                     leader.is_none_or(|leader| leader.start == *start)
                 })
                 .collect();
+            let gathered = self.gathered.as_deref().map(members).unwrap_or_default();
             let in_group =
-                |p: &Proc| groups.iter().any(|(pid, start)| p.group.as_raw_pid() == *pid && p.start >= *start);
+                |p: &Proc| gathered.contains(&p.pid.as_raw_pid()) || groups.iter().any(|(pid, start)| p.group.as_raw_pid() == *pid && p.start >= *start);
             loop {
                 let belongs = |p: &Proc| {
                     p.pid != own

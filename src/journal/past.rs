@@ -9,7 +9,7 @@ use std::{
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::{Entries, Entry, Header, Refusal, Selected, Values, Writer};
+use super::{Entries, Entry, Header, Refusal, Selected, Values, Writer, line::Line};
 use crate::{
     event::{ActionReport, CallReport, Event, EventKind, Outcome, TaskRun, TokenUsage, Used, Verdict},
     hir::CallKind,
@@ -35,8 +35,28 @@ pub struct Past {
     /// What agents used, and judges.
     agents: Used,
     judges: TokenUsage,
-    /// Lines that are no entries, the last one aside.
-    pub unreadable: usize,
+    /// Lines that are not as they were written, or are missing.
+    pub damage: Vec<Damage>,
+}
+
+/// A place where a journal does not tell what it once did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// From 1.
+    pub line: u64,
+    /// How many lines are missing before it; none where the line itself is damaged.
+    pub missing: u64,
+    /// The tasks under way there: which cleanups of them are pending or done is not known any more.
+    pub tasks: Vec<TaskRun>,
+}
+
+/// Where a journal goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// What stands behind it was left half written.
+    pub bytes: u64,
+    /// The number of the next line.
+    pub next: u64,
 }
 
 /// A run of a task.
@@ -55,6 +75,8 @@ pub struct TaskPast {
     pub output: Option<String>,
     pub calls: Vec<CallReport>,
     pub kept: bool,
+    /// The journal is damaged where it told of this run: it may have done more than it seems to have.
+    pub damaged: bool,
 }
 
 /// How a run of a task ended.
@@ -67,13 +89,15 @@ pub struct End {
 }
 
 impl Past {
-    /// With the place where the last whole entry ends.
+    /// With the place where the last whole line ends.
     ///
     /// # Errors
     /// The file cannot be read, or is no journal.
-    pub fn read(dir: &Path) -> Result<(Self, u64), Refusal> {
+    pub fn read(dir: &Path) -> Result<(Self, Ends), Refusal> {
         let mut entries = Entries::open(dir)?;
-        let Some((Some(Entry::Run(header)), mut good)) = entries.next() else { return Err(Refusal::Malformed) };
+        let first = entries.next().map(|read| (read.line, read.end));
+        let Some((Line::Entry(first, _), bytes)) = first else { return Err(Refusal::Malformed) };
+        let Entry::Run(header) = *first else { return Err(Refusal::Malformed) };
         let mut past = Self {
             header: *header,
             writers: Vec::new(),
@@ -86,20 +110,44 @@ impl Past {
             closed: false,
             agents: Used::default(),
             judges: TokenUsage::default(),
-            unreadable: 0,
+            damage: Vec::new(),
         };
-        let mut bad = 0;
-        for (entry, end) in entries {
-            match entry {
-                Some(entry) => {
-                    past.take(entry);
-                    good = end;
-                    past.unreadable = bad;
+        let mut ends = Ends { bytes, next: 2 };
+        for read in entries {
+            match read.line {
+                Line::Entry(entry, number) => {
+                    let number = number.unwrap_or(ends.next);
+                    if number != ends.next {
+                        past.damaged(ends.next, number.saturating_sub(ends.next));
+                    }
+                    ends.next = number + 1;
+                    past.take(*entry);
                 }
-                None => bad += 1,
+                // What a death left half written: the last line, without an end.
+                Line::Damaged if !read.whole => break,
+                Line::Damaged => {
+                    past.damaged(ends.next, 0);
+                    ends.next += 1;
+                }
             }
+            ends.bytes = read.end;
         }
-        Ok((past, good))
+        Ok((past, ends))
+    }
+
+    fn damaged(&mut self, line: u64, missing: u64) {
+        let under_way = self.tasks.iter_mut().filter(|(_, of)| of.end.is_none() || !of.pending.is_empty());
+        let tasks = under_way.map(|(task, of)| {
+            of.damaged = true;
+            task.clone()
+        });
+        let tasks = tasks.collect();
+        self.damage.push(Damage { line, missing, tasks });
+    }
+
+    /// Whether it does not tell everything any more: it must not be taken for one that has nothing pending.
+    pub fn is_damaged(&self) -> bool {
+        !self.damage.is_empty()
     }
 
     /// Whether it needs `recover`: it did not end, or has not written its results, or a cleanup is pending that is not kept on purpose.
@@ -107,6 +155,7 @@ impl Past {
         !self.closed
             && (!self.finished
                 || !self.reported
+                || self.is_damaged()
                 || self.tasks.values().any(|task| !task.pending.is_empty() && !task.kept))
     }
 
@@ -154,7 +203,9 @@ impl Past {
     }
 
     fn task(&mut self, task: TaskRun) -> &mut TaskPast {
-        self.tasks.entry(task).or_default()
+        // Its beginning may be what is missing.
+        let damaged = self.is_damaged();
+        self.tasks.entry(task).or_insert_with(|| TaskPast { damaged, ..TaskPast::default() })
     }
 
     fn event(&mut self, event: Event) {
@@ -207,8 +258,7 @@ impl Past {
             EventKind::TaskFinished { verdict, reason, duration, cleanup_failed } => {
                 of.end = Some(End { verdict, reason, duration, cleanup_failed });
                 if of.pending.is_empty() && !of.kept {
-                    let end = of.end.take();
-                    *of = TaskPast { end, ..TaskPast::default() };
+                    *of = TaskPast { end: of.end.take(), damaged: of.damaged, ..TaskPast::default() };
                 }
             }
             _ => {}

@@ -83,6 +83,7 @@ pub(crate) fn spawn_with(
         }
         _ => cannot(error.to_string()),
     })?;
+    child.id().iter().for_each(|pid| crate::host::descriptors::give_back(*pid));
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(cannot("no pipes".to_owned()));

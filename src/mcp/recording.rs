@@ -18,6 +18,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::relay::{Direction, Tap, Traffic};
 use crate::{
+    builtin::count,
     event::{
         TaskRun,
         recording::{Line, Way},
@@ -25,15 +26,36 @@ use crate::{
     secrets::Secrets,
 };
 
+/// How large a recording, and a message in it, may become, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordingBounds {
+    /// A longer message is left out, and its length noted.
+    pub message: usize,
+    /// What would make the file larger is left out, and all that follows.
+    pub file: u64,
+}
+
+impl Default for RecordingBounds {
+    fn default() -> Self {
+        Self { message: 8 << 20, file: 1 << 30 }
+    }
+}
+
 /// A recording that is being written.
 pub struct Recording {
     file: Mutex<Written>,
+    bounds: RecordingBounds,
     secrets: Box<dyn Fn() -> Arc<Secrets> + Send + Sync>,
 }
 
 struct Written {
     file: BufWriter<File>,
     failure: Option<String>,
+    bytes: u64,
+    /// How many messages were too long.
+    cut: usize,
+    /// Nothing more is recorded.
+    full: bool,
 }
 
 impl fmt::Debug for Recording {
@@ -51,14 +73,16 @@ impl Recording {
     pub fn open(
         path: &Path,
         first: &Line,
+        bounds: RecordingBounds,
         secrets: impl Fn() -> Arc<Secrets> + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         use std::os::unix::fs::OpenOptionsExt;
         let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        let is_new = file.metadata()?.len() == 0;
+        let bytes = file.metadata()?.len();
         let file = BufWriter::with_capacity(64 << 10, file);
-        let recording = Self { file: Mutex::new(Written { file, failure: None }), secrets: Box::new(secrets) };
-        if is_new {
+        let file = Mutex::new(Written { file, failure: None, bytes, cut: 0, full: false });
+        let recording = Self { file, bounds, secrets: Box::new(secrets) };
+        if bytes == 0 {
             recording.say(first);
         }
         Ok(Arc::new(recording))
@@ -105,6 +129,12 @@ impl Recording {
         };
         let mut head = serde_json::to_vec(&head).unwrap_or_default();
         head.pop();
+        if traffic.message.len() > self.bounds.message {
+            let length = traffic.message.len().to_string();
+            self.write(&[&head, b",\"message\":null,\"cut\":", length.as_bytes(), b"}"]);
+            self.file.lock().unwrap_or_else(PoisonError::into_inner).cut += 1;
+            return;
+        }
         let message = self.masked(traffic.message);
         self.write(&[&head, b",\"message\":", &message, b"}"]);
     }
@@ -132,13 +162,37 @@ impl Recording {
 
     fn write(&self, parts: &[&[u8]]) {
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.failure.is_some() {
+        if written.failure.is_some() || written.full {
             return;
         }
+        let length = parts.iter().map(|part| part.len() as u64).sum::<u64>() + 1;
+        let last;
+        let parts = if written.bytes + length > self.bounds.file {
+            written.full = true;
+            last = serde_json::to_vec(&Line::Cut { at: Timestamp::now() }).unwrap_or_default();
+            &[last.as_slice()]
+        } else {
+            parts
+        };
+        written.bytes += length;
         let done = parts.iter().chain([&b"\n".as_slice()]).try_for_each(|part| written.file.write_all(part));
         if let Err(error) = done {
             written.failure = Some(error.to_string());
         }
+    }
+
+    /// What was not recorded, and by which bound; for people.
+    pub fn cuts(&self) -> Vec<String> {
+        let written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let long = (written.cut > 0).then(|| {
+            let (cut, most) = (count(written.cut, "message is", "messages are"), self.bounds.message >> 20);
+            format!("{cut} not in the recording, being longer than {most} MiB; `--max-recorded` says how long they may be")
+        });
+        let full = written.full.then(|| {
+            let most = self.bounds.file >> 20;
+            format!("the recording ends before the run, at {most} MiB; `--max-recording` says how large it may be")
+        });
+        long.into_iter().chain(full).collect()
     }
 
     /// Hands what is in the buffer to the operating system.

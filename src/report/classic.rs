@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     event::EventKind,
+    journal::Spool,
     results::{RunResult, Statistics},
 };
 
@@ -18,12 +19,12 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "classic",
     summary: "the text, and the last lines that scripts for mcpchecker look for",
     make: |input| {
-        let (mut text, mut results, input) = (Text::new(input), Results::new(input), input.clone());
+        let (mut text, mut results, input) = (Text::new(input), Results::new(input, Spool::in_memory()), input.clone());
         Box::new(move |event| {
             results.take(event);
             let mut out = text.take(event);
             if let EventKind::RunFinished { duration: took, .. } = &event.kind {
-                out += &last_lines(&input, &results);
+                out += &last_lines(&input, &mut results);
                 writeln!(out, "\nCompleted in {}", brief(*took)).ok();
             }
             out
@@ -32,7 +33,7 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
 };
 
 /// A task counts as passed by its outcome, as in `gevals result summary`.
-fn last_lines(input: &ReportInput, results: &Results) -> String {
+fn last_lines(input: &ReportInput, results: &mut Results) -> String {
     let json = results.json();
     let runs = json["results"].as_array().into_iter().flatten().filter_map(Value::as_object);
     let runs: Vec<_> = runs.cloned().map(RunResult).collect();

@@ -1,7 +1,13 @@
 //! The results file, `gevals-EVAL-out.json`: the shape that tools for upstream's results read (§8 of the upstream
 //! behaviour), and our own keys beside.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -13,6 +19,7 @@ use crate::{
         Verdict,
     },
     hir::{CallKind, CallStatus, Transport},
+    journal::Spool,
     plan::{ActionKind, EvalPlan, PlanPhase, planned_id},
     results,
     tokens::count,
@@ -33,9 +40,28 @@ pub struct Results {
     /// Whether the tasks' own gates count.
     gated: bool,
     tasks: IndexMap<TaskRun, Running>,
-    done: Vec<Value>,
+    /// In the order of their ends.
+    done: IndexMap<TaskRun, Done>,
+    /// Where finished results are.
+    spool: Spool,
+    /// Why the spool could not hold one.
+    failure: Option<io::Error>,
+    /// How many bytes results may have, and have.
+    most: u64,
+    bytes: u64,
     /// Runs that were made again.
     retried: HashMap<TaskRun, Retried>,
+}
+
+/// A result that is in the spool, and what is still asked of it.
+struct Done {
+    at: Range<u64>,
+    cancelled: bool,
+    priced: bool,
+    /// Whether only what decides is kept of it.
+    cut: bool,
+    /// What a retry of it must add; of no other verdict is one made.
+    used: Option<Box<Retried>>,
 }
 
 /// Of attempts that count no more: why, and what they used.
@@ -64,8 +90,8 @@ struct Running {
 }
 
 impl Results {
-    /// Collects the results of a run that has just begun.
-    pub fn new(input: &ReportInput) -> Self {
+    /// Collects the results of a run that has just begun, in a spool.
+    pub fn new(input: &ReportInput, spool: Spool) -> Self {
         let plan = Arc::clone(&input.plan);
         let types = plan.tasks.iter().map(|task| {
             let mut types = HashMap::new();
@@ -89,7 +115,11 @@ impl Results {
             gated: input.own_gates(),
             plan,
             tasks: IndexMap::new(),
-            done: Vec::new(),
+            done: IndexMap::new(),
+            spool,
+            failure: None,
+            most: input.max_results,
+            bytes: 0,
             retried: HashMap::new(),
         }
     }
@@ -104,7 +134,8 @@ impl Results {
                     plan.in_written_order(&mut running.actions);
                     plan.in_written_order(&mut running.reports);
                 }
-                self.done.push(self.result(task, &running, *verdict, reason, *duration, *cleanup_failed));
+                let result = self.result(task, &running, *verdict, reason, *duration, *cleanup_failed);
+                self.keep(task, *verdict, result);
             }
             (Some(task), kind) => {
                 let types = &self.types;
@@ -130,17 +161,12 @@ impl Results {
                     EventKind::TokensCounted { tokens } => running.tokens = Some((**tokens).clone()),
                     EventKind::TaskRetried { reason, .. } => {
                         // What is made again counts no more; that it was made, and what it used, does.
-                        let is_same = |done: &Value| {
-                            done["taskName"] == task.name.as_str()
-                                && done.get("runIndex").and_then(Value::as_u64).unwrap_or(0) == u64::from(task.run)
-                        };
                         let retried = self.retried.entry(task.clone()).or_default();
                         retried.reasons.push(reason.clone());
                         // Its figures have what attempts before it used.
-                        for done in self.done.extract_if(.., |done| is_same(done)) {
-                            retried.tokens = serde_json::from_value(done["tokenEstimate"].clone()).ok();
-                            retried.judged = serde_json::from_value(done["judgeTokenUsage"].clone()).ok();
-                            retried.judged_in_part = done["judgeTokensEstimated"] == true;
+                        if let Some(used) = self.done.shift_remove(task).and_then(|done| done.used) {
+                            let reasons = std::mem::take(&mut retried.reasons);
+                            *retried = Retried { reasons, ..*used };
                         }
                     }
                     EventKind::Remarked { remark } => running.remarks.push(remark.clone()),
@@ -170,27 +196,86 @@ impl Results {
             EventKind::RunFinished { duration, exit, limits } => {
                 set("durationSeconds", seconds(*duration));
                 set("exit", json!(exit));
-                set("complete", json!(self.done.len() >= self.expected && !self.done.iter().any(is_cancelled)));
+                set("complete", json!(self.done.len() >= self.expected && !self.done.values().any(|done| done.cancelled)));
                 if let Some(limits) = limits {
                     set("limits", json!(limits));
                 }
-                let priced = |done: &Value| done.pointer("/tokenEstimate/cost").is_some();
-                if limits.is_some_and(|limits| limits.max_cost.is_some()) || self.done.iter().any(priced) {
+                if limits.is_some_and(|limits| limits.max_cost.is_some()) || self.done.values().any(|done| done.priced) {
                     set("currency", json!(self.currency));
+                }
+                let cut = self.done.values().filter(|done| done.cut).count();
+                if cut > 0 {
+                    set("cut", json!(cut));
                 }
             }
             _ => {}
         }
     }
 
-    /// The whole file.
-    pub fn json(&self) -> Value {
-        json!({ "summary": self.summary, "results": self.done, "findings": self.findings })
+    /// A finished result.
+    fn keep(&mut self, task: &TaskRun, verdict: Verdict, mut result: Value) {
+        let size = |result: &Value| results::nested(result, 2).len() as u64;
+        let mut bytes = size(&result);
+        let cut = self.bytes + bytes > self.most;
+        if cut {
+            strip(&mut result);
+            bytes = size(&result);
+        }
+        let used = (verdict == Verdict::Broken).then(|| {
+            Box::new(Retried {
+                reasons: Vec::new(),
+                tokens: serde_json::from_value(result["tokenEstimate"].clone()).ok(),
+                judged: serde_json::from_value(result["judgeTokenUsage"].clone()).ok(),
+                judged_in_part: result["judgeTokensEstimated"] == true,
+            })
+        });
+        let priced = result.pointer("/tokenEstimate/cost").is_some();
+        match self.spool.append(&result.to_string()) {
+            Ok(at) => {
+                self.bytes += bytes;
+                let done = Done { at, cancelled: verdict == Verdict::Cancelled, priced, cut, used };
+                self.done.shift_remove(task);
+                self.done.insert(task.clone(), done);
+            }
+            Err(error) => {
+                self.failure.get_or_insert(error);
+            }
+        }
     }
 
-    /// The results file, as JSON.
-    pub fn text(&self) -> String {
-        results::text(&self.json())
+    /// How many results have lost what does not decide, since together they were too large.
+    pub fn cut(&self) -> usize {
+        self.done.values().filter(|done| done.cut).count()
+    }
+
+    /// The whole file.
+    pub fn json(&mut self) -> Value {
+        let lines: Vec<_> = self.done.values().filter_map(|done| self.spool.line(&done.at).ok()).collect();
+        let results: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        json!({ "summary": self.summary, "results": results, "findings": self.findings })
+    }
+
+    /// Writes the results file: as [`results::text`] writes [`Self::json`], with one result at a time in memory.
+    ///
+    /// # Errors
+    /// It cannot be written, or a result could not be kept.
+    pub fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        write!(out, "{{\n  \"summary\": {},\n  \"results\": [", results::nested(&json!(self.summary), 1))?;
+        for (nth, done) in self.done.values().enumerate() {
+            let result: Value = serde_json::from_slice(&self.spool.line(&done.at)?)?;
+            let before = if nth == 0 { "" } else { "," };
+            write!(out, "{before}\n    {}", results::nested(&result, 2))?;
+        }
+        let after = if self.done.is_empty() { "" } else { "\n  " };
+        writeln!(out, "{after}],\n  \"findings\": {}\n}}", results::nested(&json!(self.findings), 1))
+    }
+
+    /// The results file is written.
+    pub fn written(&self) {
+        self.spool.remove();
     }
 
     /// Of a run that had nothing to do.
@@ -353,8 +438,15 @@ fn runs_of(runs: Option<u32>, plan: &EvalPlan, index: usize) -> u32 {
     runs.or(plan.tasks.get(index).map(|plan| plan.task.runs)).unwrap_or(1).max(1)
 }
 
-fn is_cancelled(result: &Value) -> bool {
-    result["outcome"] == Verdict::Cancelled.name()
+/// Leaves of a result what decides, and what is counted.
+fn strip(result: &mut Value) {
+    let Value::Object(result) = result else { return };
+    for phase in [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Cleanup] {
+        result.shift_remove(&format!("{}Output", phase.name()));
+    }
+    for (key, nothing) in [("taskOutput", json!("")), ("callHistory", Value::Null), ("cut", json!(true))] {
+        result.insert(key.to_owned(), nothing);
+    }
 }
 
 /// `verify/ID`, neither nested nor a round.

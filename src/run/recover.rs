@@ -71,6 +71,9 @@ pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
         ended += host.reap_groups(past.groups.clone(), GRACE).await;
     }
     for writer in past.writers.iter().filter(|writer| writer.mark != host.mark()) {
+        if let Some(group) = writer.group.as_ref().filter(|_| writer.place == here) {
+            ended += host.reap_gathered(group, &writer.mark, GRACE).await;
+        }
         // A process that is just becoming another program shows no mark for a moment, so one look is not enough.
         for _ in 0..20 {
             let found = host.reap_marked(&writer.mark, GRACE).await;
@@ -173,6 +176,8 @@ fn give_results(past: &Past, emitter: &Emitter<'_>) -> usize {
             continue;
         }
         let reason = match of {
+            Some(of) if of.damaged => "its result is not known: the journal of the run is damaged",
+            None if past.is_damaged() => "its result is not known: the journal of the run is damaged",
             Some(_) => "the run was interrupted before the task ended",
             None => "the run was interrupted before its turn",
         };
@@ -239,8 +244,13 @@ async fn clean_up_task(
         recovered.left.extend(all_left(why));
         return;
     }
+    // A cleanup with nothing in the place of its random id would remove something else.
+    let Some(values) = past.values.clone() else {
+        recovered.left.extend(all_left("the journal is damaged: the values that it needs are not known".to_owned()));
+        return;
+    };
     let events = TaskEvents::new(emitter, task.clone());
-    let values = TaskValues::restored(host, &task.name, past.values.clone().unwrap_or_default());
+    let values = TaskValues::restored(host, &task.name, values);
     let env = match values.set_env(&plan.env) {
         Ok(env) => env,
         Err(why) => {

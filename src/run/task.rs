@@ -56,7 +56,7 @@ pub(super) struct World<'a> {
     pub clusters: Option<&'a Clusters<'a>>,
     /// Fires at the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
-    /// Fires at the second one: cleanup is stopped too.
+    /// Fires when it comes again: cleanup is stopped too.
     pub force: CancellationToken,
     /// Why no task can run: a server that does not start.
     pub unstarted: OnceLock<String>,

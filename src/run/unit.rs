@@ -53,7 +53,7 @@ pub(super) struct Unit<'a> {
     pub env: Vec<(String, String)>,
     /// What scripts are given.
     pub state: Mutex<TaskState>,
-    /// Fires at the second signal; the first one does not stop cleanup.
+    /// Fires when a signal comes again; the first one does not stop cleanup.
     pub force: &'a CancellationToken,
     pub leftovers: Mutex<Vec<Leftover>>,
     /// What the agent left in the background.
@@ -468,15 +468,17 @@ impl<'a> Unit<'a> {
             if !(passed || skipped && in_time) {
                 self.cleanup_failed.store(true, Ordering::Relaxed);
             }
-            let done = match self.past {
-                None => end.outcome != Outcome::Cancelled && (!skipped || in_time),
-                // What a recovery cannot do stays pending, so that the next one tries again.
-                Some(past) => (passed || skipped && in_time) && !past.done.contains(&id),
-            };
-            let is_done = self.past.is_none_or(|past| done || past.done.contains(&id));
-            let why = (!is_done).then(|| end.brief());
+            // What did not pass stays pending, so that a recovery tries again.
+            let was_done = self.past.is_some_and(|past| past.done.contains(&id));
+            // Where a damaged journal does not tell of an output, it may have been made all the same.
+            let in_doubt = skipped && self.past.is_some_and(|past| past.damaged);
+            let done = passed || skipped && in_time && !in_doubt;
+            let why = (!done && !was_done).then(|| match in_doubt {
+                true => format!("{}, but the journal is damaged: it may have been made", end.brief()),
+                false => end.brief(),
+            });
             self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), why);
-            if done {
+            if done && !was_done {
                 self.events.emit(EventKind::CleanupDone { cleanup: id });
             }
         }

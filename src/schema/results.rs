@@ -80,6 +80,9 @@ pub struct Summary {
     /// What costs are counted in.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
+    /// How many results have lost what does not decide, since the file would have become larger than `--max-results`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<u64>,
 }
 
 /// Which part of the tasks was run.
@@ -244,6 +247,9 @@ pub struct TaskResult {
     /// What the verdict does not say.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub remarks: Option<Vec<Remark>>,
+    /// Whether answer, calls and steps are left out, since the file would have become larger than `--max-results`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<bool>,
     /// The digest of the task's plan.
     pub plan_digest: String,
 }

@@ -10,6 +10,7 @@ use crate::{
     host::disk::Disk,
     journal::Settings,
     lint,
+    mcp::RecordingBounds,
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::REPORTS,
@@ -36,7 +37,7 @@ Examples:
   gevals run eval.yaml --run '^web$' --phase verify    judge that world, without an agent
   gevals run eval.yaml --run '^web$' --phase cleanup   and clean it up
 
-The results are written to gevals-NAME-out.json as tasks finish; `gevals result` looks at them.
+The results are written to gevals-NAME-out.json at the end; `gevals result` looks at them.
 In GitHub Actions failures are annotated, and the page of the job gets a summary.
 
 Where the eval names no MCP config, variables describe the server: MCP_COMMAND, with MCP_ARGS and
@@ -47,7 +48,7 @@ Pending cleanups are written to a journal, .gevals/runs/RUN/journal.jsonl, and b
 of all messages of agents and servers.
 
 Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
-             4 tasks passed but a cleanup did not, 130 or 143 interrupted (cleanups were run)";
+             4 tasks passed but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
 
 /// Run an eval: start its servers, let the agent do the tasks, verify, clean up.
 #[derive(clap::Args, Clone, Debug)]
@@ -122,6 +123,18 @@ pub struct Args {
     /// The longest message of MCP, either way, in MiB: the call of a longer one fails, the connection stays.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = "Limits")]
     pub max_message: u16,
+    /// The longest message that is recorded, in MiB; of a longer one the length is.
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = "Limits")]
+    pub max_recorded: u16,
+    /// How large the recording may become, in MiB; what follows is not recorded.
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub max_recording: u32,
+    /// How large the results file may become, in MiB; of results beyond that only what decides is kept.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub max_results: u32,
+    /// How many runs keep their folder in .gevals/runs, this one included; one with a pending cleanup always does.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
+    pub keep_runs: u32,
     /// Where results are written.
     #[arg(short, long, value_name = "DIR", default_value = ".", help_heading = "Output")]
     pub output_dir: PathBuf,
@@ -301,6 +314,11 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
         secrets: crate::run::environment_secrets(),
         server_timeout: args.server_timeout,
         max_message: usize::from(args.max_message) << 20,
+        recording: RecordingBounds {
+            message: usize::from(args.max_recorded) << 20,
+            file: u64::from(args.max_recording) << 20,
+        },
+        max_results: u64::from(args.max_results) << 20,
         isolate: args.isolate,
         keep: match args.keep {
             None => Keep::Never,

@@ -31,10 +31,15 @@ pub fn begin(
 ) -> std::io::Result<Journal> {
     let literal = plan.tasks.iter().flat_map(wire::literal_secrets);
     let secrets = Secrets::new(options.secrets.iter().cloned().chain(literal));
-    let results = report::results_path(&args.output_dir, &plan.name);
+    let run = host.random_id();
+    // Half a run's results are not to stand where a whole one's are looked for.
+    let results = match options.only {
+        Some(_) => journal::results(&journal::folder(&args.output_dir, &run)),
+        None => report::results_path(&args.output_dir, &plan.name),
+    };
     let header = Header {
         version: journal::VERSION,
-        run: host.random_id(),
+        run,
         gevals: env!("CARGO_PKG_VERSION").to_owned(),
         at: host.now(),
         eval: args.eval.clone(),
@@ -61,7 +66,7 @@ pub fn begin(
         },
         files: files.without(&secrets),
     };
-    let writer = Writer::own(host.mark(), &format!("a run of `{}`", plan.name));
+    let writer = Writer::own(host, &format!("a run of `{}`", plan.name));
     Journal::create(&args.output_dir, header, writer)
 }
 
@@ -95,7 +100,7 @@ pub struct Resumed {
 }
 
 /// Opens a run again: its pending cleanups are run first.
-pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Resumed, (u8, String)> {
+pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Result<Resumed, (u8, String)> {
     let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
     let runs = journal::runs(&args.output_dir);
     let found = match run {
@@ -112,8 +117,9 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Res
         (exit, format!("run `{id}` cannot be resumed: {refusal}"))
     };
     let exit = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
-    if exit.is_some_and(|exit| exit != status::OK) {
-        return Err((status::BROKEN, format!("run `{id}` cannot be resumed: its pending cleanups could not be run")));
+    if let Some(exit) = exit.filter(|exit| *exit != status::OK) {
+        let why = format!("run `{id}` cannot be resumed: its pending cleanups could not be run");
+        return Err((if exit >= 128 { exit } else { status::BROKEN }, why));
     }
     let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
     if past.header.plan_digest != wire::eval_digest(plan) {
@@ -132,18 +138,22 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, mark: &str) -> Result<Res
         return Err((status::USAGE, format!("run `{id}` came to its end: there is nothing to resume")));
     }
     journal
-        .enter(Writer::own(mark, &format!("a run of `{}`", plan.name)))
+        .enter(Writer::own(host, &format!("a run of `{}`", plan.name)))
         .map_err(|error| (status::BROKEN, error.to_string()))?;
     note(&format!("resuming run `{id}`: {} of {wanted} results are there", done.len()));
     Ok(Resumed { journal, past, done })
 }
 
-/// Recovers runs that were killed in the same output directory, and reports it.
-pub fn recover_others(args: &Args) {
+/// Recovers runs that were killed in the same output directory, and reports it. The exit status, if a signal has stopped that.
+pub fn recover_others(args: &Args) -> Option<u8> {
     for dir in journal::runs(&args.output_dir) {
         // A run that holds its lock is at work; what cannot be read is `recover`'s to complain about.
-        let _ = absolutely(&dir, &What { kept: false, only: None });
+        let exit = absolutely(&dir, &What { kept: false, only: None });
+        if let Ok(Some(exit @ 128..)) = exit {
+            return Some(exit);
+        }
     }
+    None
 }
 
 /// `recover` changes folders on its way, so its path is made absolute.

@@ -5,7 +5,7 @@ use std::{io::Write, path::Path, sync::Arc};
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
     Compiled, Options, bash,
-    cli::{Global, complain, print_findings, shown, status, tolerated_findings, unreadable, warn},
+    cli::{Global, complain, note, print_findings, shown, status, tolerated_findings, unreadable, warn},
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
     hir::Dialect,
@@ -202,9 +202,9 @@ pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, fil
     }
     if printed.len() < found.len() && !args.quiet {
         let eval = bash::quote(&shown(&args.eval));
-        eprintln!(
+        note(&format!(
             "{} warnings and notes are not shown: `gevals check {eval}` shows them\n",
             found.len() - printed.len()
-        );
+        ));
     }
 }

@@ -1,13 +1,15 @@
 //! Notes in a directory, `SLUG.md` each: a head with title, tags and date between two lines `---`, then the text.
 
 use std::{
-    fs, io,
-    io::Write,
+    fs,
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
+use rustix::fs::OFlags;
 use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +43,22 @@ pub struct Notes {
 }
 
 impl Notes {
+    /// In a folder that only this user can write to: it may stand where others can make one of its name before.
     pub fn open(dir: &Path) -> io::Result<Notes> {
-        fs::create_dir_all(dir)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let refused = |why: &str| Err(io::Error::other(format!("`{}` {why}", dir.display())));
+        let found = fs::symlink_metadata(dir)?;
+        if !found.is_dir() {
+            return refused("is a symbolic link: name the folder that it leads to");
+        }
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return refused("belongs to somebody else: name another folder");
+        }
+        let by_others = found.mode() & 0o002 != 0;
+        let by_group = found.mode() & 0o020 != 0 && found.gid() != rustix::process::getegid().as_raw();
+        if by_others || by_group {
+            return refused("can be written to by others: make it private (`chmod go-w`), or name another folder");
+        }
         Ok(Notes { dir: dir.to_owned(), changing: Mutex::new(()) })
     }
 
@@ -78,7 +94,7 @@ impl Notes {
         if !is_slug(slug) {
             return Err(NoteError::Unknown(slug.to_owned()));
         }
-        match fs::read_to_string(self.path(slug)) {
+        match self.text(slug) {
             Ok(text) => Ok(decode(slug, &text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(NoteError::Unknown(slug.to_owned())),
             Err(error) => Err(error.into()),
@@ -99,7 +115,7 @@ impl Notes {
             created: Timestamp::now(),
             body: body.to_owned(),
         };
-        let mut file = match fs::OpenOptions::new().write(true).create_new(true).open(self.path(&note.slug)) {
+        let mut file = match new(&self.path(&note.slug)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(NoteError::Duplicate(note.title));
@@ -118,9 +134,9 @@ impl Notes {
             note.body.push('\n');
         }
         note.body.push_str(text);
-        let new = self.dir.join(format!(".{}.new", note.slug));
-        fs::write(&new, encode(&note))?;
-        fs::rename(new, self.path(&note.slug))?;
+        let next = self.dir.join(format!(".{}.{:08x}", note.slug, fastrand::u32(..)));
+        new(&next)?.write_all(encode(&note).as_bytes())?;
+        fs::rename(next, self.path(&note.slug))?;
         Ok(note)
     }
 
@@ -131,9 +147,22 @@ impl Notes {
         Ok(note)
     }
 
+    /// Of the file itself, and not of one that a link leads to.
+    fn text(&self, slug: &str) -> io::Result<String> {
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        let mut text = String::new();
+        fs::OpenOptions::new().read(true).custom_flags(no_link).open(self.path(slug))?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
     fn path(&self, slug: &str) -> PathBuf {
         self.dir.join(format!("{slug}.md"))
     }
+}
+
+/// A file that was not there, and that only this user can read.
+fn new(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// The letters and digits of a title in lower case, a hyphen for whatever is between them.

@@ -1,0 +1,171 @@
+//! The results of a run: a stream of lines while it goes on, and a file at its end.
+//!
+//! A result is written once when its task ends, so that neither memory nor what is written grows with the square of the tasks.
+//! The file is made in the run's own folder, and copied to where the user wants it; both appear by rename, whole or not at all.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Read, Seek, SeekFrom, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// Of a run's folder: its results, and those of its tasks that have ended so far, as JSON lines.
+const RESULTS: &str = "results.json";
+const STREAM: &str = "results.jsonl";
+
+/// Results as they come, one a line.
+#[derive(Debug)]
+pub struct Spool {
+    kept: Kept,
+    length: u64,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Memory(Vec<u8>),
+    File(PathBuf, File),
+}
+
+impl Spool {
+    /// For a run that leaves nothing behind.
+    pub fn in_memory() -> Self {
+        Self { kept: Kept::Memory(Vec::new()), length: 0 }
+    }
+
+    /// In the folder of a run; what an earlier process wrote there is written anew.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn of_run(dir: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = dir.join(STREAM);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        Ok(Self { kept: Kept::File(path, file), length: 0 })
+    }
+
+    /// Adds a line, and says where it stands.
+    ///
+    /// # Errors
+    /// It cannot be written; then nothing is added.
+    pub fn append(&mut self, line: &str) -> io::Result<Range<u64>> {
+        let text = [line.as_bytes(), b"\n"].concat();
+        match &mut self.kept {
+            Kept::Memory(lines) => lines.extend_from_slice(&text),
+            Kept::File(_, file) => {
+                file.seek(SeekFrom::Start(self.length))?;
+                file.write_all(&text)?;
+            }
+        }
+        let start = self.length;
+        self.length += text.len() as u64;
+        Ok(start..self.length)
+    }
+
+    /// A line that was added.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn line(&mut self, at: &Range<u64>) -> io::Result<Vec<u8>> {
+        match &mut self.kept {
+            Kept::Memory(lines) => Ok(lines[at.start as usize..at.end as usize].to_vec()),
+            Kept::File(_, file) => {
+                let mut line = vec![0; (at.end - at.start) as usize];
+                file.seek(SeekFrom::Start(at.start))?;
+                file.read_exact(&mut line)?;
+                Ok(line)
+            }
+        }
+    }
+
+    /// The results are in a file: the stream is not needed any more.
+    pub fn remove(&self) {
+        if let Kept::File(path, _) = &self.kept {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Where the results of a run stand in its own folder.
+pub fn results(dir: &Path) -> PathBuf {
+    dir.join(RESULTS)
+}
+
+/// Makes or replaces a file, whole or not at all, of what `text` writes. A symbolic link is written through; a file that was there
+/// keeps its permissions.
+///
+/// # Errors
+/// As the operating system says, or `text`; what was there is unchanged.
+pub fn replace(path: &Path, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
+    let temporary = target.with_file_name(format!(".{name}.{:08x}.tmp", fastrand::u32(..)));
+    let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let written = (|| {
+        let mut out = BufWriter::with_capacity(64 << 10, &file);
+        text(&mut out)?;
+        out.flush()?;
+        drop(out);
+        if let Ok(there) = fs::metadata(&target)
+            && there.is_file()
+        {
+            fs::set_permissions(&temporary, there.permissions())?;
+        }
+        file.sync_all()?;
+        fs::rename(&temporary, &target)
+    })();
+    match written {
+        // The rename itself is made durable too; a file system that cannot sync a folder is no reason to fail.
+        Ok(()) => {
+            if let Some(Ok(dir)) = target.parent().map(File::open) {
+                let _ = dir.sync_all();
+            }
+        }
+        Err(_) => {
+            let _ = fs::remove_file(&temporary);
+        }
+    }
+    written
+}
+
+/// Copies the results of a run to where the user looks for them.
+///
+/// # Errors
+/// One of the files cannot be read, or written.
+pub fn publish(own: &Path, target: &Path) -> io::Result<()> {
+    let mut own = File::open(own)?;
+    replace(target, |out| io::copy(&mut own, out).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        for mut spool in [Spool::in_memory(), Spool::of_run(dir.path()).unwrap()] {
+            let (one, two) = (spool.append("one").unwrap(), spool.append("zwölf").unwrap());
+            let three = spool.append("").unwrap();
+            for (at, text) in [(&two, "zwölf\n"), (&one, "one\n"), (&three, "\n")] {
+                assert_eq!(spool.line(at).unwrap(), text.as_bytes());
+            }
+            spool.remove();
+        }
+        assert!(!dir.path().join(STREAM).exists());
+    }
+
+    #[test]
+    fn what_fails_leaves_the_old_file_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.json");
+        replace(&path, |out| out.write_all(b"old")).unwrap();
+        let failed = replace(&path, |out| {
+            out.write_all(b"new")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

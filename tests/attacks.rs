@@ -1,0 +1,9 @@
+//! Attacks on what gevals promises, with real processes, files and signals: a module for each promise.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "attacks/loss.rs"]
+mod loss;
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
