@@ -39,6 +39,7 @@ use crate::{
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{self, ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
+    sandbox::agent::Jail,
     secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
@@ -65,6 +66,8 @@ pub(super) struct World<'a> {
     /// Why no further task is started: `--fail-fast`.
     pub stopped: OnceLock<String>,
     pub options: &'a RunOptions,
+    /// What keeps agents apart from the machine.
+    pub jail: Option<Jail>,
     /// Worlds that are left standing.
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
@@ -216,10 +219,13 @@ async fn phases(
     let host = world.host;
     let options = world.options;
     facts.only = options.only;
-    facts.hindered = intact::changed(host, plan);
-    if facts.hindered.is_some() {
-        return false;
-    }
+    let snapshot = match intact::changed(host, plan).map_or_else(|| intact::snapshot(host, plan), Err) {
+        Ok(snapshot) => snapshot,
+        Err(why) => {
+            facts.hindered = Some(why);
+            return false;
+        }
+    };
     let past = options.worlds.get(&plan.task.name.value);
     let values = match past.and_then(|past| past.values.clone()).or_else(|| replayed(host, plan, events.run.run)) {
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
@@ -258,6 +264,7 @@ async fn phases(
         judge: world.judge,
         judged: &judged_usage,
         env,
+        snapshot,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
@@ -284,6 +291,9 @@ async fn phases(
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
     if facts.setup.is_none() && options.only.is_none() {
+        // One in a jail cannot reach them.
+        let stamps = (is_process(plan) && world.jail.is_none()).then(|| intact::Stamps::new(host, plan));
+        let changed = || intact::changed(host, plan).or_else(|| stamps.as_ref()?.changed(host));
         let turned = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
         let Turned { calls, skills } = turned.unwrap_or_default();
         let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
@@ -294,7 +304,7 @@ async fn phases(
             scope.forget_outputs();
         }
         // What nobody did is not judged, and nothing judges that is not what was planned.
-        facts.hindered = facts.hindered.take().or_else(|| intact::changed(host, plan));
+        facts.hindered = facts.hindered.take().or_else(changed);
         if facts.hindered.is_none() {
             verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
             // What an interrupted agent did not do tells nothing.
@@ -302,7 +312,7 @@ async fn phases(
                 assertions(&unit, &calls, skills.as_deref(), facts);
             }
             // Something that the agent left in the background may have changed it meanwhile.
-            facts.hindered = intact::changed(host, plan);
+            facts.hindered = changed();
         }
     }
     if host.elapsed() >= deadline {
@@ -532,6 +542,8 @@ async fn agent_turn<'a>(
                 timeout,
                 cancel: &stop,
                 used: &|now| count(&|meter| meter.reported(now)),
+                secret: &|capability| unit.events.keep_secret(capability),
+                jail: world.jail.as_ref(),
                 strict_replay: world.options.strict_replay,
             };
             let done = {
@@ -618,6 +630,11 @@ async fn agent_turn<'a>(
         calls.filter(|call| call.title == tool).filter_map(|call| call.raw_input)
     };
     Some(Turned { calls, skills: steps.map(|steps| reads(steps).collect()) })
+}
+
+/// Whether the agent is a process of its own, which may do what it was not asked to.
+fn is_process(plan: &Plan) -> bool {
+    matches!(&plan.action(plan.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process())
 }
 
 /// Whether a model is behind it, as far as anybody can tell.
