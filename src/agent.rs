@@ -11,7 +11,11 @@ mod script;
 mod shell;
 mod skills;
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -21,8 +25,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event::{AgentCall, AgentStep, AgentStepKind, Difference},
     hir::{Arg, CallKind, Def},
-    host::{Host, Leftover},
+    host::{Exec, Exit, Host, Leftover},
     plan::{AgentKind, SkillMount},
+    sandbox::{
+        agent::{Inside, Jail},
+        doors::Doors,
+    },
     ty::duration,
 };
 
@@ -62,6 +70,29 @@ pub struct AgentContext<'a> {
     /// Receives what the turn has used so far, whenever that is known anew. Where it is too much, `cancel` fires.
     pub used: &'a (dyn Fn(Spent) + Send + Sync),
     pub calls: &'a dyn AgentCalls,
+    /// What keeps it apart from the machine; for agents that are processes.
+    pub jail: Option<&'a Jail>,
+}
+
+impl AgentContext<'_> {
+    /// The process in the agent's jail, where it has one, and what must be held as long as it lives. `own` are its folders, `named` what
+    /// its command line names.
+    fn confined(&self, exec: Exec, own: &[&Path], named: &[PathBuf]) -> Result<(Exec, Option<Doors>), String> {
+        let Some(jail) = self.jail else { return Ok((exec, None)) };
+        let ports: Vec<u16> = self.servers.iter().filter_map(|server| port(&server.url)).collect();
+        jail.confine(exec, &Inside { own, named, ports: &ports })
+            .map_err(|why| format!("its jail cannot be made: {why}"))
+    }
+}
+
+/// How a process ended that may have been in a jail.
+fn ended(jail: Option<&Jail>, exit: Exit) -> Exit {
+    jail.map_or(exit.clone(), |jail| jail.ended(exit))
+}
+
+/// The port in the URL of a front.
+fn port(url: &str) -> Option<u16> {
+    url.strip_prefix("http://127.0.0.1:")?.split('/').next()?.parse().ok()
 }
 
 /// A server as agents see it.

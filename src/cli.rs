@@ -146,6 +146,10 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == crate::sandbox::confine::ARGUMENT) {
         return ExitCode::from(crate::sandbox::confine::run());
     }
+    #[cfg(feature = "run")]
+    if std::env::args_os().nth(1).is_some_and(|first| first == crate::sandbox::doors::ARGUMENT) {
+        return ExitCode::from(crate::sandbox::doors::run());
+    }
     #[cfg(feature = "kubernetes")]
     if std::env::args().nth(1).as_deref() == Some(crate::kubernetes::ARGUMENT) {
         return ExitCode::from(crate::cluster::serve::run());

@@ -12,14 +12,16 @@ use crate::{
     decode,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
-        AgentRef, Assertion, AssertionKind, Assertions, Eval, JudgeRef, KubeWorld, Limits, Name, Permissions, TaskSet,
+        AgentRef, Assertion, AssertionKind, Assertions, Eval, Isolation, IsolationRef, JudgeRef, KubeWorld, Limits, Name,
+        Permissions, TaskSet,
     },
     lint::{
         self, EvalView, ProjectView, TaskView,
-        script::{self, ScriptFiles},
+        script::{self, ScriptFiles, ScriptView},
+        unresolved_source,
     },
-    lock::Lock,
-    plan::{self, AgentKind, EvalPlan, Granted, Judge, Plan, SkillMount, Written, WrittenSet},
+    lock::{self, Lock},
+    plan::{self, AgentKind, EvalPlan, Granted, Isolated, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
     source::{FileId, Files, Listed, Sources, Span, Spanned, resolve},
@@ -223,14 +225,14 @@ impl Shared<'_> {
             result.found.extend(found);
             let Some(checked) = checked else { continue };
             let task = &checked.task;
-            let scripts = match self.options.soft {
+            let scripts = match self.options.soft || self.options.plans {
                 true => script::views(unit, task, self.scripts, sources, files),
                 false => Vec::new(),
             };
             let view = TaskView {
                 unit,
                 task,
-                scripts: &scripts,
+                scripts: if self.options.soft { &scripts } else { &[] },
                 eval: None,
                 asserted: false,
                 unread: &unread,
@@ -240,7 +242,7 @@ impl Shared<'_> {
             if selecting.is_empty() {
                 lint::in_task(&view, self.options.soft, &mut result.found);
             }
-            let hashes = if self.options.plans { hashes(&checked, files) } else { IndexMap::new() };
+            let hashes = if self.options.plans { hashes(&checked, &scripts, files) } else { IndexMap::new() };
             for (eval, selected) in selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)) {
                 let mut found = Diagnostics::default();
                 let plan = self.under(&view, &checked, *eval, selected, &hashes, cx, &mut found);
@@ -317,6 +319,7 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides)
         path: unit.path.clone(),
         agent: eval.agent.clone(),
         agent_name: agent_name(unit),
+        isolation: isolated(unit),
         servers: unit.mcp.iter().flat_map(|m| &m.servers).filter(|s| !s.disabled).cloned().collect(),
         dir: eval.dir.clone(),
         judge: judge(unit),
@@ -328,6 +331,25 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides)
         written: written(eval, limits),
         tasks: tasks?,
     })
+}
+
+/// What an eval says of its agent's isolation, and what the agent's file asks for. It may ask for more isolation without being granted
+/// that, and for less only with it.
+fn isolated(unit: &EvalUnit) -> Isolated {
+    let eval = unit.eval.as_ref().and_then(|eval| eval.isolation.clone()).unwrap_or_default();
+    let asked = unit.agent.as_ref().and_then(|agent| agent.isolation.as_ref());
+    let own = asked.and_then(|asked| asked.level).filter(|level| *level >= Isolation::Auto);
+    let words = |names: &[Name]| names.iter().map(|name| name.value.clone()).collect();
+    Isolated {
+        level: eval.level.or(own).unwrap_or_default(),
+        meant: eval.level.or(own).is_some(),
+        asks: asked.map(|IsolationRef { level, permissions: Permissions { network, read, write, env } }| {
+            let permissions =
+                lock::Permissions { network: *network, read: words(read), write: words(write), env: words(env) };
+            (*level, permissions)
+        }),
+        granted: granted(&eval.permissions),
+    }
 }
 
 fn granted(permissions: &Permissions) -> Granted {
@@ -469,11 +491,13 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
     Some(Judge { name: name(&agent), agent, kind: AgentKind::Unspecified, env: Some(env) })
 }
 
-/// SHA-256 of every file a task refers to.
-fn hashes(checked: &Checked, files: &dyn Files) -> IndexMap<PathBuf, String> {
+/// SHA-256 of every file that a task refers to, and of those that its scripts read.
+fn hashes(checked: &Checked, scripts: &[ScriptView<'_>], files: &dyn Files) -> IndexMap<PathBuf, String> {
+    let helpers = unresolved_source::helpers(scripts, files);
     let mut hashes: IndexMap<_, _> = checked
         .files
         .iter()
+        .chain(&helpers)
         .filter_map(|path| {
             let hash = Sha256::digest(files.read(path).ok()?);
             Some((path.clone(), hex::encode(hash)))

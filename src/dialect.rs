@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, quote},
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
-    hir::{Bounds, Dialect, Meta, Name, Phase, Task},
+    hir::{Bounds, Dialect, Isolation, IsolationRef, Meta, Name, Permissions, Phase, Task},
     rule,
     signature::Vocabulary,
     source::{FileId, Span, Spanned},
@@ -433,6 +433,56 @@ fn difficulty(reader: &mut Reader<'_>, word: &Name) {
         diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near);
     }
     reader.out.push(diagnostic);
+}
+
+/// What an extension or an agent may do.
+fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
+    let mut fields = reader.fields(node, "the permissions of an extension")?;
+    let permissions = permitted(reader, &mut fields);
+    fields.finish(reader);
+    Some(permissions)
+}
+
+fn permitted(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Permissions {
+    let network = fields.take(reader, "network").and_then(|n| reader.bool(n, "`network`"));
+    let [read, write, env] = ["read", "write", "env"]
+        .map(|key| fields.take(reader, key).map(|n| reader.words(n, &format!("`{key}`"))).unwrap_or_default());
+    Permissions { network: network.is_some_and(|n| n.value), read, write, env }
+}
+
+/// `isolation: LEVEL`, or a mapping with the level and what is granted.
+fn isolation(reader: &mut Reader<'_>, node: Node<'_>) -> Option<IsolationRef> {
+    let level = |reader: &mut Reader<'_>, node| {
+        choice(reader, node, "level of isolation", &Isolation::ALL.map(|level| (level.name(), level)))
+    };
+    if !matches!(node.data(), Data::Map) {
+        return Some(IsolationRef { level: level(reader, node), permissions: Permissions::default() });
+    }
+    let mut fields = reader.fields(node, "the isolation of an agent")?;
+    let level = fields.take(reader, "level").and_then(|node| level(reader, node));
+    let permissions = permitted(reader, &mut fields);
+    fields.finish(reader);
+    Some(IsolationRef { level, permissions })
+}
+
+/// One of some words.
+fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &[(&'static str, T)]) -> Option<T> {
+    let word = reader.name(node, &format!("the {what}"))?;
+    if let Some((_, value)) = known.iter().find(|(name, _)| *name == word.value) {
+        return Some(*value);
+    }
+    let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let (last, others) = names.split_last()?;
+    let message = format!("unknown {what} `{}`", word.value);
+    let diagnostic = Diagnostic::new(&decode::WRONG_TYPE, word.span, message)
+        .help(format!("known are {} and {last}", others.join(", ")));
+    reader.error(match nearest(&word.value, known.iter().map(|(name, _)| *name)) {
+        Some(near) => {
+            diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
+        }
+        None => diagnostic,
+    });
+    None
 }
 
 /// `maxTokens`, `maxCost`, `maxToolCalls`.

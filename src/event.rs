@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{
-    hir::{CallKind, CallStatus},
+    hir::{CallKind, CallStatus, Isolation},
     prices::money,
 };
 
@@ -118,6 +118,19 @@ pub enum EventKind {
     ServerNotice {
         server: String,
         message: String,
+    },
+    /// What keeps the agent apart from the machine, where it is a process.
+    AgentIsolated {
+        level: Isolation,
+        /// What does it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// Why nothing does, where nobody asked for that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// What the eval says, where the command line says something else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instead_of: Option<Isolation>,
     },
     TaskStarted {
         plan_digest: String,

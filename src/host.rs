@@ -3,6 +3,8 @@
 //! What runs asks a [`Host`] and nothing else, so a test can put a [`fake::FakeHost`] in its place. The compiler needs
 //! only [`disk`], which is there without the feature `run` as well.
 
+#[cfg(feature = "run")]
+mod capability;
 #[cfg(all(feature = "run", target_os = "linux"))]
 mod cgroup;
 #[cfg(feature = "run")]
@@ -19,17 +21,21 @@ pub mod listen;
 #[cfg(feature = "run")]
 mod real;
 #[cfg(feature = "run")]
+mod snapshot;
+#[cfg(feature = "run")]
 mod tree;
 #[cfg(feature = "run")]
 mod within;
 
 #[cfg(feature = "run")]
 pub use self::{
-    door::Host,
+    capability::{Capability, is_same},
+    door::{Host, Stamp},
     exec::{Captured, Exec, Exit, Finished, Handle, Leftover, Process, StartFault, Stdin},
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
     real::{Gathered, RealHost},
+    snapshot::{Original, Snapshot},
     tree::{MARK, place, started},
     within::Within,
 };
@@ -51,6 +57,13 @@ mod door {
         time::Duration,
     };
     use tokio_util::sync::CancellationToken;
+
+    /// Which file it is, and when it was changed last: nobody but the system's clock decides that.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Stamp {
+        pub file: (u64, u64),
+        pub changed: (i64, i64),
+    }
 
     /// The world as a run sees it.
     pub trait Host: Send + Sync {
@@ -83,6 +96,19 @@ mod door {
         fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
         /// A new, empty folder that only this user can enter; the caller removes it.
         fn temp_dir(&self) -> io::Result<PathBuf>;
+
+        /// Copies of files, to run scripts from; `None` where nothing is run that could be changed.
+        fn snapshot(&self, _originals: &[Original]) -> io::Result<Option<Snapshot>> {
+            Ok(None)
+        }
+        /// Whether its processes are real, and can be kept apart from the machine.
+        fn confines(&self) -> bool {
+            false
+        }
+        /// What is another when a file was written or replaced, even if it holds the same again; `None` where nobody can tell.
+        fn stamp(&self, _path: &Path) -> Option<Stamp> {
+            None
+        }
 
         /// Runs a process to its end, its limit or its cancellation.
         fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished>;

@@ -6,7 +6,7 @@
 pub mod prompt;
 mod server;
 
-use std::{io, io::Read, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::{
     agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Spent, Usage},
     event::{FailureCategory, TokenUsage},
     hir::{Arg, ArgKind, CallKind, OracleCall, Template},
-    host::Host,
+    host::{Capability, Host},
     plan::AgentKind,
     source::{Span, Spanned},
     tokens::count,
@@ -60,6 +60,8 @@ pub struct Asking<'a> {
     /// For all attempts together.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
+    /// Receives what must stand in no result: who has it can judge.
+    pub secret: &'a (dyn Fn(&Capability) + Send + Sync),
     /// Receives what all attempts have used so far.
     pub used: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
@@ -97,8 +99,8 @@ pub async fn judge(asking: &Asking<'_>, question: &Question<'_>) -> Asked {
     if let Some(why) = question.unanswerable() {
         return Asked::broken(why);
     }
-    match unguessable() {
-        Ok(nonce) => ask(asking, &prompt::prompt(question, &nonce)).await,
+    match Capability::new() {
+        Ok(nonce) => ask(asking, &prompt::prompt(question, nonce.as_str())).await,
         Err(error) => Asked::broken(format!("there is no randomness to tell data from instructions by: {error}")),
     }
 }
@@ -188,8 +190,9 @@ async fn attempt(
     timeout: Duration,
     before: Option<TokenUsage>,
 ) -> Result<(AgentDone, Received), String> {
-    let secret = unguessable().map_err(|e| format!("there is no randomness for an address: {e}"))?;
-    let server = Server::start(&secret).await.map_err(|e| format!("no port for the judge's tool: {e}"))?;
+    let capability = Capability::new().map_err(|e| format!("there is no randomness for an address: {e}"))?;
+    (asking.secret)(&capability);
+    let server = Server::start(&capability).await.map_err(|e| format!("no port for the judge's tool: {e}"))?;
     let servers = [AgentServer {
         name: SERVER.to_owned(),
         url: server.url.clone(),
@@ -210,6 +213,7 @@ async fn attempt(
         fill: &|arg, _| arg.as_value().ok_or_else(|| "a judge's script has no holes".to_owned()),
         used: &|now| (asking.used)(before.unwrap_or_default().and(used(Some(now), TokenUsage::default))),
         calls: &server,
+        jail: None,
     };
     let mut done = match asking.agent {
         AgentKind::Replay { .. } | AgentKind::Noop => {
@@ -267,12 +271,4 @@ pub fn token_usage(usage: Usage) -> TokenUsage {
     let Usage { input_tokens, output_tokens, total_tokens, thought_tokens, cached_read_tokens, cached_write_tokens } =
         usage;
     TokenUsage { input_tokens, output_tokens, total_tokens, thought_tokens, cached_read_tokens, cached_write_tokens }
-}
-
-/// 128 bits of the system's, in hexadecimal.
-#[expect(clippy::disallowed_methods, reason = "no other source of randomness is one that nobody can foretell")]
-fn unguessable() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(hex::encode(bytes))
 }

@@ -50,7 +50,7 @@ mod unfilled;
 mod unlocked;
 mod unpinned_server;
 mod unreferenced_script;
-mod unresolved_source;
+pub mod unresolved_source;
 mod unsatisfiable;
 mod verify;
 

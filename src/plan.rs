@@ -36,7 +36,7 @@ use petgraph::{
 use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
-        CallStatus, Def, Dialect, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind, OracleCall,
+        CallStatus, Def, Dialect, Isolation, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind, OracleCall,
         Provider, Sandbox, Server, ShellAgent, Substitute, Template,
     },
     lock::{LockedRelease, Permissions},
@@ -427,6 +427,8 @@ pub struct EvalPlan {
     pub path: PathBuf,
     pub agent: Option<AgentRef>,
     pub agent_name: String,
+    /// What keeps the agent apart from the machine.
+    pub isolation: Isolated,
     /// Enabled servers, by name.
     pub servers: Vec<Server>,
     /// The folder server commands run in.
@@ -510,7 +512,20 @@ pub struct Extension {
     pub granted: Granted,
 }
 
-/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.
+/// What keeps an agent apart from the machine. What of it a machine can do is known when the run starts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Isolated {
+    pub level: Isolation,
+    /// Whether somebody wrote the level down: then nothing less will do.
+    pub meant: bool,
+    /// What the agent file asks for: a level, and what it is to have all the same.
+    pub asks: Option<(Option<Isolation>, Permissions)>,
+    /// What the eval grants.
+    pub granted: Granted,
+}
+
+/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read; or an agent beyond its own
+/// folder.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Granted {
     pub network: bool,

@@ -10,6 +10,7 @@ mod emit;
 mod expectation;
 pub mod fill;
 mod intact;
+mod isolation;
 pub mod needs;
 pub mod recover;
 mod restore;
@@ -41,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     event::{Event, EventKind, TaskRun, Used, Verdict, recording},
     extension::usable,
-    hir::{Bounds, Budget},
+    hir::{Bounds, Budget, Isolation},
     host::Host,
     journal::{Entry, Journal, Past, Selected, TaskPast},
     mcp::{HubOptions, Recording, RecordingBounds},
@@ -105,6 +106,8 @@ pub struct RunOptions {
     pub max_results: u64,
     /// Every task has servers of its own.
     pub isolate: bool,
+    /// What keeps the agent apart from the machine, instead of what the eval says.
+    pub isolation: Option<Isolation>,
     /// Whether a task's world is left standing instead of being cleaned up.
     pub keep: Keep,
     /// One phase alone.
@@ -161,6 +164,7 @@ impl Default for RunOptions {
             recording: RecordingBounds::default(),
             max_results: 256 << 20,
             isolate: false,
+            isolation: None,
             keep: Keep::Never,
             only: None,
             worlds: HashMap::new(),
@@ -261,6 +265,10 @@ pub async fn run_eval(
     {
         faults.push(format!("the agent `{}` cannot be started: {why}", plan.agent_name));
     }
+    let (jail, isolated) = isolation::isolation(plan, options, &selected, host).unwrap_or_else(|why| {
+        faults.push(why);
+        (None, None)
+    });
     let judge = judge.ok().filter(|_| asked_judge(plan, &selected).is_some());
     let budget = Budget {
         time: options.budget.time.or(plan.budget.time),
@@ -320,6 +328,9 @@ pub async fn run_eval(
             },
         );
     }
+    if let Some(isolated) = isolated {
+        emitter.emit(None, isolated);
+    }
     let recording = match &options.journal {
         None => None,
         Some(journal) => {
@@ -353,6 +364,7 @@ pub async fn run_eval(
         lacks: OnceLock::new(),
         agent_unstarted: OnceLock::new(),
         options,
+        jail,
         kept: Mutex::default(),
         recording: recording.as_deref(),
         judge: judge.as_ref(),

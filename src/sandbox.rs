@@ -3,9 +3,11 @@
 //! `docker`, and where there is neither what the kernel itself can do (`confine`).
 #![expect(clippy::disallowed_methods, reason = "this builds and tries the jail")]
 
+pub mod agent;
 #[cfg(target_os = "linux")]
 pub mod confine;
 pub mod docker;
+pub mod doors;
 
 use std::{
     collections::BTreeSet,

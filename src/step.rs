@@ -32,7 +32,7 @@ use crate::{
     event::{Difference, ExitReport, Judgement, Outcome, TokenUsage},
     extension::Extensions,
     hir::{Dialect, OperationKind},
-    host::{Host, Leftover},
+    host::{Capability, Host, Leftover, Snapshot},
     plan::{Judge, StepAction},
     signature::{Schema, Shape},
     template,
@@ -79,6 +79,8 @@ pub struct Context<'a> {
     pub dialect: Dialect,
     /// The task's folder.
     pub dir: &'a Path,
+    /// Copies of the files that the plan refers to.
+    pub snapshot: Option<&'a Snapshot>,
     /// `spec.env`, for children.
     pub env: &'a [(String, String)],
     /// The arguments, filled; a record.
@@ -97,6 +99,8 @@ pub struct Context<'a> {
     pub phase: &'static str,
     /// Who judges, where the eval says so.
     pub judge: Option<&'a Judge>,
+    /// Receives what must stand in no result.
+    pub secret: &'a (dyn Fn(&Capability) + Send + Sync),
     /// Receives what the judge of this step has used so far.
     pub judged: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }

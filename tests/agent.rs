@@ -289,6 +289,7 @@ impl Turn {
             fill: &fill,
             used: &|_| {},
             calls: &self.server,
+            jail: None,
         };
         agent::run(kind, cx).await
     }

@@ -2,6 +2,8 @@
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
+#[path = "attacks/forgery.rs"]
+mod forgery;
 #[path = "attacks/loss.rs"]
 mod loss;
 #[path = "support/world.rs"]

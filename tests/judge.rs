@@ -191,7 +191,11 @@ fn agent(mode: &str) -> AgentKind {
 async fn asked(agent: &AgentKind, dir: &Path, timeout: u64, prompt: &str) -> Asked {
     let cancel = CancellationToken::new();
     let timeout = Duration::from_millis(timeout);
-    judge::ask(&Asking { host: &*HOST, agent, task: "t", dir, timeout, cancel: &cancel, used: &|_| {} }, prompt).await
+    judge::ask(
+        &Asking { host: &*HOST, agent, task: "t", dir, timeout, cancel: &cancel, secret: &|_| {}, used: &|_| {} },
+        prompt,
+    )
+    .await
 }
 
 fn question(answer: &str) -> Question<'_> {
@@ -353,8 +357,16 @@ async fn the_fake_judge_can_be_talked_over() {
         let naive = format!("Does the answer say that {REFERENCE}? The answer:\n\n{answer}\n\nCall submit_judgement.");
         obeyed += i32::from(asked(&agent, dir.path(), 20_000, &naive).await.result.unwrap().passed);
         let (timeout, cancel) = (Duration::from_secs(20), CancellationToken::new());
-        let asking =
-            Asking { host: &*HOST, agent: &agent, task: "t", dir: dir.path(), timeout, cancel: &cancel, used: &|_| {} };
+        let asking = Asking {
+            host: &*HOST,
+            agent: &agent,
+            task: "t",
+            dir: dir.path(),
+            timeout,
+            cancel: &cancel,
+            secret: &|_| {},
+            used: &|_| {},
+        };
         let careful = judge::judge(&asking, &question(answer)).await;
         assert!(!careful.result.unwrap().passed, "{answer}");
     }

@@ -874,6 +874,16 @@ mod http {
         ] {
             assert_eq!(post(headers, body).await.unwrap().status().as_u16(), status, "{headers:?}");
         }
+        // Who does not know the path learns nothing, whatever is sent.
+        let (base, _) = front.url.rsplit_once('/').unwrap();
+        let (origin, capability) = base.rsplit_once('/').unwrap();
+        let other: String = capability.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
+        for path in ["/mcp", "/", &format!("/{other}/mcp"), &format!("/{capability}"), &format!("/{capability}/mcp/")] {
+            for request in [client.post(format!("{origin}{path}")).body("{"), client.get(format!("{origin}{path}"))] {
+                let answer = request.send().await.unwrap();
+                assert_eq!((answer.status().as_u16(), answer.bytes().await.unwrap().len()), (404, 0), "{path}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -351,6 +351,7 @@ fn servers_are_shown_without_their_secrets() {
         path: "eval.yaml".into(),
         agent: None,
         agent_name: "builtin.noop".to_owned(),
+        isolation: Default::default(),
         servers: vec![
             server("web", Transport::Http { url: expand(vec![text("http://x")]), headers }),
             server("own", Transport::Stdio { command: expand(vec![text("gevals")]), args: vec![], env }),
@@ -566,6 +567,7 @@ fn many_tasks_and_many_steps_stay_readable() {
         path: "eval.yaml".into(),
         agent: None::<AgentRef>,
         agent_name: "builtin.noop".to_owned(),
+        isolation: Default::default(),
         servers: Vec::new(),
         dir: PathBuf::new(),
         judge: None,

@@ -52,6 +52,7 @@ fn eval_of(tasks: Vec<Plan>) -> EvalPlan {
         path: PathBuf::from("eval.yaml"),
         agent: None,
         agent_name: "noop".to_owned(),
+        isolation: Default::default(),
         servers: Vec::new(),
         dir: PathBuf::from("/t"),
         judge: None,

@@ -131,6 +131,8 @@ impl<'a> Step<'a> {
             extensions: &gevals::extension::Extensions::new(self.host, &gevals::plan::Extensions::default(), None),
             phase: "setup",
             judge: None,
+            secret: &|_| {},
+            snapshot: None,
             judged: &|_| {},
         })
         .await

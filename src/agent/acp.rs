@@ -98,6 +98,12 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     for (name, value) in &start.env {
         exec = exec.env(name, value);
     }
+    let named = start.args.iter().map(PathBuf::from).chain([start.program.clone()]);
+    let named: Vec<PathBuf> = named.filter(|path| path.is_absolute()).collect();
+    let (exec, _doors) = match cx.confined(exec, &[dir], &named) {
+        Ok(confined) => confined,
+        Err(why) => return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()),
+    };
     let Process { stdin, stdout, mut stderr, mut handle } = match cx.host.spawn(exec).await {
         Ok(process) => process,
         Err(fault) => return AgentDone::ended(Err(AgentFault::NotStarted(fault.to_string())), String::new()),
@@ -146,7 +152,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
         if let Err(AgentFault::Failed(why)) = &mut result
             && let Ok(exit) = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await
         {
-            let how = match exit {
+            let how = match super::ended(cx.jail, exit) {
                 // What it has said itself needs no such end to explain it.
                 Exit::Exited(0) if !why.ends_with(ENDED) => None,
                 Exit::Exited(code) => Some(format!("it exited with status {code}")),

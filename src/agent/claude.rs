@@ -23,6 +23,8 @@ const CLI: &str = "claude";
 pub const SKILL_TOOL: &str = "Skill";
 /// The longest line, in bytes.
 const LONGEST: usize = 16 << 20;
+/// How long what it complained of last may be on its way.
+const DRAIN: std::time::Duration = std::time::Duration::from_millis(100);
 /// Answers of the model that may go on side by side.
 const ANSWERS: usize = 64;
 
@@ -82,7 +84,7 @@ async fn headless(
     if let Some(model) = model {
         args.extend(["--model".to_owned(), model]);
     }
-    let exec = Exec::new(program, &work).args(args);
+    let (exec, _doors) = cx.confined(Exec::new(program, &work).args(args), &[dir], &[program.to_owned()])?;
     let Process { mut stdin, stdout, mut stderr, mut handle } =
         cx.host.spawn(exec).await.map_err(|fault| fault.to_string())?;
     let (mut told, mut complaints) = (Told::default(), Complaints::default());
@@ -107,11 +109,15 @@ async fn headless(
                 }
             }
         };
-        let drain = complaints.read(&mut stderr);
+        // Something else may hold the other end of it for longer.
+        let drain = async {
+            complaints.read(&mut stderr).await;
+            std::future::pending().await
+        };
         let work = async {
-            let ((), heard, ()) = tokio::join!(feed, hear, drain);
+            let ((), heard) = tokio::join!(feed, hear);
             heard?;
-            match handle.wait().await {
+            match super::ended(cx.jail, handle.wait().await) {
                 Exit::Exited(0) => Ok(()),
                 Exit::Exited(code) => Err(format!("it exited with status {code}")),
                 Exit::Signalled(signal) => Err(format!("it was killed by signal {signal}")),
@@ -123,8 +129,10 @@ async fn headless(
             () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
             () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
             done = work => done.map_err(AgentFault::Failed),
+            never = drain => never,
         }
     };
+    let _ = tokio::time::timeout(DRAIN, complaints.read(&mut stderr)).await;
     handle.end().await;
     let result = match (result, &told.fault) {
         (Ok(()), None) if told.ended => Ok(()),

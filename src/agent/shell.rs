@@ -1,7 +1,7 @@
 //! `type: file` with `commands`: a command line a prompt (§3.4 of the upstream behaviour). The prompt reaches it as data:
 //! see [`bash::prompt`](crate::bash::prompt).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -40,7 +40,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
         None => None,
     };
     let mut done = match command_line(cx, agent, &dir) {
-        Ok(line) => execute(cx, line, &dir, debug.as_deref()).await,
+        Ok(line) => execute(cx, agent, line, &dir, debug.as_deref()).await,
         Err(why) => not_started(why),
     };
     if let Some(debug) = &debug {
@@ -145,7 +145,19 @@ pub fn mcp_config(servers: &[AgentServer]) -> String {
     format!("{:#}\n", json!({ "mcpServers": servers }))
 }
 
-async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<&Path>) -> AgentDone {
+/// The absolute paths in a command line, as its author wrote it.
+fn named(line: &str) -> Vec<PathBuf> {
+    let words = line.split(|c: char| c.is_whitespace() || "'\"`;|&()<>=,".contains(c));
+    words.filter(|word| word.len() > 1 && word.starts_with('/')).map(PathBuf::from).collect()
+}
+
+async fn execute(
+    cx: &AgentContext<'_>,
+    agent: &ShellAgent,
+    line: String,
+    dir: &Path,
+    debug: Option<&Path>,
+) -> AgentDone {
     let mut exec = Exec::new(shell(cx), dir).env(FILE_VARIABLE, dir.join(PROMPT_FILE)).timeout(cx.timeout);
     if cx.prompt.len() <= SHORT {
         exec = exec.env(VARIABLE, cx.prompt);
@@ -164,8 +176,13 @@ async fn execute(cx: &AgentContext<'_>, line: String, dir: &Path, debug: Option<
         exec = exec.env(DEBUG, "1").env(format!("{DEBUG}_DIR"), debug);
     }
     let exec = Exec { merge_stderr: true, capture_limit: KEPT, ..exec };
+    let own: Vec<&Path> = [dir].into_iter().chain(debug).collect();
+    let (exec, _doors) = match cx.confined(exec, &own, &named(text(&agent.run_prompt))) {
+        Ok(confined) => confined,
+        Err(why) => return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()),
+    };
     let finished = cx.host.exec(exec, cx.cancel.clone()).await;
-    let (result, exit_code) = match finished.exit {
+    let (result, exit_code) = match super::ended(cx.jail, finished.exit) {
         Exit::Exited(0) => (Ok(()), 0),
         // So shells end when a program is not there, or is none.
         Exit::Exited(code @ (126 | 127)) => {

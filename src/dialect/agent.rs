@@ -30,6 +30,7 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
         builtin: None,
         acp: None,
         commands: None,
+        isolation: None,
         skills: None,
     };
     if let Some(node) = fields.take(reader, "metadata")
@@ -93,6 +94,9 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
             commands.use_virtual_home = reader.bool(n, "`useVirtualHome`");
         }
         inner.finish(reader);
+    }
+    if let Some(node) = fields.take(reader, "isolation") {
+        agent.isolation = super::isolation(reader, node);
     }
     if let Some(node) = fields.take(reader, "skills")
         && let Some(mut inner) = reader.fields(node, "the skills of an agent")

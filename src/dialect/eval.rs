@@ -7,7 +7,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
         AgentRef, Assertion, AssertionKind, Assertions, Budget, CallKind, CallMatcher, CallStatus, Denied, DeniedWhat,
-        Eval, ExtensionOptions, ExtensionRef, JudgeEnv, JudgeRef, KubeWorld, Limits, Name, OrderedCall, Permissions,
+        Eval, ExtensionOptions, ExtensionRef, IsolationRef, JudgeEnv, JudgeRef, KubeWorld, Limits, Name, OrderedCall,
         Sandbox, SkillMatcher, Skills, SourceRef, Substitute, TaskSet,
     },
     rule,
@@ -65,6 +65,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         name,
         config: config.key.span(),
         agent: None,
+        isolation: None,
         mcp_config: None,
         judge: None,
         extensions: Vec::new(),
@@ -78,7 +79,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         task_sets: Vec::new(),
     };
     match fields.take(reader, "agent") {
-        Some(node) => eval.agent = agent_ref(reader, node),
+        Some(node) => eval.agent = agent_ref(reader, node, Some(&mut eval.isolation)),
         None => {
             let old = fields.remaining().iter().any(|e| e.name == "agentFile");
             let old = if old { fields.take_entry(reader, "agentFile") } else { None };
@@ -227,8 +228,12 @@ fn agent_in_a_word(node: Node<'_>) -> Diagnostic {
     })
 }
 
-/// An agent, or the agent that judges.
-fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
+/// An agent, or the agent that judges, which has no isolation of its own.
+fn agent_ref(
+    reader: &mut Reader<'_>,
+    node: Node<'_>,
+    isolation: Option<&mut Option<IsolationRef>>,
+) -> Option<AgentRef> {
     if node.as_str().is_some() {
         reader.error(agent_in_a_word(node));
         return None;
@@ -243,6 +248,11 @@ fn agent_ref(reader: &mut Reader<'_>, node: Node<'_>) -> Option<AgentRef> {
     };
     let kind = fields.require_entry(reader, "type", node.span(), Some(help)).map(|entry| entry.value);
     let model = fields.take(reader, "model");
+    if let Some(isolation) = isolation
+        && let Some(node) = fields.take(reader, "isolation")
+    {
+        *isolation = super::isolation(reader, node);
+    }
     fields.finish(reader);
     Some(AgentRef {
         kind: reader.name(kind?, "the type of an agent")?,
@@ -272,7 +282,7 @@ fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
         );
         return None;
     }
-    let agent = agent.and_then(|n| agent_ref(reader, n));
+    let agent = agent.and_then(|n| agent_ref(reader, n, None));
     let env = env.and_then(|n| {
         let mut fields = reader.fields(n, "the environment of a judge")?;
         let mut take = |reader: &mut Reader<'_>, key| {
@@ -333,7 +343,8 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOp
         let package = fields.require(reader, "package", entry.key.span());
         let env = fields.take(reader, "env").map(|n| reader.strings(n, "the environment of an extension"));
         let config = fields.take(reader, "config");
-        let permissions = fields.take(reader, "permissions").and_then(|n| permissions(reader, n)).unwrap_or_default();
+        let permissions = fields.take(reader, "permissions").and_then(|n| super::permissions(reader, n));
+        let permissions = permissions.unwrap_or_default();
         fields.finish(reader);
         out.push(ExtensionRef {
             alias: key(entry),
@@ -350,23 +361,13 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOp
 /// `kube`, or `{kube: namespace}`, or `{kube: api}`.
 fn world(reader: &mut Reader<'_>, node: Node<'_>) -> Option<KubeWorld> {
     if node.as_str().is_some() {
-        return choice(reader, node, "world of an eval", &[("kube", KubeWorld::Namespace)]);
+        return super::choice(reader, node, "world of an eval", &[("kube", KubeWorld::Namespace)]);
     }
     let mut fields = reader.fields(node, "the world of an eval")?;
     let kube = fields.require(reader, "kube", node.span());
     fields.finish(reader);
     let words = [KubeWorld::Namespace, KubeWorld::Api].map(|world| (world.name(), world));
-    choice(reader, kube?, "share of a control plane", &words)
-}
-
-/// What an extension may do in a sandbox.
-fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
-    let mut fields = reader.fields(node, "the permissions of an extension")?;
-    let network = fields.take(reader, "network").and_then(|n| reader.bool(n, "`network`"));
-    let [read, write, env] = ["read", "write", "env"]
-        .map(|key| fields.take(reader, key).map(|n| reader.words(n, &format!("`{key}`"))).unwrap_or_default());
-    fields.finish(reader);
-    Some(Permissions { network: network.is_some_and(|n| n.value), read, write, env })
+    super::choice(reader, kube?, "share of a control plane", &words)
 }
 
 /// How extensions are fetched and run.
@@ -390,38 +391,17 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut Ext
         }
         "substitute" => {
             let words = [("auto", Substitute::Auto), ("never", Substitute::Never)];
-            options.substitute = choice(reader, entry.value, "value of `substitute`", &words).unwrap_or_default();
+            options.substitute =
+                super::choice(reader, entry.value, "value of `substitute`", &words).unwrap_or_default();
         }
         _ => {
             let words = SANDBOXES.map(|sandbox| (sandbox.name(), sandbox));
-            options.sandbox = choice(reader, entry.value, "sandbox of extensions", &words).unwrap_or_default();
+            options.sandbox = super::choice(reader, entry.value, "sandbox of extensions", &words).unwrap_or_default();
         }
     }
 }
 
 /// One of a few words.
-fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &[(&'static str, T)]) -> Option<T> {
-    let word = reader.name(node, &format!("the {what}"))?;
-    if let Some((_, value)) = known.iter().find(|(name, _)| *name == word.value) {
-        return Some(*value);
-    }
-    let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
-    let (last, others) = names.split_last()?;
-    let message = format!("unknown {what} `{}`", word.value);
-    let help = match others {
-        [] => format!("known is {last}"),
-        others => format!("known are {} and {last}", others.join(", ")),
-    };
-    let diagnostic = Diagnostic::new(&decode::WRONG_TYPE, word.span, message).help(help);
-    reader.error(match crate::diagnostic::nearest(&word.value, known.iter().map(|(name, _)| *name)) {
-        Some(near) => {
-            diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
-        }
-        None => diagnostic,
-    });
-    None
-}
-
 fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Box<Diagnostic>> {
     globset::Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| {
         let message = format!("`{text}` is not a pattern: {}", error.kind());

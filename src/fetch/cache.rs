@@ -33,6 +33,11 @@ impl Cache {
         std::path::absolute(&dir).map(Self).map_err(|e| format!("`{}` is no folder for downloads: {e}", dir.display()))
     }
 
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The folder of a release on a platform.
     pub(super) fn release(&self, owner: &str, repo: &str, tag: &str) -> PathBuf {
         // A tag may have slashes.

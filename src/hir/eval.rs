@@ -18,6 +18,8 @@ pub struct Eval {
     /// The `config` key, where missing parts are reported.
     pub config: Span,
     pub agent: Option<AgentRef>,
+    /// What keeps the agent apart from the machine, and what it is granted all the same.
+    pub isolation: Option<IsolationRef>,
     pub mcp_config: Option<Name>,
     pub judge: Option<JudgeRef>,
     pub extensions: Vec<ExtensionRef>,
@@ -123,15 +125,61 @@ pub struct ExtensionRef {
     pub span: Span,
 }
 
-/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.
+/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read; or an agent beyond its own
+/// folder.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     pub network: bool,
-    /// Paths, relative to the eval.
+    /// Paths, relative to the eval; where an agent file asks, to that.
     pub read: Vec<Name>,
     pub write: Vec<Name>,
     /// Variables of gevals that it gets besides its own.
     pub env: Vec<Name>,
+}
+
+/// How far an agent is kept apart from the machine, weakest first.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    None,
+    /// It sees the machine, but not what it is judged by; it changes nothing but its home.
+    #[default]
+    Auto,
+    /// It has its own folder, and what it is granted.
+    Strict,
+}
+
+impl Isolation {
+    /// Weakest first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Auto, Self::Strict];
+
+    /// As files and results write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Auto => "auto",
+            Self::Strict => "strict",
+        }
+    }
+}
+
+/// `isolation`: of an agent file, which asks for it, or of an eval, which grants it.
+#[derive(Clone, Debug, Default)]
+pub struct IsolationRef {
+    pub level: Option<Isolation>,
+    pub permissions: Permissions,
 }
 
 /// What keeps extensions apart from the machine.
@@ -434,6 +482,8 @@ pub struct Agent {
     pub builtin: Option<BuiltinAgent>,
     pub acp: Option<AcpAgent>,
     pub commands: Option<ShellAgent>,
+    /// What it asks for.
+    pub isolation: Option<IsolationRef>,
     pub skills: Option<AgentSkills>,
 }
 

@@ -45,6 +45,8 @@ pub struct Exec {
     pub cwd: PathBuf,
     /// Added to the inherited environment; the last of two with one name counts.
     pub env: Vec<(OsString, OsString)>,
+    /// Whether nothing is inherited.
+    pub bare: bool,
     pub stdin: Stdin,
     pub timeout: Duration,
     /// From SIGTERM to SIGKILL.
@@ -70,6 +72,7 @@ impl Exec {
             args: Vec::new(),
             cwd: cwd.into(),
             env: Vec::new(),
+            bare: false,
             stdin: Stdin::Empty,
             timeout: Duration::from_secs(300),
             grace: Duration::from_secs(2),
@@ -105,7 +108,7 @@ impl Exec {
     /// The value a variable will have in the process.
     fn variable(&self, name: &str) -> Option<OsString> {
         let own = self.env.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-        own.or_else(|| std::env::var_os(name))
+        own.or_else(|| std::env::var_os(name).filter(|_| !self.bare || name == MARK))
     }
 }
 
@@ -402,6 +405,9 @@ async fn start(
 
     let mut command = Command::new(&program);
     command.args(&exec.args).current_dir(&cwd).process_group(0).kill_on_drop(false).stdin(stdin);
+    if exec.bare {
+        command.env_clear();
+    }
     command.envs(exec.env.iter().map(|(name, value)| (name, value))).env(MARK, marks);
     let merged = if exec.merge_stderr {
         let (reader, writer) = io::pipe().map_err(other)?;

@@ -2,8 +2,8 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door to the world")]
 
 use super::{
-    Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Process, StartFault,
-    descriptors,
+    Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Original, Process, Snapshot, Stamp,
+    StartFault, descriptors,
     disk::{self, Disk},
     exec, http,
     tree::{self, Tree},
@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use std::{
     fs, io,
     net::TcpListener,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -152,6 +152,19 @@ impl Host for RealHost {
                 made => return made.map(|()| path),
             }
         }
+    }
+
+    fn snapshot(&self, originals: &[Original]) -> io::Result<Option<Snapshot>> {
+        Snapshot::new(self.temp_dir()?, originals).map(Some)
+    }
+
+    fn confines(&self) -> bool {
+        true
+    }
+
+    fn stamp(&self, path: &Path) -> Option<Stamp> {
+        let meta = fs::metadata(path).ok()?;
+        Some(Stamp { file: (meta.dev(), meta.ino()), changed: (meta.ctime(), meta.ctime_nsec()) })
     }
 
     fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {

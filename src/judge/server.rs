@@ -5,6 +5,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -21,7 +27,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Verdict;
-use crate::{event::FailureCategory, host::listen};
+use crate::{
+    event::FailureCategory,
+    host::{Capability, is_same, listen},
+};
 
 /// The one tool.
 pub const TOOL: &str = "submit_judgement";
@@ -63,7 +72,7 @@ impl Submission {
 }
 
 impl Server {
-    pub async fn start(secret: &str) -> io::Result<Self> {
+    pub async fn start(capability: &Capability) -> io::Result<Self> {
         let (listener, port) = listen::loopback().await?;
         let stop = CancellationToken::new();
         let received = Arc::new(Mutex::default());
@@ -71,8 +80,9 @@ impl Server {
         let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.clone());
         let service =
             StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(LocalSessionManager::default()), config);
-        let path = format!("/{secret}/mcp");
-        let router = axum::Router::new().route_service(&path, service);
+        let path = capability.path();
+        let known = middleware::from_fn_with_state(Arc::new(path.clone()), known);
+        let router = axum::Router::new().fallback_service(service).layer(known);
         let ended = stop.clone();
         tokio::spawn(async move {
             // The only error is one of `accept`, and axum retries those.
@@ -89,6 +99,14 @@ impl Server {
     /// What is wrong with the submission, for the judge.
     pub fn submit(&self, arguments: Value) -> Result<String, String> {
         submit(&self.received, arguments)
+    }
+}
+
+/// To whom does not know the path nothing is there.
+async fn known(State(path): State<Arc<String>>, request: Request, next: Next) -> Response {
+    match is_same(request.uri().path(), &path) {
+        true => next.run(request).await,
+        false => StatusCode::NOT_FOUND.into_response(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Scripts that read another script which is not there, and commands that are given a file which is not there.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     path::{Component, Path, PathBuf},
     sync::LazyLock,
 };
@@ -115,6 +115,44 @@ pub(super) fn read_by<'s>(script: &'s ScriptView<'_>) -> impl Iterator<Item = (&
     })
 }
 
+/// The files that scripts source, run or read, where their place is known: what stands in them decides as the scripts themselves do.
+/// Not those that a script may write.
+pub fn helpers(scripts: &[ScriptView<'_>], files: &dyn Files) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for script in scripts {
+        for statement in script.content.program.commands() {
+            let words = statement.words();
+            let read = match statement.tool() {
+                "source" | "." | "bash" | "sh" | "python3" | "python" | "node" | "ruby" | "perl" => {
+                    &words[..words.len().min(2)]
+                }
+                "kubectl" | "cat" | "jq" | "grep" | "diff" | "cmp" => words,
+                _ => &words[..1],
+            };
+            found.extend(read.iter().filter_map(|word| of_own_folder(word, script)));
+            let literal = sourced(statement).or_else(|| given_file(statement));
+            found.extend(literal.and_then(|word| Some(resolve(script.dir.as_ref()?, &word.text))));
+        }
+    }
+    let writes = |line: &str, name: &str| {
+        let to = |rest: &str| {
+            rest.trim_start_matches(['>', ' ']).split_whitespace().next().is_some_and(|word| word.contains(name))
+        };
+        ["tee ", "cp ", "mv ", "ln ", "curl ", "install ", "sed -i", " -o ", "--output", "truncate "]
+            .iter()
+            .any(|word| line.contains(word))
+            || line.match_indices('>').any(|(at, _)| to(&line[at..]))
+    };
+    found.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_written = |script: &ScriptView<'_>| {
+            script.content.text.lines().any(|line| line.contains(&*name) && writes(line, &name))
+        };
+        matches!(files.stat(path), Some(Stat::File { .. })) && !scripts.iter().any(is_written)
+    });
+    found
+}
+
 fn sources(statement: &Statement, file: &str) -> bool {
     sourced(statement).is_some_and(|w| w.text.ends_with(file))
 }
@@ -127,6 +165,11 @@ fn shown(dir: Option<&Path>) -> String {
 /// `. "$(dirname "$0")/lib.sh"`, `source "$HERE/lib.sh"`: the path of a file beside the script's own file.
 fn beside<'s>(statement: &'s Statement, script: &ScriptView<'_>) -> Option<(&'s Word, PathBuf)> {
     let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
+    of_own_folder(word, script).map(|path| (word, path))
+}
+
+/// The file that a word names by the script's own folder.
+fn of_own_folder(word: &Word, script: &ScriptView<'_>) -> Option<PathBuf> {
     let Form::File { path, .. } = &script.form else { return None };
     if word.literal || !word.text.contains('/') {
         return None;
@@ -141,7 +184,7 @@ fn beside<'s>(statement: &'s Statement, script: &ScriptView<'_>) -> Option<(&'s 
         }
     };
     let plain = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
-    (rest.starts_with('/') && plain(&rest)).then(|| (word, resolve(own, &format!(".{head}{rest}"))))
+    (rest.starts_with('/') && plain(&rest)).then(|| resolve(own, &format!(".{head}{rest}")))
 }
 
 /// What a variable adds to the script's own folder, where it is given that folder, once.

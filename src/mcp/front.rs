@@ -15,8 +15,9 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
     http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -31,7 +32,7 @@ use super::{
     relay::{Aside, Envelope, Receipt, Relay, SessionKind},
     sse,
 };
-use crate::host::listen;
+use crate::host::{Capability, is_same, listen};
 
 /// Silence on a stream, before a comment is sent to keep it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -43,8 +44,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A streamable HTTP server on 127.0.0.1. Dropping it ends its sessions.
 #[derive(Debug)]
 pub struct HttpFront {
-    /// `http://127.0.0.1:PORT/mcp`
+    /// `http://127.0.0.1:PORT/CAPABILITY/mcp`, or without a capability where everyone on this machine may be a client.
     pub url: String,
+    /// What makes its clients those that were given the URL.
+    pub capability: Option<Capability>,
     front: Arc<Front>,
 }
 
@@ -59,24 +62,39 @@ struct Front {
     relay: Arc<Relay>,
     kind: SessionKind,
     port: u16,
+    /// The one path that is there.
+    path: String,
     /// By `Mcp-Session-Id`.
     sessions: Mutex<HashMap<String, Arc<Conversation>>>,
     over: CancellationToken,
 }
 
 pub(super) async fn serve(relay: Arc<Relay>, kind: SessionKind) -> io::Result<HttpFront> {
-    serve_at(relay, kind, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    start(relay, kind, address, Some(Capability::new()?)).await
 }
 
 pub(super) async fn serve_at(relay: Arc<Relay>, kind: SessionKind, address: SocketAddr) -> io::Result<HttpFront> {
+    start(relay, kind, address, None).await
+}
+
+async fn start(
+    relay: Arc<Relay>,
+    kind: SessionKind,
+    address: SocketAddr,
+    capability: Option<Capability>,
+) -> io::Result<HttpFront> {
     let (listener, address) = listen::at(address).await?;
     let port = address.port();
     let over = relay.over.child_token();
     let limit = relay.options.max_message;
-    let front = Arc::new(Front { relay, kind, port, sessions: Mutex::default(), over: over.clone() });
+    let path = capability.as_ref().map_or_else(|| "/mcp".to_owned(), Capability::path);
+    let url = format!("http://{address}{path}");
+    let front = Arc::new(Front { relay, kind, port, path, sessions: Mutex::default(), over: over.clone() });
     let router = Router::new()
-        .route("/mcp", post(on_post).get(on_get).delete(on_delete))
+        .fallback(post(on_post).get(on_get).delete(on_delete))
         .layer(DefaultBodyLimit::max(limit))
+        .layer(middleware::from_fn_with_state(front.clone(), known))
         .with_state(front.clone());
     let ended = over.clone();
     tokio::spawn(async move {
@@ -88,7 +106,15 @@ pub(super) async fn serve_at(relay: Arc<Relay>, kind: SessionKind, address: Sock
         over.cancelled().await;
         ended.close();
     });
-    Ok(HttpFront { url: format!("http://{address}/mcp"), front })
+    Ok(HttpFront { url, capability, front })
+}
+
+/// To whom does not know the path nothing is there; nothing of what they send is read.
+async fn known(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    match is_same(request.uri().path(), &front.path) {
+        true => next.run(request).await,
+        false => StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
 impl Front {
@@ -181,7 +207,8 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     let mut issued = None;
     let mut passing = None;
     let conversation = if initialize && !headers.contains_key(SESSION_ID) {
-        let id = format!("{:032x}", fastrand::u128(..));
+        let id = Capability::new().map_err(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "there is no randomness"))?;
+        let id = id.as_str().to_owned();
         let conversation = front.converse(true);
         front.sessions().insert(id.clone(), conversation.clone());
         issued = HeaderValue::try_from(id).ok();

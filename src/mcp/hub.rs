@@ -71,15 +71,16 @@ impl Hub {
         Session::open(&self.relay, kind)
     }
 
-    /// Serves sessions of this kind over streamable HTTP on a free port of 127.0.0.1, until the front is dropped.
+    /// Serves sessions of this kind over streamable HTTP on a free port of 127.0.0.1, until the front is dropped, to clients that
+    /// were given its URL: it holds a capability.
     ///
     /// # Errors
-    /// There is no free port.
+    /// There is no free port, or no randomness.
     pub async fn serve_http(&self, kind: SessionKind) -> io::Result<HttpFront> {
         front::serve(self.relay.clone(), kind).await
     }
 
-    /// The same at an address of this machine.
+    /// The same at an address of this machine, at `/mcp`, to every local client.
     ///
     /// # Errors
     /// The address is taken, or is none of this machine.

@@ -22,8 +22,8 @@ pub use agent::{AgentDocument, AgentKindDocument, CallDocument, SkillsDocument};
 pub use assertion::{AssertionDocument, Demand, MatcherDocument, Matchers, OrderedCallDocument, SkillDocument};
 pub use edge::{EdgeDocument, EdgeKind, kind_of};
 pub use eval::{
-    EvalAgent, EvalBody, EvalDocument, ExtensionDocument, JudgeDocument, ReleaseDocument, eval_body, eval_digest,
-    used_extensions,
+    EvalAgent, EvalBody, EvalDocument, ExtensionDocument, IsolationDocument, JudgeDocument, ReleaseDocument, eval_body,
+    eval_digest, grants, used_extensions,
 };
 pub use limits::LimitsDocument;
 pub use secret::{is_secret_header, literal_secrets};

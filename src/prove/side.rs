@@ -78,6 +78,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         path: PathBuf::from(TASK),
         agent: None,
         agent_name: "none".to_owned(),
+        isolation: plan::Isolated::default(),
         servers: Vec::new(),
         dir: PathBuf::from(TASK),
         judge,

@@ -8,7 +8,7 @@ use super::{Done, PlanFormat, View, facts, label, line, rounds, substituted, use
 use crate::{
     builtin::{count, excerpt},
     event::Outcome,
-    hir::{Dialect, Expand, ExpandPart, Sandbox, Transport},
+    hir::{Dialect, Expand, ExpandPart, Isolation, Sandbox, Transport},
     lock::Permissions,
     plan::{Action, ActionIx, ActionKind, EvalPlan, Plan, PlanPhase, reach, wire},
     signature::Control,
@@ -76,6 +76,7 @@ impl Tree<'_> {
         if !servers.is_empty() {
             self.fact("servers", &servers.join(self.dot()));
         }
+        self.isolation(eval);
         let used = wire::used_extensions(eval);
         let extensions: Vec<_> = used
             .iter()
@@ -284,6 +285,28 @@ impl Tree<'_> {
         match notes.is_empty() {
             true => String::new(),
             false => self.dim(&format!("{}{}", self.dot(), line(&notes.join(self.dot()), self.view.unicode))),
+        }
+    }
+
+    /// What keeps the agent apart from the machine, where it is a process.
+    fn isolation(&mut self, eval: &EvalPlan) {
+        let is_process =
+            |plan: &Plan| matches!(&plan.action(plan.agent).kind, ActionKind::Agent(a) if a.kind.is_process());
+        if !self.view.plans.iter().any(is_process) {
+            return;
+        }
+        let isolated = &eval.isolation;
+        self.fact("jail", isolated.level.name());
+        if let Some((level, asks)) = &isolated.asks {
+            let asked = level.filter(|level| *level != isolated.level).map(Isolation::name);
+            let asks = (!asks.is_empty()).then(|| asks.words());
+            let asks: Vec<_> = asked.map(str::to_owned).into_iter().chain(asks).collect();
+            if !asks.is_empty() {
+                self.fact("", &format!("its file asks for {}", asks.join(", ")));
+            }
+        }
+        if let Some(grants) = wire::grants(&isolated.granted) {
+            self.fact("", &format!("the eval grants {}", grants.words()));
         }
     }
 

@@ -184,6 +184,12 @@ impl Results {
                 set("planDigest", json!(plan_digest));
                 set("startedAt", json!(event.at));
             }
+            EventKind::AgentIsolated { level, reason, .. } => {
+                set("isolation", json!(level));
+                if let Some(reason) = reason {
+                    set("isolationReason", json!(reason));
+                }
+            }
             EventKind::ServerStarted { server, tools } => {
                 let servers = self.summary.get_mut("mcpServers").and_then(Value::as_array_mut);
                 for entry in servers.into_iter().flatten().filter(|entry| entry["name"] == server.as_str()) {

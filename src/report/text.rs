@@ -16,6 +16,7 @@ use crate::{
         ActionReport, Difference, Event, EventKind, Limited, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
         Verdict,
     },
+    hir::Isolation,
     plan::{Action, PlanPhase, planned_id},
     prices::money,
     run::Gate,
@@ -129,6 +130,20 @@ impl Text {
                 let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
                 text.faint(&cut(&format!("  {} calls {}.{}{arguments}", task.name, call.server, call.name)))
             }),
+            (None, EventKind::AgentIsolated { level, by, reason, instead_of }) => {
+                let reason = reason.as_ref().map(|why| format!(" ({})", one_line(why))).unwrap_or_default();
+                let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+                let other = instead_of.filter(|other| other != level).map(Isolation::name);
+                let other = other.map(|other| format!(", instead of {other}")).unwrap_or_default();
+                let line = format!("  isolation: {}{by}{other}{reason}", level.name());
+                // What is as always needs no words.
+                let is_usual = *level != Isolation::None && other.is_empty();
+                match self.input.detail {
+                    Detail::Quiet => String::new(),
+                    Detail::Normal if is_usual => String::new(),
+                    _ => self.faint(&line) + "\n",
+                }
+            }
             (None, EventKind::ServerStarted { server, .. }) => {
                 self.verbosely(|text| text.faint(&format!("  server {server} started")))
             }
@@ -469,6 +484,11 @@ impl Text {
         let skipped = skipped.count();
         if skipped > 0 && done.verdict != Verdict::Cancelled {
             writeln!(out, "  {} not run", plural(skipped, "step")).ok();
+        }
+        // What only failed did not break it.
+        let is_broken = |(_, report): &(String, ActionReport)| report.outcome == Outcome::Broken;
+        if done.verdict == Verdict::Broken && !shown.is_empty() && !done.bad.iter().any(is_broken) {
+            writeln!(out, "  {}", cut(one_line(&done.reason))).ok();
         }
         if shown.is_empty() {
             // What a program printed stands below the line that says so: its end tells most.

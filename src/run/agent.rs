@@ -12,9 +12,10 @@ use crate::{
     agent::{self, AgentCalls, AgentContext, AgentDone, AgentFault, AgentServer, Spent},
     event::{ActionReport, AgentStep, Outcome},
     hir::{Arg, CallKind, Def},
-    host::{Host, Leftover},
+    host::{Capability, Host, Leftover},
     mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
     plan::{AgentKind, SkillMount},
+    sandbox::agent::Jail,
     ty::duration,
 };
 
@@ -33,6 +34,9 @@ pub(super) struct Turn<'t> {
     pub timeout: std::time::Duration,
     pub cancel: &'t tokio_util::sync::CancellationToken,
     pub used: &'t (dyn Fn(Spent) + Send + Sync),
+    /// Receives what must stand in no result: who has it is taken for the agent.
+    pub secret: &'t (dyn Fn(&Capability) + Send + Sync),
+    pub jail: Option<&'t Jail>,
     /// Whether a divergence from a recording breaks it.
     pub strict_replay: bool,
 }
@@ -107,6 +111,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
         fill: &fill,
         used: turn.used,
         calls: &calls,
+        jail: turn.jail,
     };
     let AgentDone { result, output, transcript, exit_code, usage, steps, cut, differences, diverged, leftover } =
         agent::run(turn.kind, context).await;
@@ -150,6 +155,7 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
     for running in turn.servers {
         let session = SessionKind::Agent(turn.recorder.clone());
         let front = running.hub.serve_http(session).await.map_err(|e| format!("no port to serve MCP on: {e}"))?;
+        front.capability.iter().for_each(turn.secret);
         let allowed = running.allowed().await;
         let allowed = allowed.map_err(|e| format!("`{}` does not list its tools: {e}", running.hub.name()))?;
         let text = |tool: &Value, at: &str| tool.pointer(at).and_then(Value::as_str).map(str::to_owned);

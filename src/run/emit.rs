@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{ActionReport, Event, EventKind, ExitReport, Outcome, TaskRun},
-    host::Host,
+    host::{Capability, Host},
     journal::{Entry, Journal},
     plan::{ActionIx, Plan, PlanPhase, planned_id, wire::is_secret_header},
     secrets::Secrets,
@@ -98,11 +98,28 @@ pub(super) struct TaskEvents<'a> {
     pub run: TaskRun,
     /// The planned actions that have ended, in whatever round or attempt.
     ended: Mutex<HashSet<String>>,
+    /// What was given to agents and judges of this run, and stands in none of its events.
+    capabilities: Mutex<Vec<String>>,
+}
+
+impl Drop for TaskEvents<'_> {
+    /// What they stood for is gone.
+    fn drop(&mut self) {
+        let capabilities = self.capabilities.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.emitter.vault.forget(capabilities);
+    }
 }
 
 impl<'a> TaskEvents<'a> {
     pub fn new(emitter: &'a Emitter<'a>, run: TaskRun) -> Self {
-        Self { emitter, run, ended: Mutex::default() }
+        Self { emitter, run, ended: Mutex::default(), capabilities: Mutex::default() }
+    }
+
+    /// From now on it is masked in whatever is written.
+    pub fn keep_secret(&self, capability: &Capability) {
+        let secret = capability.as_str().to_owned();
+        self.capabilities.lock().unwrap_or_else(PoisonError::into_inner).push(secret.clone());
+        self.emitter.vault.learn([secret]);
     }
 
     pub fn emit(&self, kind: EventKind) {
@@ -176,6 +193,14 @@ impl Vault {
         }
     }
 
+    pub fn forget(&self, values: &[String]) {
+        let mut vault = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !values.is_empty() {
+            vault.0.retain(|known| !values.contains(known));
+            vault.1 = Arc::new(Secrets::new(vault.0.iter().cloned()));
+        }
+    }
+
     pub fn secrets(&self) -> Arc<Secrets> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
@@ -213,6 +238,7 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         EventKind::Remarked { remark } => text(&mut remark.message),
         EventKind::TaskRetried { reason, .. } => text(reason),
         EventKind::RunStarted { .. }
+        | EventKind::AgentIsolated { .. }
         | EventKind::ServerStarted { .. }
         | EventKind::TaskStarted { .. }
         | EventKind::TokensCounted { .. }

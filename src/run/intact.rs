@@ -1,23 +1,79 @@
-//! Whether the files that a plan refers to are still what was planned.
+//! Whether the files that a plan refers to are still what was planned, and copies of them to run.
 //!
-//! The agent under test can write where its task lies: without this it could pass by overwriting the script that judges it. A
-//! task whose scripts or prompt files changed is *broken* (`decisions.md` §13, *Snapshot*).
+//! The agent under test may be able to write where its task lies: without this it could pass by overwriting the script that judges
+//! it. Scripts are run from copies that were made before it began. A task whose files changed is *broken* (`decisions.md` §13,
+//! *Snapshot*), and so is one whose files were changed and put back while an agent could do that.
+
+use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use crate::{host::Host, plan::Plan};
+use crate::{
+    hir::ArgKind,
+    host::{Host, Original, Snapshot, Stamp},
+    plan::{ActionKind, Plan},
+};
 
 /// The first file whose bytes are not those that the plan was made of, in words.
 pub(super) fn changed(host: &dyn Host, plan: &Plan) -> Option<String> {
-    plan.files.iter().find_map(|(path, digest)| {
-        let fault = match host.files().read(path) {
-            Ok(bytes) if hex::encode(Sha256::digest(&bytes)) == *digest => return None,
-            Ok(_) => "was changed",
-            Err(_) => "was removed or cannot be read",
-        };
+    plan.files.keys().find_map(|path| planned(host, plan, path).err())
+}
+
+/// The bytes of a file, which are those that the plan was made of.
+fn planned(host: &dyn Host, plan: &Plan, path: &PathBuf) -> Result<Vec<u8>, String> {
+    let fault = match host.files().read(path) {
+        Ok(bytes) if plan.files.get(path).is_some_and(|digest| hex::encode(Sha256::digest(&bytes)) == *digest) => {
+            return Ok(bytes);
+        }
+        Ok(_) => "was changed",
+        Err(_) => "was removed or cannot be read",
+    };
+    Err(format!("`{}` {fault} since the task was planned: what it decides is not what was asked for", path.display()))
+}
+
+/// Copies of the planned files, where a step runs one of them.
+///
+/// # Errors
+/// A file is not what was planned, or cannot be copied.
+pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>, String> {
+    if !runs_files(plan) {
+        return Ok(None);
+    }
+    let original = |path: &PathBuf| {
+        let bytes = planned(host, plan, path)?;
+        let mode = host.mode(path).map_err(|e| format!("`{}` cannot be read: {e}", path.display()))?;
+        Ok(Original { path: path.clone(), bytes, mode })
+    };
+    let originals = plan.files.keys().map(original).collect::<Result<Vec<_>, String>>()?;
+    host.snapshot(&originals).map_err(|e| format!("its scripts cannot be copied to where they are run: {e}"))
+}
+
+/// Whether a step is a script in a file.
+fn runs_files(plan: &Plan) -> bool {
+    let mut found = false;
+    plan.walk(&mut |_, _, action| {
+        if let ActionKind::Step(step) = &action.kind {
+            let file = step.args.iter().find(|(name, _)| name.value == "file").map(|(_, arg)| &arg.kind);
+            found |= step.op.name == "script" && file.is_some_and(|kind| !matches!(kind, ArgKind::Null));
+        }
+    });
+    found
+}
+
+/// The files of a plan as they were when the agent began.
+pub(super) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
+
+impl Stamps {
+    pub fn new(host: &dyn Host, plan: &Plan) -> Self {
+        Self(plan.files.keys().map(|path| (path.clone(), host.stamp(path))).collect())
+    }
+
+    /// The first file that was written or replaced meanwhile, in words.
+    pub fn changed(&self, host: &dyn Host) -> Option<String> {
+        let (path, _) = self.0.iter().find(|(path, stamp)| host.stamp(path) != *stamp)?;
         Some(format!(
-            "`{}` {fault} since the task was planned: what it decides is not what was asked for",
+            "`{}` was written, replaced or given other permissions since the agent began: what judged may not be what was planned",
             path.display()
         ))
-    })
+    }
 }

@@ -269,6 +269,7 @@ async fn clean_up_task(
         judge: None,
         judged: &|_, _| {},
         env,
+        snapshot: None,
         state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
         force: stop,
         leftovers: Mutex::default(),

@@ -40,6 +40,7 @@ use crate::{
     mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
     plan::{self, ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
+    sandbox::agent::Jail,
     secrets::is_secret_name,
     step::{AgentState, TaskState},
     ty::duration,
@@ -67,6 +68,8 @@ pub(super) struct World<'a> {
     /// Why no further task is started: `--fail-fast`.
     pub stopped: OnceLock<String>,
     pub options: &'a RunOptions,
+    /// What keeps agents apart from the machine.
+    pub jail: Option<Jail>,
     /// Worlds that are left standing.
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
@@ -264,10 +267,13 @@ async fn phases(
 ) -> bool {
     let options = world.options;
     facts.only = options.only;
-    facts.hindered = intact::changed(host, plan);
-    if facts.hindered.is_some() {
-        return false;
-    }
+    let snapshot = match intact::changed(host, plan).map_or_else(|| intact::snapshot(host, plan), Err) {
+        Ok(snapshot) => snapshot,
+        Err(why) => {
+            facts.hindered = Some(why);
+            return false;
+        }
+    };
     let past = options.worlds.get(&plan.task.name.value);
     let values = match past.and_then(|past| past.values.clone()).or_else(|| replayed(host, plan, events.run.run)) {
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
@@ -307,6 +313,7 @@ async fn phases(
         judge: world.judge,
         judged: &judged_usage,
         env,
+        snapshot,
         state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
         force: &world.force,
         leftovers: Mutex::default(),
@@ -333,6 +340,9 @@ async fn phases(
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
     if facts.setup.is_none() && options.only.is_none() {
+        // One in a jail cannot reach them.
+        let stamps = (is_process(plan) && world.jail.is_none()).then(|| intact::Stamps::new(host, plan));
+        let changed = || intact::changed(host, plan).or_else(|| stamps.as_ref()?.changed(host));
         let turned = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
         let Turned { calls, skills } = turned.unwrap_or_default();
         let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
@@ -343,7 +353,7 @@ async fn phases(
             scope.forget_outputs();
         }
         // What nobody did is not judged, and nothing judges that is not what was planned.
-        facts.hindered = facts.hindered.take().or_else(|| intact::changed(host, plan));
+        facts.hindered = facts.hindered.take().or_else(changed);
         if facts.hindered.is_none() {
             verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
             // What an interrupted agent did not do tells nothing.
@@ -351,7 +361,7 @@ async fn phases(
                 assertions(&unit, &calls, skills.as_deref(), facts);
             }
             // Something that the agent left in the background may have changed it meanwhile.
-            facts.hindered = intact::changed(host, plan);
+            facts.hindered = changed();
         }
     }
     if host.elapsed() >= deadline {
@@ -582,6 +592,8 @@ async fn agent_turn<'a>(
                 timeout,
                 cancel: &stop,
                 used: &|now| count(&|meter| meter.reported(now)),
+                secret: &|capability| unit.events.keep_secret(capability),
+                jail: world.jail.as_ref(),
                 strict_replay: world.options.strict_replay,
             };
             let done = {
@@ -668,6 +680,11 @@ async fn agent_turn<'a>(
         calls.filter(|call| call.title == tool).filter_map(|call| call.raw_input)
     };
     Some(Turned { calls, skills: steps.map(|steps| reads(steps).collect()) })
+}
+
+/// Whether the agent is a process of its own, which may do what it was not asked to.
+fn is_process(plan: &Plan) -> bool {
+    matches!(&plan.action(plan.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process())
 }
 
 /// Whether a model is behind it, as far as anybody can tell.

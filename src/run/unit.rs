@@ -26,7 +26,7 @@ use crate::{
     event::{ActionReport, EventKind, Outcome, TokenUsage},
     extension::Extensions,
     hir::{Arg, ArgKind, BlockRole, Def},
-    host::{Host, Leftover},
+    host::{Host, Leftover, Snapshot},
     journal::TaskPast,
     plan::{Action, ActionIx, ActionKind, Block, Judge, Plan, PlanPhase, StepAction},
     signature::{Control, Effects},
@@ -51,6 +51,8 @@ pub(super) struct Unit<'a> {
     /// Receives what a judge has used so far, and what it received last.
     pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
     pub env: Vec<(String, String)>,
+    /// What scripts are run from.
+    pub snapshot: Option<Snapshot>,
     /// What scripts are given.
     pub state: Mutex<TaskState>,
     /// Fires when a signal comes again; the first one does not stop cleanup.
@@ -276,6 +278,7 @@ impl<'a> Unit<'a> {
             step,
             dialect: self.plan.task.dialect,
             dir: self.plan.task.folder(),
+            snapshot: self.snapshot.as_ref(),
             env: &self.env,
             args,
             expect: &expect,
@@ -287,6 +290,7 @@ impl<'a> Unit<'a> {
             phase: limits.phase.name(),
             judge: self.judge,
             judged: &judged,
+            secret: &|capability| self.events.keep_secret(capability),
         };
         let run = run_of(&step.op.kind, self.plan.task.dialect);
         if step.op.signature.judges {
@@ -302,6 +306,7 @@ impl<'a> Unit<'a> {
         if step.op.signature.judges {
             self.let_agent_go().await;
         }
+        self.snapshot.iter().for_each(Snapshot::settle);
         self.keep(done.leftover.take());
         let mut report = ActionReport::new(done.outcome, done.message);
         report.differences = done.differences;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, Scope,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -33,14 +33,23 @@ pub struct Confinement {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     network: bool,
+    /// Of an agent, which has no limits but these: the ports that it may connect to, where it has no network.
+    #[serde(default)]
+    ports: Option<Vec<u16>>,
 }
 
 impl Confinement {
+    /// What an agent is granted.
+    pub fn of_agent(read: Vec<PathBuf>, write: Vec<PathBuf>, network: bool, ports: &[u16]) -> Self {
+        Self { read, write, network, ports: Some(ports.to_vec()) }
+    }
+
     /// What a cell grants, with a folder for temporary files.
     pub fn of(cell: &Cell<'_>, temporary: &Path) -> Self {
         let own = [cell.home, cell.workdir].into_iter().map(Path::to_owned);
         let write = cell.write.iter().cloned().chain([temporary.to_owned()]);
-        Self { read: own.chain(cell.read.iter().cloned()).collect(), write: write.collect(), network: cell.network }
+        let read = own.chain(cell.read.iter().cloned()).collect();
+        Self { read, write: write.collect(), network: cell.network, ports: None }
     }
 }
 
@@ -103,12 +112,14 @@ fn ruleset(network: bool) -> Result<Ruleset, RulesetError> {
 
 fn confine(spec: &Confinement) -> Result<(), String> {
     let limit = |resource, most| setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
-    let limits = limit(Resource::As, super::MEMORY)
-        .and_then(|()| limit(Resource::Nofile, super::FILES))
-        .and_then(|()| limit(Resource::Nproc, super::PROCESSES));
-    limits.map_err(|error| format!("its limits: {error}"))?;
+    if spec.ports.is_none() {
+        let limits = limit(Resource::As, super::MEMORY)
+            .and_then(|()| limit(Resource::Nofile, super::FILES))
+            .and_then(|()| limit(Resource::Nproc, super::PROCESSES));
+        limits.map_err(|error| format!("its limits: {error}"))?;
+    }
     files(spec).map_err(|error| error.to_string())?;
-    let filter = calls(spec.network).map_err(|error| error.to_string())?;
+    let filter = calls(spec).map_err(|error| error.to_string())?;
     seccompiler::apply_filter(&filter).map_err(|error| error.to_string())
 }
 
@@ -119,7 +130,8 @@ fn files(spec: &Confinement) -> Result<(), RulesetError> {
     let devices = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let system = SYSTEM.iter().map(|path| (Path::new(path), read));
     let devices = DEVICES.iter().map(|path| (Path::new(path), devices));
-    let network = super::OF_NETWORK.iter().filter(|_| spec.network).map(|path| (Path::new(path), read));
+    let is_connected = spec.network || spec.ports.is_some();
+    let network = super::OF_NETWORK.iter().filter(|_| is_connected).map(|path| (Path::new(path), read));
     let own = spec.read.iter().map(|path| (path.as_path(), read));
     let writable = spec.write.iter().map(|path| (path.as_path(), all));
     for (path, access) in system.chain(devices).chain(network).chain(own).chain(writable) {
@@ -128,19 +140,43 @@ fn files(spec: &Confinement) -> Result<(), RulesetError> {
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(KERNEL) };
         rules = rules.add_rule(PathBeneath::new(opened, access))?;
     }
+    for &port in spec.ports.iter().flatten().filter(|_| !spec.network) {
+        rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
+    }
     rules.restrict_self().map(drop)
 }
 
 /// Without a network no sockets but those of the machine itself; and nothing that would outlive the process group.
-fn calls(network: bool) -> Result<BpfProgram, seccompiler::BackendError> {
-    let unix = u64::from(u16::try_from(libc::AF_UNIX).unwrap_or_default());
-    let foreign = || SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix);
+///
+/// An agent may start sessions, as shells do, and connect by TCP: Landlock says where to.
+fn calls(spec: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
+    let number = |value: i32| u64::from(u32::try_from(value).unwrap_or_default());
+    let condition = |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, number(value));
+    let is_other = |domain| condition(0, SeccompCmpOp::Ne, domain);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for call in [libc::SYS_setsid, libc::SYS_setpgid, libc::SYS_io_uring_setup] {
-        rules.insert(call, Vec::new());
+    rules.insert(libc::SYS_io_uring_setup, Vec::new());
+    if spec.ports.is_none() {
+        rules.insert(libc::SYS_setsid, Vec::new());
+        rules.insert(libc::SYS_setpgid, Vec::new());
     }
-    if !network {
-        rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![foreign()?])?]);
+    match (spec.network, &spec.ports) {
+        (true, _) => {}
+        (false, None) => {
+            rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![is_other(libc::AF_UNIX)?])?]);
+        }
+        (false, Some(_)) => {
+            let domains = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(is_other).into_iter();
+            let mut denied = vec![SeccompRule::new(domains.collect::<Result<_, _>>()?)?];
+            // The kinds are numbers up to 15; the bits above them are flags.
+            for kind in (0..16).filter(|kind| *kind != libc::SOCK_STREAM) {
+                let kind = condition(1, SeccompCmpOp::MaskedEq(15), kind)?;
+                denied.push(SeccompRule::new(vec![is_other(libc::AF_UNIX)?, kind])?);
+            }
+            // Streams that are not TCP, which Landlock does not know.
+            let protocol = |protocol| condition(2, SeccompCmpOp::Ne, protocol);
+            denied.push(SeccompRule::new(vec![is_other(libc::AF_UNIX)?, protocol(0)?, protocol(libc::IPPROTO_TCP)?])?);
+            rules.insert(libc::SYS_socket, denied);
+        }
     }
     let denied = SeccompAction::Errno(u32::from(u16::try_from(libc::EPERM).unwrap_or_default()));
     SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?.try_into()

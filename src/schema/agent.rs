@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::word::{AnyVersion, Name};
+use super::{
+    eval::Isolated,
+    word::{AnyVersion, Name},
+};
 
 /// An agent: a command line, a program that speaks ACP, or one that is built in.
 #[derive(JsonSchema, Debug)]
@@ -16,6 +19,8 @@ pub struct Agent {
     pub builtin: Option<BuiltinAgent>,
     pub acp: Option<AcpAgent>,
     pub commands: Option<Commands>,
+    /// What the agent asks for; the eval grants it.
+    pub isolation: Option<Isolated>,
     pub skills: Option<AgentSkills>,
 }
 

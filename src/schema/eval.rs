@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
+use crate::hir::Isolation;
+
 use super::{
     task::{Bounds, Limits},
     word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time, World},
@@ -40,7 +42,7 @@ pub struct EvalMetadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    pub agent: AgentRef,
+    pub agent: TestedAgent,
     /// The file that configures the servers.
     pub mcp_config_file: Option<Name>,
     pub llm_judge: Option<Nullable<Judge>>,
@@ -79,6 +81,44 @@ pub struct AgentRef {
     pub path: Option<Name>,
     /// `PROVIDER:MODEL`.
     pub model: Option<Name>,
+}
+
+/// The agent that is evaluated.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TestedAgent {
+    #[schemars(rename = "type")]
+    pub kind: AgentType,
+    /// The agent's file (`file`), or the oracle's (`builtin.script`).
+    pub path: Option<Name>,
+    /// `PROVIDER:MODEL`.
+    pub model: Option<Name>,
+    /// What keeps it apart from the machine.
+    pub isolation: Option<Isolated>,
+}
+
+/// What keeps an agent apart from the machine: a level, or a level and what is granted all the same.
+#[derive(JsonSchema, Debug)]
+#[schemars(untagged)]
+pub enum Isolated {
+    Level(Isolation),
+    Granting(Isolating),
+}
+
+/// How far an agent is kept apart from the machine, and what it has all the same.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Isolating {
+    /// `auto` by default.
+    pub level: Option<Isolation>,
+    /// Whether it may connect anywhere where the level is `strict`; no by default.
+    pub network: Option<bool>,
+    /// Paths that it may read, from the eval's folder; in an agent file, from that.
+    pub read: Option<Vec<String>>,
+    /// Paths that it may write, from the same.
+    pub write: Option<Vec<String>>,
+    /// Variables of gevals that it gets besides the usual ones where the level is `strict`.
+    pub env: Option<Vec<String>>,
 }
 
 /// Who judges answers.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     diagnostic::Finding,
     event::{ActionReport, AgentCall, AgentStep, Limited, Remark, ServerTool, TokenEstimate, TokenUsage, Verdict},
-    hir::CallStatus,
+    hir::{CallStatus, Isolation},
 };
 
 /// `gevals-EVAL-out.json`.
@@ -62,6 +62,12 @@ pub struct Summary {
     pub plan_digest: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
+    /// What kept the agent apart from the machine, where it is a process.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// Why nothing did, where nobody asked for that.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub isolation_reason: Option<String>,
     /// Why the run ended early.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<String>,

@@ -29,6 +29,7 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
         dir: cx.dir,
         timeout: cx.timeout,
         cancel: cx.cancel,
+        secret: cx.secret,
         used: cx.judged,
     };
     let answer = cx.task.agent.as_ref().map_or("", |agent| agent.output.as_str());

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Context, Done, limit};
 use crate::{
     event::{ExitReport, Outcome},
-    host::{Captured, Exec, Exit, Finished, Host, StartFault},
+    host::{Captured, Exec, Exit, Finished, Host, Snapshot, StartFault},
     source::Stat,
 };
 
@@ -26,7 +26,7 @@ pub fn exec(cx: &Context<'_>, program: impl Into<OsString>, cwd: &Path, env: &In
     exec
 }
 
-/// A script in a file. One without the executable bit is run by its first line, as the system would run it.
+/// A script in a file, of which a copy is run where there is one. One without the executable bit is run by its first line, as the system would run it.
 ///
 /// # Errors
 /// There is no such file, or nothing says what runs it.
@@ -37,11 +37,14 @@ pub fn script_file(
     cwd: &Path,
     env: &IndexMap<String, String>,
 ) -> Result<Exec, String> {
+    let copy = cx.snapshot.and_then(|snapshot| snapshot.of(path));
+    let path = copy.as_deref().unwrap_or(path);
+    let starts = copy.is_none() || cx.snapshot.is_some_and(Snapshot::is_executable);
     match cx.host.files().stat(path) {
         None => Err(format!("there is no file `{file}`")),
         Some(Stat::Dir) => Err(format!("`{file}` is a folder, not a script")),
-        Some(Stat::File { executable: true }) => Ok(exec(cx, path, cwd, env)),
-        Some(Stat::File { executable: false }) => {
+        Some(Stat::File { executable: true }) if starts => Ok(exec(cx, path, cwd, env)),
+        Some(Stat::File { .. }) => {
             let bytes = cx.host.files().read(path).map_err(|e| format!("`{file}` could not be read: {e}"))?;
             let (program, argument) = shebang(&bytes).ok_or_else(|| {
                 format!("`{file}` is not executable and names no interpreter; begin it with a line such as `#!/bin/sh`")

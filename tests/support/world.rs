@@ -99,6 +99,11 @@ impl World {
         fs::set_permissions(self.path(&path), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// Makes a file a program.
+    pub fn executable(&self, path: &str) {
+        fs::set_permissions(self.path(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     /// A PATH of these programs and the system's, and of none that a developer has installed.
     pub fn programs(&self) -> String {
         format!("{}:/usr/bin:/bin", self.path("bin").display())
@@ -193,6 +198,10 @@ impl World {
 }
 
 impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process(id.unwrap(), signal).unwrap();

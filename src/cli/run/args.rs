@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use regex::Regex;
 
 use crate::{
-    hir::{Bounds, Budget},
+    hir::{Bounds, Budget, Isolation},
     host::disk::Disk,
     journal::Settings,
     lint,
@@ -175,6 +175,9 @@ pub struct Args {
     /// Start servers for each task alone, instead of sharing them.
     #[arg(long, help_heading = "How")]
     pub isolate: bool,
+    /// What keeps the agent apart from the machine, whatever the eval says; `none` lets it see how it is judged.
+    #[arg(long, value_name = "LEVEL", value_enum, help_heading = "How")]
+    pub isolation: Option<IsolationArg>,
     /// Leave the world of tasks standing instead of cleaning up; `gevals recover` does that later.
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "How")]
     pub keep: Option<KeepArg>,
@@ -213,6 +216,23 @@ impl ReplayArg {
 
     fn of(strict: bool) -> Self {
         if strict { Self::Strict } else { Self::Tolerant }
+    }
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IsolationArg {
+    None,
+    Auto,
+    Strict,
+}
+
+impl IsolationArg {
+    fn level(self) -> Isolation {
+        match self {
+            Self::None => Isolation::None,
+            Self::Auto => Isolation::Auto,
+            Self::Strict => Isolation::Strict,
+        }
     }
 }
 
@@ -320,6 +340,7 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
         },
         max_results: u64::from(args.max_results) << 20,
         isolate: args.isolate,
+        isolation: args.isolation.map(IsolationArg::level),
         keep: match args.keep {
             None => Keep::Never,
             Some(KeepArg::OnFailure) => Keep::OnFailure,
@@ -349,6 +370,7 @@ pub fn repeated(args: &Args) -> Vec<String> {
         ("--output-dir", Some(path(&args.output_dir)).filter(|dir| dir != ".")),
         ("--prices", args.prices.as_ref().map(path)),
         ("--replay", args.replay.map(|how| (if how == ReplayArg::Strict { "strict" } else { "tolerant" }).to_owned())),
+        ("--isolation", args.isolation.map(|isolation| isolation.level().name().to_owned())),
         ("--retry-broken", (args.retry_broken > 0).then(|| args.retry_broken.to_string())),
     ];
     let values = values.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));

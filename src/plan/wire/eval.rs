@@ -17,10 +17,10 @@ use super::{
     task::{TaskDocument, digest},
 };
 use crate::{
-    hir::{AgentRef, Name, Sandbox},
+    hir::{AgentRef, Isolation, Name, Sandbox},
     lock::Permissions,
     package::{Package, package},
-    plan::{EvalPlan, Granted, reach},
+    plan::{EvalPlan, Granted, Isolated, reach},
 };
 
 /// An eval.
@@ -117,6 +117,21 @@ pub struct EvalAgent {
     pub kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What keeps it apart from the machine, where somebody says so: by default the level is `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<IsolationDocument>,
+}
+
+/// What keeps an agent apart from the machine, and what it has all the same.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IsolationDocument {
+    pub level: Isolation,
+    /// What the agent's file asks for besides a level, and what the eval grants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Permissions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Permissions>,
 }
 
 pub(super) fn eval_document(eval: &EvalPlan, tasks: Vec<TaskDocument>) -> EvalDocument {
@@ -146,14 +161,7 @@ pub fn used_extensions(eval: &EvalPlan) -> Vec<ExtensionDocument> {
     let document = |(name, reference): (String, String)| {
         let meant = package(&reference, eval.extensions.substitute);
         let asks = eval.extensions.asked.get(&name).cloned();
-        let granted = eval.extensions.get(&name).map(|declared| &declared.granted);
-        let paths = |paths: &[PathBuf]| paths.iter().map(|path| slashes(path)).collect();
-        let grants = granted.filter(|granted| **granted != Granted::default()).map(|granted| Permissions {
-            network: granted.network,
-            read: paths(&granted.read),
-            write: paths(&granted.write),
-            env: granted.env.clone(),
-        });
+        let grants = eval.extensions.get(&name).and_then(|declared| grants(&declared.granted));
         let pinned = eval.extensions.releases.get(&reference);
         let release = pinned.filter(|_| matches!(meant, Ok(Package::Release { .. })));
         ExtensionDocument {
@@ -171,6 +179,24 @@ pub fn used_extensions(eval: &EvalPlan) -> Vec<ExtensionDocument> {
     reach::extensions(eval).into_iter().map(document).collect()
 }
 
+fn isolation(isolated: &Isolated) -> Option<IsolationDocument> {
+    let Isolated { level, meant, asks, granted } = isolated;
+    let asks = asks.as_ref().map(|(_, asks)| asks.clone()).filter(|asks| !asks.is_empty());
+    let grants = grants(granted);
+    (*meant || asks.is_some() || grants.is_some()).then_some(IsolationDocument { level: *level, asks, grants })
+}
+
+/// What is granted, as documents have it; `None` where it is nothing.
+pub fn grants(granted: &Granted) -> Option<Permissions> {
+    let paths = |paths: &[PathBuf]| paths.iter().map(|path| slashes(path)).collect();
+    (*granted != Granted::default()).then(|| Permissions {
+        network: granted.network,
+        read: paths(&granted.read),
+        write: paths(&granted.write),
+        env: granted.env.clone(),
+    })
+}
+
 /// What the digest of an eval covers.
 pub fn eval_body(eval: &EvalPlan) -> EvalBody {
     let word = |get: fn(&AgentRef) -> Option<&Name>| eval.agent.as_ref().and_then(get).map(|n| n.value.clone());
@@ -179,6 +205,7 @@ pub fn eval_body(eval: &EvalPlan) -> EvalBody {
             name: eval.agent_name.clone(),
             kind: word(|a| Some(&a.kind)),
             model: word(|a| a.model.as_ref()),
+            isolation: isolation(&eval.isolation),
         },
         servers: eval.servers.iter().map(server_document).collect(),
         judge: eval.judge.is_some(),

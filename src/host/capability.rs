@@ -1,0 +1,62 @@
+//! What nobody can guess: who has it may do what it stands for.
+
+use std::{fmt, io, io::Read};
+
+/// 128 bits from the system's generator of random numbers, as 32 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Capability(String);
+
+impl Capability {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    #[expect(clippy::disallowed_methods, reason = "no other source of randomness is one that nobody can foretell")]
+    pub fn new() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(Self(hex::encode(bytes)))
+    }
+
+    /// Its digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path at which a server listens that only those reach who have this.
+    pub fn path(&self) -> String {
+        format!("/{}/mcp", self.0)
+    }
+}
+
+/// What is secret does not get into a log by accident.
+impl fmt::Debug for Capability {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Capability")
+    }
+}
+
+/// Whether two texts are the same. How long this takes tells nothing but their lengths.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let differing = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && std::hint::black_box(differing) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_are_alike_and_each_has_128_bits() {
+        let (one, other) = (Capability::new().unwrap(), Capability::new().unwrap());
+        assert_ne!(one, other);
+        assert!(one.as_str().len() == 32 && one.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
+        assert_eq!(format!("{one:?}"), "Capability");
+    }
+
+    #[test]
+    fn texts_are_the_same_or_not() {
+        assert!(is_same("", "") && is_same("/a/mcp", "/a/mcp"));
+        assert!(!is_same("/a/mcp", "/b/mcp") && !is_same("/a/mcp", "/a/mcpx") && !is_same("a", ""));
+    }
+}

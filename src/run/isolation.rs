@@ -1,0 +1,89 @@
+//! What keeps the agent apart from the machine in a run, as far as the machine can do it.
+
+use std::path::{Path, PathBuf};
+
+use super::RunOptions;
+use crate::{
+    event::EventKind,
+    fetch::Cache,
+    hir::Isolation,
+    host::Host,
+    plan::{ActionKind, EvalPlan},
+    sandbox::agent::{Jail, Surroundings},
+};
+
+/// The jail of a run's agent, and what the run says of it; nothing where the agent is no process.
+///
+/// # Errors
+/// The machine cannot do what was asked for.
+pub(super) fn isolation(
+    plan: &EvalPlan,
+    options: &RunOptions,
+    selected: &[usize],
+    host: &dyn Host,
+) -> Result<(Option<Jail>, Option<EventKind>), String> {
+    let is_process = |&&index: &&usize| {
+        let task = &plan.tasks[index];
+        matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process())
+    };
+    if options.only.is_some() || !host.confines() || selected.iter().find(is_process).is_none() {
+        return Ok((None, None));
+    }
+    let level = options.isolation.unwrap_or(plan.isolation.level);
+    let told = |level, by: Option<&str>, reason| EventKind::AgentIsolated {
+        level,
+        by: by.map(str::to_owned),
+        reason,
+        instead_of: options.isolation.map(|_| plan.isolation.level),
+    };
+    if level == Isolation::None {
+        return Ok((None, Some(told(level, None, None))));
+    }
+    match Jail::new(level, surroundings(plan, options, host)) {
+        Ok(jail) => {
+            let by = jail.by();
+            Ok((Some(jail), Some(told(level, Some(by), None))))
+        }
+        Err(why) if options.isolation.is_some() || plan.isolation.meant => {
+            Err(format!("the agent cannot be isolated (`{}`): {why}", level.name()))
+        }
+        Err(why) => Ok((None, Some(told(Isolation::None, None, Some(why))))),
+    }
+}
+
+fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surroundings {
+    let granted = &plan.isolation.granted;
+    let from_eval = |paths: &[PathBuf]| paths.iter().map(|path| plan.dir.join(path)).collect();
+    let above =
+        |path: &Path| path.parent().map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir }.to_owned());
+    let variable = |name: &str| host.env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let mut folders: Vec<PathBuf> = plan.tasks.iter().map(|task| task.task.folder().to_owned()).collect();
+    folders.extend(above(&plan.path));
+    // Programs of extensions are run outside.
+    folders.extend(Cache::new(plan.extensions.cache.as_deref()).ok().map(|cache| cache.path().to_owned()));
+    folders.push(options.output_dir.join(".gevals"));
+    folders.extend(options.journal.iter().map(|journal| journal.dir().to_owned()));
+    let mut files = vec![plan.path.clone()];
+    files.extend(plan.tasks.iter().flat_map(|task| task.files.keys().cloned().chain([task.task.path.clone()])));
+    let is_result = |name: &str| name.starts_with("gevals-") && name.ends_with("-out.json");
+    let results = host.files().list(&options.output_dir).into_iter().filter(|name| is_result(name));
+    files.extend(results.map(|name| options.output_dir.join(name)));
+    Surroundings {
+        home: variable("HOME"),
+        temporary: variable("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
+        programs: host
+            .env("PATH")
+            .unwrap_or_default()
+            .split(':')
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from)
+            .collect(),
+        folders,
+        files,
+        read: from_eval(&granted.read),
+        write: from_eval(&granted.write),
+        network: granted.network,
+        env: granted.env.clone(),
+        gevals: options.executable.clone(),
+    }
+}

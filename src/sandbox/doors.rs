@@ -1,0 +1,107 @@
+//! Ways out of a jail that has no network: to ports of 127.0.0.1, and nothing else. Outside, a socket in a folder stands for each port;
+//! inside, this binary, started with [`ARGUMENT`],
+//! listens at the same ports, and passes on what comes to the sockets.
+#![expect(clippy::disallowed_methods, reason = "processes and sockets")]
+
+use std::{
+    io,
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::getppid;
+use tokio::{net::UnixListener, task::JoinSet};
+
+/// The first argument of a gevals in a jail; the second are the ports.
+pub const ARGUMENT: &str = "behind-doors";
+/// Where this binary and the sockets stand in the jail.
+pub const PROGRAM: &str = "/run/gevals/gevals";
+pub const FOLDER: &str = "/run/gevals/doors";
+
+/// The outer side. It is closed when this is dropped.
+pub struct Doors {
+    folder: tempfile::TempDir,
+    _open: JoinSet<()>,
+}
+
+impl Doors {
+    /// A socket for each port.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub fn open(ports: &[u16]) -> io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut open = JoinSet::new();
+        for &port in ports {
+            let listener = UnixListener::bind(folder.path().join(port.to_string()))?;
+            open.spawn(serve(listener, port));
+        }
+        Ok(Self { folder, _open: open })
+    }
+
+    /// Where the sockets are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+async fn serve(listener: UnixListener, port: u16) {
+    while let Ok((mut inner, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            if let Ok(mut outer) = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+                let _ = outer.set_nodelay(true);
+                let _ = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
+            }
+        });
+    }
+}
+
+/// The main function of a gevals in a jail: it says on its standard output that it listens, and ends with the process that started it.
+pub fn run() -> u8 {
+    let ports: Option<Vec<u16>> =
+        std::env::args().nth(2).and_then(|ports| ports.split(',').map(|port| port.parse().ok()).collect());
+    let Some(ports) = ports else {
+        eprintln!("gevals: `{ARGUMENT}` is started by gevals alone");
+        return 2;
+    };
+    let parent = getppid();
+    for port in ports {
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(listener) => drop(thread::spawn(move || listen(&listener, port))),
+            Err(error) => {
+                eprintln!("gevals: the port {port} of the jail cannot be listened on: {error}");
+                return 3;
+            }
+        }
+    }
+    println!("open");
+    while getppid() == parent {
+        thread::sleep(Duration::from_millis(50));
+    }
+    0
+}
+
+fn listen(listener: &TcpListener, port: u16) {
+    let door = PathBuf::from(FOLDER).join(port.to_string());
+    for inner in listener.incoming().flatten() {
+        let Ok(outer) = UnixStream::connect(&door) else { continue };
+        let _ = inner.set_nodelay(true);
+        if let (Ok(to), Ok(from)) = (inner.try_clone(), outer.try_clone()) {
+            thread::spawn(move || inwards(from, to));
+            thread::spawn(move || outwards(inner, outer));
+        }
+    }
+}
+
+fn inwards(mut from: UnixStream, mut to: TcpStream) {
+    let _ = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+fn outwards(mut from: TcpStream, mut to: UnixStream) {
+    let _ = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Write);
+}
