@@ -116,8 +116,7 @@ fn own() -> String {
 /// A server in the shell: `CASES` are the arms of a `case` over each line, in which `reply MEMBER` answers.
 fn odd(cases: &str) -> String {
     format!(
-        r#"id() {{ echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }}
-reply() {{ echo "{{\"jsonrpc\":\"2.0\",\"id\":$(id "$line"),$1}}"; }}
+        r#"reply() {{ rest=${{line#*\"id\":}}; printf '{{"jsonrpc":"2.0","id":%s,%s}}\n' "${{rest%%,*}}" "$1"; }}
 server='"serverInfo":{{"name":"odd","version":"1.2"}},"protocolVersion":"2025-06-18"'
 while read -r line; do case "$line" in
 {cases}
@@ -153,8 +152,8 @@ fn a_shim_adds_evals_to_a_server_and_changes_nothing_else() {
         talk.say(INITIALIZED);
     }
     // All else passes as it is: answers, refusals, ids, spaces.
-    let create = r#"{"id" : 7e0,"jsonrpc":"2.0", "method":"tools/call","params":{"name":"notes_create","arguments":{"title":"T","body":"é"}}}"#;
-    for line in [TOOLS, create, r#"{"jsonrpc":"2.0","id":9,"method":"evals/run"}"#] {
+    let read = r#"{"id" : 7e0,"jsonrpc":"2.0", "method":"tools/call","params":{"name":"notes_read","arguments":{"title":"é"}}}"#;
+    for line in [TOOLS, read, r#"{"jsonrpc":"2.0","id":9,"method":"evals/run"}"#] {
         assert_eq!(shim.ask(line), direct.ask(line), "{line}");
     }
     let first = shim.list(json!({}));
@@ -426,9 +425,12 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     let world =
         World::new(&[("evals.yaml", EVALS), ("page.json", &json!({"evals": [eval("a", "scenario")]}).to_string())]);
     let own = own();
+    world.copy("examples/evals", "examples");
+    let example = ["evals", "check", "examples/notes.yaml", "--", &own, "demo-server", "--dir", "notes"];
+    world.run(&example).expect(0, &["no findings in 1 file"]);
     world.run(&["evals", "check", "evals.yaml"]).expect(0, &["no findings in 1 file"]);
     world.run(&["check", "evals.yaml"]).expect(0, &["no findings in 1 file"]);
-    world.run(&["check", "."]).expect(0, &["no findings in 1 file"]);
+    world.run(&["check", "."]).expect(0, &["no findings in 2 files"]);
     world.run(&["evals", "check", "page.json"]).expect(0, &["no findings in 1 file"]);
     let beside = ["evals", "check", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
     world.run(&beside).expect(0, &["no findings in 1 file"]);
@@ -439,7 +441,13 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     world.run(&["evals", "check", "evals.yaml"]).expect(0, &[]);
     world
         .run(&beside)
-        .expect(1, &["`arguments` has no `title`", "so says its schema in `tools/list`", "evals.yaml:15:62"]);
+        .expect(1, &["`arguments` has no `title`", "so says its schema in `tools/list`", "evals.yaml:15:"]);
+    // Offline, a lock knows the tools.
+    let tool = r#"{inputSchema: {type: object, properties: {title: {type: string}}, additionalProperties: false}}"#;
+    world.write("gevals.lock", &format!("version: 1\nservers: {{notes: {{tools: {{notes_read: {tool}}}}}}}\n"));
+    for command in [&["evals", "check", "evals.yaml"][..], &["check", "evals.yaml"]] {
+        world.run(command).expect(1, &["unknown key `titel` in `arguments`", "so says its schema in `gevals.lock`"]);
+    }
     world.write("evals.yaml", "\u{1b}[2J");
     let ran = world.run(&["evals", "check", "evals.yaml"]).expect(1, &["error["]);
     assert!(!ran.out.contains('\u{1b}'), "{:?}", ran.out);
@@ -548,7 +556,7 @@ async fn a_server_in_rust_ships_its_own_evals() {
     let wrong =
         Shipped::parse("evals.yaml", EVALS.replace("gradingType: exact-match", "gradingType: exact")).unwrap_err();
     assert!(
-        wrong.to_string().contains("evals.yaml:6:18: error[invalid-value]: `gradingType` cannot be `exact`"),
+        wrong.to_string().contains("evals.yaml:6:18: error[invalid-value] `gradingType` cannot be `exact`"),
         "{wrong}"
     );
     drop(client);

@@ -26,11 +26,11 @@ const INVALID_PARAMS: i64 = -32602;
 /// Evals beside a server. A server written in Rust ships its own with [`Shipped::serve_stdio`]:
 ///
 /// ```no_run
-/// # async fn server(input: tokio::io::DuplexStream) {}
-/// # async fn main() -> Result<(), gevals::evals::Fault> {
+/// # async fn my_server(stream: tokio::io::DuplexStream) {}
+/// # async fn ship() -> Result<(), gevals::evals::Fault> {
 /// let evals = gevals::evals::Shipped::parse("evals.yaml", "kind: McpEvals\nevals: []\n")?;
 /// let (near, far) = tokio::io::duplex(64 * 1024);
-/// tokio::spawn(server(far)); // as it would serve standard input and output: one message a line
+/// tokio::spawn(my_server(far)); // as it would serve standard input and output: one message a line
 /// evals.serve_stdio(near).await;
 /// # Ok(())
 /// # }

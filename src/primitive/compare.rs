@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn of_large_differences_the_beginning_is_told() {
-        let expected = ExactMatch { content: Some(at(json!(["x".repeat(5000); 50]))), ..ExactMatch::default() };
-        let found = json!({"content": [{"type": "text", "text": json!(["y".repeat(5000); 50]).to_string()}]});
+        let expected = ExactMatch { content: Some(at(vec!["x".repeat(5000); 50].into())), ..ExactMatch::default() };
+        let found = json!({"content": [{"type": "text", "text": Value::from(vec!["y".repeat(5000); 50]).to_string()}]});
         let told = says(execution(&expected, &found));
         assert_eq!(told.len(), MOST);
         assert!(told.iter().all(|line| line.chars().count() < 2 * SHOWN + 60), "{told:?}");

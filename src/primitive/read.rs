@@ -71,6 +71,7 @@ fn eval(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Eval> {
         .and_then(|n| word(reader, n, "`gradingType`", Grading::ALL.map(|g| (g.name(), g))));
     let input = fields.require_entry(reader, "input", head, None);
     let expected = fields.require_entry(reader, "expected", head, None);
+    fields.take(reader, "_meta");
     fields.finish(reader);
     let input = input.and_then(|e| self::input(reader, e));
     let level = input.as_ref().map(|(level, ..)| *level);

@@ -20,7 +20,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind},
     hir::{self, Agent, McpConfig, Name, Oracle, Substitute},
-    lock::{self, Lock, LockedExtension},
+    lock::{self, Lock, LockedExtension, LockedServer},
     package, primitive,
     source::{FileId, Span, Stat, normalize, resolve},
     template, yaml,
@@ -80,6 +80,13 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     loader.project.tasks = loader.tasks.units;
     loader.project.foreign.extend(loader.tasks.foreign);
     loader.project
+}
+
+/// The tools of a server as a lock knows them.
+pub fn locked_tools(name: &str, server: &LockedServer) -> primitive::Tools {
+    let schemas = server.tools.iter().map(|(name, tool)| (name.clone(), tool.input_schema.clone()));
+    let says = "so says its schema in `gevals.lock`".to_owned();
+    primitive::Tools { server: name.to_owned(), says, schemas: schemas.collect() }
 }
 
 enum Parsed {
@@ -152,10 +159,7 @@ impl Loader<'_> {
                 let evals = primitive::file(tree, out);
                 let tools = evals.server.as_ref().and_then(|name| {
                     let lock = self.lock(&dir_of(path), out).ok()?;
-                    let server = lock.servers.get(&name.value)?;
-                    let schemas = server.tools.iter().map(|(name, tool)| (name.clone(), tool.input_schema.clone()));
-                    let says = "so says its schema in `gevals.lock`".to_owned();
-                    Some(primitive::Tools { server: name.value.clone(), says, schemas: schemas.collect() })
+                    Some(locked_tools(&name.value, lock.servers.get(&name.value)?))
                 });
                 primitive::check(&[evals], tools.as_ref(), out);
             }

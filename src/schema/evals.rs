@@ -47,6 +47,9 @@ pub struct ShippedEval {
     pub grading_type: Grading,
     pub input: Input,
     pub expected: Expected,
+    /// Carried, never interpreted.
+    #[schemars(rename = "_meta")]
+    pub meta: Option<Value>,
 }
 
 /// Who decides whether it passes.

@@ -9,7 +9,9 @@ use crate::{
     diagnostic::{self, Diagnostic, Diagnostics, Strength, WRITERS},
     evals::{Server, list},
     host::disk::Disk,
+    lock::{self, Lock},
     primitive::{self, Document, EVAL_ID, Tools},
+    project,
     source::{Files, Sources},
     yaml,
 };
@@ -54,9 +56,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         let sources = Sources::default();
         let mut out = Diagnostics::default();
         let document = file.map(|path| read(Path::new(path), &sources, &mut out)).transpose()?;
-        Ok((document, server, sources, out))
+        Ok((file.map(str::to_owned), document, server, sources, out))
     });
-    let (document, server, sources, mut out) = match checked {
+    let (file, document, server, sources, mut out) = match checked {
         Ok(checked) => checked,
         Err((code, why)) => {
             complain(&why);
@@ -65,7 +67,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     };
     let Some(reached) = server else {
         if let Some(Some(document)) = &document {
-            primitive::check(std::slice::from_ref(document), None, &mut out);
+            let tools = file.as_deref().and_then(|path| locked(document, Path::new(path)));
+            primitive::check(std::slice::from_ref(document), tools.as_ref(), &mut out);
         }
         return show(args, global, out, &sources, 1);
     };
@@ -128,6 +131,15 @@ fn read(path: &Path, sources: &Sources, out: &mut Diagnostics) -> Result<Option<
     };
     let file = sources.add(path, text.as_str());
     Ok(yaml::parse(file, text, out).ok().map(|tree| primitive::file(tree, out)))
+}
+
+/// The tools of the server that a file names, as far as a `gevals.lock` beside it, or above, knows them.
+fn locked(document: &Document, path: &Path) -> Option<Tools> {
+    let name = &document.server.as_ref()?.value;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let text = dir.ancestors().find_map(|dir| Disk.read(&dir.join(lock::FILE_NAME)).ok())?;
+    let lock = Lock::parse(&String::from_utf8_lossy(&text)).ok()?;
+    Some(project::locked_tools(name, lock.servers.get(name)?))
 }
 
 async fn tools(server: &Server) -> Result<Tools, Fault> {
