@@ -164,6 +164,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
 }
 
 /// Findings as the policy of the current folder weighs them, in the order of all outputs.
+#[cfg(feature = "run")]
 pub fn policed(mut found: Diagnostics, sources: &Sources, files: &dyn Files) -> Vec<Diagnostic> {
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
     let policy = Policy::find(&PathBuf::new(), &rules, sources, files, &mut found);

@@ -115,7 +115,7 @@ pub struct Eval {
     pub grading: Spanned<Grading>,
     pub input: Input,
     pub expected: Expected,
-    /// As it stands on the wire. Of a list that was received, with keys that nobody knows.
+    /// As written on the wire. Of a list that was received, with keys that nobody knows.
     pub json: Value,
 }
 

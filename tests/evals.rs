@@ -255,7 +255,7 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
     let changed = || json!({"jsonrpc": "2.0", "method": LIST_CHANGED});
     world.write("evals.yaml", &EVALS.replace("id: rename", "id: rename-it"));
     assert_eq!(serde_json::from_str::<Value>(&shim.next()).unwrap(), changed());
-    // Whoever is in the middle of the old list reads it to its end.
+    // A client in the middle of the old list reads it to its end.
     while let Some(cursor) = page["result"].get("nextCursor").cloned() {
         page = shim.list(json!({"cursor": cursor}));
         seen.push(page["result"]["evals"][0]["id"].clone());
@@ -456,6 +456,14 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     world.run(&["evals", "check", "none.yaml"]).expect(2, &["cannot read `none.yaml`: no such file"]);
     world.run(&["explain", "evals"]).expect(0, &["# Evals that a server ships"]);
     world.run(&["schema", "evals"]).expect(0, &["Evals of an MCP server"]);
+}
+
+#[test]
+fn the_file_in_the_documentation_is_right() {
+    let page = include_str!("../docs/evals.md");
+    let file = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let (shipped, said) = Shipped::read("evals.yaml".as_ref(), file.into(), 100).unwrap();
+    assert_eq!((shipped.len(), said.to_string()), (3, String::new()));
 }
 
 fn shipped() -> Shipped {

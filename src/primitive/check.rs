@@ -31,10 +31,9 @@ pub fn check(documents: &[Document], tools: Option<&Tools>, out: &mut Diagnostic
                         .help("an id is what clients know an eval by: each has its own"),
                 );
             }
-            match asked.get(&question(eval)) {
-                Some(first) if first.id.value != eval.id.value => out.push(again(first, eval)),
-                Some(_) => {}
-                None => drop(asked.insert(question(eval), eval)),
+            let first = *asked.entry(question(eval)).or_insert(eval);
+            if first.id.value != eval.id.value {
+                out.push(again(first, eval));
             }
             if let Some(tools) = tools {
                 against(document, eval, tools, out);
@@ -44,7 +43,7 @@ pub fn check(documents: &[Document], tools: Option<&Tools>, out: &mut Diagnostic
     }
 }
 
-/// What an eval asks, without what does not matter to a model: case, spaces, marks.
+/// What an eval asks, without what does not matter to a model: case, spaces, punctuation.
 fn question(eval: &Eval) -> String {
     let level = eval.level();
     match &eval.input {
@@ -58,7 +57,9 @@ fn question(eval: &Eval) -> String {
                 said += message.role.name();
                 let others = message.content.iter().filter(|block| block.get("text").is_none());
                 said.extend(others.map(ToString::to_string));
-                for word in message.text().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+                let text = message.text();
+                let marks = |c: char| matches!(c, '.' | ',' | ';' | ':' | '!' | '?');
+                for word in text.split_whitespace().map(|word| word.trim_end_matches(marks)) {
                     said.push(' ');
                     said += &word.to_lowercase();
                 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::ExactMatch;
 use crate::ty::number::same_value;
 
-/// Differences that are told of one comparison.
+/// Differences of one comparison that are reported.
 const MOST: usize = 10;
 /// Characters of a value that are shown.
 const SHOWN: usize = 200;
@@ -255,7 +255,7 @@ mod tests {
         assert!(of(None, json!({"a": 1}), vec![("any", json!({"a": 1}))]).is_empty());
         assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is not there; expected \"read\""]);
         assert_eq!(of(Some("read"), json!({}), vec![("list", json!({}))]), ["`toolName` is \"list\", not \"read\""]);
-        // Values of named arguments are compared whole, and the nearest call is the one that is told of.
+        // Values of named arguments are compared whole, and the nearest call is the one that is reported.
         let near = json!({"path": "/a", "n": [1, {"x": 2, "y": 3}]});
         let calls = vec![("list", json!({"path": "/a", "n": [1, {"x": 2}]})), ("read", near), ("read", json!({}))];
         assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` should not be there; it is 3"]);
