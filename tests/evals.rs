@@ -10,10 +10,10 @@ mod fakes;
 mod world;
 
 use std::{
-    io::{BufRead, BufReader, Lines, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::Mutex,
-    time::Instant,
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    time::{Duration, Instant},
 };
 
 use fakes::Agent;
@@ -60,14 +60,34 @@ const TOOLS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 struct Talk {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: Lines<BufReader<ChildStdout>>,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+/// The lines of a stream, as they come.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The next line; what takes longer hangs.
+fn next(lines: &Receiver<String>) -> String {
+    lines.recv_timeout(Duration::from_secs(20)).expect("a line in time")
 }
 
 impl Talk {
     fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()).lines());
-        Self { child, stdin, stdout }
+        let (stdin, stdout) = (child.stdin.take(), lines(child.stdout.take().unwrap()));
+        let stderr = lines(child.stderr.take().unwrap());
+        Self { child, stdin, stdout, stderr }
     }
 
     fn say(&mut self, line: &str) {
@@ -75,7 +95,7 @@ impl Talk {
     }
 
     fn next(&mut self) -> String {
-        self.stdout.next().expect("a line").unwrap()
+        next(&self.stdout)
     }
 
     fn ask(&mut self, line: &str) -> String {
@@ -88,12 +108,21 @@ impl Talk {
         serde_json::from_str(&self.ask(&request.to_string())).unwrap()
     }
 
-    /// Closes its input; gives its status, and what it said on standard error.
-    fn end(mut self) -> (Option<i32>, String) {
+    /// A line on standard error that holds this.
+    fn complains(&mut self, of: &str) -> String {
+        loop {
+            let line = next(&self.stderr);
+            if line.contains(of) {
+                return line;
+            }
+        }
+    }
+
+    /// Closes its input; gives its status, and what it said on standard error since.
+    fn end(mut self) -> (Option<i32>, Vec<String>) {
         drop(self.stdin.take());
-        let mut err = String::new();
-        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut err).unwrap();
-        (self.child.wait().unwrap().code(), err)
+        let status = self.child.wait().unwrap().code();
+        (status, self.stderr.iter().collect())
     }
 }
 
@@ -177,7 +206,7 @@ fn a_shim_adds_evals_to_a_server_and_changes_nothing_else() {
     ] {
         assert_eq!(shim.list(params)["error"], json!({"code": -32602, "message": message}));
     }
-    assert_eq!(shim.end(), (Some(0), String::new()));
+    assert_eq!(shim.end(), (Some(0), Vec::new()));
 }
 
 #[test]
@@ -197,8 +226,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
 
     // HTTP in front, and HTTP behind.
     let mut process = Talk::start(world.command(&served(&own, &["--http", "127.0.0.1:0"])));
-    let mut said = BufReader::new(process.child.stderr.take().unwrap()).lines();
-    let url = said.next().unwrap().unwrap().split_once(" is at ").unwrap().1.to_owned();
+    let url = process.complains(" is at ").split_once(" is at ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(0, &rows);
     world.run(&["evals", "list", "--url", &url]).expect(0, &rows);
     let listed = world.run(&["evals", "list", "--url", &url, "--level", "scenario", "--format", "json"]).expect(0, &[]);
@@ -206,13 +234,11 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
     assert_eq!((&listed["evals"][0]["id"], listed["evals"].as_array().unwrap().len()), (&json!("rename"), 1));
     assert!(listed["digest"].as_str().unwrap().starts_with("sha256:"));
     let mut demo = Talk::start(world.command(&["demo-server", "--dir", "notes", "--http", "127.0.0.1:0"]));
-    let mut said = BufReader::new(demo.child.stderr.take().unwrap()).lines();
-    let url = said.next().unwrap().unwrap().split_once(" at ").unwrap().1.to_owned();
+    let url = demo.complains(" at ").split_once(" at ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(2, &["ships no evals", "`gevals evals serve` adds evals to any server"]);
     let behind = ["evals", "serve", "evals.yaml", "--http", "127.0.0.1:0", "--url", &url];
     let mut behind = Talk::start(world.command(&behind));
-    let mut said = BufReader::new(behind.child.stderr.take().unwrap()).lines();
-    let url = said.next().unwrap().unwrap().split_once(" is at ").unwrap().1.to_owned();
+    let url = behind.complains(" is at ").split_once(" is at ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(0, &rows);
     world.run(&["evals", "check", &url]).expect(0, &["no findings in 1 file"]);
     drop((process, demo, behind));
@@ -265,17 +291,15 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
     assert_eq!(ids(&mut shim), "rename-it");
     // Broken, then gone, then as it was: only a right one counts, and the same one is no news.
     world.write("evals.yaml", &EVALS.replace("toolName: notes_read,", "tolName: notes_read,"));
-    let mut said = BufReader::new(shim.child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let line = said.by_ref().find(|line| line.contains("error[")).unwrap_or_default();
+    let line = shim.complains("error[");
     assert!(line.contains("evals.yaml:11") && line.contains("tolName"), "{line}");
     std::fs::remove_file(world.path("evals.yaml")).unwrap();
-    assert!(said.by_ref().any(|line| line.contains("cannot read `evals.yaml`")));
+    shim.complains("the evals stay as they are: cannot read `evals.yaml`");
     assert_eq!(ids(&mut shim), "rename-it");
     world.write("evals.yaml", EVALS);
     assert_eq!(serde_json::from_str::<Value>(&shim.next()).unwrap(), changed());
     assert_eq!(ids(&mut shim), "rename");
-    drop(shim.stdin.take());
-    assert_eq!(shim.child.wait().unwrap().code(), Some(0));
+    assert_eq!(shim.end().0, Some(0));
 }
 
 #[test]
@@ -580,17 +604,17 @@ async fn no_params_of_a_client_break_the_shim() {
     let (client, ()) = tokio::join!(async { client.initialize().await.map(|_| client).unwrap() }, async {
         server.answer_initialize(json!({})).await;
     });
-    let faults = Mutex::new(0);
+    let mut faults = 0;
     for params in
         [json!(null), json!(3), json!("x"), json!({"cursor": ""}), json!({"level": ""}), json!({"cursor": "////"})]
     {
         match client.request("evals/list", Some(params.clone())).await {
             Ok(result) => assert!(params.is_null() && result["evals"].is_array(), "{params}"),
             Err(error) => {
-                *faults.lock().unwrap() += 1;
+                faults += 1;
                 assert!(error.to_string().ends_with("(-32602)"), "{params}: {error}");
             }
         }
     }
-    assert_eq!(*faults.lock().unwrap(), 5);
+    assert_eq!(faults, 5);
 }
