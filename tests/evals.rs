@@ -463,9 +463,9 @@ fn a_file_is_checked_alone_and_beside_a_server() {
         &EVALS.replace("{title: none}", "{titel: none}").replace("content: {isError: true}", "content: none"),
     );
     world.run(&["evals", "check", "evals.yaml"]).expect(0, &[]);
-    world
-        .run(&beside)
-        .expect(1, &["`arguments` has no `title`", "so says its schema in `tools/list`", "evals.yaml:15:"]);
+    let misspelt =
+        ["unknown key `titel` in `arguments`", "did you mean `title`?", "so says its schema", "evals.yaml:15:"];
+    world.run(&beside).expect(1, &misspelt);
     // Offline, a lock knows the tools.
     let tool = r#"{inputSchema: {type: object, properties: {title: {type: string}}, additionalProperties: false}}"#;
     world.write("gevals.lock", &format!("version: 1\nservers: {{notes: {{tools: {{notes_read: {tool}}}}}}}\n"));
@@ -569,6 +569,57 @@ async fn a_second_client_gets_the_greeting_of_the_first_and_both_hear_of_changes
     assert_eq!(other.next_json().await["method"], "roots/list");
     other.send(r#"{"jsonrpc":"2.0","id":5,"result":{"roots":[]}}"#).await;
     assert_eq!(server.next_json().await["result"], json!({"roots": []}));
+}
+
+/// Over HTTP the rules are the same, for clients with a session and without.
+#[tokio::test]
+async fn the_front_over_http_serves_evals_in_both_eras() {
+    let shipped = shipped();
+    let (hub, mut server) = fakes::hub(HubOptions { added: Some(shipped.added()), ..HubOptions::default() });
+    let front = hub.serve_http(SessionKind::Client).await.unwrap();
+    let http = reqwest::Client::new();
+    let post = |body: String, headers: Vec<(&'static str, String)>| {
+        let accept = "application/json, text/event-stream";
+        let request = http.post(&front.url).header("accept", accept).header("content-type", "application/json");
+        headers.into_iter().fold(request, |request, (name, value)| request.header(name, value)).body(body)
+    };
+    let (greeting, ()) = tokio::join!(post(INITIALIZE.to_owned(), vec![]).send(), async {
+        let request = server.next_json().await;
+        server.reply(&request, json!({"capabilities": {}, "serverInfo": {}})).await;
+    });
+    let greeting = greeting.unwrap();
+    let session = greeting.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let greeting: Value = serde_json::from_str(&greeting.text().await.unwrap()).unwrap();
+    assert_eq!(greeting.pointer("/result/capabilities/evals"), Some(&json!({"listChanged": true})));
+    let ask = async |method: &str, params: Value, headers: Vec<(&'static str, String)>| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let response = post(body, headers).send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, serde_json::from_str::<Value>(&response.text().await.unwrap()).unwrap())
+    };
+    let with_session = || vec![("mcp-session-id", session.clone())];
+    let (status, listed) = ask("evals/list", json!({"level": "execution"}), with_session()).await;
+    assert_eq!((status, &listed["result"]["evals"][0]["id"]), (200, &json!("no-such-note")));
+    let (status, refused) = ask("evals/list", json!({"level": "unit"}), with_session()).await;
+    assert_eq!((status, &refused["error"]["code"]), (200, &json!(-32602)));
+    // What belongs to no request comes on the stream of a GET.
+    let stream = http.get(&front.url).header("accept", "text/event-stream").header("mcp-session-id", &session);
+    let mut stream = stream.send().await.unwrap();
+    hub.announce(LIST_CHANGED);
+    let event = tokio::time::timeout(Duration::from_secs(10), stream.chunk()).await.unwrap().unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&event).contains(LIST_CHANGED), "{event:?}");
+
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let stateless =
+        |method: &str| vec![("mcp-protocol-version", "2026-07-28".to_owned()), ("mcp-method", method.to_owned())];
+    let (status, listed) = ask("evals/list", json!({"_meta": meta}), stateless("evals/list")).await;
+    assert_eq!((status, &listed["result"]["resultType"]), (200, &json!("complete")));
+    let params = json!({"_meta": meta, "cursor": "?"});
+    let (status, refused) = ask("evals/list", params, stateless("evals/list")).await;
+    assert_eq!((status, &refused["error"]["code"]), (200, &json!(-32602)));
+    let (status, refused) = ask("evals/list", json!({"_meta": meta}), stateless("tools/list")).await;
+    assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)));
 }
 
 /// A server that is written with rmcp, whose types have no place for the capability.

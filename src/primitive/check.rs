@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Document, EVAL_ID, Eval, ExactMatch, Expected, Input, SAME_EVAL_TWICE, Tools};
 use crate::{
-    decode::{INVALID_VALUE, MISSING_FIELD, SECRET_IN_CLEAR, UNKNOWN_FIELD, UNKNOWN_TOOL, WRONG_TYPE},
+    decode::{INVALID_VALUE, MISSING_FIELD, SECRET_IN_CLEAR, UNKNOWN_FIELD, UNKNOWN_TOOL, WRONG_TYPE, quote},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::Name,
     secrets::{is_secret_name, looks_drawn, password, tokens},
@@ -136,19 +136,35 @@ fn conforms(
     strength: Option<Strength>,
     out: &mut Diagnostics,
 ) {
-    for fault in schema.faults(&arguments.to_json(), &[]) {
-        if partial && fault.at.is_empty() && !matches!(fault.kind, FaultKind::Unknown(_)) {
+    let faults = schema.faults(&arguments.to_json(), &[]);
+    // A key that is missing and stands there misspelt is one fault.
+    let misspelt = |at: &str, key: &str| {
+        faults.iter().any(|f| f.at == at && matches!(&f.kind, FaultKind::Unknown(k) if nearest(k, [key]).is_some()))
+    };
+    for fault in &faults {
+        let whole = fault.at.is_empty();
+        if partial && whole && !matches!(fault.kind, FaultKind::Unknown(_)) {
             continue;
         }
         let (place, name) = below(arguments, &fault.at);
         let subject = name.unwrap_or_else(|| "`arguments`".to_owned());
         let diagnostic = match &fault.kind {
+            FaultKind::Missing(key) if misspelt(&fault.at, key) => continue,
             FaultKind::Missing(key) => {
                 Diagnostic::new(&MISSING_FIELD, place.span(), format!("{subject} has no `{key}`"))
             }
             FaultKind::Unknown(key) => {
                 let span = place.entry(key).map_or(place.span(), |entry| entry.key.span());
-                Diagnostic::new(&UNKNOWN_FIELD, span, format!("unknown key `{key}` in {subject}"))
+                let diagnostic = Diagnostic::new(&UNKNOWN_FIELD, span, format!("unknown key `{key}` in {subject}"));
+                let known = schema.json().get("properties").and_then(Value::as_object).filter(|_| whole);
+                match known.and_then(|known| nearest(key, known.keys().map(String::as_str))) {
+                    Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(
+                        format!("write `{near}`"),
+                        span,
+                        flow_key(near),
+                    ),
+                    None => diagnostic,
+                }
             }
             FaultKind::Type(demand) => Diagnostic::new(&WRONG_TYPE, place.span(), format!("{subject} {demand}")),
             FaultKind::Value(demand) => Diagnostic::new(&INVALID_VALUE, place.span(), format!("{subject} {demand}")),
@@ -159,6 +175,13 @@ fn conforms(
             None => diagnostic,
         });
     }
+}
+
+/// A key as it can stand in any mapping.
+fn flow_key(key: &str) -> String {
+    let plain = key.starts_with(|c: char| c.is_ascii_alphabetic())
+        && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if plain { key.to_owned() } else { quote(key) }
 }
 
 /// What stands at a JSON pointer, and what messages call it.

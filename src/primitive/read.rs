@@ -190,7 +190,8 @@ fn turns(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<u32>> {
     let number = reader.integer(node, "`maxTurns`")?;
     let turns = u32::try_from(number.value).ok().filter(|turns| *turns > 0);
     if turns.is_none() {
-        let diagnostic = Diagnostic::new(&WRONG_TYPE, node.span(), "`maxTurns` must be more than 0");
+        let message = format!("`maxTurns` must be from 1 to {}", u32::MAX);
+        let diagnostic = Diagnostic::new(&WRONG_TYPE, node.span(), message);
         reader.error(diagnostic.help("leave it out, and the client decides"));
     }
     Some(Spanned::new(turns?, number.span))
