@@ -577,6 +577,7 @@ async fn the_front_over_http_serves_evals_in_both_eras() {
     let shipped = shipped();
     let (hub, mut server) = fakes::hub(HubOptions { added: Some(shipped.added()), ..HubOptions::default() });
     let front = hub.serve_http(SessionKind::Client).await.unwrap();
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();
     let post = |body: String, headers: Vec<(&'static str, String)>| {
         let accept = "application/json, text/event-stream";

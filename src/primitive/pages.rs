@@ -117,16 +117,15 @@ impl Pages {
             if begin > list.evals.len() {
                 return Err("the cursor is beyond the end of the list".to_owned());
             }
-            let mut on_page = 0;
             let wanted = |(_, (of, _)): &(usize, &(Level, String))| level.is_none_or(|level| level == *of);
-            for (at, (_, eval)) in list.evals.iter().enumerate().skip(begin).filter(wanted) {
+            let rest = list.evals.iter().enumerate().skip(begin).filter(wanted);
+            for (on_page, (at, (_, eval))) in rest.enumerate() {
                 if on_page == self.size || on_page > 0 && result.len() + eval.len() > PAGE_SIZE {
                     next = Some(Cursor { list: list.name.clone(), level, at }.text());
                     break;
                 }
                 result += if on_page > 0 { "," } else { "" };
                 result += eval;
-                on_page += 1;
             }
         }
         result.push(']');
