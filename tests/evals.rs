@@ -432,6 +432,20 @@ fn what_a_server_ships_is_checked_where_it_stands() {
     check(with(&|eval| eval["id"] = Value::Null), &[]).expect(1, &["an eval has no `id`"]);
     check(json!([3, []]), &[]).expect(1, &["an eval must be a mapping, not a number"]);
 
+    // A name that would act on a terminal.
+    let named =
+        odd(r#"*'"initialize"'*) reply '"result":{"capabilities":{"evals":{}},"serverInfo":{"name":"a\u001b[2J"}}';;
+           *evals/list*) reply '"result":{"evals":[3]}';;"#);
+    let ran = world.run(&["evals", "check", "--", "sh", "-c", &named]).expect(1, &[r"evals/list of a\u{1b}[2J:"]);
+    assert!(!ran.out.contains('\u{1b}'), "{:?}", ran.out);
+
+    // An interrupt ends the server, too.
+    let waiting = world.start(world.command(&["evals", "list", "--", "sh", "-c", "touch begun; exec sleep 100"]));
+    world.wait_for("begun");
+    waiting.signal(rustix::process::Signal::TERM);
+    waiting.end().expect(143, &[]);
+    assert_eq!(world.survivors(), Vec::<String>::new());
+
     // Ids that are made up anew each time.
     let one = json!({"evals": [eval("x$n", "execution")]}).to_string().replace("x$n", "x'$n'");
     let script = odd(&format!("*evals/list*) n=$((n+1)); reply '\"result\":{one}';;"));

@@ -99,7 +99,7 @@ pub async fn serve(
     };
     Ok(tokio::select! {
         () = client => Ended::Left,
-        () = interrupted() => Ended::Left,
+        _ = interrupted() => Ended::Left,
         () = hub.ended() => Ended::Lost,
         () = beside => Ended::Left,
     })
@@ -111,12 +111,12 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", visible(&shown));
 }
 
-/// Waits until the user, or the system, wants an end.
-pub async fn interrupted() {
+/// Waits until the user, or the system, wants an end; the exit status of that.
+pub async fn interrupted() -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
-        _ = terminated.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => 143,
+        _ = tokio::signal::ctrl_c() => 130,
     }
 }

@@ -192,10 +192,13 @@ fn with_server(reached: Reached, work: impl AsyncFnOnce(&Server) -> Result<u8, F
     block(async {
         let secrets = options.secrets.clone();
         let broken = |why: String| (status::BROKEN, secrets.mask(&why).into_owned());
-        let server = connect(spec, options).await.map_err(|error| broken(error.to_string()))?;
+        let server = tokio::select! {
+            server = connect(spec, options) => server.map_err(|error| broken(error.to_string()))?,
+            status = between::interrupted() => return Ok(status),
+        };
         let done = tokio::select! {
             done = work(&server) => done.map_err(|(code, why)| (code, secrets.mask(&why).into_owned())),
-            () = between::interrupted() => Ok(130),
+            status = between::interrupted() => Ok(status),
         };
         for notice in server.hub.notices() {
             between::say(&format!("note: {}", notice.text));
