@@ -15,6 +15,7 @@ use std::{
 
 use axum::response::IntoResponse;
 use gevals::{
+    evals::Shipped,
     event::{Event, EventKind, TaskRun, recording::Line},
     journal::{self, Header, Journal, Settings, Snapshot, Writer},
     mcp::{Client, ClientOptions, Hub, HubOptions, Recorder, Recording, RecordingBounds, ServerSpec, SessionKind, Transport},
@@ -176,12 +177,15 @@ async fn calls() {
     let written = recording(&dir.path().join("recording"));
     let hub = hub(&written).await;
     let through = hub.client(agent(), ClientOptions::default()).await.unwrap();
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    for client in [&direct, &relayed, &through] {
+    let shim = shim().await;
+    let shipped = shim.client(SessionKind::Client, ClientOptions::default()).await.unwrap();
+    let clients = [&direct, &relayed, &through, &shipped];
+    let mut times = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    for client in clients {
         p50(client).await;
     }
     for _ in 0..ROUNDS {
-        for (client, times) in [&direct, &relayed, &through].into_iter().zip(&mut times) {
+        for (client, times) in clients.into_iter().zip(&mut times) {
             times.push(p50(client).await);
         }
     }
@@ -189,14 +193,25 @@ async fn calls() {
     let lines = std::fs::read_to_string(dir.path().join("recording")).unwrap().lines().count();
     let messages = (ROUNDS + 1) * CALLS * 2;
     assert!(lines > messages, "{lines} lines of {messages} messages");
-    let [direct, relay, through] = times.map(median);
+    let [direct, relay, through, shipped] = times.map(median);
     println!(
-        "a call, p50: direct {direct:.0} µs; minimal relay +{:.0} µs; gevals +{:.0} µs",
+        "a call, p50: direct {direct:.0} µs; minimal relay +{:.0} µs; gevals +{:.0} µs; gevals evals serve +{:.0} µs",
         relay - direct,
-        through - direct
+        through - direct,
+        shipped - direct
     );
     println!("gevals / minimal relay: {:.2}", through / relay);
     hub.close().await;
+    shim.close().await;
+}
+
+/// What `gevals evals serve` stands on: nothing is recorded, and evals are added.
+async fn shim() -> Hub {
+    let (command, args) = server();
+    let transport = Transport::Stdio { command, args, env: IndexMap::new(), cwd: None };
+    let spec = ServerSpec { name: "echo".to_owned(), transport };
+    let shipped = Shipped::parse("evals.yaml", "kind: McpEvals\nevals: []\n").unwrap();
+    Hub::start(spec, HubOptions { added: Some(shipped.added()), ..HubOptions::default() }).await.unwrap()
 }
 
 /// The path that agents are given: a client over HTTP with a kept connection, through a `HttpFront`.

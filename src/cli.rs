@@ -1,11 +1,15 @@
 //! The command line: one file a command. The edge, where paths become texts and findings become lines.
 #![expect(clippy::disallowed_methods, reason = "the command line is the edge: it prints and reads arguments")]
 
+#[cfg(feature = "run")]
+mod between;
 mod check;
 mod completion;
 mod convert;
 #[cfg(feature = "run")]
 mod demo_server;
+#[cfg(feature = "run")]
+mod evals;
 mod explain;
 #[cfg(feature = "run")]
 mod ext;
@@ -127,6 +131,8 @@ enum Command {
     Ext(ext::Args),
     #[cfg(feature = "run")]
     Proxy(proxy::Args),
+    #[cfg(feature = "run")]
+    Evals(Box<evals::Args>),
     #[cfg(feature = "kubernetes")]
     Kube(kube::Args),
     #[cfg(feature = "run")]
@@ -189,6 +195,8 @@ pub fn main() -> ExitCode {
         Command::Ext(args) => ext::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Proxy(args) => proxy::main(&args),
+        #[cfg(feature = "run")]
+        Command::Evals(args) => evals::main(&args, cli.global),
         #[cfg(feature = "kubernetes")]
         Command::Kube(args) => kube::main(&args),
         #[cfg(feature = "run")]
@@ -245,9 +253,9 @@ fn copied(error: &std::io::Error) -> std::io::Error {
 /// The compiler alone says of the other commands that they exist.
 #[cfg(not(feature = "run"))]
 fn not_in_this_build() -> Option<u8> {
-    let command = std::env::args()
-        .nth(1)
-        .filter(|c| matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "kube" | "demo-server"))?;
+    let command = std::env::args().nth(1).filter(|c| {
+        matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "evals" | "kube" | "demo-server")
+    })?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
 }

@@ -167,6 +167,14 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
 }
 
+/// Findings as the policy of the current folder weighs them, in the order of all outputs.
+#[cfg(feature = "run")]
+pub fn policed(mut found: Diagnostics, sources: &Sources, files: &dyn Files) -> Vec<Diagnostic> {
+    let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
+    let policy = Policy::find(&PathBuf::new(), &rules, sources, files, &mut found);
+    policy.apply(found, &rules, sources).into_sorted(sources)
+}
+
 fn unread_keys(found: &Diagnostics) -> impl Iterator<Item = Span> {
     found.iter().filter(|d| std::ptr::eq(d.rule, &raw const decode::UNKNOWN_FIELD)).map(|d| d.span)
 }

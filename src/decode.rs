@@ -25,6 +25,9 @@ rule! {
     pub static EMPTY_NAME = "empty-name", Hard;
     pub static EMPTY_VALUE = "empty-value", Warning;
     pub static VACUOUS_EXPECTATION = "vacuous-expectation", Verdict;
+    pub static INVALID_VALUE = "invalid-value", Hard;
+    pub static UNKNOWN_TOOL = "unknown-tool", Hard;
+    pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
 }
 
 /// How much a reader forgives. What upstream reads, we read as upstream does, and say so (`decisions.md` §2).

@@ -19,7 +19,7 @@ use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, quote},
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
     hir::{Bounds, Dialect, Isolation, IsolationRef, Meta, Name, Permissions, Phase, Task},
-    rule,
+    primitive, rule,
     signature::Vocabulary,
     source::{FileId, Span, Spanned},
     template::Path,
@@ -66,6 +66,8 @@ pub enum FileKind {
     Eval,
     Agent,
     Oracle,
+    /// Evals that an MCP server ships.
+    McpEvals,
 }
 
 impl FileKind {
@@ -76,12 +78,13 @@ impl FileKind {
             Self::Eval => "Eval",
             Self::Agent => "Agent",
             Self::Oracle => "Oracle",
+            Self::McpEvals => primitive::KIND,
         }
     }
 }
 
 /// Every `kind` of a file.
-pub const KINDS: [&str; 4] = ["Task", "Eval", "Agent", "Oracle"];
+pub const KINDS: [&str; 5] = ["Task", "Eval", "Agent", "Oracle", primitive::KIND];
 
 /// Tells a file by its `kind` and `apiVersion`. `None`: another program's file. One that was `held` to be ours was named, by
 /// a path; any other was found, and must have the shape of what it says it is.
@@ -103,7 +106,8 @@ pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Opt
         let shaped = match version {
             Some(_) => version_is_ours || shape(root).is_some(),
             None => {
-                let keys = ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "skills", "tasks"];
+                let keys =
+                    ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "skills", "tasks", "evals"];
                 root.entries().any(|e| e.name != "kind" && nearest(e.name, keys).is_some())
             }
         };
@@ -111,12 +115,13 @@ pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Opt
             return Ok(None);
         }
         return match kind {
-            "Eval" | "Agent" | "Oracle" => {
+            "Eval" | "Agent" | "Oracle" | primitive::KIND => {
                 plain_version(root, version, kind, out)?;
                 Ok(Some(match kind {
                     "Eval" => FileKind::Eval,
                     "Agent" => FileKind::Agent,
-                    _ => FileKind::Oracle,
+                    "Oracle" => FileKind::Oracle,
+                    _ => FileKind::McpEvals,
                 }))
             }
             _ => dialect_of(root, version, entry.value.span(), out).map(|d| Some(FileKind::Task(d))),
@@ -133,7 +138,7 @@ pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Opt
         )),
         None if ours => {
             let unknown = Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
-                .help("known are `Task`, `Eval`, `Agent` and `Oracle`");
+                .help("known are `Task`, `Eval`, `Agent`, `Oracle` and `McpEvals`");
             if held {
                 return Err(out.error(unknown));
             }
@@ -231,7 +236,7 @@ fn flat(root: Node<'_>) -> Diagnostic {
         .help(format!("begin the file with `kind: Task` and `apiVersion: mcp-eval/v1`; {}", moves.join("; ")))
 }
 
-/// Eval, Agent and Oracle files look alike in every version.
+/// Files that are no tasks look alike in every version.
 fn plain_version(root: Node<'_>, version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -> Result<(), Reported> {
     let Some(node) = version.filter(|node| node.data() != Data::Null) else { return Ok(()) };
     match node.as_str() {

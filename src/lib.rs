@@ -11,6 +11,7 @@ pub mod place;
 pub mod signature;
 pub mod hir;
 pub mod decode;
+pub mod primitive;
 pub mod dialect;
 pub mod lock;
 pub mod policy;
@@ -51,6 +52,8 @@ pub mod step;
 pub mod journal;
 #[cfg(feature = "run")]
 pub mod run;
+#[cfg(feature = "run")]
+pub mod evals;
 #[cfg(feature = "run")]
 pub mod prove;
 #[cfg(feature = "run")]

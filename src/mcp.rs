@@ -29,7 +29,7 @@ pub use front::HttpFront;
 pub use hub::Hub;
 pub use record::{CallKind, CallOutcome, CallRecord, Notice, Recorder};
 pub use recording::{Recording, RecordingBounds};
-pub use relay::{Direction, HubOptions, SessionKind, Tap, Traffic};
+pub use relay::{Added, Answer, Direction, HubOptions, SessionKind, Tap, Traffic};
 pub use session::Session;
 
 /// How to reach one MCP server.

@@ -8,7 +8,6 @@
 //! form ([`wire`]), has a digest, renders and diffs.
 
 mod bound;
-mod canonical;
 pub mod diff;
 mod lower;
 mod order;

@@ -229,7 +229,8 @@ static ALLOW: LazyLock<Regex> = LazyLock::new(|| {
 
 fn allows(file: FileId, sources: &Sources) -> Vec<Allow> {
     let source = sources.get(file);
-    let text = source.text();
+    // What somebody sent cannot silence what is found in it.
+    let text = if source.is_given() { "" } else { source.text() };
     let mut found = Vec::new();
     for rules in ALLOW.captures_iter(text).filter_map(|allow| allow.get(1)) {
         let line = source.position(rules.start() as u32).line;

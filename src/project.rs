@@ -14,7 +14,7 @@ mod read;
 pub mod repository;
 mod select;
 
-pub use load::load;
+pub use load::{load, locked_tools};
 pub use overrides::{AgentChoice, EnvServer, EnvTransport, LimitOverrides, Overrides};
 pub use read::folder;
 

@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod eval;
+pub mod evals;
 pub mod mcp_config;
 pub mod oracle;
 pub mod results;
@@ -55,6 +56,12 @@ pub const SCHEMAS: &[SchemaInfo] = &[
         summary: "what the scripted agent does",
         dialects: &[],
         make: |_| generate::<oracle::Oracle>("An oracle", READ),
+    },
+    SchemaInfo {
+        name: "evals",
+        summary: "evals that an MCP server ships",
+        dialects: &[],
+        make: |_| generate::<evals::McpEvals>("Evals of an MCP server", READ),
     },
     SchemaInfo {
         name: "prices",

@@ -86,7 +86,7 @@ impl Source {
         &self.path
     }
 
-    /// Whether it is no file but what somebody typed, which nothing can edit.
+    /// Whether it is no file but what somebody typed or sent, which nothing can edit.
     pub fn is_given(&self) -> bool {
         self.given
     }
@@ -145,6 +145,11 @@ impl Sources {
     /// Words of a command line.
     pub fn give(&self, words: impl Into<Arc<str>>) -> FileId {
         self.push(PathBuf::from("the command line"), words.into(), true)
+    }
+
+    /// A text that somebody sent, under a name in the place of a path.
+    pub fn receive(&self, name: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
+        self.push(name.into(), text.into(), true)
     }
 
     fn push(&self, path: PathBuf, text: Arc<str>, given: bool) -> FileId {

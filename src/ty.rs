@@ -4,6 +4,7 @@ use std::fmt;
 
 use indexmap::IndexMap;
 
+pub mod canonical;
 pub mod duration;
 pub mod endpoint;
 pub mod number;

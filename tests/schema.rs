@@ -77,6 +77,7 @@ fn validator_of(document: &Value) -> Option<(&'static str, &'static Validator)> 
         Ok(Some(FileKind::Eval)) => "eval",
         Ok(Some(FileKind::Agent)) => "agent",
         Ok(Some(FileKind::Oracle)) => "oracle",
+        Ok(Some(FileKind::McpEvals)) => "evals",
         _ if tree.root().get("mcpServers").is_some() => "mcp-config",
         _ => return None,
     };

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use super::{Checker, scope::Scope, shape::What};
 use crate::{
     builtin,
-    decode::WRONG_TYPE,
+    decode::{UNKNOWN_TOOL, WRONG_TYPE},
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, ArgKind, Dialect, Name, Operation, OperationKind, PhaseKind, RequirementKind, Step},
     lock::{LockedExtension, LockedOperation},
@@ -20,7 +20,6 @@ use crate::{
 
 rule! {
     pub static UNKNOWN_OPERATION = "unknown-operation", Hard;
-    pub static UNKNOWN_TOOL = "unknown-tool", Hard;
     pub static WRONG_PHASE = "wrong-phase", Hard;
     pub static DUPLICATE_ALIAS = "duplicate-alias", Hard;
     pub static UNUSED_REQUIREMENT = "unused-requirement", Warning;

@@ -2,12 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    Checker,
-    shape::{INVALID_VALUE, What},
-};
+use super::{Checker, shape::What};
 use crate::{
-    decode::{MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE},
+    decode::{INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE},
     diagnostic::{Diagnostic, Strength},
     hir::{Arg, ArgKind, Name, Operation, OperationKind},
     package,

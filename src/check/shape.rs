@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{
     bash,
-    decode::{MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field},
+    decode::{
+        INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field,
+    },
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, ArgKind, Def, Name, Template},
     rule,
@@ -20,7 +22,6 @@ use crate::{
 };
 
 rule! {
-    pub static INVALID_VALUE = "invalid-value", Hard;
     pub static EXACTLY_ONE = "exactly-one", Hard;
     pub static MISSING_FILE = "missing-file", Hard;
 }

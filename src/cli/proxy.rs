@@ -1,24 +1,23 @@
 //! `gevals proxy`: the recorder for itself, between any client and any server.
 
 use std::{
-    io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use indexmap::IndexMap;
 use jiff::Timestamp;
 
-use super::{complain, status};
+use super::{
+    between::{self, Ended},
+    status,
+};
 use crate::{
     event::{
         TaskRun,
         recording::{Line, VERSION},
     },
-    mcp::{
-        CallOutcome, CallRecord, Hub, HubOptions, Recorder, Recording, RecordingBounds, ServerSpec, SessionKind, Transport, serve_stdio,
-    },
+    mcp::{CallOutcome, CallRecord, Hub, HubOptions, Recorder, Recording, RecordingBounds, SessionKind},
     run::environment_secrets,
     secrets::Secrets,
 };
@@ -46,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// A header for every request to URL, as `Name: value`; repeat it for several.
-    #[arg(long, value_name = "HEADER", requires = "url", value_parser = header)]
+    #[arg(long, value_name = "HEADER", requires = "url", value_parser = between::header)]
     header: Vec<(String, String)>,
     /// Serve streamable HTTP here, at /mcp, instead of standard input and output; local clients only.
     #[arg(long, value_name = "ADDR")]
@@ -71,43 +70,12 @@ pub struct Args {
     max_recording: u32,
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("write it as `Name: value`")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
 pub fn main(args: &Args) -> u8 {
-    if let Some(address) = args.http
-        && !address.ip().is_loopback()
-    {
-        complain(&format!(
-            "`--http {address}` is reached from other machines, and only local clients are served: write 127.0.0.1"
-        ));
-        return status::USAGE;
-    }
-    crate::host::descriptors::raise();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            complain(&format!("cannot start: {error}"));
-            return status::BROKEN;
-        }
-    };
-    let done = runtime.block_on(serve(args));
-    // Standard input is read on a thread that nothing can stop.
-    runtime.shutdown_background();
-    match done {
-        Ok(()) => status::OK,
-        Err((code, why)) => {
-            complain(&why);
-            code
-        }
-    }
+    between::run(args.http, serve(args))
 }
 
 async fn serve(args: &Args) -> Result<(), (u8, String)> {
-    let spec = spec(args);
-    let name = spec.name.clone();
+    let spec = between::spec(&args.server, args.url.as_deref(), &args.header, args.name.as_deref());
     let headers = args.header.iter().map(|(_, value)| value.clone());
     let secrets = Arc::new(Secrets::new(environment_secrets().into_iter().chain(headers)));
     let recording = match &args.record {
@@ -127,30 +95,15 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
     let mut calls = recorder.subscribe();
     let shown = tokio::spawn(async move {
         while let Some(call) = calls.recv().await {
-            say(&line(&call));
+            between::say(&line(&call));
         }
     });
     let kind = SessionKind::Agent(recorder.clone());
-    let served = match args.http {
-        Some(address) => {
-            let front = hub.serve_http_at(kind, address).await;
-            let front = front.map_err(|error| (status::USAGE, format!("cannot serve at {address}: {error}")))?;
-            say(&format!("{name} is at {}", front.url));
-            tokio::select! {
-                () = interrupted() => Ok(()),
-                () = hub.ended() => Err(()),
-            }
-        }
-        None => tokio::select! {
-            () = serve_stdio(&hub, kind) => Ok(()),
-            () = interrupted() => Ok(()),
-            () = hub.ended() => Err(()),
-        },
-    };
+    let served = between::serve(&hub, kind, args.http, std::future::pending()).await;
     let failure = hub.failure();
     hub.close().await;
     for notice in hub.notices() {
-        say(&format!("note: {}", notice.text));
+        between::say(&format!("note: {}", notice.text));
     }
     drop((hub, recorder));
     let _ = tokio::time::timeout(std::time::Duration::from_millis(200), shown).await;
@@ -158,27 +111,10 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
         recording.flush().map_err(|why| broken(format!("the recording is not complete: {why}")))?;
         recording.cuts().iter().for_each(|cut| say(&format!("warning: {cut}")));
     }
-    match (served, failure) {
-        (Err(()), Some(failure)) => Err(broken(failure.to_string())),
+    match (served?, failure) {
+        (Ended::Lost, Some(failure)) => Err(broken(failure.to_string())),
         _ => Ok(()),
     }
-}
-
-fn spec(args: &Args) -> ServerSpec {
-    let (name, transport) = match (&args.url, args.server.split_first()) {
-        (None, Some((command, rest))) => {
-            let file = Path::new(command).file_name().map(|name| name.to_string_lossy().into_owned());
-            let (command, args) = (command.clone(), rest.to_vec());
-            (file, Transport::Stdio { command, args, env: IndexMap::new(), cwd: None })
-        }
-        (url, _) => {
-            let url = url.clone().unwrap_or_default();
-            let host = url.split("//").nth(1).and_then(|rest| rest.split(['/', ':', '?']).next()).map(str::to_owned);
-            (host, Transport::Http { url, headers: args.header.iter().cloned().collect() })
-        }
-    };
-    let name = args.name.clone().or(name).filter(|name| !name.is_empty()).unwrap_or_else(|| "server".to_owned());
-    ServerSpec { name, transport }
 }
 
 fn bounds(args: &Args) -> RecordingBounds {
@@ -212,19 +148,4 @@ fn line(call: &CallRecord) -> String {
     };
     let time = call.started.strftime("%H:%M:%S");
     format!("{time}  {}.{}  {outcome}  {} ms", call.server, call.name, call.duration.as_millis())
-}
-
-/// Standard output may be the client's.
-fn say(text: &str) {
-    let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let _ = writeln!(std::io::stderr().lock(), "{shown}");
-}
-
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
 }

@@ -9,7 +9,7 @@ use crate::{
     schema::{SCHEMAS, text},
 };
 
-/// Print a JSON Schema: of task, eval, agent, oracle, MCP-config and price files, of plans, events, recordings, results and findings.
+/// Print a JSON Schema: of task, eval, agent, oracle, MCP-config, MCP-evals and price files, of plans, events, recordings, results and findings.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Which; without a name, all are listed.

@@ -5,16 +5,12 @@
 
 use super::{EvalView, TaskView, script::Form};
 use crate::{
+    decode::SECRET_IN_CLEAR,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, ArgKind, Def, Expand, Name, Part, Template, Transport},
-    rule,
     secrets::{is_secret_name, looks_drawn, looks_secret, password, tokens},
     source::Span,
 };
-
-rule! {
-    pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
-}
 
 const FROM_ENVIRONMENT: &str = "take it from the environment";
 

@@ -146,7 +146,7 @@ fn idle(view: &EvalView<'_>, kind: &AssertionKind, matcher: &CallMatcher, out: &
     let server = &matcher.server.value;
     out.push(if demanded {
         let message = format!("the server `{server}` has no tool that matches `{}`", pattern.value);
-        Diagnostic::new(&crate::check::UNKNOWN_TOOL, pattern.span, message).help(help)
+        Diagnostic::new(&crate::decode::UNKNOWN_TOOL, pattern.span, message).help(help)
     } else {
         let message = format!("no tool of the server `{server}` matches this: the assertion forbids nothing");
         Diagnostic::new(&ALWAYS_TRUE_ASSERTION, pattern.span, message).strength(Strength::Warning).help(help)

@@ -88,6 +88,14 @@ impl Hub {
         front::serve_at(self.relay.clone(), kind, address).await
     }
 
+    /// Sends a notification without params to every client: to those without a handshake, if they subscribed to what is
+    /// [`Added`](super::Added).
+    pub fn announce(&self, method: &str) {
+        for relay in std::iter::once(&self.relay).chain(self.relay.twin()) {
+            relay.announce(method);
+        }
+    }
+
     /// Waits until the server can no longer be used.
     pub async fn ended(&self) {
         self.relay.dead.cancelled().await;

@@ -6,7 +6,7 @@ use serde::{
     Deserializer as _,
     de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 use tokio_util::bytes::Bytes;
 
 /// What every request says since 2026-07-28: the version of the protocol, and what the client can do.
@@ -122,6 +122,31 @@ pub(super) fn splice(bytes: &Bytes, mut edits: Vec<(Range<usize>, String)>) -> B
     }
     out.extend_from_slice(&bytes[end..]);
     out.into()
+}
+
+/// The edits that put `addition` into a JSON object, given as text: what it has besides stays as it is. Objects are
+/// merged, any other value is replaced.
+pub(super) fn merge(object: &str, addition: &Map<String, Value>) -> Vec<(Range<usize>, String)> {
+    let Some(open) = object.find('{') else { return Vec::new() };
+    let (mut edits, mut missing) = (Vec::new(), Vec::new());
+    for (key, value) in addition {
+        let found = members(object, [key.as_str()]).and_then(|[found]| found);
+        match (found, value) {
+            (None, _) => missing.push(format!("{}:{value}", Value::from(key.as_str()))),
+            (Some(inner), Value::Object(addition)) if inner.starts_with('{') => {
+                let at = place(object, inner).start;
+                let below = merge(inner, addition).into_iter();
+                edits.extend(below.map(|(range, text)| (range.start + at..range.end + at, text)));
+            }
+            (Some(other), _) => edits.push((place(object, other), value.to_string())),
+        }
+    }
+    if !missing.is_empty() {
+        let is_empty = object[open + 1..].trim_start().starts_with('}');
+        let comma = if is_empty { "" } else { "," };
+        edits.push((open + 1..open + 1, format!("{}{comma}", missing.join(","))));
+    }
+    edits
 }
 
 /// A JSON-RPC id or a progress token by value: a server may write `1.0` where it was given `1`, or escape a string in
@@ -453,6 +478,28 @@ mod tests {
         assert_eq!(IdKey::of(token), IdKey::Text("a".into()));
         let edits = vec![(message.id_place().unwrap(), "7".into()), (message.place_of(token), "8".into())];
         assert_eq!(splice(&message.bytes, edits), text.replace("1e2", "7").replace(r#""\u0061""#, "8"));
+    }
+
+    #[test]
+    fn what_is_merged_into_an_object_changes_nothing_else() {
+        let merged = |object: &str, addition: Value| {
+            let edits = merge(object, addition.as_object().unwrap());
+            String::from_utf8(splice(&Bytes::copy_from_slice(object.as_bytes()), edits).to_vec()).unwrap()
+        };
+        let both = serde_json::json!({"c": {"evals": {"listChanged": true}, "x": {"y": {}}}});
+        let added = r#""evals":{"listChanged":true},"x":{"y":{}}"#;
+        for (object, wanted) in [
+            ("{}", format!(r#"{{"c":{{{added}}}}}"#)),
+            (r#"{ "n" : 1.0e1 }"#, format!(r#"{{"c":{{{added}}}, "n" : 1.0e1 }}"#)),
+            (r#"{"c": { } }"#, format!(r#"{{"c": {{{added} }} }}"#)),
+            (r#"{"c": null}"#, format!(r#"{{"c": {{{added}}}}}"#)),
+            (
+                r#"{"c": {"x": {"z":"{"}, "evals": {"listChanged":false} }, "d":"\u00e4"}"#,
+                r#"{"c": {"x": {"y":{},"z":"{"}, "evals": {"listChanged":true} }, "d":"\u00e4"}"#.to_owned(),
+            ),
+        ] {
+            assert_eq!(merged(object, both.clone()), wanted, "{object}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::{
 
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::{bytes::Bytes, sync::CancellationToken};
 
@@ -78,7 +78,23 @@ pub struct HubOptions {
     /// Sees every message of every session, in order. It is called under the hub's lock: it must be quick, and must not
     /// call the hub.
     pub on_message: Option<Tap>,
+    /// What clients get besides what the server offers.
+    pub added: Option<Arc<Added>>,
 }
+
+/// What a hub adds to its server. All else is relayed as it came.
+pub struct Added {
+    /// Answers a request by its method and its params: a result as JSON text, or the code and the words of an error. `None`:
+    /// the server answers. It is called under the hub's lock: it must be quick, and must not call the hub.
+    pub answer: Box<Answer>,
+    /// Put into the capabilities that the server declares.
+    pub capabilities: Map<String, Value>,
+    /// What a client without a handshake asks for in `subscriptions/listen` to get [`Hub::announce`](super::Hub::announce).
+    pub subscription: &'static str,
+}
+
+/// See [`Added::answer`].
+pub type Answer = dyn Fn(&str, Option<&str>) -> Option<Result<String, (i64, String)>> + Send + Sync;
 
 impl Default for HubOptions {
     fn default() -> Self {
@@ -88,6 +104,7 @@ impl Default for HubOptions {
             max_message: 64 << 20,
             secrets: Arc::default(),
             on_message: None,
+            added: None,
         }
     }
 }
@@ -106,6 +123,8 @@ impl fmt::Debug for HubOptions {
 pub enum SessionKind {
     /// An agent's: its calls are recorded, and the server's own requests go to it.
     Agent(Recorder),
+    /// Of a client that nobody records; the server's own requests go to it, too.
+    Client,
     /// Of gevals itself.
     Own,
 }
@@ -258,6 +277,8 @@ struct Member {
     last_active: u64,
     /// It has its answer to `initialize`, or does without.
     ready: bool,
+    /// It has its answer to `initialize`.
+    greeted: bool,
     /// The queue of this session alone.
     own: Option<mpsc::UnboundedSender<Outgoing>>,
     /// Its era is the twin's; its session there.
@@ -274,6 +295,10 @@ struct Pending {
     token: Option<IdKey>,
     call: Option<OpenCall>,
     initialize: bool,
+    /// Its answer declares what the server can do.
+    declares: bool,
+    /// It subscribes to what is announced here.
+    subscribes: bool,
     /// Cancelled, or its session has ended. An answer may still come, so the id stays taken.
     given_up: bool,
 }
@@ -377,6 +402,7 @@ impl Relay {
             ended: ended.clone(),
             last_active: id,
             ready: false,
+            greeted: false,
             own,
             away: false,
             there: None,
@@ -388,6 +414,29 @@ impl Relay {
     /// Asks a server that is reached by HTTP for the stream of what it says unasked.
     pub fn listen(&self, session: u64, envelope: Envelope) {
         send(&mut self.lock(), session, Bytes::new(), envelope);
+    }
+
+    /// Sends a notification of this method to every client: as it is where there was a handshake, and with the id of their
+    /// subscription to those who have subscribed.
+    pub fn announce(&self, method: &str) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let notification = |params: Option<Value>| {
+            let mut notification = json!({"jsonrpc": "2.0", "method": method});
+            if let Some(params) = params {
+                notification["params"] = params;
+            }
+            Bytes::from(notification.to_string())
+        };
+        let greeted = state.sessions.iter().filter(|(_, member)| member.greeted);
+        let mut messages: Vec<_> = greeted.map(|(session, _)| (*session, notification(None))).collect();
+        for pending in state.pending.values().filter(|pending| pending.subscribes && !pending.given_up) {
+            let id = message::decoded(&pending.id);
+            messages.push((pending.session, notification(Some(json!({"_meta": {message::META_SUBSCRIPTION: id}})))));
+        }
+        for (session, bytes) in messages {
+            self.deliver(state, session, bytes);
+        }
     }
 
     pub fn end_all(&self) {
@@ -452,7 +501,7 @@ impl Relay {
         if let Some(tap) = &self.options.on_message {
             let agent = match kind {
                 SessionKind::Agent(recorder) => Some(recorder),
-                SessionKind::Own => None,
+                SessionKind::Client | SessionKind::Own => None,
             };
             tap(Traffic { server: &self.name, session, agent, direction, message });
         }

@@ -20,8 +20,8 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
     dialect::{self, FileKind},
     hir::{self, Agent, McpConfig, Name, Oracle, Substitute},
-    lock::{self, Lock, LockedExtension},
-    package,
+    lock::{self, Lock, LockedExtension, LockedServer},
+    package, primitive,
     source::{FileId, Span, Stat, normalize, resolve},
     template, yaml,
 };
@@ -69,7 +69,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             Parsed::Other(tree, file, kind, found) => {
                 out.extend(found);
                 loader.project.others.insert(path.clone());
-                loader.lone(path, &tree, file, kind, out);
+                loader.lone(path, *tree, file, kind, out);
             }
         }
     }
@@ -80,6 +80,13 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     loader.project.tasks = loader.tasks.units;
     loader.project.foreign.extend(loader.tasks.foreign);
     loader.project
+}
+
+/// The tools of a server as a lock knows them.
+pub fn locked_tools(name: &str, server: &LockedServer) -> primitive::Tools {
+    let schemas = server.tools.iter().map(|(name, tool)| (name.clone(), tool.input_schema.clone()));
+    let says = "so says its schema in `gevals.lock`".to_owned();
+    primitive::Tools { server: name.to_owned(), says, schemas: schemas.collect() }
 }
 
 enum Parsed {
@@ -118,10 +125,9 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
                 true => "this file is empty",
                 false => "this file is not of a kind that gevals knows",
             };
-            out.error(
-                Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), message)
-                    .help("a file begins with `kind: Task`, `kind: Eval`, `kind: Agent` or `kind: Oracle`"),
-            );
+            out.error(Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), message).help(
+                "a file begins with `kind: Task`, `kind: Eval`, `kind: Agent`, `kind: Oracle` or `kind: McpEvals`",
+            ));
             Parsed::Broken(out)
         }
         Ok(Judged::Foreign(_)) if out.is_empty() => Parsed::Foreign,
@@ -140,14 +146,22 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// An agent or oracle that was named, or found, on its own.
-    fn lone(&self, path: &Path, tree: &yaml::Tree, file: FileId, kind: FileKind, out: &mut Diagnostics) {
+    /// A file that was named, or found, on its own.
+    fn lone(&mut self, path: &Path, tree: yaml::Tree, file: FileId, kind: FileKind, out: &mut Diagnostics) {
         match kind {
             FileKind::Agent => {
                 dialect::agent::decode(tree.root(), file, &dir_of(path), out);
             }
             FileKind::Oracle => {
                 dialect::oracle::decode(tree.root(), file, out);
+            }
+            FileKind::McpEvals => {
+                let evals = primitive::file(tree, out);
+                let tools = evals.server.as_ref().and_then(|name| {
+                    let lock = self.lock(&dir_of(path), out).ok()?;
+                    Some(locked_tools(&name.value, lock.servers.get(&name.value)?))
+                });
+                primitive::check(&[evals], tools.as_ref(), out);
             }
             FileKind::Task(_) | FileKind::Eval => {}
         }

@@ -23,7 +23,7 @@ pub(super) fn may_be_ours(text: &str) -> bool {
     }
     if is_flow(text) {
         let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        let envelope = ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "tasks"];
+        let envelope = ["metadata", "spec", "steps", "config", "commands", "builtin", "acp", "tasks", "evals"];
         return text.contains("kind") && any(&envelope) || any(&["prompt", "taskSets", "mcpConfigFile", "runPrompt"]);
     }
     documents(text).any(|document| {

@@ -502,6 +502,73 @@ pub fn oracle() -> Strategy1 {
     ])
 }
 
+pub fn evals() -> Strategy1 {
+    let text = || record(vec![("!type", one(&[json!("text")])), ("!text", string())]);
+    let block = || {
+        let image = record(vec![
+            ("!type", one(&[json!("image"), json!("audio")])),
+            ("!data", one(&[json!("aGk="), json!("")])),
+            ("!mimeType", string()),
+        ]);
+        let used = one(&[
+            json!({ "type": "tool_use", "id": "1", "name": "a", "input": {} }),
+            json!({ "type": "tool_result", "toolUseId": "1", "content": [] }),
+        ]);
+        either(vec![text(), image, used])
+    };
+    let message = || {
+        record(vec![
+            ("!role", one(&[json!("user"), json!("assistant")])),
+            ("!content", either(vec![block(), list(block(), 1)])),
+            ("_meta", anything()),
+        ])
+    };
+    let input = |level: &str| match level {
+        "execution" => {
+            record(vec![("!type", one(&[json!(level)])), ("!toolName", string()), ("!arguments", map(anything()))])
+        }
+        "scenario" => record(vec![
+            ("!type", one(&[json!(level)])),
+            ("!messages", list(message(), 1)),
+            ("maxTurns", one(&[json!(1), json!(8)])),
+        ]),
+        _ => record(vec![("!type", one(&[json!(level)])), ("!messages", list(message(), 1))]),
+    };
+    let of = |level: &str, grading: &str| {
+        let kind = ("!type", one(&[json!(grading)]));
+        let expected = match (grading, level) {
+            ("llm-as-judge", _) => record(vec![kind, ("!rubric", string())]),
+            (_, "invocation") => {
+                record(vec![kind, ("!toolName", string()), ("arguments", one(&[json!({ "a": null })]))])
+            }
+            _ => record(vec![kind, ("!content", one(&[json!(3), json!([]), json!("x"), json!({ "isError": true })]))]),
+        };
+        record(vec![
+            ("!id", one(&[json!("a"), json!("b c"), json!("\u{e4}/1")])),
+            ("!name", string()),
+            ("description", string()),
+            ("!gradingType", one(&[json!(grading)])),
+            ("!input", input(level)),
+            ("!expected", expected),
+        ])
+    };
+    let one_of = either(vec![
+        of("invocation", "exact-match"),
+        of("invocation", "llm-as-judge"),
+        of("execution", "exact-match"),
+        of("execution", "llm-as-judge"),
+        of("scenario", "llm-as-judge"),
+    ]);
+    record(vec![
+        ("!kind", one(&[json!("McpEvals")])),
+        ("apiVersion", one(&[json!("mcp-eval/v1")])),
+        ("metadata", anything()),
+        ("server", string()),
+        // Two of them may have one id.
+        ("!evals", either(vec![one(&[json!([])]), one_of.prop_map(|eval| json!([eval])).boxed()])),
+    ])
+}
+
 pub fn mcp_config() -> Strategy1 {
     let common = || vec![("disabled", boolean()), ("alwaysAllow", list(string(), 0)), ("enableAllTools", boolean())];
     let stdio = vec![
@@ -593,13 +660,14 @@ pub fn spoil(document: &mut Value, at: &prop::sample::Index, fault: Fault) -> St
 
 pub type Kind = (&'static str, fn() -> Strategy1);
 
-pub const GENERATORS: [Kind; 7] = [
+pub const GENERATORS: [Kind; 8] = [
     ("task", legacy),
     ("task", steps),
     ("task", portable),
     ("eval", eval),
     ("agent", agent),
     ("oracle", oracle),
+    ("evals", evals),
     ("mcp-config", mcp_config),
 ];
 

@@ -108,7 +108,7 @@ fn part(path: &Path, files: &dyn Files) -> Part {
     let file = scratch.add(path, text.as_str());
     let Ok(tree) = yaml::parse(file, text, &mut out) else { return Part::None };
     match dialect::identify(tree.root(), true, &mut out) {
-        Ok(Some(FileKind::Task(_) | FileKind::Eval)) | Err(_) => Part::None,
+        Ok(Some(FileKind::Task(_) | FileKind::Eval | FileKind::McpEvals)) | Err(_) => Part::None,
         Ok(_) => Part::Config,
     }
 }

@@ -1,11 +1,11 @@
 //! What the server says, on its way to the sessions.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio_util::bytes::Bytes;
 
-use super::{Asked, Envelope, Handshake, Member, Relay, SessionKind, State, send};
+use super::{Asked, Envelope, Handshake, Relay, SessionKind, State, send};
 use crate::mcp::{
     ServerError,
     message::{self, IdKey, Message, Shape, Skim},
@@ -75,17 +75,24 @@ impl Relay {
         if let Some(call) = pending.call {
             call.answered(message.result(), message.error());
         }
-        let edits = match (pending.replaced, message.id_place()) {
+        let mut edits = match (pending.replaced, message.id_place()) {
             (Some(_), Some(place)) => vec![(place, pending.id)],
             _ => Vec::new(),
         };
+        if pending.declares {
+            edits.extend(self.declared(message));
+        }
         if let Some(member) = state.sessions.get_mut(&pending.session) {
             member.ready = true;
+            member.greeted |= pending.initialize && message.result().is_some();
         }
-        self.deliver(state, pending.session, message::splice(&message.bytes, edits));
+        let bytes = message::splice(&message.bytes, edits);
+        self.deliver(state, pending.session, bytes.clone());
         if !pending.initialize {
             return;
         }
+        // Later sessions are greeted with what this one got.
+        let Some(message) = Message::parse(bytes) else { return };
         if let Some(result) = message.result() {
             state.server = Some(result.to_owned());
             if !state.dead {
@@ -104,11 +111,23 @@ impl Relay {
         }
     }
 
+    /// What is added to the capabilities of an answer, as edits.
+    fn declared(&self, message: &Message) -> Vec<(Range<usize>, String)> {
+        let (Some(added), Some(result)) = (&self.options.added, message.result()) else { return Vec::new() };
+        let addition = Map::from_iter([("capabilities".to_owned(), Value::Object(added.capabilities.clone()))]);
+        let at = message.place_of(result).start;
+        let edits = message::merge(result, &addition).into_iter();
+        edits.map(|(range, text)| (range.start + at..range.end + at, text)).collect()
+    }
+
     fn server_notification(&self, state: &mut State, space: u64, message: &Message) {
         let mut edits = Vec::new();
         let subscribed = message.meta(message::META_SUBSCRIPTION).and_then(|raw| {
             let pending = state.pending.get(&(space, IdKey::of(raw)))?;
             edits.extend(pending.replaced.as_ref().map(|_| (message.place_of(raw), pending.id.clone())));
+            if pending.subscribes && message.method.as_deref() == Some("notifications/subscriptions/acknowledged") {
+                edits.extend(self.acknowledged(message));
+            }
             Some(pending.session)
         });
         let owner = match message.method.as_deref() {
@@ -136,9 +155,18 @@ impl Relay {
         }
     }
 
+    /// The server knows nothing of what is subscribed to here, as edits.
+    fn acknowledged(&self, message: &Message) -> Vec<(Range<usize>, String)> {
+        let (Some(added), Some(params)) = (&self.options.added, message.params()) else { return Vec::new() };
+        let granted = json!({added.subscription: true});
+        let at = message.place_of(params).start;
+        let edits = message::merge(params, &Map::from_iter([("notifications".to_owned(), granted)])).into_iter();
+        edits.map(|(range, text)| (range.start + at..range.end + at, text)).collect()
+    }
+
     fn server_request(&self, state: &mut State, space: u64, message: Message) {
         let (Some(key), Some(id)) = (message.key(), message.id()) else { return };
-        let agent = |id: &u64| matches!(state.sessions.get(id), Some(Member { kind: SessionKind::Agent(_), .. }));
+        let agent = |id: &u64| state.sessions.get(id).is_some_and(|member| !matches!(member.kind, SessionKind::Own));
         let target = if space != 0 {
             Some(space)
         } else {

@@ -45,6 +45,12 @@ impl Relay {
             self.deliver(state, session, message::refusal("null", -32700, "not a JSON-RPC message"));
             return None;
         };
+        if !state.dead
+            && let Some(answer) = self.own_answer(&message)
+        {
+            self.deliver(state, session, answer);
+            return None;
+        }
         if let Some((twin, there)) = self.elsewhere(state, session, &message) {
             return Some((twin, there, message.bytes, envelope));
         }
@@ -54,6 +60,22 @@ impl Relay {
             Shape::Response => self.response(state, session, message, envelope),
         }
         None
+    }
+
+    /// The answer to a request that is answered here.
+    fn own_answer(&self, message: &Message) -> Option<Bytes> {
+        let (added, method, id) = (self.options.added.as_ref()?, message.method.as_deref()?, message.id()?);
+        Some(match (added.answer)(method, message.params())? {
+            Ok(result) => message::answer(id, &result),
+            Err((code, why)) => message::refusal(id, code, &why),
+        })
+    }
+
+    /// Whether a request subscribes to what is announced here.
+    fn subscribes(&self, message: &Message) -> bool {
+        let Some(added) = self.options.added.as_ref() else { return false };
+        message.method.as_deref() == Some("subscriptions/listen")
+            && message.param("notifications").is_some_and(|raw| message::decoded(raw)[added.subscription] == true)
     }
 
     /// A message of a session that is beyond the limit: it goes no further, and the session goes on.
@@ -128,9 +150,20 @@ impl Relay {
                 }
             });
         }
-        state
-            .pending
-            .insert(place, Pending { session, id, replaced, token: token_key, call, initialize, given_up: false });
+        let declares = initialize || message.method.as_deref() == Some("server/discover");
+        let subscribes = self.subscribes(&message);
+        let pending = Pending {
+            session,
+            id,
+            replaced,
+            token: token_key,
+            call,
+            initialize,
+            declares,
+            subscribes,
+            given_up: false,
+        };
+        state.pending.insert(place, pending);
         send(state, space, bytes, envelope);
     }
 
@@ -148,7 +181,7 @@ impl Relay {
             self.remark(state, Some(session), &text);
         }
         if let Some(member) = state.sessions.get_mut(&session) {
-            member.ready = true;
+            (member.ready, member.greeted) = (true, true);
         }
         self.deliver(state, session, answer);
     }

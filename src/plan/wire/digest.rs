@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::plan::canonical::canonical;
+use crate::ty::canonical::{canonical, digest};
 
 /// The digest of a task's body. Its `actions` and `edges` are empty there and handed in one by one, so that large ones need
 /// not be held whole.
@@ -34,7 +34,7 @@ pub(super) fn body_digest(
 }
 
 pub(super) fn sha256(value: &impl Serialize) -> String {
-    named(Sha256::digest(canonical(value)))
+    digest(value)
 }
 
 fn named(hash: impl AsRef<[u8]>) -> String {

@@ -5,11 +5,17 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
+use sha2::{Digest, Sha256};
 
-use crate::ty::number::as_float;
+use super::number::as_float;
+
+/// The SHA-256 of the canonical JSON of `value`: `sha256:` and 64 hexadecimal digits.
+pub fn digest(value: &impl Serialize) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(canonical(value))))
+}
 
 /// The canonical JSON of `value`, whose numbers are finite.
-pub(super) fn canonical(value: &impl Serialize) -> Vec<u8> {
+pub fn canonical(value: &impl Serialize) -> Vec<u8> {
     let mut form = Canonical::default();
     // There is no room behind the formatter: what went past it is a fault, and not lost.
     let written = value.serialize(&mut Serializer::with_formatter(&mut [][..], &mut form));

@@ -1,0 +1,236 @@
+//! `gevals evals`: the evals that an MCP server ships beside its tools.
+
+mod check;
+mod list;
+mod serve;
+
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Global,
+    between::{self, Fault},
+    complain, status, warn,
+};
+use crate::{
+    diagnostic::{Diagnostics, Pretty, Strength, concise, nearest},
+    dialect::mcp_config,
+    evals::{ConnectOptions, Server, connect},
+    host::{RealHost, disk::Disk},
+    mcp::ServerSpec,
+    primitive::Level,
+    run::{environment_secrets, specs},
+    secrets::Secrets,
+    source::{Files, Sources},
+    ty::duration,
+    yaml,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals evals list -- my-server                         what evals a server ships
+  gevals evals list --level invocation https://x.org/mcp
+  gevals evals check --mcp-config mcp.json notes         whether they can be right: ids, gradings, tools, arguments
+  gevals evals check evals.yaml                          the same of a file, before a server ships it
+  gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified
+
+`gevals explain evals` tells what an eval is, and what a file of evals holds.";
+
+/// The evals that an MCP server ships beside its tools: list, check and serve them.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    List(list::Args),
+    Check(check::Args),
+    Serve(serve::Args),
+}
+
+pub fn main(args: &Args, global: Global) -> u8 {
+    match &args.command {
+        Command::List(args) => list::main(args, global),
+        Command::Check(args) => check::main(args, global),
+        Command::Serve(args) => serve::main(args, global),
+    }
+}
+
+/// The options that say how a server is reached.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Reach {
+    /// The server's streamable HTTP.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A header for every request to the URL, as `Name: value`; repeat it for several.
+    #[arg(long, value_name = "HEADER", value_parser = between::header)]
+    header: Vec<(String, String)>,
+    /// An MCP config: SERVER is a name in it.
+    #[arg(long, value_name = "FILE")]
+    mcp_config: Option<PathBuf>,
+    /// How long each answer of the server may take.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit)]
+    timeout: Duration,
+    /// The longest message, either way, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    max_message: u16,
+    /// The command of the server, and its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(limit) if !limit.is_zero() => Ok(limit),
+        Ok(_) => Err("it is zero".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A level, as a word of a command line.
+fn level(text: &str) -> Result<Level, String> {
+    let known = || Level::ALL.map(Level::name).join(", ");
+    Level::named(text).ok_or_else(|| format!("it is one of {}", known()))
+}
+
+/// How a server is reached, and what must not be shown of that.
+struct Reached {
+    spec: ServerSpec,
+    options: ConnectOptions,
+}
+
+impl Reach {
+    /// Whether the options name a server without a further word.
+    fn names_one(&self) -> bool {
+        self.url.is_some() || !self.command.is_empty()
+    }
+
+    /// The server that the options and one further word name: a URL, or a name in the MCP config.
+    fn server(&self, word: Option<&str>) -> Result<Reached, Fault> {
+        let usage = |text: &str| (status::USAGE, text.to_owned());
+        let is_url = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
+        let url = self.url.as_deref().or(word.filter(is_url).filter(|_| self.mcp_config.is_none()));
+        let ways = [!self.command.is_empty(), url.is_some(), self.mcp_config.is_some()];
+        if ways.iter().filter(|way| **way).count() > 1 {
+            return Err(usage("name one server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"));
+        }
+        if !self.header.is_empty() && url.is_none() {
+            return Err(usage("`--header` is for a server that is reached by a URL"));
+        }
+        let (spec, secrets) = match &self.mcp_config {
+            Some(path) => self.configured(path, word)?,
+            None if url.is_some() || !self.command.is_empty() => {
+                if let Some(word) = word.filter(|word| Some(*word) != url) {
+                    return Err((status::USAGE, format!("`{word}` is one word too many: the server is named already")));
+                }
+                (between::spec(&self.command, url, &self.header, None), Vec::new())
+            }
+            None => {
+                let what = word.map_or_else(String::new, |word| format!("`{word}` is no URL; "));
+                let help = "name a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
+                return Err((status::USAGE, format!("{what}{help}")));
+            }
+        };
+        let headers = self.header.iter().map(|(_, value)| value.clone());
+        let secrets = Secrets::new(environment_secrets().into_iter().chain(headers).chain(secrets));
+        let options = ConnectOptions {
+            timeout: self.timeout,
+            max_message: usize::from(self.max_message) << 20,
+            secrets: Arc::new(secrets),
+        };
+        Ok(Reached { spec, options })
+    }
+
+    fn configured(&self, path: &Path, word: Option<&str>) -> Result<(ServerSpec, Vec<String>), Fault> {
+        let shown = path.display();
+        let usage = |text: String| (status::USAGE, text);
+        let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{shown}`: {error}")))?;
+        let (sources, mut out) = (Sources::default(), Diagnostics::default());
+        let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{shown}` is no UTF-8")))?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let file = sources.add(path, text.as_str());
+        let config = yaml::parse(file, text, &mut out)
+            .ok()
+            .and_then(|tree| mcp_config::decode(tree.root(), file, dir, &mut out).value);
+        let Some(config) = config.filter(|_| !out.has_hard()) else {
+            let hard: Vec<_> = out.into_sorted(&sources).into_iter().filter(|d| d.strength == Strength::Hard).collect();
+            let mut text = String::new();
+            let _ = concise(&hard, &sources, &Pretty::default(), &mut text);
+            return Err(usage(text.trim_end().to_owned()));
+        };
+        let names: Vec<_> = config.servers.iter().map(|server| server.name.value.as_str()).collect();
+        let listed = || names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let server = match word {
+            Some(word) => config.servers.iter().find(|server| server.name.value == word).ok_or_else(|| {
+                let near = nearest(word, names.iter().copied());
+                let hint =
+                    near.map_or_else(|| format!("it has {}", listed()), |near| format!("did you mean `{near}`?"));
+                usage(format!("`{shown}` has no server `{word}`; {hint}"))
+            })?,
+            None if config.servers.len() == 1 => &config.servers[0],
+            None => return Err(usage(format!("name a server of `{shown}`: {}", listed()))),
+        };
+        let server = crate::hir::Server { disabled: false, ..server.clone() };
+        let executable = std::env::current_exe().ok();
+        let (mut specs, secrets) = specs(std::slice::from_ref(&server), dir, &RealHost::new(), executable.as_ref())
+            .map_err(|faults| (status::BROKEN, faults.join("; ")))?;
+        let (_, (spec, _)) = specs.pop().ok_or_else(|| usage(format!("`{shown}` has no server")))?;
+        Ok((spec, secrets))
+    }
+}
+
+/// Connects to a server, does something with it, and ends it, whatever came of that.
+fn with_server(reached: Reached, work: impl AsyncFnOnce(&Server) -> Result<u8, Fault>) -> u8 {
+    let Reached { spec, options } = reached;
+    block(async {
+        let secrets = options.secrets.clone();
+        let broken = |why: String| (status::BROKEN, secrets.mask(&why).into_owned());
+        let server = tokio::select! {
+            server = connect(spec, options) => server.map_err(|error| broken(error.to_string()))?,
+            status = between::interrupted() => return Ok(status),
+        };
+        let done = tokio::select! {
+            done = work(&server) => done.map_err(|(code, why)| (code, secrets.mask(&why).into_owned())),
+            status = between::interrupted() => Ok(status),
+        };
+        for notice in server.hub.notices() {
+            between::say(&format!("note: {}", notice.text));
+        }
+        server.close().await;
+        done
+    })
+}
+
+/// Runs a command, and says why it could not be done.
+fn block(work: impl Future<Output = Result<u8, Fault>>) -> u8 {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            complain(&format!("cannot start: {error}"));
+            return status::BROKEN;
+        }
+    };
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done.unwrap_or_else(|(code, why)| {
+        complain(&visible_lines(&why));
+        code
+    })
+}
+
+/// A text of several lines, harmless to a terminal.
+fn visible_lines(text: &str) -> String {
+    crate::diagnostic::visible(text).into_owned()
+}
+
+/// Says what was odd about the way a server lists.
+fn notices(notices: &[String]) {
+    notices.iter().for_each(|notice| warn(&visible_lines(notice)));
+}

@@ -1,0 +1,181 @@
+//! `gevals evals check`: whether the evals of a server, or of a file for one, can be right.
+
+use std::path::Path;
+
+use super::{Fault, Global, Reach, Reached, list::fault, notices, with_server};
+use crate::{
+    cli::{complain, print, status},
+    compile::policed,
+    diagnostic::{self, Diagnostic, Diagnostics, Strength, WRITERS},
+    evals::{Server, list},
+    host::disk::Disk,
+    lock::{self, Lock},
+    primitive::{self, Document, EVAL_ID, Tools},
+    project,
+    source::{Files, Sources},
+    yaml,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals evals check -- my-server                    the evals that a server ships, beside its tools
+  gevals evals check evals.yaml                      a file, before a server ships it
+  gevals evals check evals.yaml -- my-server         the same, beside the tools of that server
+  gevals evals check --format json https://x.org/mcp
+
+A server is asked twice: ids must be the same both times. Nothing is run: no tool is called, no model is asked.
+
+Exit status: 0 no errors, 1 errors were found, 2 used wrongly, unreadable, or the server ships none, 3 the server does not
+start or does not list them";
+
+/// Check the evals that a server ships, or a file of evals.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A file of evals; and a server: a URL, or a name in the MCP config.
+    #[arg(value_name = "FILE|SERVER", num_args = 0..=2)]
+    words: Vec<String>,
+    /// How findings are written.
+    #[arg(long, default_value = "pretty", value_parser = clap::builder::PossibleValuesParser::new(WRITERS.iter().map(|w| w.name)))]
+    format: String,
+    /// How many findings are shown; machine formats show all.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    max_findings: usize,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// What is checked.
+struct Wanted<'a> {
+    file: Option<&'a str>,
+    server: Option<Reached>,
+}
+
+pub fn main(args: &Args, global: Global) -> u8 {
+    let checked = wanted(args).and_then(|Wanted { file, server }| {
+        let sources = Sources::default();
+        let mut out = Diagnostics::default();
+        let document = file.map(|path| read(Path::new(path), &sources, &mut out)).transpose()?;
+        Ok((file.map(str::to_owned), document, server, sources, out))
+    });
+    let (file, document, server, sources, mut out) = match checked {
+        Ok(checked) => checked,
+        Err((code, why)) => {
+            complain(&why);
+            return code;
+        }
+    };
+    let Some(reached) = server else {
+        if let Some(Some(document)) = &document {
+            let tools = file.as_deref().and_then(|path| locked(document, Path::new(path)));
+            primitive::check(std::slice::from_ref(document), tools.as_ref(), &mut out);
+        }
+        return show(args, global, out, &sources, 1);
+    };
+    with_server(reached, async |server| {
+        let mut out = out;
+        let files = match document {
+            // One that could not be read has its finding.
+            Some(None) => 1,
+            Some(Some(document)) => {
+                let tools = tools(server).await?;
+                primitive::check(&[document], Some(&tools), &mut out);
+                1
+            }
+            None => {
+                let listed = list(server, None, &sources).await.map_err(fault)?;
+                notices(&listed.notices);
+                out.extend(listed.findings);
+                primitive::check(&listed.documents, Some(&tools(server).await?), &mut out);
+                let again = list(server, None, &Sources::default()).await.map_err(fault)?;
+                let ids: Vec<&str> = again.evals().map(|eval| eval.id.value.as_str()).collect();
+                unstable(&listed.documents, &ids, &mut out);
+                listed.documents.len()
+            }
+        };
+        Ok(show(args, global, out, &sources, files))
+    })
+}
+
+/// Sorts the words of the command line: a file is what is no server.
+fn wanted(args: &Args) -> Result<Wanted<'_>, Fault> {
+    let is_url = |word: &str| word.starts_with("http://") || word.starts_with("https://");
+    let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
+    let names_server = |word: &str| is_url(word) || args.reach.mcp_config.is_some();
+    let (file, server) = match words.as_slice() {
+        [] => (None, None),
+        [one] if names_server(one) => (None, Some(*one)),
+        [file] => (Some(*file), None),
+        [file, server] => (Some(*file), Some(*server)),
+        _ => return Err((status::USAGE, "name a file, and a server".to_owned())),
+    };
+    let has_server = server.is_some() || args.reach.names_one() || args.reach.mcp_config.is_some();
+    let server = match file.is_none() || has_server {
+        true => Some(args.reach.server(server)?),
+        false => None,
+    };
+    Ok(Wanted { file, server })
+}
+
+/// The evals of a file; none where it is none.
+fn read(path: &Path, sources: &Sources, out: &mut Diagnostics) -> Result<Option<Document>, Fault> {
+    let bytes =
+        Disk.read(path).map_err(|error| (status::USAGE, format!("cannot read `{}`: {error}", path.display())))?;
+    let text = match yaml::decode_utf8(bytes) {
+        Ok(text) => text,
+        Err(fault) => {
+            let file = sources.add(path, fault.text.as_str());
+            out.push(fault.diagnostic(file));
+            return Ok(None);
+        }
+    };
+    let file = sources.add(path, text.as_str());
+    Ok(yaml::parse(file, text, out).ok().map(|tree| primitive::file(tree, out)))
+}
+
+/// The tools of the server that a file names, as far as a `gevals.lock` beside it, or above, knows them.
+fn locked(document: &Document, path: &Path) -> Option<Tools> {
+    let name = &document.server.as_ref()?.value;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let text = dir.ancestors().find_map(|dir| Disk.read(&dir.join(lock::FILE_NAME)).ok())?;
+    let lock = Lock::parse(&String::from_utf8_lossy(&text)).ok()?;
+    Some(project::locked_tools(name, lock.servers.get(name)?))
+}
+
+async fn tools(server: &Server) -> Result<Tools, Fault> {
+    server
+        .tools()
+        .await
+        .map_err(|error| (status::BROKEN, format!("`tools/list` of `{}`: {}", server.name, server.lost(&error))))
+}
+
+/// Ids that are gone when the same list is read again.
+fn unstable(documents: &[Document], again: &[&str], out: &mut Diagnostics) {
+    for eval in documents.iter().flat_map(|document| &document.evals) {
+        if !again.contains(&eval.id.value.as_str()) {
+            let message = format!("the id `{}` is gone when the list is read again", eval.id.value);
+            out.push(
+                Diagnostic::new(&EVAL_ID, eval.id.span, message)
+                    .strength(Strength::Verdict)
+                    .help("an id must stay: today's result of an eval is compared with yesterday's by its id"),
+            );
+        }
+    }
+}
+
+fn show(args: &Args, global: Global, out: Diagnostics, sources: &Sources, files: usize) -> u8 {
+    let found = diagnostic::gather(policed(out, sources, &Disk));
+    let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return status::USAGE };
+    let mut style = global.pretty(&std::io::stdout());
+    style.limit = (!writer.machine).then_some(args.max_findings);
+    let mut text = (writer.write)(&found, sources, files, &style);
+    if !writer.machine {
+        text += &diagnostic::summary(&found, files);
+        text.push('\n');
+    }
+    print(&text);
+    match found.iter().any(|d| d.strength.is_error()) {
+        true => status::NO,
+        false => status::OK,
+    }
+}

@@ -1,0 +1,327 @@
+//! Exact matches: whether an answer is what an eval expects. Values are compared as JSON: numbers by their value, and
+//! the order of keys does not count.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::ExactMatch;
+use crate::ty::number::same_value;
+
+/// Differences of one comparison that are reported.
+const MOST: usize = 10;
+/// Characters of a value that are shown.
+const SHOWN: usize = 200;
+
+/// A call of a tool, as a model made it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call {
+    pub tool: String,
+    pub arguments: Value,
+}
+
+/// One place where an answer is not what was expected.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Mismatch {
+    /// Where: `toolName`, `arguments.path`, `content[0].text`.
+    pub at: String,
+    /// `None`: nothing should be there.
+    pub expected: Option<Value>,
+    /// `None`: nothing is there.
+    pub found: Option<Value>,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Value| {
+            let text = value.to_string();
+            match text.char_indices().nth(SHOWN) {
+                Some((end, _)) => format!("{}…", &text[..end]),
+                None => text,
+            }
+        };
+        match (&self.expected, &self.found) {
+            (Some(expected), Some(found)) => {
+                write!(f, "`{}` is {}, not {}", self.at, shown(found), shown(expected))
+            }
+            (Some(expected), None) => write!(f, "`{}` is not there; expected {}", self.at, shown(expected)),
+            (None, Some(found)) => write!(f, "`{}` should not be there; it is {}", self.at, shown(found)),
+            (None, None) => write!(f, "`{}` compares nothing", self.at),
+        }
+    }
+}
+
+/// What compares nothing passes nothing.
+fn nothing() -> Vec<Mismatch> {
+    vec![Mismatch { at: "expected".to_owned(), expected: None, found: None }]
+}
+
+/// Whether one of the calls of a model's first answer is the one expected: the tool has the name, and each argument that
+/// is named is deeply equal. Other arguments do not count.
+///
+/// # Errors
+/// What is missing in the call that comes nearest.
+pub fn invocation(expected: &ExactMatch, calls: &[Call]) -> Result<(), Vec<Mismatch>> {
+    let tool = |found: Option<&str>| {
+        let expected = expected.tool.as_ref().map(|tool| Value::from(tool.value.as_str()));
+        Mismatch { at: "toolName".to_owned(), expected, found: found.map(Value::from) }
+    };
+    if expected.tool.is_none() && expected.arguments.as_ref().is_none_or(|arguments| arguments.value.is_empty()) {
+        return Err(nothing());
+    }
+    let mut nearest: Option<Vec<Mismatch>> = None;
+    for call in calls {
+        let mut differences = Vec::new();
+        if expected.tool.as_ref().is_some_and(|name| name.value != call.tool) {
+            differences.push(tool(Some(&call.tool)));
+        }
+        let named = expected.arguments.iter().flat_map(|arguments| &arguments.value);
+        for (key, value) in named {
+            differ(&format!("arguments.{key}"), Some(value), call.arguments.get(key), &mut differences);
+        }
+        if differences.is_empty() {
+            return Ok(());
+        }
+        // A call of the right tool is nearer than any other.
+        let rank = |found: &[Mismatch]| (found.iter().any(|m| m.at == "toolName"), found.len());
+        if nearest.as_ref().is_none_or(|best| rank(&differences) < rank(best)) {
+            nearest = Some(differences);
+        }
+    }
+    Err(nearest.unwrap_or_else(|| vec![tool(None)]))
+}
+
+/// Whether the result of `tools/call` is the one expected. What `content` of the expectation is, decides what it is
+/// compared with:
+///
+/// * a list of blocks (mappings with a `type`; the empty list too), or one block: all blocks of the result, in order.
+///   Two texts that both hold a JSON object or list are compared as JSON, all else as it is;
+/// * a mapping that has no other keys than `content`, `structuredContent` and `isError`: each that is named, with its
+///   counterpart in the result;
+/// * a text: the text of the only block of the result;
+/// * anything else: the JSON that the only block's text holds.
+///
+/// A result with `isError: true` is none of these, unless the expectation says `isError: true`.
+///
+/// # Errors
+/// The differences.
+pub fn execution(expected: &ExactMatch, result: &Value) -> Result<(), Vec<Mismatch>> {
+    let mut out = Vec::new();
+    let Some(content) = expected.content.as_ref().map(|content| &content.value) else { return Err(nothing()) };
+    let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
+    let named = whole(content);
+    let wanted_error = named.and_then(|named| named.get("isError")?.as_bool()).unwrap_or(false);
+    if is_error != wanted_error {
+        out.push(Mismatch {
+            at: "isError".to_owned(),
+            expected: Some(wanted_error.into()),
+            found: Some(is_error.into()),
+        });
+    }
+    let none = Vec::new();
+    let blocks = result.get("content").and_then(Value::as_array).unwrap_or(&none);
+    match named {
+        Some(named) => {
+            if let Some(content) = named.get("content") {
+                compare_content(content, blocks, &mut out);
+            }
+            if let Some(structured) = named.get("structuredContent") {
+                differ("structuredContent", Some(structured), result.get("structuredContent"), &mut out);
+            }
+        }
+        None => compare_content(content, blocks, &mut out),
+    }
+    if out.is_empty() { Ok(()) } else { Err(out) }
+}
+
+/// The expectation as one of a whole result.
+fn whole(content: &Value) -> Option<&Map<String, Value>> {
+    let map = content.as_object().filter(|map| !map.is_empty())?;
+    map.keys().all(|key| ["content", "structuredContent", "isError"].contains(&key.as_str())).then_some(map)
+}
+
+fn is_block(value: &Value) -> bool {
+    const KNOWN: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
+    value.get("type").and_then(Value::as_str).is_some_and(|kind| KNOWN.contains(&kind))
+}
+
+fn compare_content(expected: &Value, blocks: &[Value], out: &mut Vec<Mismatch>) {
+    if let Some(items) = expected.as_array().filter(|items| items.iter().all(is_block)) {
+        for index in 0..items.len().max(blocks.len()) {
+            block(&format!("content[{index}]"), items.get(index), blocks.get(index), out);
+        }
+    } else if is_block(expected) {
+        block("content[0]", Some(expected), blocks.first(), out);
+        if let Some(more) = blocks.get(1) {
+            differ("content[1]", None, Some(more), out);
+        }
+    } else {
+        let only = match blocks {
+            [only] => only.get("text").and_then(Value::as_str),
+            _ => None,
+        };
+        match (expected, only) {
+            (Value::String(expected), Some(found)) => text("content[0].text", expected, found, out),
+            (_, Some(found)) => {
+                let value = serde_json::from_str(found).unwrap_or_else(|_| Value::from(found));
+                differ("content[0].text", Some(expected), Some(&value), out);
+            }
+            (_, None) => differ("content", Some(expected), Some(&Value::from(blocks.to_vec())), out),
+        }
+    }
+}
+
+fn block(at: &str, expected: Option<&Value>, found: Option<&Value>, out: &mut Vec<Mismatch>) {
+    if let (Some(Value::Object(expected)), Some(Value::Object(found))) = (expected, found)
+        && let (Some(Value::String(one)), Some(Value::String(other))) = (expected.get("text"), found.get("text"))
+    {
+        text(&format!("{at}.text"), one, other, out);
+        let rest = |block: &Map<String, Value>| -> Value {
+            block.iter().filter(|(key, _)| *key != "text").map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        return differ(at, Some(&rest(expected)), Some(&rest(found)), out);
+    }
+    differ(at, expected, found, out);
+}
+
+/// Two texts; those that both hold JSON objects or lists, as JSON.
+fn text(at: &str, expected: &str, found: &str, out: &mut Vec<Mismatch>) {
+    if expected == found {
+        return;
+    }
+    let json = |text: &str| {
+        let value: Value = serde_json::from_str(text).ok()?;
+        (value.is_object() || value.is_array()).then_some(value)
+    };
+    match (json(expected), json(found)) {
+        (Some(expected), Some(found)) => differ(at, Some(&expected), Some(&found), out),
+        _ => differ(at, Some(&expected.into()), Some(&found.into()), out),
+    }
+}
+
+/// Adds the smallest values that differ.
+fn differ(at: &str, expected: Option<&Value>, found: Option<&Value>, out: &mut Vec<Mismatch>) {
+    if out.len() >= MOST {
+        return;
+    }
+    match (expected, found) {
+        (Some(Value::Object(one)), Some(Value::Object(other))) => {
+            for (key, value) in one {
+                differ(&format!("{at}.{key}"), Some(value), other.get(key), out);
+            }
+            for (key, value) in other.iter().filter(|(key, _)| !one.contains_key(*key)) {
+                differ(&format!("{at}.{key}"), None, Some(value), out);
+            }
+        }
+        (Some(Value::Array(one)), Some(Value::Array(other))) => {
+            for index in 0..one.len().max(other.len()) {
+                differ(&format!("{at}[{index}]"), one.get(index), other.get(index), out);
+            }
+        }
+        (Some(one), Some(other)) if same_value(one, other) => {}
+        (None, None) => {}
+        _ => out.push(Mismatch { at: at.to_owned(), expected: expected.cloned(), found: found.cloned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::source::{Sources, Span, Spanned};
+
+    fn at<T>(value: T) -> Spanned<T> {
+        Spanned::new(value, Span::new(Sources::default().add("x", ""), 0..0))
+    }
+
+    fn says(result: Result<(), Vec<Mismatch>>) -> Vec<String> {
+        result.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn any_call_of_the_first_answer_may_be_the_one() {
+        let of = |tool: Option<&str>, arguments: Value, calls: Vec<(&str, Value)>| {
+            let arguments = arguments.as_object().cloned().map(at);
+            let expected = ExactMatch { tool: tool.map(|t| at(t.to_owned())), arguments, content: None };
+            let calls: Vec<_> =
+                calls.into_iter().map(|(tool, arguments)| Call { tool: tool.to_owned(), arguments }).collect();
+            says(invocation(&expected, &calls))
+        };
+        let wanted = json!({"path": "/a", "n": [1, {"x": 2}]});
+        let right = json!({"n": [1.0, {"x": 2}], "path": "/a", "more": true});
+        assert!(of(Some("read"), wanted.clone(), vec![("list", json!({})), ("read", right)]).is_empty());
+        assert!(of(Some("read"), json!(null), vec![("read", json!(null))]).is_empty());
+        assert!(of(None, json!({"a": 1}), vec![("any", json!({"a": 1}))]).is_empty());
+        assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is not there; expected \"read\""]);
+        assert_eq!(of(Some("read"), json!({}), vec![("list", json!({}))]), ["`toolName` is \"list\", not \"read\""]);
+        // Values of named arguments are compared whole, and the nearest call is the one that is reported.
+        let near = json!({"path": "/a", "n": [1, {"x": 2, "y": 3}]});
+        let calls = vec![("list", json!({"path": "/a", "n": [1, {"x": 2}]})), ("read", near), ("read", json!({}))];
+        assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` should not be there; it is 3"]);
+        // A number is no text.
+        assert_eq!(of(None, json!({"a": 1}), vec![("t", json!({"a": "1"}))]), ["`arguments.a` is \"1\", not 1"]);
+    }
+
+    #[test]
+    fn what_content_is_decides_what_it_is_compared_with() {
+        let of = |content: Value, result: Value| {
+            let expected = ExactMatch { content: Some(at(content)), ..ExactMatch::default() };
+            says(execution(&expected, &result))
+        };
+        let block = |text: &str| json!({"type": "text", "text": text});
+        let text = |text: &str| json!({"content": [block(text)]});
+        // Blocks against blocks.
+        assert!(of(json!([block("a")]), text("a")).is_empty());
+        assert!(of(block("a"), text("a")).is_empty());
+        assert!(of(json!([]), json!({"content": []})).is_empty());
+        assert_eq!(of(json!([block("a")]), text("b")), ["`content[0].text` is \"b\", not \"a\""]);
+        assert_eq!(of(block("a"), json!({"content": [block("a"), block("b")]})).len(), 1);
+        assert_eq!(of(json!([block("a"), block("b")]), text("a")).len(), 1);
+        assert_eq!(of(json!([]), text("a")).len(), 1);
+        let annotated = json!({"content": [{"type": "text", "text": "a", "annotations": {"priority": 1}}]});
+        assert_eq!(of(block("a"), annotated).len(), 1);
+        // Text that holds JSON is JSON; text that does not is text.
+        assert!(of(json!([block(r#"{"a": 1, "b": [2]}"#)]), text(r#"{"b":[2.0],"a":1}"#)).is_empty());
+        assert_eq!(of(json!([block(r#"{"a": 1}"#)]), text(r#"{"a": 2}"#)), ["`content[0].text.a` is 2, not 1"]);
+        assert_eq!(of(json!([block("1")]), text("1.0")).len(), 1);
+        assert_eq!(of(json!([block(" a")]), text("a")).len(), 1);
+        // A text, and a value.
+        assert!(of(json!("a"), text("a")).is_empty());
+        assert!(of(json!({"temperature": 3}), text(r#"{"temperature": 3.0}"#)).is_empty());
+        assert!(of(json!([1, 2]), text("[1,2]")).is_empty());
+        assert!(of(json!(3), text("3")).is_empty());
+        assert_eq!(of(json!({"a": 1}), text("none")), ["`content[0].text` is \"none\", not {\"a\":1}"]);
+        assert_eq!(of(json!({"a": 1}), json!({"content": []})).len(), 1);
+        assert_eq!(of(json!("a"), json!({"content": [block("a"), block("b")]})).len(), 1);
+        // A whole result.
+        let structured = json!({"content": [block("x")], "structuredContent": {"n": 1}});
+        assert!(of(json!({"structuredContent": {"n": 1}}), structured.clone()).is_empty());
+        assert!(of(json!({"structuredContent": {"n": 1}, "content": "x"}), structured.clone()).is_empty());
+        assert_eq!(of(json!({"structuredContent": {"n": 2}}), structured), ["`structuredContent.n` is 1, not 2"]);
+        assert_eq!(of(json!({"structuredContent": {}}), text("x")).len(), 1);
+        // An error counts, whatever it says.
+        let error = json!({"content": [block("a")], "isError": true});
+        assert_eq!(of(json!("a"), error.clone()), ["`isError` is true, not false"]);
+        assert!(of(json!({"isError": true}), error.clone()).is_empty());
+        assert!(of(json!({"isError": true, "content": "a"}), error.clone()).is_empty());
+        assert_eq!(of(json!({"isError": true}), text("a")), ["`isError` is false, not true"]);
+        assert_eq!(of(json!({"isError": false, "content": "a"}), error).len(), 1);
+    }
+
+    #[test]
+    fn what_compares_nothing_passes_nothing() {
+        let call = Call { tool: "a".to_owned(), arguments: json!({}) };
+        assert_eq!(says(invocation(&ExactMatch::default(), &[call])), ["`expected` compares nothing"]);
+        assert_eq!(says(execution(&ExactMatch::default(), &json!({"content": []}))), ["`expected` compares nothing"]);
+    }
+
+    #[test]
+    fn of_large_differences_the_beginning_is_told() {
+        let expected = ExactMatch { content: Some(at(vec!["x".repeat(5000); 50].into())), ..ExactMatch::default() };
+        let found = json!({"content": [{"type": "text", "text": Value::from(vec!["y".repeat(5000); 50]).to_string()}]});
+        let told = says(execution(&expected, &found));
+        assert_eq!(told.len(), MOST);
+        assert!(told.iter().all(|line| line.chars().count() < 2 * SHOWN + 60), "{told:?}");
+    }
+}
