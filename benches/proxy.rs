@@ -18,7 +18,10 @@ use gevals::{
     evals::Shipped,
     event::{Event, EventKind, TaskRun, recording::Line},
     journal::{self, Header, Journal, Settings, Snapshot, Writer},
-    mcp::{Client, ClientOptions, Hub, HubOptions, Recorder, Recording, RecordingBounds, ServerSpec, SessionKind, Transport},
+    mcp::{
+        Client, ClientOptions, Hub, HubOptions, Recorder, Recording, RecordingBounds, ServerSpec, SessionKind,
+        Transport,
+    },
     secrets::Secrets,
 };
 use indexmap::IndexMap;

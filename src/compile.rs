@@ -12,8 +12,8 @@ use crate::{
     decode,
     diagnostic::{Diagnostic, Diagnostics},
     hir::{
-        AgentRef, Assertion, AssertionKind, Assertions, Eval, Isolation, IsolationRef, JudgeRef, KubeWorld, Limits, Name,
-        Permissions, TaskSet,
+        AgentRef, Assertion, AssertionKind, Assertions, Eval, Isolation, IsolationRef, JudgeRef, KubeWorld, Limits,
+        Name, Permissions, TaskSet,
     },
     lint::{
         self, EvalView, ProjectView, TaskView,

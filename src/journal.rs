@@ -296,7 +296,8 @@ impl Journal {
         }
         file.set_len(end.bytes)?;
         let pending = past.tasks.iter().flat_map(|(task, of)| of.pending.keys().map(|id| (task.clone(), id.clone())));
-        let journal = Self::over(dir.to_owned(), past.header.run.clone(), file, (end.bytes, end.next), pending.collect());
+        let journal =
+            Self::over(dir.to_owned(), past.header.run.clone(), file, (end.bytes, end.next), pending.collect());
         Ok((journal, past))
     }
 
@@ -553,7 +554,8 @@ pub fn forget_unreadable(dir: &Path) -> Result<(), Refusal> {
     let file = open(&dir.join(FILE), false)?;
     lock(&file)?.then_some(()).ok_or(Refusal::Live(None))?;
     let entries = Entries::open(dir)?;
-    let (end, next) = entries.fold((0, 1), |(end, next), read| if read.whole { (read.end, next + 1) } else { (end, next) });
+    let (end, next) =
+        entries.fold((0, 1), |(end, next), read| if read.whole { (read.end, next + 1) } else { (end, next) });
     file.set_len(end)?;
     let journal = Journal::over(dir.to_owned(), String::new(), file, (end, next), HashSet::new());
     journal.forget();

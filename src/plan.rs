@@ -35,8 +35,8 @@ use petgraph::{
 use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
-        CallStatus, Def, Dialect, Isolation, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind, OracleCall,
-        Provider, Sandbox, Server, ShellAgent, Substitute, Template,
+        CallStatus, Def, Dialect, Isolation, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind,
+        OracleCall, Provider, Sandbox, Server, ShellAgent, Substitute, Template,
     },
     lock::{LockedRelease, Permissions},
     signature::Control,

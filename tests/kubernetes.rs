@@ -227,7 +227,8 @@ async fn node(plane: &Plane) -> Option<Child> {
     let mut lines = BufReader::new(kubelet.stdout.take().unwrap()).lines();
     let port: u16 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(plane.client().await);
-    let node = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "fake"}})).unwrap();
+    let node =
+        serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "fake"}})).unwrap();
     nodes.create(&Default::default(), &node).await.unwrap();
     let status = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],

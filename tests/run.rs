@@ -16,6 +16,7 @@ use gevals::{
     event::{ActionReport, Event, EventKind, Outcome, Verdict},
     hir::Dialect,
     host::{FakeHost, Host, RealHost, fake::Answer},
+    journal::Spool,
     lock::Lock,
     plan::{self, AgentKind, EvalPlan, Plan, planned_id},
     report::{self, ReportInput, Results},
@@ -550,7 +551,7 @@ fn results_are_a_fold() {
     let options = RunOptions::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let ran = runtime.block_on(run_plan(world(), &plan, &options, &[]));
-    let mut results = Results::new(&ReportInput::new(plan, sources, "eval.yaml", &options));
+    let mut results = Results::new(&ReportInput::new(plan, sources, "eval.yaml", &options), Spool::in_memory());
     // What was written can be read again.
     for event in &ran.events {
         let line = serde_json::to_string(event).unwrap();
@@ -678,7 +679,8 @@ async fn a_server_that_does_not_start_leaves_nothing_to_run() {
 /// The results of a run, without what differs from one run to the next.
 async fn results_of(plan: &Arc<EvalPlan>, selection: Selection) -> serde_json::Value {
     let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
-    let mut results = Results::new(&ReportInput::new(Arc::clone(plan), Arc::default(), "eval.yaml", &options));
+    let mut results =
+        Results::new(&ReportInput::new(Arc::clone(plan), Arc::default(), "eval.yaml", &options), Spool::in_memory());
     let ran = run_plan(world(), plan, &options, &[]).await;
     ran.events.iter().for_each(|event| results.take(event));
     let mut file = results.json();
@@ -733,7 +735,7 @@ proptest! {
             let empty = selection.of(&plan).is_empty();
             let file = if empty {
                 let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
-                let mut results = Results::new(&ReportInput::new(Arc::clone(&plan), Arc::default(), "eval.yaml", &options));
+                let mut results = Results::new(&ReportInput::new(Arc::clone(&plan), Arc::default(), "eval.yaml", &options), Spool::in_memory());
                 results.finish_empty();
                 results.json()
             } else {

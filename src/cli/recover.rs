@@ -293,14 +293,20 @@ fn unknown(past: &Past, say: &mut dyn FnMut(&str)) {
     for damage in past.damage.iter().take(SHOWN) {
         let what = match damage.missing {
             0 => format!("line {} of it cannot be read", damage.line),
-            missing => format!("{} of it from line {} on", count(missing as usize, "line is missing", "lines are missing"), damage.line),
+            missing => format!(
+                "{} of it from line {} on",
+                count(missing as usize, "line is missing", "lines are missing"),
+                damage.line
+            ),
         };
         let whose: Vec<_> = damage.tasks.iter().map(|task| of_run(past, task)).collect();
         let whose = match whose.as_slice() {
             [] => "no task is known to have been under way".to_owned(),
             whose => format!("{} under way", whose.join(", ")),
         };
-        say(&format!("  {what} ({whose}): not known is which cleanups became pending or were done there, and what they need"));
+        say(&format!(
+            "  {what} ({whose}): not known is which cleanups became pending or were done there, and what they need"
+        ));
     }
     if past.damage.len() > SHOWN {
         say(&format!("  and {} more of such places", past.damage.len() - SHOWN));

@@ -168,7 +168,8 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         };
     }
     if let Some((fewer, limit)) = descriptors::too_few(options.parallel, plan.servers.len(), options.isolate) {
-        let tasks = if fewer == 1 { "one task runs at a time".to_owned() } else { format!("{fewer} tasks run side by side") };
+        let tasks =
+            if fewer == 1 { "one task runs at a time".to_owned() } else { format!("{fewer} tasks run side by side") };
         super::warn(&format!(
             "`-p {}` needs more open files than the limit of {limit}: {tasks}; `ulimit -Hn` raises the limit",
             options.parallel
@@ -219,7 +220,9 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     }
     if let Some(journal) = options.journal.as_ref().filter(|journal| journal.has_pending() && summary.kept.is_empty()) {
         let run = crate::bash::quote(&shown(journal.dir()));
-        super::note(&format!("cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run"));
+        super::note(&format!(
+            "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run"
+        ));
     }
     if summary.exit != status::USAGE {
         add_step_summary(&input);

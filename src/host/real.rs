@@ -66,7 +66,8 @@ impl RealHost {
         let group = super::cgroup::Group::enter(&self.mark);
         #[cfg(target_os = "linux")]
         {
-            *self.group.lock().unwrap_or_else(PoisonError::into_inner) = group.as_ref().map(|group| group.path().to_owned());
+            *self.group.lock().unwrap_or_else(PoisonError::into_inner) =
+                group.as_ref().map(|group| group.path().to_owned());
         }
         Gathered {
             host: Arc::clone(&self.group),

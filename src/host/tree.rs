@@ -244,8 +244,10 @@ mod platform {
                 })
                 .collect();
             let gathered = self.gathered.as_deref().map(members).unwrap_or_default();
-            let in_group =
-                |p: &Proc| gathered.contains(&p.pid.as_raw_pid()) || groups.iter().any(|(pid, start)| p.group.as_raw_pid() == *pid && p.start >= *start);
+            let in_group = |p: &Proc| {
+                gathered.contains(&p.pid.as_raw_pid())
+                    || groups.iter().any(|(pid, start)| p.group.as_raw_pid() == *pid && p.start >= *start)
+            };
             loop {
                 let belongs = |p: &Proc| {
                     p.pid != own

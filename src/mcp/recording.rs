@@ -186,7 +186,9 @@ impl Recording {
         let written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let long = (written.cut > 0).then(|| {
             let (cut, most) = (count(written.cut, "message is", "messages are"), self.bounds.message >> 20);
-            format!("{cut} not in the recording, being longer than {most} MiB; `--max-recorded` says how long they may be")
+            format!(
+                "{cut} not in the recording, being longer than {most} MiB; `--max-recorded` says how long they may be"
+            )
         });
         let full = written.full.then(|| {
             let most = self.bounds.file >> 20;

@@ -202,11 +202,15 @@ impl Results {
             EventKind::RunFinished { duration, exit, limits } => {
                 set("durationSeconds", seconds(*duration));
                 set("exit", json!(exit));
-                set("complete", json!(self.done.len() >= self.expected && !self.done.values().any(|done| done.cancelled)));
+                set(
+                    "complete",
+                    json!(self.done.len() >= self.expected && !self.done.values().any(|done| done.cancelled)),
+                );
                 if let Some(limits) = limits {
                     set("limits", json!(limits));
                 }
-                if limits.is_some_and(|limits| limits.max_cost.is_some()) || self.done.values().any(|done| done.priced) {
+                if limits.is_some_and(|limits| limits.max_cost.is_some()) || self.done.values().any(|done| done.priced)
+                {
                     set("currency", json!(self.currency));
                 }
                 let cut = self.done.values().filter(|done| done.cut).count();

@@ -30,7 +30,9 @@ fn tasks(tasks: &[(&str, &str)]) -> World {
 }
 
 fn task(name: &str, metadata: &str, spec: &str) -> String {
-    format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}{metadata}}}\nspec:\n  prompt: Do it.\n{spec}")
+    format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}{metadata}}}\nspec:\n  prompt: Do it.\n{spec}"
+    )
 }
 
 const QUICK: &str = "  verify: [{command: {run: \"test -d WORLD\"}}]\n";
@@ -110,7 +112,8 @@ fn every_run_has_its_results_in_its_own_folder() {
     assert_eq!(fs::read_to_string(one.join("results.json")).unwrap(), first);
     assert_eq!(fs::read_to_string(two.join("results.json")).unwrap(), world.read("gevals-e-out.json"));
     assert_ne!(world.read("gevals-e-out.json"), first);
-    let rest: BTreeSet<_> = fs::read_dir(&two).unwrap().flatten().map(|e| e.file_name().into_string().unwrap()).collect();
+    let rest: BTreeSet<_> =
+        fs::read_dir(&two).unwrap().flatten().map(|e| e.file_name().into_string().unwrap()).collect();
     assert_eq!(rest, ["journal.jsonl", "recording.jsonl", "results.json"].map(str::to_owned).into());
 }
 
@@ -162,7 +165,11 @@ fn a_recovery_never_makes_less_of_the_results() {
     let text = fs::read_to_string(&path).unwrap();
     // The end of task `a`, and that the run was recovered, are lost.
     let damaged = text.lines().filter(|line| !line.contains("closed")).map(|line| {
-        if line.contains("\"taskFinished\"") && line.contains("\"passed\"") { line.replace("passed", "pAssed") } else { line.to_owned() }
+        if line.contains("\"taskFinished\"") && line.contains("\"passed\"") {
+            line.replace("passed", "pAssed")
+        } else {
+            line.to_owned()
+        }
     });
     let damaged: String = damaged.filter(|line| !line.contains("\"reported\"")).map(|line| line + "\n").collect();
     fs::write(&path, damaged).unwrap();
@@ -197,7 +204,13 @@ fn timeout_leaves_cleanup_its_time() {
     for signal in ["TERM", "INT", "HUP"] {
         let world = tasks(&[("b", &slow(&format!("sleep 0.4; {CLEAN}")))]);
         let ran = world.start(in_shell(&world, &format!("timeout -s {signal} 3 \"$GEVALS\" run eval.yaml"))).end();
-        assert_eq!((ran.code, world.read("log").as_str()), (Some(124), "cleaned\n"), "{signal}: {}{}", ran.out, ran.err);
+        assert_eq!(
+            (ran.code, world.read("log").as_str()),
+            (Some(124), "cleaned\n"),
+            "{signal}: {}{}",
+            ran.out,
+            ran.err
+        );
         assert_eq!(world.results("e")["summary"]["cancelled"], format!("SIG{signal}"));
         world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
     }
@@ -295,7 +308,9 @@ fn a_stop_during_the_recovery_before_a_run_stops_the_run() {
 #[test]
 fn a_cleanup_that_did_not_pass_stays_pending() {
     let steps = |cleanup: &str| {
-        format!("  setup: [{{command: {{run: \"true\"}}}}]\n{QUICK}  cleanup:\n    - command: {{run: \"{cleanup}\"}}\n    - command: {{run: \"echo once >> WORLD/once\"}}\n")
+        format!(
+            "  setup: [{{command: {{run: \"true\"}}}}]\n{QUICK}  cleanup:\n    - command: {{run: \"{cleanup}\"}}\n    - command: {{run: \"echo once >> WORLD/once\"}}\n"
+        )
     };
     let (absent, dies, fails) = (
         steps("WORLD/bin/tidy absent"),
@@ -342,7 +357,8 @@ fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
     killed(&world);
     let path = journal(&world);
     let whole = fs::read_to_string(&path).unwrap();
-    let file = fs::read_dir(world.path(".")).unwrap().flatten().find(|e| e.file_name().to_string_lossy().starts_with("made-"));
+    let file =
+        fs::read_dir(world.path(".")).unwrap().flatten().find(|e| e.file_name().to_string_lossy().starts_with("made-"));
     let file = file.unwrap().path();
     let id = path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
@@ -482,7 +498,8 @@ fn what_cannot_be_printed_is_an_error() {
         let (code, _) = with_streams(&world, args, full(), full());
         assert!(code.is_some_and(|code| code != 0 && code != 101), "{args:?}: {code:?}");
     }
-    let wrong: &[&[&str]] = &[&["run", "nowhere"], &["check", "--no-such"], &["run", "q", "--run", "none"], &["recover", "nowhere"]];
+    let wrong: &[&[&str]] =
+        &[&["run", "nowhere"], &["check", "--no-such"], &["run", "q", "--run", "none"], &["recover", "nowhere"]];
     for args in wrong {
         assert_eq!(with_streams(&world, args, full(), full()).0, Some(2), "{args:?}");
     }
@@ -514,7 +531,9 @@ fn nothing_panics_for_want_of_a_reader() {
                 let text = fs::read_to_string(&path).unwrap();
                 let shown = path.strip_prefix(root).unwrap().display().to_string();
                 let printing = text.lines().any(|line| {
-                    ["println!(", "print!("].iter().any(|name| line.trim_start().trim_start_matches('e').starts_with(name))
+                    ["println!(", "print!("]
+                        .iter()
+                        .any(|name| line.trim_start().trim_start_matches('e').starts_with(name))
                 });
                 found.extend((printing && !allowed.contains(&shown.as_str())).then_some(shown));
             }
@@ -559,7 +578,8 @@ fn a_low_limit_of_open_files_breaks_no_task() {
     assert!(!ran.err.contains("open files"), "{}", ran.err);
     // Under a hard limit, fewer run side by side.
     let world = many(count, "test -d /");
-    run(&world, "ulimit -n 64").expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: one task runs at a time"]);
+    run(&world, "ulimit -n 64")
+        .expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: one task runs at a time"]);
     run(&world, "ulimit -n 256").expect(0, &[&all, "than the limit of 256: 13 tasks run side by side"]);
     assert_eq!(world.results("e")["summary"]["parallelWorkers"], 13);
 }
@@ -567,7 +587,8 @@ fn a_low_limit_of_open_files_breaks_no_task() {
 // Processes
 
 /// Leaves its session, its group, its parent and its environment behind.
-const DAEMON: &str = "env -i setsid sh -c 'sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid.new; mv WORLD/pid.new WORLD/pid'";
+const DAEMON: &str =
+    "env -i setsid sh -c 'sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid.new; mv WORLD/pid.new WORLD/pid'";
 
 #[test]
 fn a_daemon_ends_with_its_run() {
@@ -603,7 +624,10 @@ fn control_groups_go_with_their_worlds() {
         let mine = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let at = mine.lines().filter(|line| line.contains(" - cgroup2 ")).filter_map(|line| line.split(' ').nth(4));
         let entries = at.flat_map(|at| fs::read_dir(at).into_iter().flatten().flatten());
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("gevals-")).map(|entry| entry.path()).collect::<BTreeSet<_>>()
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("gevals-"))
+            .map(|entry| entry.path())
+            .collect::<BTreeSet<_>>()
     };
     let world = tasks(&[("b", &slow(CLEAN).replace("touch $F", &format!("touch $F; {DAEMON}")))]);
     world.write("quick", "");
@@ -622,7 +646,8 @@ fn control_groups_go_with_their_worlds() {
 
 // Bounds
 
-const MCP: &str = "mcpServers:\n  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}\n";
+const MCP: &str =
+    "mcpServers:\n  notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}\n";
 
 /// Two tasks, each of which writes a note of 700 KiB twice.
 fn large() -> World {
@@ -670,7 +695,9 @@ fn a_message_that_is_too_long_is_recorded_by_its_length() {
     let world = large();
     let oracle = world.read("oracle.yaml");
     world.write("oracle.yaml", &oracle.replace(&"x".repeat(700 << 10), &"y".repeat(1100 << 10)));
-    world.run(&["run", "eval.yaml", "--max-recorded", "1"]).expect(0, &["4 messages are not in the recording, being longer than 1 MiB"]);
+    world
+        .run(&["run", "eval.yaml", "--max-recorded", "1"])
+        .expect(0, &["4 messages are not in the recording, being longer than 1 MiB"]);
     let recording = journal(&world).with_file_name("recording.jsonl");
     let text = fs::read_to_string(&recording).unwrap();
     assert!(text.len() < 100 << 10, "{}", text.len());
@@ -682,7 +709,9 @@ fn a_message_that_is_too_long_is_recorded_by_its_length() {
 #[test]
 fn results_are_bounded_and_what_decides_is_kept() {
     let world = large();
-    world.run(&["run", "eval.yaml", "--max-results", "2"]).expect(0, &["larger than 2 MiB: of 1 of them only what decides is kept"]);
+    world
+        .run(&["run", "eval.yaml", "--max-results", "2"])
+        .expect(0, &["larger than 2 MiB: of 1 of them only what decides is kept"]);
     let results = world.results("e");
     assert_eq!(results["summary"]["cut"], 1);
     assert_eq!((&results["summary"]["complete"], results["results"].as_array().unwrap().len()), (&true.into(), 2));
@@ -765,7 +794,11 @@ fn the_demo_server_writes_into_folders_of_its_user_alone() {
     // Only root can give it away.
     let given = std::os::unix::fs::chown(world.path("theirs"), Some(1), Some(1)).is_ok();
     assert_eq!(fs::metadata(world.path("theirs")).unwrap().uid() == 1, given);
-    let refused = [("link", "is a symbolic link"), ("open", "can be written to by others"), ("theirs", "belongs to somebody else")];
+    let refused = [
+        ("link", "is a symbolic link"),
+        ("open", "can be written to by others"),
+        ("theirs", "belongs to somebody else"),
+    ];
     for (dir, why) in refused.into_iter().filter(|(dir, _)| given || *dir != "theirs") {
         let (code, err) = ask(dir);
         assert!(code == Some(3) && err.contains(why), "{dir}: {code:?} {err}");
