@@ -2,7 +2,8 @@
 //! originals meanwhile.
 //!
 //! A copy stands at the path of its original, below the folder. What stands beside it, and beside the folders above it, is linked
-//! to the originals: so a script finds its neighbours by `dirname "$0"` as it would at its own place.
+//! to the originals: so a script finds its neighbours by `dirname "$0"` as it would at its own place. Folders in the folder of a copy
+//! are folders, as long as they are not too large: programs that walk through folders do not follow links.
 #![expect(clippy::disallowed_methods, reason = "this is a door to files")]
 
 use std::{
@@ -34,9 +35,14 @@ pub struct Snapshot {
     beside: Mutex<Beside>,
 }
 
+/// Entries of the folders beside copies, before they are linked to as a whole.
+const ENTRIES: usize = 2000;
+
 /// What stands beside copies.
 #[derive(Debug, Default)]
 struct Beside {
+    /// Folders in the folders of copies, by their originals.
+    mirrored: BTreeMap<PathBuf, PathBuf>,
     /// The links that were made.
     links: BTreeSet<PathBuf>,
     /// Files that scripts left beside themselves and that were moved to where they belong, by the links that are there now.
@@ -91,14 +97,10 @@ impl Snapshot {
         let copy = self.copies.get(&place(path).ok()?)?;
         let mut beside = self.beside();
         beside.used = true;
+        let mut left = ENTRIES;
         for (original, folder) in &self.folders {
-            for entry in fs::read_dir(original).into_iter().flatten().flatten() {
-                let (place, link) = (original.join(entry.file_name()), folder.join(entry.file_name()));
-                let is_ours = self.copies.contains_key(&place) || self.folders.contains_key(&place);
-                if !is_ours && link.symlink_metadata().is_err() && symlink(&place, &link).is_ok() {
-                    beside.links.insert(link);
-                }
-            }
+            let holds_copy = self.copies.keys().any(|copy| copy.parent() == Some(original));
+            self.link(original, folder, holds_copy, &mut left, &mut beside);
         }
         beside.links.retain(|link| {
             let gone =
@@ -108,6 +110,27 @@ impl Snapshot {
         Some(copy.clone())
     }
 
+    /// Makes links in a folder to what is new in the original, and the same in its folders if it is `deep`.
+    fn link(&self, original: &Path, folder: &Path, deep: bool, left: &mut usize, beside: &mut Beside) {
+        for entry in fs::read_dir(original).into_iter().flatten().flatten() {
+            let (place, link) = (original.join(entry.file_name()), folder.join(entry.file_name()));
+            if self.copies.contains_key(&place) || self.folders.contains_key(&place) {
+                continue;
+            }
+            *left = left.saturating_sub(usize::from(deep));
+            let is_known = beside.mirrored.contains_key(&place);
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != ".git";
+            if is_known
+                || deep && is_folder && *left > 0 && link.symlink_metadata().is_err() && fs::create_dir(&link).is_ok()
+            {
+                beside.mirrored.insert(place.clone(), link.clone());
+                self.link(&place, &link, true, left, beside);
+            } else if link.symlink_metadata().is_err() && symlink(&place, &link).is_ok() {
+                beside.links.insert(link);
+            }
+        }
+    }
+
     /// Moves what a script left beside itself to the folder of the original, where others look for it; and removes there what it
     /// left earlier and has removed.
     pub fn settle(&self) {
@@ -115,11 +138,14 @@ impl Snapshot {
         if !std::mem::take(&mut beside.used) {
             return;
         }
-        for (original, folder) in &self.folders {
+        let folders: Vec<_> =
+            self.folders.iter().chain(&beside.mirrored).map(|(a, b)| (a.clone(), b.clone())).collect();
+        for (original, folder) in &folders {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 let (place, link) = (original.join(entry.file_name()), entry.path());
                 let is_ours = self.copies.contains_key(&place)
                     || self.folders.contains_key(&place)
+                    || beside.mirrored.contains_key(&place)
                     || entry.file_type().is_ok_and(|kind| kind.is_symlink()) && beside.links.contains(&link);
                 if !is_ours && transfer(&link, &place).is_ok() {
                     if symlink(&place, &link).is_ok() {
@@ -193,6 +219,8 @@ mod tests {
         let at = |path: &str| project.path().join(path);
         fs::create_dir_all(at("tasks/one")).unwrap();
         fs::create_dir_all(at("lib")).unwrap();
+        fs::create_dir_all(at("tasks/one/sub/deep")).unwrap();
+        fs::write(at("tasks/one/sub/deep/x"), "x").unwrap();
         for (path, text) in [("tasks/one/a.sh", "a"), ("tasks/one/data", "d"), ("lib/b.sh", "b"), ("lib/c", "c")] {
             fs::write(at(path), text).unwrap();
         }
@@ -210,10 +238,14 @@ mod tests {
         // What a script leaves beside itself is where others look for it, and gone when it removes it.
         let beside = |name: &str| copy.parent().unwrap().join(name);
         fs::write(beside("made"), "1").unwrap();
+        assert!(beside("sub/deep").symlink_metadata().unwrap().is_dir(), "a walk does not find what is in it");
+        assert_eq!(read("sub/deep/x"), "x");
+        fs::write(beside("sub/deep/y"), "y").unwrap();
         fs::create_dir(beside("folder")).unwrap();
         fs::write(beside("folder/in"), "2").unwrap();
         snapshot.settle();
         assert_eq!(fs::read_to_string(at("tasks/one/made")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(at("tasks/one/sub/deep/y")).unwrap(), "y");
         assert_eq!(fs::read_to_string(at("tasks/one/folder/in")).unwrap(), "2");
         assert_eq!(snapshot.of(&at("tasks/one/a.sh")).as_ref(), Some(&copy));
         assert_eq!([read("made"), read("folder/in")], ["1", "2"]);
