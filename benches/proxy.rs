@@ -435,7 +435,9 @@ async fn journalling() {
         },
         files: Snapshot::default(),
     };
-    let journal = Arc::new(Journal::create(dir.path(), header, Writer::own("mark", "a benchmark")).unwrap());
+    let journal = Arc::new(
+        Journal::create(dir.path(), header, Writer::own(&gevals::host::RealHost::new(), "a benchmark")).unwrap(),
+    );
     let mut times = Vec::new();
     for seq in 0..1000 {
         let started = Instant::now();

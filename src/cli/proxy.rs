@@ -109,7 +109,7 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
     let _ = tokio::time::timeout(std::time::Duration::from_millis(200), shown).await;
     if let Some(recording) = recording {
         recording.flush().map_err(|why| broken(format!("the recording is not complete: {why}")))?;
-        recording.cuts().iter().for_each(|cut| say(&format!("warning: {cut}")));
+        recording.cuts().iter().for_each(|cut| between::say(&format!("warning: {cut}")));
     }
     match (served?, failure) {
         (Ended::Lost, Some(failure)) => Err(broken(failure.to_string())),
