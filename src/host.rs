@@ -16,6 +16,7 @@ pub mod listen;
 mod real;
 #[cfg(feature = "run")]
 mod tree;
+pub mod within;
 
 #[cfg(feature = "run")]
 pub use self::{

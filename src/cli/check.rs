@@ -5,7 +5,7 @@ mod watch;
 
 use std::{
     collections::BTreeMap,
-    io::{ErrorKind, IsTerminal as _, Write as _},
+    io::{ErrorKind, IsTerminal as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,12 +13,19 @@ use std::{
 use scope::{Looked, look};
 use watch::Watched;
 
-use super::{Global, complain, print, status, unreadable};
+use super::{
+    Global, complain,
+    log::{self, Stream},
+    print, project_files, status, unreadable,
+};
 use crate::{
     Options,
     builtin::count,
     diagnostic::{self, Diagnostic, Mended, Texts, WRITERS},
-    host::disk::{Disk, write_atomic},
+    host::{
+        disk::{Disk, write_atomic},
+        within::Within,
+    },
     lint,
     policy::Level,
     project::Project,
@@ -136,28 +143,33 @@ pub fn main(args: &Args, global: Global) -> u8 {
         print(&super::explain::list());
         return status::OK;
     }
-    let overlay = match Overlay::new(args) {
-        Ok(overlay) => overlay,
+    let overlay = || match Overlay::new(args) {
+        Ok(overlay) => Ok(overlay),
         Err((code, message)) => {
             complain(&message);
-            return code;
+            Err(code)
         }
     };
-    let once = |files: &dyn Files| {
-        run(args, files, global).unwrap_or_else(|(code, message)| {
+    let once = |files: &dyn Files, under: &Within| {
+        run(args, files, under, global).unwrap_or_else(|(code, message)| {
             complain(&message);
             code
         })
     };
     if !args.watch {
-        return once(&overlay);
+        return overlay().map_or_else(|code| code, |overlay| once(&overlay, &overlay.under));
     }
     loop {
+        // Links may lead elsewhere by now.
+        let overlay = match overlay() {
+            Ok(overlay) => overlay,
+            Err(code) => return code,
+        };
         if std::io::stdout().is_terminal() {
             print("\x1b[2J\x1b[3J\x1b[H");
         }
         let watched = Watched::new(&overlay);
-        once(&watched);
+        once(&watched, &overlay.under);
         print("watching; Ctrl-C ends\n");
         watched.wait();
     }
@@ -165,14 +177,14 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 type Fault = (u8, String);
 
-fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
+fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
     if args.dry_run && !args.mends() {
         return Err((status::USAGE, "--dry-run needs --fix or --unsafe-fixes".to_owned()));
     }
     let mut mended = Mended::default();
     if args.mends() {
-        mended = mend(args, &options, files)?;
+        mended = mend(args, &options, files, under)?;
         for refused in &mended.refused {
             complain(&format!("a fix was rolled back: {refused}"));
         }
@@ -193,7 +205,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
                 .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
-        put(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()))?;
+        put(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()), false)?;
         return Ok(status::OK);
     }
     let mut known = (Vec::new(), Vec::new());
@@ -236,7 +248,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
-    put(&text)?;
+    put(&text, writer.name == "github")?;
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
@@ -266,10 +278,9 @@ fn options(args: &Args) -> Result<Options, Fault> {
     Ok(options)
 }
 
-/// Prints to standard output; a reader that went away is no error.
-fn put(text: &str) -> Result<(), Fault> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+/// Prints to standard output; a reader that went away is no error. `own` are our annotations.
+fn put(text: &str, own: bool) -> Result<(), Fault> {
+    match if own { log::put_own(Stream::Out, text) } else { log::put(Stream::Out, text) } {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
             Err((status::USAGE, format!("cannot write to standard output: {e}")))
         }
@@ -278,11 +289,24 @@ fn put(text: &str) -> Result<(), Fault> {
 }
 
 /// What the fixes come to, in memory.
-fn mend(args: &Args, options: &Options, files: &dyn Files) -> Result<Mended, Fault> {
+fn mend(args: &Args, options: &Options, files: &dyn Files, under: &Within) -> Result<Mended, Fault> {
     let look =
         |texts: &Texts, sources: &Sources| Ok(look(args, options, &Edited { under: files, texts }, sources)?.found);
     let mut mended = diagnostic::mend(args.unsafe_fixes, look)?;
     mended.texts.retain(|path, text| files.read(path).ok().as_ref() != Some(text));
+    // What is named is one file, and what would be written another.
+    let refused = &mut mended.refused;
+    mended.texts.retain(|path, _| match under.link(path) {
+        None => true,
+        Some(link) => {
+            let link = link.display();
+            refused.insert(format!(
+                "`{}` is not written: `{link}` is a symbolic link; mend what it leads to",
+                path.display()
+            ));
+            false
+        }
+    });
     Ok(mended)
 }
 
@@ -299,6 +323,10 @@ impl Files for Edited<'_> {
 
     fn stat(&self, path: &Path) -> Option<Stat> {
         self.under.stat(path)
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.under.refusal(path)
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
@@ -318,7 +346,7 @@ fn dry_run(mended: &Mended, files: &dyn Files, args: &Args) -> Result<u8, Fault>
         let path = path.display().to_string();
         let diff = similar::TextDiff::from_lines(&*old, &*text);
         let diff = diff.unified_diff().header(&path, &path).to_string();
-        put(&diff.split_inclusive('\n').map(veil).collect::<String>())?;
+        put(&diff.split_inclusive('\n').map(veil).collect::<String>(), false)?;
     }
     Ok(match mended.texts.is_empty() || args.exit_zero {
         true => status::OK,
@@ -344,46 +372,58 @@ fn counted(found: &[Diagnostic]) -> String {
     if places > found.len() { format!("{findings} (at {places} places)") } else { findings }
 }
 
-/// The disk, with another text in the place of one file: from standard input, or not yet written.
-pub(super) struct Overlay(BTreeMap<PathBuf, Vec<u8>>);
+/// A project, with another text in the place of one file: from standard input, or not yet written.
+pub(super) struct Overlay {
+    under: Within,
+    texts: BTreeMap<PathBuf, Vec<u8>>,
+}
 
 impl Overlay {
     fn new(args: &Args) -> Result<Self, Fault> {
         let (true, Some(path)) = (args.stdin, &args.stdin_filename) else {
-            return Ok(Self(BTreeMap::new()));
+            return Ok(Self { under: project_files(&args.paths), texts: BTreeMap::new() });
         };
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
             .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
-        Ok(Self::over([(path.as_path(), bytes)]))
+        let named: Vec<PathBuf> = args.paths.iter().chain([path]).cloned().collect();
+        Ok(Self { under: project_files(&named), ..Self::over([(path.as_path(), bytes)]) })
     }
 
     pub(super) fn over<'a>(files: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
-        Self(files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect())
+        let texts: BTreeMap<_, _> = files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect();
+        Self { under: project_files(&texts.keys().cloned().collect::<Vec<_>>()), texts }
     }
 }
 
 impl Files for Overlay {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        match self.0.get(&normalize(path)) {
+        match self.texts.get(&normalize(path)) {
             Some(bytes) => Ok(bytes.clone()),
-            None => Disk.read(path),
+            None => self.under.read(path),
         }
     }
 
     fn stat(&self, path: &Path) -> Option<Stat> {
-        match self.0.contains_key(&normalize(path)) {
+        match self.texts.contains_key(&normalize(path)) {
             true => Some(Stat::File { executable: false }),
-            false => Disk.stat(path),
+            false => self.under.stat(path),
+        }
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        match self.texts.contains_key(&normalize(path)) {
+            true => None,
+            false => self.under.refusal(path),
         }
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
-        Disk.list(dir)
+        self.under.list(dir)
     }
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
-        Disk.entries(dir)
+        self.under.entries(dir)
     }
 }
 

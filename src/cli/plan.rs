@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use regex::Regex;
 
-use super::{Global, compile_paths, complain, print, print_findings, status, unreadable};
+use super::{Global, compile_paths, complain, print, print_findings, project_files, status, unreadable};
 use crate::{
     Compiled, compile,
     diagnostic::Strength,
@@ -106,6 +106,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
     let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
     let colour = global.colour(&std::io::stdout());
+    let files = project_files(&args.paths);
     let view = View {
         colour,
         // A task that was asked for by name is shown whole.
@@ -113,7 +114,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         outcomes: painted.is_some().then_some(&outcome),
         reasons: painted.is_some().then_some(&why),
         sources: Some(&sources),
-        files: Some(&Disk),
+        files: Some(&files),
         ..View::new(&[])
     };
     let earlier: Vec<_> = planned.evals.iter().map(|eval| earlier(&eval.name)).collect();
@@ -256,8 +257,10 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     };
     let sources = Sources::default();
     let past;
+    let others = project_files(args.diff.as_slice());
+    let now = project_files(&args.paths);
     let (files, compiled): (&dyn Files, Compiled) = match (&args.diff, &args.diff_rev) {
-        (Some(other), _) => (&Disk, compile_paths(std::slice::from_ref(other), &sources)),
+        (Some(other), _) => (&others, compile_paths(std::slice::from_ref(other), &sources)),
         (None, Some(rev)) => match rev::Revision::open(rev) {
             Ok(revision) => {
                 past = revision;
@@ -283,7 +286,7 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let (old_tasks, new_tasks) = (all(&old), all(new));
     let diff = diff::diff(
         Side { evals: &old.evals, plans: &old_tasks, files: Some(files) },
-        Side { evals: &new.evals, plans: &new_tasks, files: Some(&Disk) },
+        Side { evals: &new.evals, plans: &new_tasks, files: Some(&now) },
     );
     print(&(format.render)(&diff));
     if args.deny_growth && diff.grows() { status::NO } else { status::OK }

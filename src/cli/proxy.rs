@@ -1,7 +1,6 @@
 //! `gevals proxy`: the recorder for itself, between any client and any server.
 
 use std::{
-    io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -205,7 +204,7 @@ fn line(call: &CallRecord) -> String {
 /// Standard output may be the client's.
 fn say(text: &str) {
     let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let _ = writeln!(std::io::stderr().lock(), "{shown}");
+    super::note(&shown);
 }
 
 async fn interrupted() {

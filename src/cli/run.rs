@@ -20,7 +20,7 @@ use self::{
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
 };
-use super::{Global, complain, packages, preflight, shown, status};
+use super::{Global, complain, log, packages, preflight, shown, status};
 use crate::{
     event::Used,
     host::{Host, RealHost, disk::Disk},
@@ -167,12 +167,13 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     input.live = for_people && !args.quiet && !dumb && std::io::stderr().is_terminal();
     let Some(format) = REPORTS.iter().find(|r| r.name == format) else { return status::USAGE };
+    let mut out = log::Report { own: format.name == "github" };
     let summary = runtime.block_on(async {
         let interrupts = match interrupts() {
             Ok(interrupts) => interrupts,
             Err(error) => return Err(format!("cannot listen for signals: {error}")),
         };
-        Ok(report::run(&input, &options, host, interrupts, format, &mut std::io::stdout()).await)
+        Ok(report::run(&input, &options, host, interrupts, format, &mut out).await)
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     match summary {
@@ -185,7 +186,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             }
             tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
             if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
-                eprintln!("shard {shard} has no task: there are fewer tasks than shards");
+                super::note(&format!("shard {shard} has no task: there are fewer tasks than shards"));
             }
             if let Some(journal) = options.journal.as_ref().filter(|_| summary.tasks.is_empty()) {
                 // Nothing was begun.

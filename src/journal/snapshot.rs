@@ -71,6 +71,13 @@ impl Files for Restored<'_> {
         }
     }
 
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        match self.snapshot.texts.contains_key(path) {
+            true => None,
+            false => self.files.refusal(path),
+        }
+    }
+
     fn list(&self, dir: &Path) -> Vec<String> {
         match self.snapshot.lists.get(dir) {
             Some(names) => names.clone(),
@@ -125,6 +132,10 @@ impl Files for Watched<'_> {
             self.seen().stats.insert(path.to_owned(), seen);
         }
         stat
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.files.refusal(path)
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {

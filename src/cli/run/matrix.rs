@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{args::Args, go, ready::prepare};
 use crate::{
-    cli::{Global, complain, shown, status},
+    cli::{Global, complain, note, shown, status, tell},
     event::Used,
     host::disk::Disk,
     source::Files,
@@ -92,7 +92,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     let mut rows = Vec::new();
     for (combination, one_of_them, prepared) in ready {
         let folder = one_of_them.output_dir.clone();
-        eprintln!("\n=== {}", combination.name());
+        note(&format!("\n=== {}", combination.name()));
         let before = results(&folder);
         // What the command line limits, it limits for all of them together; what the eval does, for each.
         let time = args.max_time.map_or(Duration::ZERO, |_| started.elapsed());
@@ -114,7 +114,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         writeln!(table, "{name:width$}  exit {exit}  {passed:24}  {}", shown(folder)).ok();
     }
     // The table is for people; standard output may be for programs.
-    eprint!("{table}");
+    tell(&table);
     rows.iter().map(|(_, exit, ..)| *exit).max_by_key(|exit| severity(*exit)).unwrap_or(status::USAGE)
 }
 
