@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     Global, complain,
-    log::{Stream, guarded},
+    log::{Stream, guarded, put_source},
     print, project_files, status, tell, unreadable, warn,
 };
 use crate::{
@@ -232,7 +232,7 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
                 .to_string(),
         );
     } else if args.report.is_none() {
-        print(&new.text);
+        let _ = put_source(Stream::Out, &new.text);
         if matches!(guarded(Stream::Out, &new.text), std::borrow::Cow::Owned(_)) {
             warn(&format!(
                 "the log of CI would take a line of `{}` for a command, so it is printed otherwise: write it to a file",

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use crate::ci;
+use crate::{ci, secrets::Secrets};
 
 /// Standard output or standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,13 +40,22 @@ pub fn guarded(stream: Stream, text: &str) -> Cow<'_, str> {
     if is_log(stream) { ci::harmless(text) } else { Cow::Borrowed(text) }
 }
 
-/// Prints a text that may hold what others wrote. Everything that a command prints goes through here.
+/// Prints a text that may hold what others wrote. Nearly everything that a command prints goes through here.
 pub fn put(stream: Stream, text: &str) -> io::Result<()> {
     put_own(stream, &guarded(stream, text))
 }
 
 /// Prints a text that may hold annotations of ours, in which others' words are escaped already.
 pub fn put_own(stream: Stream, text: &str) -> io::Result<()> {
+    write(stream, &Secrets::default().mask(text))
+}
+
+/// Prints the text of a file as it is, with the secrets that its author wrote.
+pub fn put_source(stream: Stream, text: &str) -> io::Result<()> {
+    write(stream, &guarded(stream, text))
+}
+
+fn write(stream: Stream, text: &str) -> io::Result<()> {
     let write = |out: &mut dyn Write| out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match stream {
         Stream::Out => write(&mut io::stdout().lock()),

@@ -15,7 +15,7 @@ use crate::{
     plan::{
         EvalPlan, Plan,
         diff::{self, Side},
-        why,
+        why, wire,
     },
     render::{
         Done, FORMATS, View,
@@ -23,6 +23,7 @@ use crate::{
         results::{self, Earlier, Painted},
         why::WHY_FORMATS,
     },
+    secrets::Secrets,
     source::{Files, Sources},
 };
 
@@ -122,7 +123,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let evals = evals.map(|(eval, e)| View { eval: Some(eval), plans: &eval.tasks, earlier: e.as_ref(), ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
     let views: Vec<_> = evals.chain(loose).collect();
-    let text = (format.render)(&views);
+    let text = planned.secrets().mask(&(format.render)(&views)).into_owned();
     if args.open {
         return open(format.name, &text);
     }
@@ -164,7 +165,7 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
         complain(&format!("no step is called `{step}`{hint}"));
         return status::USAGE;
     }
-    print(&(format.render)(&why::Answer { version: why::VERSION, steps }));
+    print(&planned.secrets().mask(&(format.render)(&why::Answer { version: why::VERSION, steps })));
     status::OK
 }
 
@@ -173,6 +174,14 @@ struct Planned {
     evals: Vec<EvalPlan>,
     /// Tasks that no eval selects.
     loose: Vec<Plan>,
+}
+
+impl Planned {
+    /// What is written in clear in what is to be shown.
+    fn secrets(&self) -> Secrets {
+        let loose = self.loose.iter().flat_map(wire::literal_secrets);
+        Secrets::new(self.evals.iter().flat_map(wire::eval_secrets).chain(loose))
+    }
 }
 
 fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
@@ -288,7 +297,7 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
         Side { evals: &old.evals, plans: &old_tasks, files: Some(files) },
         Side { evals: &new.evals, plans: &new_tasks, files: Some(&now) },
     );
-    print(&(format.render)(&diff));
+    print(&old.secrets().mask(&new.secrets().mask(&(format.render)(&diff))));
     if args.deny_growth && diff.grows() { status::NO } else { status::OK }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     event::Used,
     host::{Host, RealHost, disk::Disk},
     journal,
+    plan::wire,
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
     run::{Only, interrupts},
@@ -119,6 +120,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         return status::BROKEN;
     }
     let mut options = options(args, selection, prices);
+    options.secrets.extend(wire::eval_secrets(&plan));
     (options.used, options.used_time) = (*used, time);
     if options.only == Some(Only::Verify) {
         options.worlds = kept_worlds(args, &plan);

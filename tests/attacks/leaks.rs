@@ -2,3 +2,9 @@
 
 #[path = "leaks/outside.rs"]
 mod outside;
+
+#[path = "leaks/logs.rs"]
+mod logs;
+
+#[path = "leaks/secrets.rs"]
+mod secrets;
