@@ -243,7 +243,8 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
     let mut values: Vec<Range<usize>> = Vec::new();
     let mut from = if tells { 0 } else { line.len() + 1 };
     while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
-        let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), found.get(2)) else { break };
+        let value = found.get(2).or(found.get(3));
+        let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), value) else { break };
         if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) {
             values.push(value.range());
             from = whole.end();
@@ -253,7 +254,8 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
     }
     values.extend(passwords(line));
     if tells {
-        values.extend(FLAG.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
+        let flags = FLAG.captures_iter(line).chain(LISTED.captures_iter(line)).filter_map(|c| c.get(1));
+        values.extend(flags.filter(|value| looks_secret(value.as_str())).map(|m| m.range()));
     }
     values.extend(tokens(line));
     values
@@ -275,7 +277,9 @@ const HINTS: [&str; 11] =
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {
     let name =
         r#"([A-Za-z0-9_.-]*(?i:token|key|secret|pass|pwd|credential|auth|cookie|dsn|webhook|pat)[A-Za-z0-9_.-]*)"#;
-    Regex::new(&format!(r#"{name}["']?\s*[:=]\s*["']?(?:(?:Bearer|Basic|[Tt]oken)\s+)?([^\s"',}}\]]+)"#)).unwrap()
+    let scheme = r"(?:(?:Bearer|Basic|[Tt]oken)\s+)?";
+    let pattern = r#"\s*[:=]\s*(?:"SCHEME((?:\\.|[^"\\\s])+)"|["']?SCHEME([^\s"',}\]]+))"#;
+    Regex::new(&format!(r#"{name}["']?{}"#, pattern.replace("SCHEME", scheme))).unwrap()
 });
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
@@ -285,6 +289,13 @@ static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://([^/\s:@]*):([^
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static FLAG: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#)
+        .unwrap()
+});
+
+/// `"--token", "VALUE"`: in a list it may have any character.
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static LISTED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"["']--?[A-Za-z0-9-]*(?:token|key|secret|pass|pwd|password|credential)["'],\s*["']([^"'\s]{8,})["']"#)
         .unwrap()
 });
 

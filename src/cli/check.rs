@@ -27,9 +27,10 @@ use crate::{
         within::Within,
     },
     lint,
+    plan::wire::server_secrets,
     policy::Level,
     project::Project,
-    secrets::veil,
+    secrets::{Secrets, veil},
     source::{Files, ReadError, Sources, Stat, normalize},
 };
 
@@ -189,7 +190,8 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
             complain(&format!("a fix was rolled back: {refused}"));
         }
         if args.dry_run {
-            return dry_run(&mended, files, args);
+            let secrets = clear(&look(args, &options, files, &Sources::default())?.compiled.project);
+            return dry_run(&mended, files, args, &secrets);
         }
         for (path, text) in &mended.texts {
             write_atomic(path, text).map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
@@ -248,7 +250,7 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
         text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
-    put(&text, writer.name == "github")?;
+    put(&clear(&compiled.project).mask(&text), writer.name == "github")?;
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
@@ -338,15 +340,21 @@ impl Files for Edited<'_> {
     }
 }
 
+/// What servers are given in clear: no line of a config that is shown is to show it.
+fn clear(project: &Project) -> Secrets {
+    let configs = project.evals.iter().filter_map(|unit| unit.mcp.as_ref());
+    Secrets::new(configs.flat_map(|config| server_secrets(&config.servers)))
+}
+
 /// What the fixes would do, as a diff.
-fn dry_run(mended: &Mended, files: &dyn Files, args: &Args) -> Result<u8, Fault> {
+fn dry_run(mended: &Mended, files: &dyn Files, args: &Args, secrets: &Secrets) -> Result<u8, Fault> {
     for (path, text) in &mended.texts {
         let old = files.read(path).unwrap_or_default();
         let (old, text) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(text));
         let path = path.display().to_string();
         let diff = similar::TextDiff::from_lines(&*old, &*text);
         let diff = diff.unified_diff().header(&path, &path).to_string();
-        put(&diff.split_inclusive('\n').map(veil).collect::<String>(), false)?;
+        put(&secrets.mask(&diff.split_inclusive('\n').map(veil).collect::<String>()), false)?;
     }
     Ok(match mended.texts.is_empty() || args.exit_zero {
         true => status::OK,

@@ -166,7 +166,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
         return Ok(status::USAGE);
     }
     if compiled.project.tasks.is_empty() {
-        return Err((status::USAGE, "no task was found here".to_owned()));
+        let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard);
+        let why = hard.map(|d| format!(": {}", d.message)).unwrap_or_default();
+        return Err((status::USAGE, format!("no task was found here{why}")));
     }
     let mut outcomes = converted(args, &compiled, &sources, &files);
     inherited(&mut outcomes, &compiled, &sources, &files);

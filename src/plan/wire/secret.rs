@@ -1,7 +1,7 @@
 //! What a plan masks.
 
 use crate::{
-    hir::{ArgKind, Def, Expand, ExpandPart, Name, Part, Template, Transport},
+    hir::{ArgKind, Def, Expand, ExpandPart, Part, Server, Template, Transport},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
     secrets::{in_arguments, is_secret_name, told},
 };
@@ -20,6 +20,7 @@ pub fn literal_secrets(plan: &Plan) -> Vec<String> {
             if let Part::Text(text) = part {
                 // A text of several lines is indented where it is written.
                 secrets.extend(text.lines().map(|line| line.trim().to_owned()));
+                secrets.extend(credentials(text).map(str::to_owned));
             }
         }
     };
@@ -43,41 +44,44 @@ pub fn literal_secrets(plan: &Plan) -> Vec<String> {
     secrets
 }
 
-/// The secrets that an eval has in clear: of its tasks, its servers, its extensions and the files of its agents.
-pub fn eval_secrets(plan: &EvalPlan) -> Vec<String> {
-    let mut secrets: Vec<String> = plan.tasks.iter().flat_map(literal_secrets).collect();
-    let mut add = |pairs: &[(Name, Expand)], is_secret: fn(&str) -> bool| {
+/// The secrets that the specifications of servers have in clear.
+pub fn server_secrets(servers: &[Server]) -> Vec<String> {
+    let mut secrets = Vec::new();
+    for server in servers {
+        let (pairs, is_secret): (_, fn(&str) -> bool) = match &server.transport {
+            Transport::Stdio { args, env, .. } => {
+                secrets.extend(in_arguments(&args.iter().map(Expand::display).collect::<Vec<_>>()));
+                (env, is_secret_name)
+            }
+            Transport::Http { url, headers } => {
+                secrets.extend(told(&url.display()));
+                (headers, is_secret_header)
+            }
+        };
         for (name, value) in pairs {
             secrets.extend(told(&value.display()));
-            if !is_secret(&name.value) {
-                continue;
-            }
-            for part in &value.parts {
+            for part in value.parts.iter().filter(|_| is_secret(&name.value)) {
                 match part {
-                    ExpandPart::Text(text) => {
-                        // Behind a scheme, as in `Bearer …`.
-                        secrets.extend(text.split_once(' ').map(|(_, rest)| rest.to_owned()));
-                        secrets.push(text.clone());
-                    }
+                    ExpandPart::Text(text) => secrets
+                        .extend([Some(text.as_str()), credentials(text)].into_iter().flatten().map(str::to_owned)),
                     ExpandPart::Var { default, .. } => secrets.extend(default.clone()),
                 }
             }
         }
-    };
-    for server in &plan.servers {
-        match &server.transport {
-            Transport::Stdio { env, .. } => add(env, is_secret_name),
-            Transport::Http { headers, .. } => add(headers, is_secret_header),
-        }
     }
-    for server in &plan.servers {
-        match &server.transport {
-            Transport::Stdio { args, .. } => {
-                secrets.extend(in_arguments(&args.iter().map(Expand::display).collect::<Vec<_>>()));
-            }
-            Transport::Http { url, .. } => secrets.extend(told(&url.display())),
-        }
-    }
+    secrets
+}
+
+/// What stands behind the scheme of a header's value, as in `Bearer …`.
+fn credentials(value: &str) -> Option<&str> {
+    let (scheme, rest) = value.trim().split_once(' ')?;
+    scheme.bytes().all(|b| b.is_ascii_alphabetic()).then(|| rest.trim())
+}
+
+/// The secrets that an eval has in clear: of its tasks, its servers, its extensions and the files of its agents.
+pub fn eval_secrets(plan: &EvalPlan) -> Vec<String> {
+    let mut secrets: Vec<String> = plan.tasks.iter().flat_map(literal_secrets).collect();
+    secrets.extend(server_secrets(&plan.servers));
     for (name, value) in plan.extensions.declared.iter().flat_map(|extension| &extension.env) {
         secrets.extend(told(value));
         secrets.extend(is_secret_name(name).then(|| value.clone()));

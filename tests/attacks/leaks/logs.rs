@@ -130,7 +130,7 @@ fn holds_no_command(what: &str, log: &(String, String)) {
         let (own, others): (Vec<_>, Vec<_>) = commands(text).into_iter().partition(own);
         assert!(others.is_empty(), "{what}: {others:#?}");
         // Ours name files that are there.
-        let evil: Vec<_> = own.iter().filter(|line| line.contains("file=evil")).collect();
+        let evil: Vec<_> = own.iter().filter(|line| line.contains(" file=evil.yaml,")).collect();
         assert!(evil.is_empty(), "{what}: {evil:#?}");
         assert!(what.contains("github") || what.contains("GITHUB") || own.is_empty(), "{what}: {own:#?}");
     }
@@ -192,7 +192,10 @@ fn no_line_in_a_log_of_ci_is_a_command_of_others() {
     // It was all there to be said.
     assert!(said > 1000, "{said}");
     // What programs read means the same as without a runner.
-    for args in [["result", "merge", "gevals-oracle-out.json"], ["result", "merge", "gevals-shell-out.json"]] {
+    for args in [
+        ["result", "summary", "gevals-oracle-out.json", "-o", "json"],
+        ["result", "summary", "gevals-shell-out.json", "-o", "json"],
+    ] {
         let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let (in_ci, plain) = (log(world.command(&args), RUNNERS[0]).0, log(world.command(&args), ("NO_CI", "")).0);
         assert_ne!(in_ci, plain);
@@ -207,16 +210,25 @@ fn the_page_of_a_job_holds_no_markup_of_others() {
     let task = json!({
         "kind": "Task", "apiVersion": "mcp-eval/v1",
         "metadata": { "name": evil },
-        "spec": { "prompt": "x", "verify": [{ "command": { "run": format!("cat <<'E'\n{evil}\nE\nexit 1") } }] },
+        "spec": { "prompt": "x", "verify": [{ "command": { "run": format!("cat <<'E'\n{evil}\nE\ntest -e nowhere") } }] },
     });
     world.write("task.yaml", &task.to_string());
-    world.write("eval.yaml", "kind: Eval\nmetadata: {name: '<b>evil</b> @evil'}\nconfig: {agent: {type: builtin.noop}, taskSets: [{path: task.yaml}]}\n");
+    world.write("eval.yaml", "kind: Eval\nmetadata: {name: '<b>evil @evil'}\nconfig: {agent: {type: builtin.noop}, taskSets: [{path: task.yaml}]}\n");
     world.write("page.md", "");
-    let _ = log(world.command(&["run", "eval.yaml"]), RUNNERS[0]);
+    let log = log(world.command(&["run", "eval.yaml"]), RUNNERS[0]);
     let page = world.read("page.md");
-    assert!(page.contains("evil"), "{page}");
+    assert!(page.contains("evil"), "{page}{log:?}");
+    // What a backslash stands before is text.
+    let mut chars = page.chars();
+    let mut bare = String::new();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            c => bare.push(c),
+        }
+    }
     for markup in ["<img", "<b>", "</td>", "](", "![", "@evil", "://", " www.", "$$", "||"] {
-        assert!(!page.contains(markup), "`{markup}` in\n{page}");
+        assert!(!bare.contains(markup), "`{markup}` in\n{page}");
     }
     // One line a row: nothing of others begins a line.
     assert!(page.lines().all(|line| !line.starts_with("# ") && !line.starts_with("- evil")), "{page}");

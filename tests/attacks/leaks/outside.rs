@@ -102,7 +102,7 @@ fn readers() -> Vec<(&'static str, &'static str, Vec<(&'static str, String)>)> {
         (
             "judge",
             "agent.yaml",
-            vec![("eval.yaml", eval("agent: {type: builtin.noop}\nllmJudge: {agent: {type: file, path: 'PATH'}}\n"))],
+            vec![("eval.yaml", eval("agent: {type: builtin.noop}\nllmJudge: {ref: {type: file, path: 'PATH'}}\n"))],
         ),
         ("servers", "mcp.json", vec![("eval.yaml", eval("agent: {type: builtin.noop}\nmcpConfigFile: 'PATH'\n"))]),
         ("skills", "skills", vec![("eval.yaml", eval(skilled))]),
@@ -147,12 +147,13 @@ fn nothing_beyond_the_root_is_quoted() {
                 let what = format!("{what} by {way}: gevals {}", args.join(" "));
                 keeps_quiet(&ran, &what);
                 let said = format!("{}{}", ran.out, ran.err);
-                if !matches!(args[0], "convert" | "lock") {
+                if args.contains(&"--dry-run") {
+                    // There is nothing to mend.
+                    assert_eq!(said, "", "{what}");
+                } else if !matches!(args[0], "convert" | "lock") {
                     assert!(said.contains("outside-project"), "{what}:\n{said}");
                     let expected = if args[0] == "check" { 1 } else { 2 };
                     assert_eq!(ran.code, Some(expected), "{what}:\n{said}");
-                } else {
-                    assert_ne!(ran.code, Some(0), "{what}:\n{said}");
                 }
             }
             // The same with the whole disk as the project: the guard is what keeps quiet, not a mistake in the files.
@@ -172,7 +173,7 @@ fn a_guess_tells_nothing_of_what_is_there() {
         let ran = at(&world, "repo", &["check", "tasks/web.yaml"]);
         keeps_quiet(&ran, path);
         ran.out
-            .replace(path, "PATH")
+            .replace(path.trim_start_matches("../"), "PATH")
             .lines()
             .filter(|line| !line.contains("web.yaml") && !line.contains('─'))
             .collect::<Vec<_>>()
@@ -397,7 +398,7 @@ fn what_is_no_plain_file_is_refused_by_every_reader() {
             &["result", "diff", "odd", "odd"],
             &["result", "convert", "junit", "odd"],
             &["result", "merge", "odd"],
-            &["new", "eval", "other", "--from-recording", "odd"],
+            &["new", "eval", "other", "--from-server", "true", "--from-recording", "odd"],
         ] {
             let ran = at(&world, "repo", args);
             let said = format!("{}{}", ran.out, ran.err);
@@ -433,5 +434,5 @@ fn links_in_circles_end() {
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: 'tasks/**/*.yaml'}]\n"));
     at(&world, "repo", &["plan", "eval.yaml"]).expect(0, &["web"]);
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: 'deep/**/*.yaml'}]\n"));
-    at(&world, "repo", &["plan", "eval.yaml"]).expect(2, &["more than 3 links"]);
+    at(&world, "repo", &["plan", "eval.yaml"]).expect(2, &["it lies behind more than"]);
 }

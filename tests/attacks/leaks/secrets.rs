@@ -161,7 +161,7 @@ fn planted() -> Planted {
     let (mut task_env, mut step_env, mut step_headers) =
         (serde_json::Map::new(), serde_json::Map::new(), serde_json::Map::new());
     let (mut url, mut agent) = (String::new(), String::new());
-    let mut said = String::new();
+    let (mut said, mut said_by_agent, mut unsaid) = (String::new(), String::new(), String::new());
     for round in 0..5 {
         for (nth, (place, shape)) in SHAPES.iter().enumerate() {
             let value = secret(shape, round * 100 + nth);
@@ -194,18 +194,24 @@ fn planted() -> Planted {
                 ServerEnv(_) | Option(_) => value.replace('$', ""),
                 _ => value,
             };
-            // All five rounds of a URL of the one server; the last one counts.
+            // There is one server by HTTP, whose last URL counts.
             if *place == ServerUrl && round < 4 {
                 continue;
             }
+            // Of the agent only its own eval knows; of the web server another one, in which nobody speaks.
+            let said = match place {
+                Agent => &mut said_by_agent,
+                Header(_) | ServerUrl => &mut unsaid,
+                _ => &mut said,
+            };
             let known = *place != Nowhere;
-            said += &format!(
+            *said += &format!(
                 "plain {value} end\n{}\n",
                 json!({ "echo": value, "nested": json!({ "in": value }).to_string() })
             );
             if known {
                 let percent = percent(&value);
-                said += &format!(
+                *said += &format!(
                     "{} {percent}\nBasic {}\n",
                     STANDARD.encode(&value),
                     STANDARD.encode(format!("me:{value}"))
@@ -215,13 +221,15 @@ fn planted() -> Planted {
         }
     }
     world.write("vault/said.txt", &said);
-    fs::write(world.path("vault/said.txt"), &said).unwrap();
+    world.write("vault/agent.txt", &said_by_agent);
     let cat = format!("cat {}", world.path("vault/said.txt").display());
     let serve = format!("{cat} >&2; exec \"$GEVALS\" demo-server --dir {}", world.path("vault/notes").display());
     let args: Vec<String> = [vec!["-c".to_owned(), serve, "sh".to_owned()], args].concat();
-    let notes = json!({ "command": "sh", "args": args, "env": server_env, "enableAllTools": true });
+    let notes = json!({ "command": "sh", "args": &args, "env": &server_env, "enableAllTools": true });
     let web = json!({ "url": url, "headers": headers, "enableAllTools": true });
-    let dying = json!({ "command": "sh", "args": ["-c", format!("{cat} >&2; exit 1")], "env": server_env });
+    let mut args = args;
+    args[1] = format!("{cat} >&2; exit 1");
+    let dying = json!({ "command": "sh", "args": args, "env": server_env });
     for (name, servers) in
         [("notes", json!({ "notes": notes })), ("web", json!({ "web": web })), ("dying", json!({ "dying": dying }))]
     {
@@ -244,8 +252,9 @@ fn planted() -> Planted {
             },
         })
     };
-    world.write("source/good.yaml", &task("good", "exit 0").to_string());
-    world.write("source/bad.yaml", &task("bad", "exit 1").to_string());
+    world.write("source/good.yaml", &task("good", "test -d /").to_string());
+    world.write("source/bad.yaml", &task("bad", "test -e /nowhere").to_string());
+    world.write("source/quiet.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: quiet}\nspec: {prompt: x, verify: [{command: {run: test -d /}}]}\n");
     let call = |tool: &str, args: Value| json!({ "server": "notes", "tool": tool, "args": args });
     let calls = json!([
         call("notes_create", json!({ "title": "a", "body": said })),
@@ -260,7 +269,7 @@ fn planted() -> Planted {
         "source/oracle.yaml",
         &json!({ "kind": "Oracle", "tasks": { "good": entry, "bad": entry } }).to_string(),
     );
-    let agent = json!({ "kind": "Agent", "metadata": { "name": "shell" }, "commands": { "runPrompt": format!("{agent}{cat}; {cat} >&2; echo {{{{ .Prompt }}}}") } });
+    let agent = json!({ "kind": "Agent", "metadata": { "name": "shell" }, "commands": { "runPrompt": format!("{agent}{cat} {0}; {cat} {0} >&2; echo {{{{ .Prompt }}}}", world.path("vault/agent.txt").display()) } });
     world.write("source/agent.yaml", &agent.to_string());
     for (name, agent, mcp) in [
         ("oracle", json!({ "type": "builtin.script", "path": "oracle.yaml" }), "notes.json"),
@@ -268,8 +277,12 @@ fn planted() -> Planted {
         ("web", json!({ "type": "builtin.noop" }), "web.json"),
         ("dying", json!({ "type": "builtin.noop" }), "dying.json"),
     ] {
+        let tasks = match name {
+            "web" => json!([{ "path": "quiet.yaml" }]),
+            _ => json!([{ "path": "good.yaml" }, { "path": "bad.yaml" }]),
+        };
         let eval = json!({ "kind": "Eval", "metadata": { "name": name }, "config": {
-            "agent": agent, "mcpConfigFile": mcp, "taskSets": [{ "path": "good.yaml" }, { "path": "bad.yaml" }] } });
+            "agent": agent, "mcpConfigFile": mcp, "taskSets": tasks } });
         world.write(&format!("source/{name}.yaml"), &eval.to_string());
     }
     Planted { world, secrets, environment }
