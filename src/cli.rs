@@ -18,6 +18,7 @@ mod git;
 mod kube;
 #[cfg(feature = "run")]
 mod lock;
+mod log;
 #[cfg(feature = "run")]
 mod new;
 #[cfg(feature = "run")]
@@ -41,12 +42,14 @@ use std::{
     sync::OnceLock,
 };
 
+use log::Stream;
+
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::{
     Compiled, Options, compile_with,
     diagnostic::{self, Diagnostic, Pretty},
-    host::disk::Disk,
+    host::{disk::Disk, within::Within},
     source::Sources,
 };
 
@@ -90,7 +93,14 @@ struct Cli {
     command: Command,
     #[command(flatten)]
     global: Global,
+    /// The folder of the project: no file beyond it is read. By default the repository of what is named, or the folder with
+    /// `gevals.toml`.
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
 }
+
+/// The root that the command line names.
+static ROOT: OnceLock<PathBuf> = OnceLock::new();
 
 /// What every command understands.
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -175,6 +185,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(after_printing(u8::try_from(told.exit_code()).unwrap_or(status::USAGE)));
         }
     };
+    if let Some(root) = cli.root {
+        if let Err(why) = Within::of(&[], Some(&root)) {
+            complain(&why);
+            return ExitCode::from(status::USAGE);
+        }
+        let _ = ROOT.set(root);
+    }
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
         Command::Fix(args) => check::main(&args.fixing(), cli.global),
@@ -276,12 +293,19 @@ impl Global {
     }
 }
 
+/// The files of the projects that some paths belong to.
+fn project_files(paths: &[PathBuf]) -> Within {
+    let here = [PathBuf::from(".")];
+    // A root that is no folder any more has no files.
+    Within::of(if paths.is_empty() { &here } else { paths }, ROOT.get().map(PathBuf::as_path)).unwrap_or_default()
+}
+
 /// Compiles what the paths name; the current folder where they name nothing.
 /// For commands that ask what files mean, and not whether that is good.
 fn compile_paths(paths: &[PathBuf], sources: &Sources) -> Compiled {
     let here = [PathBuf::from(".")];
     let options = Options { soft: false, ..Options::default() };
-    compile_with(if paths.is_empty() { &here } else { paths }, &options, sources, &Disk)
+    compile_with(if paths.is_empty() { &here } else { paths }, &options, sources, &project_files(paths))
 }
 
 /// Says which of the named paths could not be read.
@@ -299,22 +323,23 @@ fn unreadable(compiled: &Compiled) -> bool {
 
 /// An error that has no place in a file.
 fn complain(message: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = writeln!(err, "error: {message}");
+    tell(&format!("error: {message}\n"));
+}
+
+/// Prints to standard error.
+fn tell(text: &str) {
+    let _ = log::put(Stream::Err, text);
 }
 
 /// What is being done, for a user who waits.
 #[cfg(feature = "run")]
 fn note(message: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = writeln!(err, "{message}");
+    tell(&format!("{message}\n"));
 }
 
 /// What deserves attention, and stops nothing.
-#[cfg(feature = "run")]
 fn warn(message: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = writeln!(err, "warning: {message}");
+    tell(&format!("warning: {message}\n"));
 }
 
 /// The findings that did not keep the eval from running, as results have them.
@@ -332,12 +357,12 @@ fn print_findings(findings: &[Diagnostic], sources: &Sources, files: usize, glob
     let mut text = String::new();
     let findings = diagnostic::gather(findings.to_vec());
     let _ = diagnostic::print(&findings, sources, &global.pretty(&err), &mut text);
-    let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(&findings, files));
+    tell(&format!("{text}{}\n", diagnostic::summary(&findings, files)));
 }
 
 /// Prints to standard output: see [`Output`].
 fn print(text: &str) {
-    let _ = Output.write_all(text.as_bytes()).and_then(|()| Output.flush());
+    let _ = log::put(Stream::Out, text);
 }
 
 fn shown(path: &std::path::Path) -> String {

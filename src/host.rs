@@ -25,7 +25,8 @@ mod snapshot;
 #[cfg(feature = "run")]
 mod tree;
 #[cfg(feature = "run")]
-mod within;
+mod with_env;
+pub mod within;
 
 #[cfg(feature = "run")]
 pub use self::{
@@ -37,7 +38,7 @@ pub use self::{
     real::{Gathered, RealHost},
     snapshot::{Original, Snapshot},
     tree::{MARK, place, started},
-    within::Within,
+    with_env::WithEnv,
 };
 
 /// Why a program cannot be started that [`Host::which`] does not find.

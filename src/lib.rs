@@ -2,12 +2,14 @@
 
 pub mod source;
 pub mod secrets;
+pub mod ci;
 pub mod diagnostic;
 pub mod ty;
 pub mod kubernetes;
 pub mod yaml;
 pub mod template;
 pub mod place;
+pub mod outside;
 pub mod signature;
 pub mod hir;
 pub mod decode;

@@ -61,7 +61,7 @@ use crate::{
     diagnostic::{Diagnostics, Rule, Strength},
     dialect,
     hir::{Def, Eval, Task},
-    policy, primitive,
+    outside, policy, primitive,
     project::{self, EvalUnit, Project, TaskUnit},
     source::{Files, Sources, Span},
     yaml,
@@ -156,6 +156,7 @@ pub static RULES: &[Lint] = &[
     // files
     way(&project::UNREADABLE_FILE),
     way(&project::WRONG_KIND),
+    way(&outside::OUTSIDE_PROJECT),
     way(&project::EMPTY_GLOB),
     way(&project::EMPTY_SELECTION),
     way(&project::SOURCE_NOT_LOCKED),

@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Rule, Strength, nearest},
-    rule,
-    source::{FileId, Files, Sources, Span},
+    outside, rule,
+    source::{FileId, Files, ReadError, Sources, Span},
 };
 
 rule! {
@@ -78,7 +78,20 @@ impl Policy {
             _ => start.parent().unwrap_or(Path::new("")),
         };
         for path in candidates(dir) {
-            let Ok(bytes) = files.read(&path) else { continue };
+            let bytes = match files.read(&path) {
+                Ok(bytes) => bytes,
+                Err(why @ (ReadError::LeadsOut(_) | ReadError::Special(_) | ReadError::TooLarge(_))) => {
+                    let place = Span::new(sources.add(&path, ""), 0..0);
+                    out.error(match why.is_outside() {
+                        true => outside::diagnostic(place, "file", FILE_NAME, &why),
+                        false => {
+                            Diagnostic::new(&INVALID_CONFIG, place, format!("`{FILE_NAME}` cannot be read: {why}"))
+                        }
+                    });
+                    return Self::default();
+                }
+                Err(_) => continue,
+            };
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let file = sources.add(&path, text.as_str());
             return Self::read(&text, file, known, out);

@@ -48,7 +48,7 @@ use crate::{
     mcp::{HubOptions, Recording, RecordingBounds},
     plan::{ActionKind, EvalPlan, Judge, Plan, reach, wire},
     prices::Prices,
-    secrets::is_secret_name,
+    secrets::{is_secret_name, of_environment},
     ty::{duration, endpoint},
 };
 use emit::Emitter;
@@ -201,11 +201,8 @@ impl RunSummary {
 /// The values of this process's variables whose names tell a secret.
 #[expect(clippy::disallowed_methods, reason = "no other question lists the environment")]
 pub fn environment_secrets() -> Vec<String> {
-    std::env::vars_os()
-        .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
-        .filter(|(name, _)| is_secret_name(name))
-        .map(|(_, value)| value)
-        .collect()
+    let variables = std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+    of_environment(variables)
 }
 
 /// Runs an eval. The first interrupt stops what runs and cleans up; the same again, later, stops that too.

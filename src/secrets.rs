@@ -9,6 +9,9 @@ use base64::{
 use regex::Regex;
 use serde_json::Value;
 
+/// Shorter lines of a longer secret are not looked for by themselves, in bytes.
+const LINE: usize = 20;
+
 /// What stands where a secret stood.
 pub const MASK: &str = "***";
 
@@ -16,7 +19,7 @@ pub const MASK: &str = "***";
 const SHORTEST: usize = 6;
 
 /// Parts of a name, between `_`, `-` and `.`, that tell a secret.
-const TELLING: [&str; 15] = [
+const TELLING: [&str; 17] = [
     "TOKEN",
     "KEY",
     "APIKEY",
@@ -25,7 +28,9 @@ const TELLING: [&str; 15] = [
     "PASSWORD",
     "PASSWD",
     "PASSPHRASE",
+    "PASS",
     "PWD",
+    "PAT",
     "CREDENTIAL",
     "CREDENTIALS",
     "AUTH",
@@ -34,11 +39,94 @@ const TELLING: [&str; 15] = [
     "DSN",
 ];
 
-/// Whether a variable of this name holds a secret. `PWD` alone is the current folder.
+/// Ends of such a part that tell one, too: `PGPASSWORD`, `sshPass`.
+const ENDS: [&str; 12] = [
+    "TOKEN",
+    "KEY",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PASS",
+    "PWD",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "DSN",
+    "WEBHOOK",
+];
+
+/// Words that end so and tell none.
+const WORDS: [&str; 12] = [
+    "MONKEY",
+    "TURKEY",
+    "DONKEY",
+    "WHISKEY",
+    "HOCKEY",
+    "JOCKEY",
+    "HOTKEY",
+    "COMPASS",
+    "BYPASS",
+    "TRESPASS",
+    "ASKPASS",
+    "ENCOMPASS",
+];
+
+/// What is said of a secret, and is none: where it lies, and which one it is.
+const ABOUT: [&str; 6] = ["FILE", "PATH", "DIR", "SOCK", "HOME", "ASKPASS"];
+
+/// Names that tell a secret and hold none: the current folder, the socket of an agent, the fingerprint of a public key, a path.
+const NO_SECRETS: [&str; 5] = ["PWD", "OLDPWD", "GPG_KEY", "GPG_KEYS", "GOOGLE_APPLICATION_CREDENTIALS"];
+
+/// Whether a variable of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    name != "PWD" && name != "OLDPWD" && name.split(['_', '-', '.']).any(|part| TELLING.contains(&part))
+    let parts = || name.split(['_', '-', '.']);
+    let tells =
+        |part: &str| TELLING.contains(&part) || ENDS.iter().any(|end| part.ends_with(end)) && !WORDS.contains(&part);
+    !NO_SECRETS.contains(&name.as_str())
+        && !parts().next_back().is_some_and(|last| ABOUT.contains(&last))
+        && parts().any(tells)
 }
+
+/// What variables of an environment hold that is secret: the values of telling names, and passwords in the others' URLs.
+pub fn of_environment(variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, value) in variables {
+        found.extend(told(&value));
+        if is_secret_name(&name) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// The values in a text that are secret by what stands around them: telling names, options of commands, passwords in URLs;
+/// and whatever has the format of a token.
+pub fn told(text: &str) -> Vec<String> {
+    let values = |line: &str| hidden(line).into_iter().map(|range| line[range].to_owned()).collect::<Vec<_>>();
+    text.lines().flat_map(values).collect()
+}
+
+/// The same of the arguments of a command, where a value may follow its option.
+pub fn in_arguments<S: AsRef<str>>(args: &[S]) -> Vec<String> {
+    let mut found: Vec<String> = args.iter().flat_map(|arg| told(arg.as_ref())).collect();
+    for (nth, arg) in args.iter().map(AsRef::as_ref).enumerate() {
+        let Some(name) = arg.strip_prefix('-') else { continue };
+        match name.split_once('=') {
+            Some((name, value)) if is_secret_name(name.trim_start_matches('-')) => found.push(value.to_owned()),
+            None if is_secret_name(name.trim_start_matches('-')) => {
+                let value = args.get(nth + 1).map(AsRef::as_ref).filter(|value| !value.starts_with('-'));
+                found.extend(value.map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Words under a telling name that say how things are, and are no secret (`AUTH=enabled`).
+const STATES: [&str; 9] =
+    ["enabled", "disabled", "required", "optional", "default", "always", "anonymous", "unknown", "unused"];
 
 const PLACEHOLDERS: [&str; 14] = [
     "test",
@@ -133,29 +221,7 @@ const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
 /// A line of a file with the values of telling names (`TOKEN: …`, `--password=…`, `https://user:…@host`) made
 /// unreadable; every byte keeps its place. For lines that are shown, of files that may have a secret written in clear.
 pub fn veil(line: &str) -> Cow<'_, str> {
-    // A short word under `key:` is a label more often than a secret.
-    let telling = |name: &str| is_secret_name(name) && !matches!(name.to_ascii_lowercase().as_str(), "key" | "auth");
-    // Most lines hold none, and patterns take longer to make than most findings to print.
-    let lower = line.to_ascii_lowercase();
-    let tells = HINTS.iter().any(|hint| lower.contains(hint));
-    let mut values: Vec<Range<usize>> = Vec::new();
-    let mut from = if tells { 0 } else { line.len() + 1 };
-    while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
-        let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), found.get(2)) else { break };
-        if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) {
-            values.push(value.range());
-            from = whole.end();
-        } else {
-            from = value.start().max(name.end() + 1);
-        }
-    }
-    if line.contains("://") {
-        values.extend(LOGIN.captures_iter(line).filter_map(|c| c.get(2)).map(|m| m.range()));
-    }
-    if tells {
-        values.extend(FLAG.captures_iter(line).filter_map(|c| c.get(1)).map(|m| m.range()));
-    }
-    values.extend(tokens(line));
+    let mut values = hidden(line);
     if is_of_key(line.trim()) {
         values.push(0..line.len());
     }
@@ -167,23 +233,69 @@ pub fn veil(line: &str) -> Cow<'_, str> {
     Cow::Owned(line.char_indices().map(stars).collect())
 }
 
+/// Where a line holds values of telling names, passwords and tokens.
+fn hidden(line: &str) -> Vec<Range<usize>> {
+    // A short word under `key:` is a label more often than a secret.
+    let telling = |name: &str| is_secret_name(name) && !matches!(name.to_ascii_lowercase().as_str(), "key" | "auth");
+    // Most lines hold none, and patterns take longer to make than most findings to print.
+    let lower = line.to_ascii_lowercase();
+    let tells = HINTS.iter().any(|hint| lower.contains(hint));
+    let mut values: Vec<Range<usize>> = Vec::new();
+    let mut from = if tells { 0 } else { line.len() + 1 };
+    while let Some(found) = line.get(from..).and_then(|rest| PAIR.captures_at(line, line.len() - rest.len())) {
+        let value = found.get(2).or(found.get(3));
+        let (Some(whole), Some(name), Some(value)) = (found.get(0), found.get(1), value) else { break };
+        if telling(name.as_str().trim_start_matches('-')) && looks_secret(value.as_str()) {
+            values.push(value.range());
+            from = whole.end();
+        } else {
+            from = value.start().max(name.end() + 1);
+        }
+    }
+    values.extend(passwords(line));
+    if tells {
+        let flags = FLAG.captures_iter(line).chain(LISTED.captures_iter(line)).filter_map(|c| c.get(1));
+        values.extend(flags.filter(|value| looks_secret(value.as_str())).map(|m| m.range()));
+    }
+    values.extend(tokens(line));
+    values
+}
+
+/// Where passwords stand in the URLs of a text.
+fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let found = (text.contains("://") && text.contains('@')).then(|| LOGIN.captures_iter(text));
+    let ranges = found.into_iter().flatten().filter_map(|c| c.get(2));
+    // What is masked stays so.
+    ranges.filter(|m| !m.as_str().bytes().all(|b| b == b'*')).map(|m| m.range())
+}
+
 /// One of these stands in every line that [`PAIR`] or [`FLAG`] finds something in.
-const HINTS: [&str; 9] = ["token", "key", "secret", "pass", "pwd", "credential", "auth", "cookie", "dsn"];
+const HINTS: [&str; 11] =
+    ["token", "key", "secret", "pass", "pwd", "credential", "auth", "cookie", "dsn", "webhook", "pat"];
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static PAIR: LazyLock<Regex> = LazyLock::new(|| {
     let name =
-        r#"([A-Za-z0-9_.-]*(?i:token|key|secret|passw|passphrase|pwd|credential|auth|cookie|dsn)[A-Za-z0-9_.-]*)"#;
-    Regex::new(&format!(r#"{name}["']?\s*[:=]\s*["']?(?:(?:Bearer|Basic|[Tt]oken)\s+)?([^\s"',}}\]]+)"#)).unwrap()
+        r#"([A-Za-z0-9_.-]*(?i:token|key|secret|pass|pwd|credential|auth|cookie|dsn|webhook|pat)[A-Za-z0-9_.-]*)"#;
+    let scheme = r"(?:(?:Bearer|Basic|[Tt]oken)\s+)?";
+    let pattern = r#"\s*[:=]\s*(?:"SCHEME((?:\\.|[^"\\\s])+)"|["']?SCHEME([^\s"',}\]]+))"#;
+    Regex::new(&format!(r#"{name}["']?{}"#, pattern.replace("SCHEME", scheme))).unwrap()
 });
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
-static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://([^/\s:@]+):([^@\s/$\{]+)@").unwrap());
+static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://([^/\s:@]*):([^@\s/$\{]+)@").unwrap());
 
 /// `--token VALUE`, in a shell's text and in a list.
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static FLAG: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#)
+        .unwrap()
+});
+
+/// `"--token", "VALUE"`: in a list it may have any character.
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static LISTED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"["']--?[A-Za-z0-9-]*(?:token|key|secret|pass|pwd|password|credential)["'],\s*["']([^"'\s]{8,})["']"#)
         .unwrap()
 });
 
@@ -201,7 +313,8 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// A set of secret values, found in plain, JSON-escaped, base64 and URL-encoded form.
+/// A set of secret values, found in plain and escaped for JSON, URLs and HTML, in base64 and in hexadecimal digits. Besides,
+/// what has the format of a token and passwords in URLs are found without being known.
 #[derive(Debug, Default)]
 pub struct Secrets {
     /// Longest first, no duplicates.
@@ -220,7 +333,14 @@ impl Secrets {
         let mut forms = Vec::new();
         for value in values {
             let value: String = value.into();
+            if STATES.contains(&value.trim()) {
+                continue;
+            }
             forms_of(&value, &mut forms);
+            // The lines of a key may be shown one by one.
+            value.lines().skip(1).map(str::trim).filter(|line| line.len() >= LINE).for_each(|line| {
+                forms.push(line.to_owned());
+            });
             // A secret read from a file often ends in a newline that its user cuts off.
             if value.trim() != value {
                 forms_of(value.trim(), &mut forms);
@@ -235,11 +355,6 @@ impl Secrets {
             regex::RegexBuilder::new(&pattern).size_limit(256 << 20).unicode(false).build().ok()
         };
         Secrets { forms, any }
-    }
-
-    /// Whether nothing is masked.
-    pub fn is_empty(&self) -> bool {
-        self.forms.is_empty()
     }
 
     /// The text with every secret in it replaced; overlapping ones become one mask.
@@ -257,6 +372,7 @@ impl Secrets {
                 from = start + text[start..].chars().next().map_or(1, char::len_utf8);
             }
         }
+        found.extend(tokens(text).chain(passwords(text)));
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -276,9 +392,6 @@ impl Secrets {
 
     /// Masks the strings, the keys and the numbers of a JSON value in place.
     pub fn mask_json(&self, value: &mut Value) {
-        if self.is_empty() {
-            return;
-        }
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
@@ -306,10 +419,11 @@ impl Secrets {
     }
 
     fn occurs_in(&self, text: &str) -> bool {
-        match &self.any {
+        let known = match &self.any {
             Some(any) => any.is_match(text),
             None => self.forms.iter().any(|form| text.contains(form.as_str())),
-        }
+        };
+        known || tokens(text).next().is_some() || passwords(text).next().is_some()
     }
 }
 
@@ -319,7 +433,14 @@ fn forms_of(value: &str, forms: &mut Vec<String>) {
     }
     forms.push(value.to_owned());
     let escaped = Value::from(value).to_string();
-    forms.push(escaped[1..escaped.len() - 1].to_owned());
+    let escaped = &escaped[1..escaped.len() - 1];
+    forms.push(escaped.to_owned());
+    // Some write `\/`, and JSON within JSON escapes once more.
+    forms.push(escaped.replace('/', "\\/"));
+    let twice = Value::from(escaped).to_string();
+    forms.push(twice[1..twice.len() - 1].to_owned());
+    forms.push(value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"));
+    forms.push(hex::encode(value));
     forms.push(percent_encoded(value, "%20", false));
     forms.push(percent_encoded(value, "%20", true));
     forms.push(percent_encoded(value, "+", false));

@@ -202,8 +202,30 @@ pub enum ReadError {
     Missing,
     #[error("it is a folder, not a file")]
     IsDir,
+    /// Beyond the root of the project, which is named.
+    #[error("it lies outside of the project `{0}`")]
+    Outside(String),
+    /// Inside by its name, and outside by what it links to.
+    #[error("it is a link that leads out of the project `{0}`")]
+    LeadsOut(String),
+    /// A folder that is reached by a link inside of it, or by too many links.
+    #[error("its links lead in circles")]
+    Circular,
+    /// A pipe, a socket, a device: reading one may never end.
+    #[error("it is {0}, not a file")]
+    Special(&'static str),
+    /// The limit is in MiB.
+    #[error("it is larger than {0} MiB")]
+    TooLarge(u64),
     #[error("{0}")]
     Other(String),
+}
+
+impl ReadError {
+    /// Whether it lies beyond the root of the project, by its name or by a link.
+    pub fn is_outside(&self) -> bool {
+        matches!(self, Self::Outside(_) | Self::LeadsOut(_))
+    }
 }
 
 /// What the compiler may ask about files: the only door through which it sees the world. The disk stands behind it in
@@ -211,9 +233,11 @@ pub enum ReadError {
 pub trait Files: Sync {
     /// The bytes of a file.
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError>;
-    /// What there is at a path; `None` where there is nothing.
+    /// What there is at a path; `None` where there is nothing, and where nothing may be read.
     fn stat(&self, path: &Path) -> Option<Stat>;
-    /// The entries of a folder by name, sorted; empty where there is no such folder.
+    /// Why nothing at this path may be read, be there a file or not.
+    fn refusal(&self, path: &Path) -> Option<ReadError>;
+    /// The entries of a folder by name, sorted; empty where there is no such folder, and where it may not be read.
     fn list(&self, dir: &Path) -> Vec<String>;
     /// The files and folders in a folder, sorted by name, and whether each is a folder. A disk knows that without asking
     /// for each.
@@ -246,6 +270,10 @@ impl Files for Listed<'_> {
 
     fn stat(&self, path: &Path) -> Option<Stat> {
         self.files.stat(path)
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.files.refusal(path)
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
@@ -284,7 +312,7 @@ impl Files for MemoryFiles {
         match self.0.get(&normalize(path)) {
             Some((bytes, _)) => Ok(bytes.clone()),
             None if self.stat(path) == Some(Stat::Dir) => Err(ReadError::IsDir),
-            None => Err(ReadError::Missing),
+            None => Err(self.refusal(path).unwrap_or(ReadError::Missing)),
         }
     }
 
@@ -294,6 +322,17 @@ impl Files for MemoryFiles {
             return Some(Stat::File { executable: *executable });
         }
         self.0.keys().any(|p| p.starts_with(&path) || path.as_os_str().is_empty()).then_some(Stat::Dir)
+    }
+
+    /// All files are one project: a path that leaves the folder of them all lies outside.
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        let path = normalize(path);
+        let inside = match path.components().next() {
+            Some(Component::ParentDir) => self.0.keys().any(|p| p.starts_with("..")),
+            Some(Component::RootDir | Component::Prefix(_)) => self.0.keys().any(|p| p.is_absolute()),
+            _ => true,
+        };
+        (!inside).then(|| ReadError::Outside(".".to_owned()))
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {

@@ -4,6 +4,8 @@
 
 #[path = "attacks/forgery.rs"]
 mod forgery;
+#[path = "attacks/leaks.rs"]
+mod leaks;
 #[path = "attacks/loss.rs"]
 mod loss;
 #[path = "support/world.rs"]

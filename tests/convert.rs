@@ -105,6 +105,10 @@ impl Files for Instead<'_> {
         Disk.stat(path)
     }
 
+    fn refusal(&self, path: &Path) -> Option<gevals::source::ReadError> {
+        Disk.refusal(path)
+    }
+
     fn list(&self, dir: &Path) -> Vec<String> {
         Disk.list(dir)
     }

@@ -14,7 +14,7 @@ use crate::{
     },
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, ArgKind, Def, Name, Template},
-    rule,
+    outside, rule,
     signature::{Field, Format, Shape},
     source::{Span, Stat},
     template::Path,
@@ -401,6 +401,12 @@ impl Checker<'_> {
     /// A file that a step needs: it must be there.
     fn referenced_file(&mut self, text: &str, span: Span) {
         let path = self.path(text);
+        if let Some(why) = self.cx.files.refusal(&path) {
+            return self.error(match why.is_outside() {
+                true => outside::diagnostic(span, "file", text, &why),
+                false => Diagnostic::new(&MISSING_FILE, span, format!("`{text}` cannot be used: {why}")),
+            });
+        }
         match self.cx.files.stat(&path) {
             Some(Stat::File { .. }) => {
                 self.files.insert(path);

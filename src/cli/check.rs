@@ -13,16 +13,24 @@ use std::{
 use scope::{Looked, look};
 use watch::Watched;
 
-use super::{Global, complain, print, status, unreadable};
+use super::{
+    Global, complain,
+    log::{self, Stream},
+    print, project_files, status, unreadable,
+};
 use crate::{
     Options,
     builtin::count,
     diagnostic::{self, Diagnostic, Mended, Texts, WRITERS},
-    host::disk::{Disk, write_atomic},
+    host::{
+        disk::{Disk, write_atomic},
+        within::Within,
+    },
     lint,
+    plan::wire::server_secrets,
     policy::Level,
     project::Project,
-    secrets::veil,
+    secrets::{Secrets, veil},
     source::{Files, ReadError, Sources, Stat, normalize},
 };
 
@@ -136,28 +144,33 @@ pub fn main(args: &Args, global: Global) -> u8 {
         print(&super::explain::list());
         return status::OK;
     }
-    let overlay = match Overlay::new(args) {
-        Ok(overlay) => overlay,
+    let overlay = || match Overlay::new(args) {
+        Ok(overlay) => Ok(overlay),
         Err((code, message)) => {
             complain(&message);
-            return code;
+            Err(code)
         }
     };
-    let once = |files: &dyn Files| {
-        run(args, files, global).unwrap_or_else(|(code, message)| {
+    let once = |files: &dyn Files, under: &Within| {
+        run(args, files, under, global).unwrap_or_else(|(code, message)| {
             complain(&message);
             code
         })
     };
     if !args.watch {
-        return once(&overlay);
+        return overlay().map_or_else(|code| code, |overlay| once(&overlay, &overlay.under));
     }
     loop {
+        // Links may lead elsewhere by now.
+        let overlay = match overlay() {
+            Ok(overlay) => overlay,
+            Err(code) => return code,
+        };
         if std::io::stdout().is_terminal() {
             print("\x1b[2J\x1b[3J\x1b[H");
         }
         let watched = Watched::new(&overlay);
-        once(&watched);
+        once(&watched, &overlay.under);
         print("watching; Ctrl-C ends\n");
         if super::is_over() {
             return status::OK;
@@ -168,19 +181,20 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 type Fault = (u8, String);
 
-fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
+fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
     if args.dry_run && !args.mends() {
         return Err((status::USAGE, "--dry-run needs --fix or --unsafe-fixes".to_owned()));
     }
     let mut mended = Mended::default();
     if args.mends() {
-        mended = mend(args, &options, files)?;
+        mended = mend(args, &options, files, under)?;
         for refused in &mended.refused {
             complain(&format!("a fix was rolled back: {refused}"));
         }
         if args.dry_run {
-            return dry_run(&mended, files, args);
+            let secrets = clear(&look(args, &options, files, &Sources::default())?.compiled.project);
+            return dry_run(&mended, files, args, &secrets);
         }
         for (path, text) in &mended.texts {
             write_atomic(path, text).map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
@@ -196,7 +210,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
                 .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
-        print(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()));
+        put(&format!("{} written to {}\n", counted(&diagnostic::gather(found)), path.display()), false);
         return Ok(status::OK);
     }
     let mut known = (Vec::new(), Vec::new());
@@ -239,7 +253,7 @@ fn run(args: &Args, files: &dyn Files, global: Global) -> Result<u8, Fault> {
         text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
-    print(&text);
+    put(&clear(&compiled.project).mask(&text), writer.name == "github");
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
@@ -269,12 +283,30 @@ fn options(args: &Args) -> Result<Options, Fault> {
     Ok(options)
 }
 
+/// Prints to standard output; `own` are our annotations.
+fn put(text: &str, own: bool) {
+    let _ = if own { log::put_own(Stream::Out, text) } else { log::put(Stream::Out, text) };
+}
+
 /// What the fixes come to, in memory.
-fn mend(args: &Args, options: &Options, files: &dyn Files) -> Result<Mended, Fault> {
+fn mend(args: &Args, options: &Options, files: &dyn Files, under: &Within) -> Result<Mended, Fault> {
     let look =
         |texts: &Texts, sources: &Sources| Ok(look(args, options, &Edited { under: files, texts }, sources)?.found);
     let mut mended = diagnostic::mend(args.unsafe_fixes, look)?;
     mended.texts.retain(|path, text| files.read(path).ok().as_ref() != Some(text));
+    // What is named is one file, and what would be written another.
+    let refused = &mut mended.refused;
+    mended.texts.retain(|path, _| match under.link(path) {
+        None => true,
+        Some(link) => {
+            let link = link.display();
+            refused.insert(format!(
+                "`{}` is not written: `{link}` is a symbolic link; mend what it leads to",
+                path.display()
+            ));
+            false
+        }
+    });
     Ok(mended)
 }
 
@@ -293,6 +325,10 @@ impl Files for Edited<'_> {
         self.under.stat(path)
     }
 
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.under.refusal(path)
+    }
+
     fn list(&self, dir: &Path) -> Vec<String> {
         self.under.list(dir)
     }
@@ -302,15 +338,21 @@ impl Files for Edited<'_> {
     }
 }
 
+/// What servers are given in clear: no line of a config that is shown is to show it.
+fn clear(project: &Project) -> Secrets {
+    let configs = project.evals.iter().filter_map(|unit| unit.mcp.as_ref());
+    Secrets::new(configs.flat_map(|config| server_secrets(&config.servers)))
+}
+
 /// What the fixes would do, as a diff.
-fn dry_run(mended: &Mended, files: &dyn Files, args: &Args) -> Result<u8, Fault> {
+fn dry_run(mended: &Mended, files: &dyn Files, args: &Args, secrets: &Secrets) -> Result<u8, Fault> {
     for (path, text) in &mended.texts {
         let old = files.read(path).unwrap_or_default();
         let (old, text) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(text));
         let path = path.display().to_string();
         let diff = similar::TextDiff::from_lines(&*old, &*text);
         let diff = diff.unified_diff().header(&path, &path).to_string();
-        print(&diff.split_inclusive('\n').map(veil).collect::<String>());
+        put(&secrets.mask(&diff.split_inclusive('\n').map(veil).collect::<String>()), false);
     }
     Ok(match mended.texts.is_empty() || args.exit_zero {
         true => status::OK,
@@ -336,46 +378,58 @@ fn counted(found: &[Diagnostic]) -> String {
     if places > found.len() { format!("{findings} (at {places} places)") } else { findings }
 }
 
-/// The disk, with another text in the place of one file: from standard input, or not yet written.
-pub(super) struct Overlay(BTreeMap<PathBuf, Vec<u8>>);
+/// A project, with another text in the place of one file: from standard input, or not yet written.
+pub(super) struct Overlay {
+    under: Within,
+    texts: BTreeMap<PathBuf, Vec<u8>>,
+}
 
 impl Overlay {
     fn new(args: &Args) -> Result<Self, Fault> {
         let (true, Some(path)) = (args.stdin, &args.stdin_filename) else {
-            return Ok(Self(BTreeMap::new()));
+            return Ok(Self { under: project_files(&args.paths), texts: BTreeMap::new() });
         };
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
             .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
-        Ok(Self::over([(path.as_path(), bytes)]))
+        let named: Vec<PathBuf> = args.paths.iter().chain([path]).cloned().collect();
+        Ok(Self { under: project_files(&named), ..Self::over([(path.as_path(), bytes)]) })
     }
 
     pub(super) fn over<'a>(files: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
-        Self(files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect())
+        let texts: BTreeMap<_, _> = files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect();
+        Self { under: project_files(&texts.keys().cloned().collect::<Vec<_>>()), texts }
     }
 }
 
 impl Files for Overlay {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        match self.0.get(&normalize(path)) {
+        match self.texts.get(&normalize(path)) {
             Some(bytes) => Ok(bytes.clone()),
-            None => Disk.read(path),
+            None => self.under.read(path),
         }
     }
 
     fn stat(&self, path: &Path) -> Option<Stat> {
-        match self.0.contains_key(&normalize(path)) {
+        match self.texts.contains_key(&normalize(path)) {
             true => Some(Stat::File { executable: false }),
-            false => Disk.stat(path),
+            false => self.under.stat(path),
+        }
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        match self.texts.contains_key(&normalize(path)) {
+            true => None,
+            false => self.under.refusal(path),
         }
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
-        Disk.list(dir)
+        self.under.list(dir)
     }
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
-        Disk.entries(dir)
+        self.under.entries(dir)
     }
 }
 

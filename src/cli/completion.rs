@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, print, status};
+use super::{Cli, log, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +24,7 @@ pub struct Args {
 pub fn main(args: &Args) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gevals", &mut script);
-    print(&String::from_utf8_lossy(&script));
+    // A shell reads it; all of it is ours.
+    let _ = log::put_own(log::Stream::Out, &String::from_utf8_lossy(&script));
     status::OK
 }

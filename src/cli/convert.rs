@@ -10,7 +10,11 @@ use std::{
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{Global, complain, print, status, unreadable};
+use super::{
+    Global, complain,
+    log::{Stream, guarded, put_source},
+    print, project_files, status, tell, unreadable, warn,
+};
 use crate::{
     Compiled,
     builtin::count,
@@ -18,7 +22,7 @@ use crate::{
     convert::{self, Context, Converted, Label, Tally, Target},
     diagnostic::{Diagnostic, Strength},
     hir::Dialect,
-    host::disk::{Disk, write_atomic},
+    host::{disk::write_atomic, within::Within},
     source::{Files, ReadError, Sources, Stat, normalize},
 };
 
@@ -156,15 +160,18 @@ fn run(args: &Args) -> Result<u8, Fault> {
         ));
     }
     let sources = Sources::default();
-    let compiled = compile(&args.paths, &sources, &Disk);
+    let files = project_files(&args.paths);
+    let compiled = compile(&args.paths, &sources, &files);
     if unreadable(&compiled) {
         return Ok(status::USAGE);
     }
     if compiled.project.tasks.is_empty() {
-        return Err((status::USAGE, "no task was found here".to_owned()));
+        let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard);
+        let why = hard.map(|d| format!(": {}", d.message)).unwrap_or_default();
+        return Err((status::USAGE, format!("no task was found here{why}")));
     }
-    let mut outcomes = converted(args, &compiled, &sources);
-    inherited(&mut outcomes, &compiled, &sources);
+    let mut outcomes = converted(args, &compiled, &sources, &files);
+    inherited(&mut outcomes, &compiled, &sources, &files);
     let writes = args.write || args.out.is_some() || args.in_place;
     if (writes || args.verify) && !args.no_verify {
         prove(&mut outcomes, args)?;
@@ -183,7 +190,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
     let all = outcomes.iter().filter(good).count() == outcomes.len();
     let kept: Vec<&Outcome> = outcomes.iter().filter(good).collect();
     let notes = match (args.write || args.in_place, &args.out) {
-        (_, Some(dir)) => tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled)?,
+        (_, Some(dir)) => {
+            tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled, &files)?
+        }
         (true, None) => beside(&kept, args)?,
         (false, None) => {
             for (i, outcome) in kept.iter().enumerate() {
@@ -202,7 +211,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         print(&report(&outcomes, format));
     }
     for note in notes {
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("note: {note}\n").as_bytes());
+        tell(&format!("note: {note}\n"));
     }
     Ok(if all { status::OK } else { status::NO })
 }
@@ -225,7 +234,13 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
                 .to_string(),
         );
     } else if args.report.is_none() {
-        print(&new.text);
+        let _ = put_source(Stream::Out, &new.text);
+        if matches!(guarded(Stream::Out, &new.text), std::borrow::Cow::Owned(_)) {
+            warn(&format!(
+                "the log of CI would take a line of `{}` for a command, so it is printed otherwise: write it to a file",
+                outcome.path.display()
+            ));
+        }
     }
 }
 
@@ -279,11 +294,11 @@ fn prove(_: &mut [Outcome], _: &Args) -> Result<(), Fault> {
     ))
 }
 
-fn converted(args: &Args, compiled: &Compiled, sources: &Sources) -> Vec<Outcome> {
+fn converted(args: &Args, compiled: &Compiled, sources: &Sources, files: &Within) -> Vec<Outcome> {
     use rayon::prelude::*;
     let context = Context {
         sources,
-        files: &Disk,
+        files,
         project: &compiled.project,
         to: if args.to == To::Steps { Dialect::Steps } else { Dialect::Portable },
         target: match args.target {
@@ -315,30 +330,34 @@ fn converted(args: &Args, compiled: &Compiled, sources: &Sources) -> Vec<Outcome
 }
 
 /// Files as they would be.
-struct Overlay(BTreeMap<PathBuf, Vec<u8>>);
+struct Overlay<'a>(BTreeMap<PathBuf, Vec<u8>>, &'a Within);
 
-impl Files for Overlay {
+impl Files for Overlay<'_> {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        self.0.get(&normalize(path)).map_or_else(|| Disk.read(path), |bytes| Ok(bytes.clone()))
+        self.0.get(&normalize(path)).map_or_else(|| self.1.read(path), |bytes| Ok(bytes.clone()))
     }
 
     fn stat(&self, path: &Path) -> Option<Stat> {
-        if self.0.contains_key(&normalize(path)) { Some(Stat::File { executable: false }) } else { Disk.stat(path) }
+        if self.0.contains_key(&normalize(path)) { Some(Stat::File { executable: false }) } else { self.1.stat(path) }
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        if self.0.contains_key(&normalize(path)) { None } else { self.1.refusal(path) }
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
-        Disk.list(dir)
+        self.1.list(dir)
     }
 }
 
 /// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
-fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources) {
+fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &Within) {
     let texts: BTreeMap<PathBuf, Vec<u8>> = outcomes
         .iter()
         .filter_map(|o| Some((normalize(&o.path), o.result.as_ref().ok()?.text.clone().into_bytes())))
         .collect();
     let paths: Vec<PathBuf> = texts.keys().cloned().collect();
-    let overlay = Overlay(texts);
+    let overlay = Overlay(texts, files);
     let sources = Sources::default();
     let again = compile(&paths, &sources, &overlay);
     for outcome in outcomes {

@@ -9,7 +9,8 @@ use std::{
 use indexmap::IndexMap;
 
 use super::{
-    Global, check::Overlay, compile_paths, complain, note, packages, print, print_findings, shown, status, unreadable,
+    Global, check::Overlay, compile_paths, complain, note, packages, print, print_findings, project_files, shown,
+    status, unreadable,
 };
 use crate::{
     Options,
@@ -302,7 +303,7 @@ fn broken(path: &Path, text: &str) -> String {
             .collect();
         (compiled, errors)
     };
-    let (_, before) = errors(&Disk);
+    let (_, before) = errors(&project_files(&[path.to_owned()]));
     let (compiled, mut after) = errors(&Overlay::over([(path, text.as_bytes().to_vec())]));
     after.retain(|error| !before.contains(error));
     let mut report = String::new();

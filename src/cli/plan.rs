@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use regex::Regex;
 
-use super::{Global, compile_paths, complain, print, print_findings, status, unreadable};
+use super::{Global, compile_paths, complain, print, print_findings, project_files, status, unreadable};
 use crate::{
     Compiled, compile,
     diagnostic::Strength,
@@ -15,7 +15,7 @@ use crate::{
     plan::{
         EvalPlan, Plan,
         diff::{self, Side},
-        why,
+        why, wire,
     },
     render::{
         Done, FORMATS, View,
@@ -23,6 +23,7 @@ use crate::{
         results::{self, Earlier, Painted},
         why::WHY_FORMATS,
     },
+    secrets::Secrets,
     source::{Files, Sources},
 };
 
@@ -106,6 +107,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
     let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
     let colour = global.colour(&std::io::stdout());
+    let files = project_files(&args.paths);
     let view = View {
         colour,
         // A task that was asked for by name is shown whole.
@@ -113,7 +115,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         outcomes: painted.is_some().then_some(&outcome),
         reasons: painted.is_some().then_some(&why),
         sources: Some(&sources),
-        files: Some(&Disk),
+        files: Some(&files),
         ..View::new(&[])
     };
     let earlier: Vec<_> = planned.evals.iter().map(|eval| earlier(&eval.name)).collect();
@@ -121,7 +123,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let evals = evals.map(|(eval, e)| View { eval: Some(eval), plans: &eval.tasks, earlier: e.as_ref(), ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
     let views: Vec<_> = evals.chain(loose).collect();
-    let text = (format.render)(&views);
+    let text = planned.secrets().mask(&(format.render)(&views)).into_owned();
     if args.open {
         return open(format.name, &text);
     }
@@ -163,7 +165,7 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
         complain(&format!("no step is called `{step}`{hint}"));
         return status::USAGE;
     }
-    print(&(format.render)(&why::Answer { version: why::VERSION, steps }));
+    print(&planned.secrets().mask(&(format.render)(&why::Answer { version: why::VERSION, steps })));
     status::OK
 }
 
@@ -172,6 +174,14 @@ struct Planned {
     evals: Vec<EvalPlan>,
     /// Tasks that no eval selects.
     loose: Vec<Plan>,
+}
+
+impl Planned {
+    /// What is written in clear in what is to be shown.
+    fn secrets(&self) -> Secrets {
+        let loose = self.loose.iter().flat_map(wire::literal_secrets);
+        Secrets::new(self.evals.iter().flat_map(wire::eval_secrets).chain(loose))
+    }
 }
 
 fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
@@ -261,8 +271,10 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     };
     let sources = Sources::default();
     let past;
+    let others = project_files(args.diff.as_slice());
+    let now = project_files(&args.paths);
     let (files, compiled): (&dyn Files, Compiled) = match (&args.diff, &args.diff_rev) {
-        (Some(other), _) => (&Disk, compile_paths(std::slice::from_ref(other), &sources)),
+        (Some(other), _) => (&others, compile_paths(std::slice::from_ref(other), &sources)),
         (None, Some(rev)) => match rev::Revision::open(rev) {
             Ok(revision) => {
                 past = revision;
@@ -288,9 +300,9 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let (old_tasks, new_tasks) = (all(&old), all(new));
     let diff = diff::diff(
         Side { evals: &old.evals, plans: &old_tasks, files: Some(files) },
-        Side { evals: &new.evals, plans: &new_tasks, files: Some(&Disk) },
+        Side { evals: &new.evals, plans: &new_tasks, files: Some(&now) },
     );
-    print(&(format.render)(&diff));
+    print(&old.secrets().mask(&new.secrets().mask(&(format.render)(&diff))));
     if args.deny_growth && diff.grows() { status::NO } else { status::OK }
 }
 

@@ -241,7 +241,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let options = RecoverOptions {
         prices: prices.clone(),
         executable: std::env::current_exe().ok(),
-        secrets: environment_secrets(),
+        secrets: environment_secrets().into_iter().chain(wire::eval_secrets(plan)).collect(),
         server_timeout: Duration::from_secs(30),
         only: what.only.clone(),
         kept: what.kept,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{complain, print, shown, status};
+use super::{complain, print, project_files, shown, status};
 use crate::{
     host::disk::{Disk, write_atomic},
     results::{
@@ -283,7 +283,9 @@ fn show(args: &View) -> Result<u8, Fault> {
 
 /// What a task asks, where its file is still there.
 fn prompt(task: &str) -> Option<String> {
-    let text = |path: &Path| String::from_utf8(Disk.read(path).ok()?).ok();
+    // A results file may name any path: what is no part of this project is not shown.
+    let files = project_files(&[]);
+    let text = |path: &Path| String::from_utf8(files.read(path).ok()?).ok();
     let path = Path::new(task);
     let beside = |file: &str| text(&path.parent()?.join(file));
     view::prompt(&text(path)?, &beside)

@@ -20,11 +20,12 @@ use self::{
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
 };
-use super::{Global, Output, complain, packages, preflight, shown, status};
+use super::{Global, complain, log, packages, preflight, shown, status};
 use crate::{
     event::Used,
     host::{RealHost, descriptors, disk::Disk},
     journal,
+    plan::wire,
     report::{self, Detail, REPORTS, ReportInput},
     results::{self, github},
     run::{Only, interrupts},
@@ -141,6 +142,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         Err(signal) => return signal.exit(),
     }
     let mut options = options(args, selection, prices);
+    options.secrets.extend(wire::eval_secrets(&plan));
     (options.used, options.used_time) = (*used, time);
     if options.only == Some(Only::Verify) {
         options.worlds = kept_worlds(args, &plan);
@@ -201,7 +203,8 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     input.live = for_people && !args.quiet && !dumb && std::io::stderr().is_terminal();
     let Some(format) = REPORTS.iter().find(|r| r.name == format) else { return status::USAGE };
-    let summary = runtime.block_on(report::run(&input, &options, host, interrupts, format, &mut Output));
+    let mut out = log::Report { own: format.name == "github" };
+    let summary = runtime.block_on(report::run(&input, &options, host, interrupts, format, &mut out));
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     *used = summary.used.unwrap_or(*used);
     // The text report has shown already what kept every task from running.

@@ -9,7 +9,7 @@ use super::{
     pretty::{also, errors_first},
     print, report,
 };
-use crate::source::Sources;
+use crate::{ci, source::Sources};
 
 /// One way to write findings.
 #[derive(Debug)]
@@ -138,9 +138,9 @@ fn uri(path: &str) -> String {
         .collect()
 }
 
-/// Text behind `::` in a command of GitHub Actions.
+/// Text behind `::` in a command of GitHub Actions. Other runners may read it, too.
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    ci::harmless(text).replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {

@@ -6,9 +6,12 @@ use std::{
     ffi::OsString,
     fs::{self, File, Metadata, OpenOptions},
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
+
+/// Larger files are not read, in bytes. Recordings and results of a day have a tenth of it.
+const LARGEST: u64 = 256 << 20;
 
 /// The files of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,12 +19,7 @@ pub struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        read(path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Missing,
-            io::ErrorKind::IsADirectory => ReadError::IsDir,
-            _ if path.is_dir() => ReadError::IsDir,
-            _ => ReadError::Other(e.to_string()),
-        })
+        read(path)
     }
 
     fn stat(&self, path: &Path) -> Option<Stat> {
@@ -31,6 +29,16 @@ impl Files for Disk {
             (true, _) => Some(Stat::Dir),
             (_, true) => Some(Stat::File { executable: is_executable(&meta) }),
             _ => None,
+        }
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        let meta = fs::metadata(path).ok()?;
+        match special(&meta) {
+            Some(kind) => Some(ReadError::Special(kind)),
+            None if meta.is_file() && meta.len() > LARGEST => Some(ReadError::TooLarge(LARGEST >> 20)),
+            None if meta.is_dir() => not_entered(path),
+            None => None,
         }
     }
 
@@ -45,13 +53,16 @@ impl Files for Disk {
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        if not_entered(here).is_some() {
+            return Arc::new([]);
+        }
         let kind = |entry: fs::DirEntry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_dir = match entry.file_type() {
                 Ok(kind) if kind.is_dir() => true,
                 Ok(kind) if kind.is_file() => false,
-                // A link is what it leads to.
-                _ => self.stat(&dir.join(&name))? == Stat::Dir,
+                // A link is what it leads to; what it leads to may be no file, and reading it says so.
+                _ => self.stat(&dir.join(&name)) == Some(Stat::Dir),
             };
             Some((name, is_dir))
         };
@@ -62,11 +73,10 @@ impl Files for Disk {
 }
 
 /// All of a file. Most are read at once: of a file that has a length, less than was asked for is the end.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
     const FIRST: u64 = 1 << 20;
-    let mut file = File::open(path)?;
-    let meta = file.metadata()?;
-    let ends = meta.is_file() && meta.len() > 0;
+    let (mut file, meta) = open(path)?;
+    let ends = meta.len() > 0;
     let mut bytes = vec![0; meta.len().min(FIRST) as usize + 1];
     let mut length = 0;
     loop {
@@ -79,7 +89,11 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(ReadError::Other(e.to_string())),
+        }
+        // One that grows, or does not know its length.
+        if length as u64 > LARGEST {
+            return Err(ReadError::TooLarge(LARGEST >> 20));
         }
         if length == bytes.len() {
             bytes.resize(length.saturating_mul(2).max(4096), 0);
@@ -88,6 +102,78 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     bytes.truncate(length);
     Ok(bytes)
 }
+
+/// Why a folder is not entered, whose content can be read: links lead to it in a circle, or one after another.
+fn not_entered(dir: &Path) -> Option<ReadError> {
+    /// Linked folders within linked folders.
+    const LINKS: usize = 3;
+    let is_link = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_symlink());
+    // Only where the last step is a link can it be the one that closes a circle.
+    if !is_link(dir) {
+        return None;
+    }
+    let real = fs::canonicalize(dir).ok()?;
+    let around =
+        || dir.ancestors().skip(1).filter(|dir| matches!(dir.components().next_back(), Some(Component::Normal(_))));
+    let base = dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let circular = fs::canonicalize(base).is_ok_and(|base| base.starts_with(&real))
+        || around().any(|dir| fs::canonicalize(dir).is_ok_and(|dir| dir == real));
+    match circular {
+        true => Some(ReadError::Circular),
+        false if around().filter(|dir| is_link(dir)).count() >= LINKS => {
+            Some(ReadError::Other(format!("it lies behind more than {LINKS} links")))
+        }
+        false => None,
+    }
+}
+
+/// What kind of thing stands at a path, where it is neither a file nor a folder.
+fn special(meta: &Metadata) -> Option<&'static str> {
+    if meta.is_file() || meta.is_dir() {
+        return None;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kind = meta.file_type();
+        if kind.is_fifo() {
+            return Some("a pipe");
+        }
+        if kind.is_socket() {
+            return Some("a socket");
+        }
+    }
+    Some("a device")
+}
+
+/// Opens a plain file to read it: never one that could block, or do something by being opened.
+fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
+    let fault = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Missing,
+        io::ErrorKind::IsADirectory => ReadError::IsDir,
+        _ if path.is_dir() => ReadError::IsDir,
+        _ => ReadError::Other(e.to_string()),
+    };
+    let fits = |meta: &Metadata| match special(meta) {
+        Some(kind) => Err(ReadError::Special(kind)),
+        None if meta.is_dir() => Err(ReadError::IsDir),
+        None if meta.len() > LARGEST => Err(ReadError::TooLarge(LARGEST >> 20)),
+        None => Ok(()),
+    };
+    fits(&fs::metadata(path).map_err(fault)?)?;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // Another may have put a pipe there in the meantime.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NONBLOCK);
+    let file = options.open(path).map_err(fault)?;
+    let meta = file.metadata().map_err(fault)?;
+    fits(&meta)?;
+    Ok((file, meta))
+}
+
+#[cfg(all(unix, feature = "run"))]
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.
 /// A symbolic link is written through; a file that was there keeps its permissions.

@@ -323,6 +323,10 @@ impl Files for FakeDisk {
         self.lock().stat(path)
     }
 
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.lock().refusal(path)
+    }
+
     fn list(&self, dir: &Path) -> Vec<String> {
         self.lock().list(dir)
     }

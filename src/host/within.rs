@@ -1,137 +1,186 @@
-//! A host as one run of a task sees it: with a few variables more.
+//! The files of a project: the disk, below the roots of what was named.
+//!
+//! Names are taken as they are written (`decisions.md` §2), but what a link leads to decides: no text from beyond a root is
+//! ever read, so none can be quoted.
+#![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
-    io,
+    collections::HashMap,
+    fs,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::{Arc, PoisonError, RwLock},
 };
 
-use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
+use super::disk::Disk;
+use crate::{
+    policy,
+    source::{Files, ReadError, Stat, normalize},
+};
 
-use super::{Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Process, StartFault};
-use crate::source::Files;
-
-/// Another host, whose processes and lookups have these variables.
-pub struct Within<'h> {
-    host: &'h dyn Host,
-    env: Vec<(String, String)>,
+/// The files below some folders, and single files that the command line names.
+#[derive(Debug, Default)]
+pub struct Within {
+    roots: Vec<Root>,
+    /// Files that may be read wherever they are, without links.
+    named: Vec<PathBuf>,
+    folders: RwLock<HashMap<PathBuf, Option<PathBuf>>>,
 }
 
-impl std::fmt::Debug for Within<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Within").field("env", &self.env).finish_non_exhaustive()
+/// A folder below which everything may be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Root {
+    /// As it is called.
+    path: PathBuf,
+    /// Without links.
+    real: PathBuf,
+}
+
+impl Within {
+    /// The projects of files and folders that were named, or the one below `root`.
+    ///
+    /// # Errors
+    /// `root` is no folder.
+    pub fn of(paths: &[PathBuf], root: Option<&Path>) -> Result<Self, String> {
+        let mut within = Self::default();
+        if let Some(root) = root {
+            let real = fs::canonicalize(root).map_err(|e| format!("the root `{}`: {e}", root.display()))?;
+            if !real.is_dir() {
+                return Err(format!("the root `{}` is no folder", root.display()));
+            }
+            within.roots.push(Root { path: absolute(root), real });
+            return Ok(within);
+        }
+        for path in paths {
+            let path = root_of(path);
+            let root = Root { real: fs::canonicalize(&path).unwrap_or_else(|_| path.clone()), path };
+            if !within.roots.contains(&root) {
+                within.roots.push(root);
+            }
+        }
+        Ok(within)
+    }
+
+    /// With a file that may be read although it lies elsewhere: the command line names it.
+    pub fn and(mut self, path: &Path) -> Self {
+        self.named.extend(fs::canonicalize(path));
+        self
+    }
+
+    /// The link by which a file is reached, below its root: writing there would change another file than the one named.
+    pub fn link(&self, path: &Path) -> Option<PathBuf> {
+        let whole = absolute(path);
+        let root = self
+            .roots
+            .iter()
+            .filter(|root| whole.starts_with(&root.path))
+            .max_by_key(|root| root.path.as_os_str().len());
+        let depth = root.map_or(0, |root| root.path.components().count());
+        let mut links = whole.ancestors().filter(|dir| dir.components().count() > depth);
+        links.find(|dir| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_symlink())).map(Path::to_owned)
+    }
+
+    /// Where a path leads, without links. Whatever is answered of what lies outside does not depend on what is there.
+    fn find(&self, path: &Path) -> Result<PathBuf, ReadError> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let real = match (path.file_name(), path.parent().and_then(|dir| self.folder(dir))) {
+            (Some(name), Some(dir)) => {
+                let plain = dir.join(name);
+                match fs::symlink_metadata(&plain) {
+                    Ok(meta) if meta.is_symlink() => fs::canonicalize(&plain).ok(),
+                    Ok(_) => Some(plain),
+                    Err(_) if self.holds(&dir) => return Err(ReadError::Missing),
+                    Err(_) => None,
+                }
+            }
+            _ => self.folder(path),
+        };
+        match real {
+            Some(real) if self.holds(&real) => Ok(real),
+            real => {
+                let whole = absolute(path);
+                let inside =
+                    self.roots.iter().any(|root| whole.starts_with(&root.path) || whole.starts_with(&root.real));
+                Err(match (inside, real) {
+                    (true, Some(_)) => ReadError::LeadsOut(self.name()),
+                    (true, None) => ReadError::Missing,
+                    (false, _) => ReadError::Outside(self.name()),
+                })
+            }
+        }
+    }
+
+    fn holds(&self, real: &Path) -> bool {
+        self.roots.iter().any(|root| real.starts_with(&root.real)) || self.named.iter().any(|named| named == real)
+    }
+
+    fn name(&self) -> String {
+        let names: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
+        names.join("`, `")
+    }
+
+    /// A folder without links. Most files share theirs with others.
+    fn folder(&self, dir: &Path) -> Option<PathBuf> {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        if let Some(known) = self.folders.read().unwrap_or_else(PoisonError::into_inner).get(dir) {
+            return known.clone();
+        }
+        let real = fs::canonicalize(dir).ok();
+        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned(), real.clone());
+        real
     }
 }
 
-impl<'h> Within<'h> {
-    /// The variables count more than those of the other host, and less than those that a process is given.
-    pub fn new(host: &'h dyn Host, env: Vec<(String, String)>) -> Self {
-        Self { host, env }
+impl Files for Within {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        Disk.read(&self.find(path)?)
     }
 
-    fn with(&self, mut exec: Exec) -> Exec {
-        let own = self.env.iter().map(|(name, value)| (name.into(), value.into()));
-        exec.env.splice(0..0, own);
-        exec
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        Disk.stat(&self.find(path).ok()?)
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        match self.find(path) {
+            Ok(_) => Disk.refusal(path),
+            Err(ReadError::Missing) => None,
+            Err(why) => Some(why),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        self.find(dir).map_or_else(|_| Vec::new(), |dir| Disk.list(&dir))
+    }
+
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
+        match self.find(dir) {
+            Ok(_) => Disk.entries(dir),
+            Err(_) => Arc::new([]),
+        }
     }
 }
 
-impl Host for Within<'_> {
-    fn now(&self) -> jiff::Timestamp {
-        self.host.now()
-    }
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| normalize(&path))
+}
 
-    fn elapsed(&self) -> Duration {
-        self.host.elapsed()
+/// The root of the project of a file or folder: the repository around it, else the nearest folder with `gevals.toml`, else the current
+/// folder where that holds it, else its own.
+fn root_of(path: &Path) -> PathBuf {
+    let path = absolute(path);
+    let dir = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(&path) };
+    let real = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    for marker in [".git", policy::FILE_NAME] {
+        // What a linked folder belongs to is found where it is called first.
+        for dir in [dir, real.as_path()] {
+            if let Some(root) = dir.ancestors().find(|dir| fs::symlink_metadata(dir.join(marker)).is_ok()) {
+                return root.to_owned();
+            }
+        }
     }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.host.sleep(duration)
-    }
-
-    fn random_id(&self) -> String {
-        self.host.random_id()
-    }
-
-    fn free_port(&self) -> io::Result<u16> {
-        self.host.free_port()
-    }
-
-    fn env(&self, name: &str) -> Option<String> {
-        let own = self.env.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-        own.or_else(|| self.host.env(name))
-    }
-
-    fn which(&self, command: &str) -> Option<PathBuf> {
-        self.host.which(command)
-    }
-
-    fn files(&self) -> &dyn Files {
-        self.host.files()
-    }
-
-    fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
-        self.host.write(path, bytes, mode)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.host.remove(path)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.host.create_dir_all(path)
-    }
-
-    fn mode(&self, path: &Path) -> io::Result<u32> {
-        self.host.mode(path)
-    }
-
-    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.host.set_mode(path, mode)
-    }
-
-    fn temp_dir(&self) -> io::Result<PathBuf> {
-        self.host.temp_dir()
-    }
-
-    fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
-        self.host.exec(self.with(exec), cancel)
-    }
-
-    fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>> {
-        self.host.spawn(self.with(exec))
-    }
-
-    fn mark(&self) -> &str {
-        self.host.mark()
-    }
-
-    fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()> {
-        self.host.hold(leftover, still)
-    }
-
-    fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize> {
-        self.host.reap(leftover)
-    }
-
-    fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize> {
-        self.host.reap_marked(mark, grace)
-    }
-
-    fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize> {
-        self.host.reap_groups(groups, grace)
-    }
-
-    fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>> {
-        self.host.http(request)
-    }
-
-    fn given(&self) -> &[(String, String)] {
-        &self.env
-    }
-
-    fn outside(&self) -> Box<dyn std::any::Any + Send> {
-        self.host.outside()
+    // The root of the disk is no project; containers often stand there.
+    let here = std::env::current_dir().ok().filter(|here| here.parent().is_some());
+    match here {
+        Some(here) if dir.starts_with(&here) || real.starts_with(&here) => here,
+        _ => dir.to_owned(),
     }
 }

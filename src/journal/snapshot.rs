@@ -36,9 +36,7 @@ enum Seen {
 impl Snapshot {
     /// Files that hold a secret are forgotten.
     pub fn without(mut self, secrets: &Secrets) -> Self {
-        if !secrets.is_empty() {
-            self.texts.retain(|_, text| matches!(secrets.mask(text), std::borrow::Cow::Borrowed(_)));
-        }
+        self.texts.retain(|_, text| matches!(secrets.mask(text), std::borrow::Cow::Borrowed(_)));
         self
     }
 
@@ -68,6 +66,13 @@ impl Files for Restored<'_> {
             Some(Seen::File) => Some(Stat::File { executable: false }),
             Some(Seen::Executable) => Some(Stat::File { executable: true }),
             None => self.files.stat(path),
+        }
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        match self.snapshot.texts.contains_key(path) {
+            true => None,
+            false => self.files.refusal(path),
         }
     }
 
@@ -125,6 +130,10 @@ impl Files for Watched<'_> {
             self.seen().stats.insert(path.to_owned(), seen);
         }
         stat
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.files.refusal(path)
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {

@@ -64,6 +64,9 @@ pub fn task_paths(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn leaves(view: &TaskView<'_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
     /// Nobody nests folders deeper than this.
     const CLIMBS: usize = 64;
+    if view.files.refusal(path).is_some() {
+        return None;
+    }
     let mut dir = view.eval?.eval.dir.clone();
     for _ in 0..CLIMBS {
         let rest = path.strip_prefix(&dir);

@@ -60,7 +60,8 @@ fn missing(
     rule: &'static Rule,
     uses: impl Fn(&Statement, &str) -> bool,
 ) -> Option<Diagnostic> {
-    if view.files.stat(path).is_some() {
+    // Of what lies outside of the project nothing is known.
+    if view.files.stat(path).is_some() || view.files.refusal(path).is_some() {
         return None;
     }
     let file = path.file_name()?.to_string_lossy();

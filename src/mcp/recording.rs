@@ -144,7 +144,17 @@ impl Recording {
         let text = String::from_utf8_lossy(message);
         let is_json = |text: &str| serde_json::from_str::<&RawValue>(text).is_ok();
         let secrets = (self.secrets)();
-        if secrets.is_empty() || matches!(secrets.mask(&text), Cow::Borrowed(_)) {
+        let is_secret = || {
+            // What is escaped shows only when it is read.
+            let read = || serde_json::from_str::<Value>(&text).ok();
+            let differs = |value: Value| {
+                let mut masked = value.clone();
+                secrets.mask_json(&mut masked);
+                masked != value
+            };
+            matches!(secrets.mask(&text), Cow::Owned(_)) || text.contains('\\') && read().is_some_and(differs)
+        };
+        if !is_secret() {
             return match is_json(&text) {
                 true if message.contains(&b'\n') => {
                     // Between tokens only: strings hold no raw ones.

@@ -26,7 +26,7 @@ pub use eval::{
     eval_digest, grants, used_extensions,
 };
 pub use limits::LimitsDocument;
-pub use secret::{is_secret_header, literal_secrets};
+pub use secret::{eval_secrets, is_secret_header, literal_secrets, server_secrets};
 pub use server::ServerDocument;
 pub use source::Source;
 pub use task::{

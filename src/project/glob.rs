@@ -6,12 +6,13 @@ use globset::GlobBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
 
-use super::EMPTY_GLOB;
+use super::{EMPTY_GLOB, UNREADABLE_FILE};
 use crate::{
     decode::INVALID_PATTERN,
     diagnostic::{Diagnostic, nearest},
     hir::Name,
-    source::{Files, normalize, resolve},
+    outside,
+    source::{Files, ReadError, normalize, resolve},
 };
 
 /// Links may lead in circles.
@@ -20,8 +21,11 @@ const MAX_DEPTH: usize = 64;
 /// Folders nobody keeps tasks in.
 const SKIPPED: [&str; 5] = [".git", ".gevals", "node_modules", "target", ".venv"];
 
+/// A file, or a folder that is not searched, and why.
+pub type Found = Result<PathBuf, (PathBuf, ReadError)>;
+
 /// All YAML and JSON files below a folder, sorted, without what ignore files and `exclude` leave out.
-pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<PathBuf> {
+pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<Found> {
     let mut excluded = GitignoreBuilder::new(normalize(dir));
     for pattern in exclude {
         // A malformed pattern matches nothing; git does the same.
@@ -49,11 +53,14 @@ impl Ignores<'_> {
 }
 
 /// Folders are searched side by side: a suite has one for each of its tasks.
-fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> Vec<PathBuf> {
+fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> Vec<Found> {
     if depth > MAX_DEPTH {
         return Vec::new();
     }
     let entries = files.entries(dir);
+    if entries.is_empty() {
+        return refused(dir, files);
+    }
     let mut ignores = Ignores { here: Vec::new(), above: Some(above) };
     for name in [".gitignore", ".ignore"] {
         if entries.iter().any(|(n, _)| n == name)
@@ -75,17 +82,22 @@ fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> V
         match is_dir {
             _ if ignores.ignore(&path, *is_dir) => Vec::new(),
             true => search(&path, files, depth + 1, &ignores),
-            false => vec![path],
+            false => vec![Ok(path)],
         }
     });
     found.collect()
+}
+
+/// Why a folder is empty, where that is because it may not be read.
+fn refused(dir: &Path, files: &dyn Files) -> Vec<Found> {
+    files.refusal(dir).map(|why| Err((dir.to_owned(), why))).into_iter().collect()
 }
 
 /// The files that a pattern matches, sorted. The folder before the pattern's first special character is taken as it is,
 /// whatever characters its own name has.
 ///
 /// # Errors
-/// When the pattern is malformed, or matches nothing.
+/// When the pattern is malformed, matches nothing, or would be looked for in a folder that may not be read.
 pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBuf>, Box<Diagnostic>> {
     let text = &pattern.value;
     let special = text.find(['*', '?', '[', '{']).unwrap_or(text.len());
@@ -100,7 +112,25 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
     })?;
     let matcher = glob.compile_matcher();
     let root = resolve(base, prefix);
-    let found = walk(&root, files, 0, &|path| matcher.is_match(path.strip_prefix(&root).unwrap_or(path)));
+    let mut found = Vec::new();
+    for one in walk(&root, files, 0, &|path| matcher.is_match(path.strip_prefix(&root).unwrap_or(path))) {
+        match one {
+            Ok(path) => found.push(path),
+            // What it holds is found where it really is.
+            Err((_, ReadError::Circular)) => {}
+            Err((folder, why)) => {
+                let folder = folder.display().to_string();
+                return Err(Box::new(match why.is_outside() {
+                    true => outside::diagnostic(pattern.span, "folder", &folder, &why),
+                    false => Diagnostic::new(
+                        &UNREADABLE_FILE,
+                        pattern.span,
+                        format!("the folder `{folder}` cannot be searched: {why}"),
+                    ),
+                }));
+            }
+        }
+    }
     if found.is_empty() {
         let mut diagnostic = Diagnostic::new(&EMPTY_GLOB, pattern.span, format!("`{text}` matches no file"));
         if files.stat(&root).is_none() && !prefix.is_empty() {
@@ -125,17 +155,20 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
 }
 
 /// The files below a folder that are wanted.
-fn walk(dir: &Path, files: &dyn Files, depth: usize, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Vec<PathBuf> {
+fn walk(dir: &Path, files: &dyn Files, depth: usize, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Vec<Found> {
     if depth > MAX_DEPTH {
         return Vec::new();
     }
     let entries = files.entries(dir);
+    if entries.is_empty() {
+        return refused(dir, files);
+    }
     let below = entries.par_iter().flat_map_iter(|(name, is_dir)| {
         let path = dir.join(name);
         match *is_dir {
             true if SKIPPED.contains(&name.as_str()) => Vec::new(),
             true => walk(&path, files, depth + 1, wanted),
-            false if wanted(&path) => vec![path],
+            false if wanted(&path) => vec![Ok(path)],
             false => Vec::new(),
         }
     });

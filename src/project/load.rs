@@ -21,8 +21,8 @@ use crate::{
     dialect::{self, FileKind},
     hir::{self, Agent, McpConfig, Name, Oracle, Substitute},
     lock::{self, Lock, LockedExtension, LockedServer},
-    package, primitive,
-    source::{FileId, Span, Stat, normalize, resolve},
+    outside, package, primitive,
+    source::{FileId, Files, ReadError, Span, Stat, normalize, resolve},
     template, yaml,
 };
 
@@ -39,7 +39,12 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     for path in paths {
         match cx.files.stat(path) {
             Some(Stat::Dir) => {
-                wanted.extend(glob::yaml_files(path, cx.exclude, cx.files).into_iter().map(|p| (p, false)));
+                for found in glob::yaml_files(path, cx.exclude, cx.files) {
+                    match found {
+                        Ok(path) => wanted.push((path, false)),
+                        Err((folder, _)) => loader.project.foreign.push(folder),
+                    }
+                }
             }
             _ => wanted.push((normalize(path), true)),
         }
@@ -101,7 +106,15 @@ enum Parsed {
 /// Reads and parses one file. One that was named must be ours; one found in a folder may be another program's.
 fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     let mut out = Diagnostics::default();
-    let Ok(bytes) = cx.files.read(path) else { return Parsed::Unreadable };
+    let bytes = match cx.files.read(path) {
+        Ok(bytes) => bytes,
+        Err(why) if why.is_outside() => {
+            let place = Span::new(cx.sources.add(path, ""), 0..0);
+            out.error(outside::diagnostic(place, "file", &path.display().to_string(), &why));
+            return Parsed::Broken(out);
+        }
+        Err(_) => return Parsed::Unreadable,
+    };
     let (file, text) = match read::text(bytes, path, cx, &mut out) {
         Ok(read) => read,
         Err(_) if named => return Parsed::Broken(out),
@@ -232,7 +245,24 @@ impl Loader<'_> {
             }
         }
         for source in unit.eval.iter().filter_map(|e| e.skills.as_ref()).flat_map(|s| &s.sources) {
-            let found = self.cx.files.stat(&read::folder(&dir, &source.value));
+            let folder = read::folder(&dir, &source.value);
+            if let Some((path, why)) = refused(&folder, 0, self.cx.files) {
+                let written = match path == folder {
+                    true => source.value.clone(),
+                    false => path.display().to_string(),
+                };
+                let diagnostic = match why.is_outside() {
+                    true => outside::diagnostic(source.span, "skill", &written, &why),
+                    false => Diagnostic::new(
+                        &UNREADABLE_FILE,
+                        source.span,
+                        format!("the skill `{written}` cannot be read: {why}"),
+                    ),
+                };
+                failed = Some(out.error(diagnostic));
+                continue;
+            }
+            let found = self.cx.files.stat(&folder);
             if found != Some(Stat::Dir) {
                 let why = if found.is_some() { "is no folder" } else { "does not exist" };
                 let message = format!("the source of skills `{}` {why}", source.value);
@@ -271,7 +301,17 @@ impl Loader<'_> {
             if let Some(lock) = self.locks.get(&Some(path.clone())) {
                 return Ok(Arc::clone(lock));
             }
-            let Ok(bytes) = self.cx.files.read(&path) else { continue };
+            let bytes = match self.cx.files.read(&path) {
+                Ok(bytes) => bytes,
+                Err(why @ (ReadError::LeadsOut(_) | ReadError::Special(_) | ReadError::TooLarge(_))) => {
+                    let place = Span::new(self.cx.sources.add(&path, ""), 0..0);
+                    return Err(out.error(match why.is_outside() {
+                        true => outside::diagnostic(place, "lock", lock::FILE_NAME, &why),
+                        false => Diagnostic::new(&INVALID_LOCK, place, format!("the lock cannot be read: {why}")),
+                    }));
+                }
+                Err(_) => continue,
+            };
             let (file, text) = read::text(bytes, &path, self.cx, out)?;
             let lock = Lock::parse(&text).map_err(|message| {
                 out.error(
@@ -350,10 +390,16 @@ impl Loader<'_> {
             let message = format!("cannot read the recording `{}`: {why}", path.display());
             Diagnostic::new(&UNREADABLE_FILE, name.span, message).help(HELP)
         };
+        if let Some(why) = self.cx.files.refusal(&path).filter(ReadError::is_outside) {
+            return Err(out.error(outside::diagnostic(name.span, "recording", &name.value, &why)));
+        }
         let text = match self.cx.files.stat(&path) {
             Some(Stat::File { .. }) => self.cx.files.read(&path).map_err(|e| out.error(unreadable(&e)))?,
             Some(Stat::Dir) => return Err(out.error(unreadable(&"it is no file"))),
-            None => return Err(out.error(unreadable(&"there is no such file"))),
+            None => {
+                let why = self.cx.files.refusal(&path).map(|why| why.to_string());
+                return Err(out.error(unreadable(&why.as_deref().unwrap_or("there is no such file"))));
+            }
         };
         match recorded(&String::from_utf8_lossy(&text)) {
             Ok(tasks) => Ok(Recorded { path, tasks }),
@@ -375,6 +421,24 @@ impl Loader<'_> {
             (None, None) => Err(read::wrong_kind(name, "MCP config", None, out)),
         }
     }
+}
+
+/// The first of a folder's files and folders that may not be read, or the folder itself.
+fn refused(dir: &Path, depth: usize, files: &dyn Files) -> Option<(PathBuf, ReadError)> {
+    /// Folders within folders.
+    const DEPTH: usize = 32;
+    if let Some(why) = files.refusal(dir).filter(|_| depth <= DEPTH) {
+        return (why != ReadError::Circular).then(|| (dir.to_owned(), why));
+    }
+    let entries = files.entries(dir);
+    let mut entries = entries.iter().filter(|_| depth <= DEPTH);
+    entries.find_map(|(name, is_dir)| {
+        let path = dir.join(name);
+        match is_dir {
+            true => refused(&path, depth + 1, files),
+            false => files.refusal(&path).map(|why| (path, why)),
+        }
+    })
 }
 
 /// The path that an agent of this type must have.

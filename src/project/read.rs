@@ -12,6 +12,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
     dialect::{self, FileKind, TaskFile},
     hir::{self, Dialect, Name},
+    outside,
     source::{FileId, ReadError, Span, resolve},
     template, yaml,
 };
@@ -45,6 +46,9 @@ pub(super) fn read(
 ) -> Result<(FileId, Arc<str>), Reported> {
     match cx.files.read(path) {
         Ok(bytes) => text(bytes, path, cx, out),
+        Err(error) if error.is_outside() => {
+            Err(out.error(outside::diagnostic(span, &format!("{what} file"), written, &error)))
+        }
         Err(error) => {
             let shown = path.display();
             let mut diagnostic =

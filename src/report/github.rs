@@ -1,7 +1,7 @@
 //! `github`: what people read, and an annotation for each check that did not pass, at the line that asked for it.
 
 use super::{ReportFormat, text::Text};
-use crate::{diagnostic::annotation, event::EventKind};
+use crate::{ci, diagnostic::annotation, event::EventKind};
 
 pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "github",
@@ -9,7 +9,8 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     make: |input| {
         let mut text = Text::new(input);
         Box::new(move |event| {
-            let mut out = text.take(event);
+            // What tools and agents said is in there.
+            let mut out = ci::harmless(&text.take(event)).into_owned();
             if matches!(event.kind, EventKind::RunFinished { .. }) {
                 for failure in text.failures() {
                     out += &annotation("error", &failure.path, failure.line, &failure.title, &failure.message);

@@ -257,9 +257,15 @@ pub(super) fn cell(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' => {
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '~' | '$' | '!' | '#' => {
                 out.push('\\');
                 out.push(c);
+            }
+            // Nobody is called, and nothing becomes a link.
+            '@' => out.push_str("@\u{200b}"),
+            '/' if out.ends_with(':') => out.push_str("\\/"),
+            '.' if out.len() >= 3 && out.as_bytes()[out.len() - 3..].eq_ignore_ascii_case(b"www") => {
+                out.push_str("\\.")
             }
             c => out.push(c),
         }

@@ -20,7 +20,7 @@ use crate::cluster::plane;
 use crate::{
     event::TaskRun,
     hir::KubeWorld,
-    host::{Host, Within},
+    host::{Host, WithEnv},
     journal::TaskPast,
     plan::EvalPlan,
 };
@@ -102,8 +102,8 @@ impl<'a> Clusters<'a> {
     }
 
     /// The host of what happens before any task.
-    pub fn host<'h>(&self, host: &'h dyn Host) -> Within<'h> {
-        Within::new(host, variables(&self.first().join("kubeconfig"), "default"))
+    pub fn host<'h>(&self, host: &'h dyn Host) -> WithEnv<'h> {
+        WithEnv::new(host, variables(&self.first().join("kubeconfig"), "default"))
     }
 
     /// The servers of the eval, as they are seen from a host.
@@ -182,8 +182,8 @@ impl Share {
     }
 
     /// The host of the run of the task.
-    pub fn host<'h>(&self, host: &'h dyn Host) -> Within<'h> {
-        Within::new(host, self.env.clone())
+    pub fn host<'h>(&self, host: &'h dyn Host) -> WithEnv<'h> {
+        WithEnv::new(host, self.env.clone())
     }
 }
 

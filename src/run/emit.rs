@@ -207,9 +207,6 @@ impl Vault {
 }
 
 fn mask(kind: &mut EventKind, secrets: &Secrets) {
-    if secrets.is_empty() {
-        return;
-    }
     let text = |text: &mut String| {
         if let std::borrow::Cow::Owned(masked) = secrets.mask(text) {
             *text = masked;

@@ -18,7 +18,7 @@ use crate::{
     host::{Host, MARK},
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, Recording, ServerError, ServerSpec, SessionKind},
     plan::wire::is_secret_header,
-    secrets::is_secret_name,
+    secrets::{in_arguments, is_secret_name, told},
     signature::Schema,
     step::{Contract, ToolAnswer, ToolFault, Tools},
     tokens,
@@ -150,6 +150,13 @@ pub fn specs(
             )
         };
         let mut transport = transport(server, dir, executable, &mut fill);
+        match &transport {
+            mcp::Transport::Stdio { args, env, .. } => {
+                secrets.extend(in_arguments(args));
+                secrets.extend(env.values().flat_map(|value| told(value)));
+            }
+            mcp::Transport::Http { url, .. } => secrets.extend(told(url)),
+        }
         if let mcp::Transport::Stdio { env, .. } = &mut transport {
             for (name, value) in host.given() {
                 env.entry(name.clone()).or_insert_with(|| value.clone());

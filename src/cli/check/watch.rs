@@ -69,6 +69,10 @@ impl Files for Watched<'_> {
         self.files.stat(path)
     }
 
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.files.refusal(path)
+    }
+
     fn list(&self, dir: &Path) -> Vec<String> {
         self.note(dir);
         self.files.list(dir)

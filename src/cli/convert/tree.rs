@@ -7,11 +7,20 @@ use std::{
 };
 
 use super::Fault;
-use crate::{Compiled, cli::status, convert::Converted, host::disk::write_atomic, source::normalize};
+use crate::{
+    Compiled,
+    cli::status,
+    convert::Converted,
+    host::disk::{Disk, write_atomic},
+    source::{Files, Stat, normalize},
+};
 
 /// Replaces a file; the old one is kept beside it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    if fs::read(path)? == text.as_bytes() {
+    if fs::symlink_metadata(path)?.is_symlink() {
+        return Err(io::Error::other("it is a symbolic link; convert what it leads to"));
+    }
+    if Disk.read(path).map_err(|e| io::Error::other(e.to_string()))? == text.as_bytes() {
         return Ok(());
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -33,7 +42,12 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// Writes tasks, the evals that select them, and every file they name, below a folder: each once, with its mode. What lies
 /// outside of the tree is named, and its paths are rebased.
-pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -> Result<Vec<String>, Fault> {
+pub fn write(
+    out: &Path,
+    tasks: &[(PathBuf, &Converted)],
+    compiled: &Compiled,
+    files: &dyn Files,
+) -> Result<Vec<String>, Fault> {
     let fault = |path: &Path, e: io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
     let mut notes = Vec::new();
     let written: BTreeSet<PathBuf> = tasks.iter().map(|(p, _)| absolute(p)).collect();
@@ -46,13 +60,13 @@ pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -
         }
     }
     let own: Vec<PathBuf> = written.iter().chain(&copies).cloned().collect();
-    let mut open: Vec<(String, PathBuf)> = copies.iter().map(|p| (text_of(p), folder(p))).collect();
+    let mut open: Vec<(String, PathBuf)> = copies.iter().map(|p| (text_of(p, files), folder(p))).collect();
     open.extend(tasks.iter().map(|(p, new)| (new.text.clone(), folder(&absolute(p)))));
     // Scripts name their helpers, and helpers others.
     while let Some((text, dir)) = open.pop() {
         for file in mentioned(&text, &dir) {
             if !written.contains(&file) && copies.insert(file.clone()) && file.is_file() {
-                open.push((text_of(&file), folder(&file)));
+                open.push((text_of(&file, files), folder(&file)));
             }
         }
     }
@@ -60,7 +74,7 @@ pub fn write(out: &Path, tasks: &[(PathBuf, &Converted)], compiled: &Compiled) -
     let mut outside = BTreeSet::new();
     for from in &copies {
         match from.strip_prefix(&root) {
-            Ok(inside) => copy(from, &out.join(inside)).map_err(|e| fault(&out.join(inside), e))?,
+            Ok(inside) => copy(from, &out.join(inside), files, &mut notes).map_err(|e| fault(&out.join(inside), e))?,
             Err(_) => {
                 notes.push(format!("`{}` lies outside of the tree and was not copied", from.display()));
                 outside.insert(from.clone());
@@ -82,9 +96,10 @@ fn folder(path: &Path) -> PathBuf {
 }
 
 /// What a file says, if it is a text.
-fn text_of(path: &Path) -> String {
+fn text_of(path: &Path, files: &dyn Files) -> String {
     let small = fs::metadata(path).is_ok_and(|m| m.len() < 1 << 20);
-    if small { fs::read_to_string(path).unwrap_or_default() } else { String::new() }
+    let text = || String::from_utf8(files.read(path).ok()?).ok();
+    if small { text().unwrap_or_default() } else { String::new() }
 }
 
 /// The folder that becomes the new tree: of tasks and evals, and of what they name as far as that lies below the current
@@ -139,19 +154,25 @@ fn mentioned(text: &str, dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    if from.is_dir() {
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            copy(&entry.path(), &to.join(entry.file_name()))?;
+/// Copies a file or a folder; what may not be read is named.
+fn copy(from: &Path, to: &Path, files: &dyn Files, notes: &mut Vec<String>) -> io::Result<()> {
+    if let Some(why) = files.refusal(from) {
+        notes.push(format!("`{}` was not copied: {why}", from.display()));
+        return Ok(());
+    }
+    if files.stat(from) == Some(Stat::Dir) {
+        for (name, _) in files.entries(from).iter() {
+            copy(&from.join(name), &to.join(name), files, notes)?;
         }
         return Ok(());
     }
+    let bytes = files.read(from).map_err(|e| io::Error::other(e.to_string()))?;
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
     }
+    write_atomic(to, &bytes)?;
     // Modes are kept.
-    fs::copy(from, to).map(|_| ())
+    fs::set_permissions(to, fs::metadata(from)?.permissions())
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -56,7 +56,9 @@ impl Revision {
 
 impl Files for Revision {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        let inside = self.inside(path).ok_or(ReadError::Missing)?;
+        let Some(inside) = self.inside(path) else {
+            return Err(ReadError::Outside(self.root.display().to_string()));
+        };
         match self.files.get(&inside) {
             Some((object, _)) => git(&["cat-file", "blob", object]).map_err(ReadError::Other),
             None if self.dirs.contains(&inside) => Err(ReadError::IsDir),
@@ -70,6 +72,10 @@ impl Files for Revision {
             Some((_, executable)) => Some(Stat::File { executable: *executable }),
             None => self.dirs.contains(&inside).then_some(Stat::Dir),
         }
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.inside(path).is_none().then(|| ReadError::Outside(self.root.display().to_string()))
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -163,5 +162,5 @@ pub fn absolutely(dir: &Path, what: &What) -> Result<Option<u8>, Refusal> {
 
 /// For people, and not on standard output: that belongs to the report.
 pub fn note(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    crate::cli::note(line);
 }

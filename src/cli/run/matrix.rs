@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{args::Args, go, ready::prepare};
 use crate::{
-    cli::{Global, complain, note, shown, status},
+    cli::{Global, complain, note, shown, status, tell},
     event::Used,
     host::disk::Disk,
     source::Files,
@@ -114,7 +114,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         writeln!(table, "{name:width$}  exit {exit}  {passed:24}  {}", shown(folder)).ok();
     }
     // The table is for people; standard output may be for programs.
-    note(table.trim_end_matches('\n'));
+    tell(&table);
     rows.iter().map(|(_, exit, ..)| *exit).max_by_key(|exit| severity(*exit)).unwrap_or(status::USAGE)
 }
 

@@ -1,19 +1,18 @@
 //! Reads an eval before it is run: its plan, the tasks that are selected, and the findings that refuse it.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
     Compiled, Options, bash,
-    cli::{Global, complain, note, print_findings, shown, status, tolerated_findings, unreadable, warn},
+    cli::{Global, complain, print_findings, project_files, shown, status, tell, tolerated_findings, unreadable, warn},
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
     hir::Dialect,
-    host::disk::Disk,
     journal::{Snapshot, Watched},
     plan::EvalPlan,
     prices::Prices,
-    project::{Project, TaskUnit},
+    project::{AgentChoice, Project, TaskUnit},
     run::{self, Selection},
     source::{Files, Sources, Span},
 };
@@ -57,7 +56,15 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
             return Err(status::USAGE);
         }
     };
-    let files = Watched::new(&Disk);
+    // What the command line names may lie anywhere, and the eval's own files below its root.
+    let mut project = project_files(std::slice::from_ref(&args.eval));
+    for path in args.prices.iter().chain(&overrides.mcp_config) {
+        project = project.and(path);
+    }
+    if let Some(AgentChoice::File(path)) = &overrides.agent {
+        project = project.and(path);
+    }
+    let files = Watched::new(&project);
     let Ok(prices) = args.prices.as_ref().map(|path| prices(path, &files, global)).transpose() else {
         return Err(status::USAGE);
     };
@@ -196,14 +203,14 @@ pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, fil
         let err = std::io::stderr();
         let mut text = String::new();
         let _ = diagnostic::concise(printed, sources, &global.pretty(&err), &mut text);
-        let _ = writeln!(err.lock(), "{text}{}", diagnostic::summary(printed, files));
+        tell(&format!("{text}{}\n", diagnostic::summary(printed, files)));
     } else if !printed.is_empty() {
         print_findings(printed, sources, files, global);
     }
     if printed.len() < found.len() && !args.quiet {
         let eval = bash::quote(&shown(&args.eval));
-        note(&format!(
-            "{} warnings and notes are not shown: `gevals check {eval}` shows them\n",
+        tell(&format!(
+            "{} warnings and notes are not shown: `gevals check {eval}` shows them\n\n",
             found.len() - printed.len()
         ));
     }

@@ -1,9 +1,9 @@
 //! What a plan masks.
 
 use crate::{
-    hir::{ArgKind, Def, Part, Template},
-    plan::{ActionKind, Plan},
-    secrets::is_secret_name,
+    hir::{ArgKind, Def, Expand, ExpandPart, Part, Server, Template, Transport},
+    plan::{ActionKind, AgentKind, EvalPlan, Plan},
+    secrets::{in_arguments, is_secret_name, told},
 };
 
 /// Every header but those of content negotiation (`decisions.md` §10).
@@ -20,6 +20,7 @@ pub fn literal_secrets(plan: &Plan) -> Vec<String> {
             if let Part::Text(text) = part {
                 // A text of several lines is indented where it is written.
                 secrets.extend(text.lines().map(|line| line.trim().to_owned()));
+                secrets.extend(credentials(text).map(str::to_owned));
             }
         }
     };
@@ -40,5 +41,71 @@ pub fn literal_secrets(plan: &Plan) -> Vec<String> {
         }
     });
     secrets.append(&mut others);
+    secrets
+}
+
+/// The secrets that the specifications of servers have in clear.
+pub fn server_secrets(servers: &[Server]) -> Vec<String> {
+    let mut secrets = Vec::new();
+    for server in servers {
+        let (pairs, is_secret): (_, fn(&str) -> bool) = match &server.transport {
+            Transport::Stdio { args, env, .. } => {
+                secrets.extend(in_arguments(&args.iter().map(Expand::display).collect::<Vec<_>>()));
+                (env, is_secret_name)
+            }
+            Transport::Http { url, headers } => {
+                secrets.extend(told(&url.display()));
+                (headers, is_secret_header)
+            }
+        };
+        for (name, value) in pairs {
+            secrets.extend(told(&value.display()));
+            for part in value.parts.iter().filter(|_| is_secret(&name.value)) {
+                match part {
+                    ExpandPart::Text(text) => secrets
+                        .extend([Some(text.as_str()), credentials(text)].into_iter().flatten().map(str::to_owned)),
+                    ExpandPart::Var { default, .. } => secrets.extend(default.clone()),
+                }
+            }
+        }
+    }
+    secrets
+}
+
+/// What stands behind the scheme of a header's value, as in `Bearer …`.
+fn credentials(value: &str) -> Option<&str> {
+    let (scheme, rest) = value.trim().split_once(' ')?;
+    scheme.bytes().all(|b| b.is_ascii_alphabetic()).then(|| rest.trim())
+}
+
+/// The secrets that an eval has in clear: of its tasks, its servers, its extensions and the files of its agents.
+pub fn eval_secrets(plan: &EvalPlan) -> Vec<String> {
+    let mut secrets: Vec<String> = plan.tasks.iter().flat_map(literal_secrets).collect();
+    secrets.extend(server_secrets(&plan.servers));
+    for (name, value) in plan.extensions.declared.iter().flat_map(|extension| &extension.env) {
+        secrets.extend(told(value));
+        secrets.extend(is_secret_name(name).then(|| value.clone()));
+    }
+    let own = plan.tasks.iter().filter_map(|task| match &task.action(task.agent).kind {
+        ActionKind::Agent(agent) => Some(&agent.kind),
+        _ => None,
+    });
+    let agents = own.chain(plan.judge.as_ref().map(|judge| &judge.kind));
+    for agent in agents {
+        match agent {
+            AgentKind::Shell(shell) => {
+                let texts = [&shell.run_prompt, &shell.mcp_server_arg, &shell.allowed_tool_arg, &shell.get_version];
+                secrets.extend(texts.into_iter().flatten().flat_map(|text| told(&text.value)));
+            }
+            AgentKind::Acp(acp) => {
+                secrets.extend(in_arguments(&acp.args.iter().map(|arg| arg.value.as_str()).collect::<Vec<_>>()));
+            }
+            _ => {}
+        }
+    }
+    // What is still to be filled in is no secret.
+    secrets.retain(|secret| !secret.contains("${") && !secret.contains("{{"));
+    secrets.sort();
+    secrets.dedup();
     secrets
 }
