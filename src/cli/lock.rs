@@ -24,6 +24,7 @@ use crate::{
     },
     lock::{FILE_NAME, Lock, LockedServer, LockedTool},
     mcp::{ClientOptions, Hub, HubOptions, ServerSpec, SessionKind},
+    outside::OUTSIDE_PROJECT,
     package::{Package, package},
     project::{EvalUnit, references},
     run,
@@ -70,6 +71,11 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     let [unit] = compiled.project.evals.as_slice() else {
+        let outside: Vec<_> =
+            compiled.diagnostics.iter().filter(|d| std::ptr::eq(d.rule, &raw const OUTSIDE_PROJECT)).cloned().collect();
+        if !outside.is_empty() {
+            print_findings(&outside, &sources, compiled.project.files(), global);
+        }
         complain(&not_one_eval(&args.eval, &compiled.project.evals));
         return status::USAGE;
     };

@@ -96,7 +96,7 @@ enum Part {
 }
 
 fn part(path: &Path, files: &dyn Files) -> Part {
-    if !matches!(files.stat(path), Some(Stat::File { .. })) {
+    if !matches!(files.stat(path), Some(Stat::File { .. })) || files.refusal(path).is_some() {
         return Part::None;
     }
     let text = files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();

@@ -85,8 +85,8 @@ fn suite() -> World {
         .enumerate()
         .map(|(nth, line)| (format!("{line} {nth}"), json!({ "calls": calls, "output": hostile })))
         .collect();
-    world.write("oracle.yaml", &json!({ "kind": "Oracle", "tasks": entries }).to_string());
-    let agent = format!("cat {0}; cat {0} >&2; exit 1 # {{{{ .Prompt }}}}", world.path("hostile.txt").display());
+    world.write("script.yaml", &json!({ "kind": "Oracle", "tasks": entries }).to_string());
+    let agent = format!("cat {0}; cat {0} >&2; true {{{{ .Prompt }}}}; exit 1", world.path("hostile.txt").display());
     world.write(
         "agent.yaml",
         &format!(
@@ -96,7 +96,7 @@ fn suite() -> World {
         ),
     );
     for (name, agent, mcp) in [
-        ("oracle", json!({ "type": "builtin.script", "path": "oracle.yaml" }), "mcp.json"),
+        ("oracle", json!({ "type": "builtin.script", "path": "script.yaml" }), "mcp.json"),
         ("shell", json!({ "type": "file", "path": "agent.yaml" }), "mcp.json"),
         ("broken", json!({ "type": "builtin.noop" }), "broken.json"),
     ] {
@@ -189,7 +189,11 @@ fn no_line_in_a_log_of_ci_is_a_command_of_others() {
             said += format!("{}{}", log.0, log.1).matches("evil").count();
         }
     }
-    // It was all there to be said.
+    // It was all run, and there to be said.
+    for eval in ["oracle", "shell"] {
+        let path = format!("gevals-{eval}-out.json");
+        assert!(world.path(&path).exists(), "{:?}", log(world.command(&["run", &format!("{eval}.yaml")]), RUNNERS[0]));
+    }
     assert!(said > 1000, "{said}");
     // What programs read means the same as without a runner.
     for args in [

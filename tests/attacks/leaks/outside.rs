@@ -403,7 +403,10 @@ fn what_is_no_plain_file_is_refused_by_every_reader() {
             let ran = at(&world, "repo", args);
             let said = format!("{}{}", ran.out, ran.err);
             assert!(matches!(ran.code, Some(1 | 2)), "{args:?}, {kind}: {said}");
-            assert!(said.contains(kind) || kind == "a device" && said.contains("outside"), "{args:?}, {kind}: {said}");
+            assert!(
+                said.contains(kind) || kind == "a device" && said.contains("out of the project"),
+                "{args:?}, {kind}: {said}"
+            );
             assert!(ran.peak < 200 << 10, "{args:?}, {kind}: {} KiB", ran.peak);
         }
     }

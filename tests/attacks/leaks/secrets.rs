@@ -266,13 +266,13 @@ fn planted() -> Planted {
     // A text with braces is no template here.
     let entry: Value = serde_json::from_str(&entry.to_string().replace("{\\\"", "\\\\{\\\"")).unwrap_or(entry);
     world.write(
-        "source/oracle.yaml",
+        "source/script.yaml",
         &json!({ "kind": "Oracle", "tasks": { "good": entry, "bad": entry } }).to_string(),
     );
     let agent = json!({ "kind": "Agent", "metadata": { "name": "shell" }, "commands": { "runPrompt": format!("{agent}{cat} {0}; {cat} {0} >&2; echo {{{{ .Prompt }}}}", world.path("vault/agent.txt").display()) } });
     world.write("source/agent.yaml", &agent.to_string());
     for (name, agent, mcp) in [
-        ("oracle", json!({ "type": "builtin.script", "path": "oracle.yaml" }), "notes.json"),
+        ("oracle", json!({ "type": "builtin.script", "path": "script.yaml" }), "notes.json"),
         ("shell", json!({ "type": "file", "path": "agent.yaml" }), "notes.json"),
         ("web", json!({ "type": "builtin.noop" }), "web.json"),
         ("dying", json!({ "type": "builtin.noop" }), "dying.json"),
@@ -372,6 +372,10 @@ fn no_secret_is_written_or_printed() {
         masks += ran.out.matches("***").count();
     }
     assert!(said > 10_000 && masks > 100, "{said} {masks}");
+    for eval in ["oracle", "shell"] {
+        let text = planted.world.read(&format!("gevals-{eval}-out.json"));
+        assert!(text.matches("***").count() > 100, "{eval}: {}", run(&["run", &format!("source/{eval}.yaml")]).err);
+    }
     // The journal and the recording were full of them.
     let kept: Vec<_> =
         planted.written().into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "jsonl")).collect();
