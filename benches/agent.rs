@@ -159,6 +159,7 @@ async fn turns() {
             fill: &|_, _| Err("no template".to_owned()),
             used: &|_| (),
             calls: &calls,
+            jail: None,
         };
         let started = Instant::now();
         let done = agent::run(&AgentKind::Model(agent.clone()), cx).await;
