@@ -36,7 +36,7 @@ pub fn give_back(pid: u32) {
     if let Some(before) = BEFORE.get().filter(|before| before.current != before.maximum)
         && let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)
     {
-        let _ = rustix::process::prlimit(Some(pid), Resource::Nofile, before.clone());
+        let _ = rustix::process::prlimit(Some(pid), Resource::Nofile, *before);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = pid;
