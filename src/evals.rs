@@ -3,10 +3,12 @@
 
 mod conformance;
 mod connect;
+mod draft;
 mod list;
 mod ship;
 
 pub use conformance::{REQUIREMENTS, conformance};
 pub use connect::{ConnectOptions, Server, connect};
+pub use draft::{Drafted, draft};
 pub use list::{ListError, Listed, list};
 pub use ship::{Fault, Shipped, watch};

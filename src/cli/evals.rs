@@ -2,6 +2,7 @@
 
 mod check;
 mod conformance;
+mod draft;
 mod list;
 mod serve;
 
@@ -39,6 +40,7 @@ Examples:
   gevals evals check evals.yaml                          the same of a file, before a server ships it
   gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified
   gevals evals conformance -- my-server                  whether it keeps to the primitive
+  gevals evals draft -- my-server                        a first suite, from its tools
 
 `gevals explain evals` tells what an eval is, and what a file of evals holds.";
 
@@ -56,6 +58,7 @@ enum Command {
     Check(check::Args),
     Serve(serve::Args),
     Conformance(conformance::Args),
+    Draft(draft::Args),
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -64,6 +67,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         Command::Check(args) => check::main(args, global),
         Command::Serve(args) => serve::main(args, global),
         Command::Conformance(args) => conformance::main(args, global),
+        Command::Draft(args) => draft::main(args, global),
     }
 }
 
