@@ -1,10 +1,14 @@
 //! The evals primitive of MCP with a server at the other end: connecting, listing, and shipping evals beside any server.
 #![expect(clippy::disallowed_methods, reason = "evals are listed by servers, and read again when their file changes")]
 
+mod conformance;
 mod connect;
+mod draft;
 mod list;
 mod ship;
 
+pub use conformance::{REQUIREMENTS, conformance};
 pub use connect::{ConnectOptions, Server, connect};
+pub use draft::{Drafted, draft};
 pub use list::{ListError, Listed, list};
 pub use ship::{Fault, Shipped, watch};

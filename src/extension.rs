@@ -29,7 +29,7 @@ use crate::{
     plan,
     sandbox::docker::Container,
 };
-pub use conformance::{Kept, Requirement, conformance};
+pub use conformance::conformance;
 pub use jail::usable;
 use jail::{Jail, Jailed};
 use oneshot::OneShot;

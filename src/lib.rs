@@ -33,6 +33,7 @@ pub mod event;
 pub mod render;
 pub mod convert;
 pub mod results;
+pub mod conformance;
 pub mod host;
 #[cfg(feature = "kubernetes")]
 pub mod cluster;

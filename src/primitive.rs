@@ -2,12 +2,13 @@
 //! (`decisions.md` §9).
 //!
 //! `read` makes [`Eval`]s of a text, `check` says what is wrong with a list of them, `compare` grades an answer by
-//! exact match, and `pages` is the list that a server gives out. Nothing here does IO.
+//! exact match, `pages` is the list that a server gives out, and `shape` names each requirement on an eval that it does not keep. Nothing here does IO.
 
 mod check;
 mod compare;
 mod pages;
 mod read;
+mod shape;
 
 use std::fmt;
 
@@ -27,6 +28,7 @@ pub use check::check;
 pub use compare::{Call, Mismatch, execution, invocation};
 pub use pages::{LIST_CHANGED, METHOD, PAGE, Pages};
 pub use read::{KIND, file, page};
+pub use shape::faults;
 
 rule! {
     pub static EVAL_ID = "eval-id", Hard;

@@ -4,9 +4,11 @@
 //! JSON Schema: built-ins derive theirs from Rust structs, the others send theirs. What a shape does not say of a foreign
 //! schema, the [`Schema`] itself does.
 
+mod sample;
 mod schema;
 mod shape;
 
+pub use sample::arguments;
 pub use schema::{Fault, FaultKind, Schema};
 pub use shape::{Field, Format, Shape};
 

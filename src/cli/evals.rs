@@ -1,6 +1,8 @@
 //! `gevals evals`: the evals that an MCP server ships beside its tools.
 
 mod check;
+mod conformance;
+mod draft;
 mod list;
 mod serve;
 
@@ -37,6 +39,8 @@ Examples:
   gevals evals check --mcp-config mcp.json notes         whether they can be right: ids, gradings, tools, arguments
   gevals evals check evals.yaml                          the same of a file, before a server ships it
   gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified
+  gevals evals conformance -- my-server                  whether it keeps to the primitive
+  gevals evals draft -- my-server                        a first suite, from its tools
 
 `gevals explain evals` tells what an eval is, and what a file of evals holds.";
 
@@ -53,6 +57,8 @@ enum Command {
     List(list::Args),
     Check(check::Args),
     Serve(serve::Args),
+    Conformance(conformance::Args),
+    Draft(draft::Args),
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -60,6 +66,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
         Command::List(args) => list::main(args, global),
         Command::Check(args) => check::main(args, global),
         Command::Serve(args) => serve::main(args, global),
+        Command::Conformance(args) => conformance::main(args, global),
+        Command::Draft(args) => draft::main(args, global),
     }
 }
 

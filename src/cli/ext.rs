@@ -13,7 +13,8 @@ use crate::{
     Compiled,
     builtin::count,
     compile,
-    extension::{Extensions, Kept, conformance},
+    conformance::{Judgement, write},
+    extension::{Extensions, conformance},
     fetch::{Cache, installed},
     host::RealHost,
     lock::{Lock, LockedExtension, LockedRelease},
@@ -387,32 +388,7 @@ fn conform(program: &Path, as_json: bool) -> u8 {
             return status::USAGE;
         }
     };
-    let broken = requirements.iter().filter(|r| matches!(r.kept, Kept::No(_))).count();
-    if as_json {
-        let list = requirements.iter().map(|r| {
-            let (outcome, why) = match &r.kept {
-                Kept::Yes => ("passed", None),
-                Kept::No(why) => ("failed", Some(why)),
-                Kept::Untried(why) => ("untried", Some(why)),
-            };
-            json!({"id": r.id, "requirement": r.text, "outcome": outcome, "why": why})
-        });
-        print(&format!("{:#}\n", Value::Array(list.collect())));
-    } else {
-        let mut text = String::new();
-        for r in &requirements {
-            let (mark, why) = match &r.kept {
-                Kept::Yes => ("ok  ", String::new()),
-                Kept::No(why) => ("no  ", format!("\n           {why}")),
-                Kept::Untried(why) => ("-   ", format!(" (not tried: {why})")),
-            };
-            text += &format!("{mark} {:4} {}{why}\n", r.id, r.text);
-        }
-        let verdict = match broken {
-            0 => "all requirements that were tried are met".to_owned(),
-            n => format!("{} not met", count(n, "requirement is", "requirements are")),
-        };
-        print(&format!("{text}{verdict}\n"));
-    }
-    if broken == 0 { status::OK } else { status::NO }
+    let judgement = Judgement::default();
+    print(&write(if as_json { "json" } else { "text" }, &shown(program), &requirements, &judgement));
+    if judgement.is_met(&requirements) { status::OK } else { status::NO }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use indexmap::{IndexMap, IndexSet};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{complain, print, status};
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     lock::{FILE_NAME, Lock, LockedServer, LockedTool},
     mcp::{ServerSpec, Transport},
     results::recording::{self, Call, Recorded},
+    signature::arguments,
     source::Files,
 };
 
@@ -323,43 +324,8 @@ fn a_tool(server: &Server) -> Option<(&str, Value)> {
         |tool: &LockedTool| tool.input_schema.json().get("required").and_then(Value::as_array).map_or(0, Vec::len);
     let tools = server.locked.tools.iter();
     let (name, tool) = tools.min_by_key(|(name, tool)| (!looks(&name.to_lowercase()), needs(tool)))?;
-    let required = tool.input_schema.json().get("required").and_then(Value::as_array).into_iter().flatten();
-    let args: Map<String, Value> = required
-        .filter_map(Value::as_str)
-        .map(|name| {
-            let schema = tool.input_schema.json().get("properties").and_then(|p| p.get(name));
-            (name.to_owned(), schema.map_or_else(|| json!("example"), sample))
-        })
-        .collect();
+    let args = arguments(tool.input_schema.json());
     Some((name, Value::Object(args)))
-}
-
-/// A value that a schema may take.
-fn sample(schema: &Value) -> Value {
-    let given = schema.get("default").or_else(|| schema.get("const"));
-    let given = given.or_else(|| schema.get("enum")?.as_array()?.first());
-    if let Some(value) = given.or_else(|| schema.get("examples")?.as_array()?.first()) {
-        return value.clone();
-    }
-    let kind = match schema.get("type") {
-        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
-        kind => kind.and_then(Value::as_str),
-    };
-    match kind {
-        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
-        Some("boolean") => json!(false),
-        Some("array") => {
-            let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(10) as usize;
-            json!(vec![schema.get("items").map_or_else(|| json!("example"), sample); least])
-        }
-        Some("object") => {
-            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-            let field = |name: &str| (name.to_owned(), schema["properties"].get(name).map_or(Value::Null, sample));
-            Value::Object(required.filter_map(Value::as_str).map(field).collect())
-        }
-        Some("null") => Value::Null,
-        _ => json!("example"),
-    }
 }
 
 /// As flow YAML; JSON is YAML, but for text that would be a hole.
@@ -598,13 +564,5 @@ mod tests {
         ] {
             assert_eq!(named(line), name, "{line}");
         }
-    }
-
-    #[test]
-    fn samples_fit_their_schemas() {
-        let schema = json!({"type": "object", "required": ["a", "b", "c", "d"], "properties": {
-            "a": {"type": "string"}, "b": {"type": "integer", "minimum": 3}, "c": {"enum": ["x"]},
-            "d": {"type": "array", "minItems": 1, "items": {"type": "boolean"}}, "e": {"type": "string"}}});
-        assert_eq!(sample(&schema), json!({"a": "example", "b": 3, "c": "x", "d": [false]}));
     }
 }

@@ -13,6 +13,7 @@ use tokio::{
 
 use super::{Found, HANDSHAKE, program};
 use crate::{
+    conformance::{Demand, Kept, Requirement, Rule},
     kubernetes::PROTOCOL,
     lock::LockedExtension,
     mcp::{Lines, Process, spawn_with},
@@ -25,24 +26,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_millis(300);
 /// An operation that no extension has.
 const NOBODYS: &str = "gevals-conformance-no-such-operation";
-
-/// How a program kept a requirement.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kept {
-    Yes,
-    No(String),
-    /// It could not be tried.
-    Untried(String),
-}
-
-/// A requirement, and how it was kept.
-#[derive(Clone, Debug)]
-pub struct Requirement {
-    /// It never changes its meaning.
-    pub id: &'static str,
-    pub text: &'static str,
-    pub kept: Kept,
-}
 
 const SESSION: [(&str, &str); 13] = [
     ("J1", "`initialize` is answered within 10 s, with a result"),
@@ -100,7 +83,7 @@ fn report(
 ) -> Vec<Requirement> {
     let requirement = |&(id, text): &(&'static str, &'static str)| {
         let kept = kept.shift_remove(id).unwrap_or_else(|| Kept::Untried(why.to_owned()));
-        Requirement { id, text, kept }
+        Requirement { rule: Rule { id, demand: Demand::Must, text }, kept }
     };
     names.iter().map(requirement).collect()
 }

@@ -1,0 +1,82 @@
+//! `gevals evals draft`: a first suite for a server, from its tools.
+
+use std::path::PathBuf;
+
+use super::{Fault, Global, Reach, visible_lines, with_server};
+use crate::{
+    builtin::count,
+    cli::{between, complain, print, status},
+    evals::{Drafted, draft},
+    host::disk::{Disk, write_atomic},
+    source::Files,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals evals draft -- my-server > evals.yaml
+  gevals evals draft --output evals.yaml https://example.org/mcp
+  gevals evals draft --allow-execution -- my-server  all tools, not only those that are declared to read
+
+Each tool is called twice, with arguments from its schema: required ones, by `default`, `const`, `enum`, `examples`, or the
+simplest value. One whose answers differ, or that reports an error, is left out; standard error says which, and why.
+
+Exit status: 0 written, 1 no eval came of it: nothing is written, 2 used wrongly, or the file is there already, 3 the server
+does not start, or does not list its tools";
+
+/// Draft a first suite of evals from the tools of a server.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A URL, or a name in the MCP config.
+    server: Option<String>,
+    /// The file, instead of standard output; none is overwritten.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Call tools, too, that are not declared to read only: they may change or delete something.
+    #[arg(long)]
+    allow_execution: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub fn main(args: &Args, _: Global) -> u8 {
+    let reached = free(args).and_then(|()| args.reach.server(args.server.as_deref()));
+    let reached = match reached {
+        Ok(reached) => reached,
+        Err((code, why)) => {
+            complain(&why);
+            return code;
+        }
+    };
+    with_server(reached, async |server| {
+        let drafted = draft(server, args.allow_execution).await;
+        let drafted =
+            drafted.map_err(|e| (status::BROKEN, format!("`tools/list` of `{}`: {}", server.name, server.lost(&e))))?;
+        let Drafted { text, evals, left_out } = drafted;
+        for (tool, why) in &left_out {
+            between::say(&visible_lines(&format!("left out: `{tool}`: {why}")));
+        }
+        if evals == 0 {
+            return Err((status::NO, format!("no eval can be drafted for `{}`", server.name)));
+        }
+        match &args.output {
+            None => print(&text),
+            Some(path) => {
+                free(args)?;
+                let fault = |e: std::io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
+                write_atomic(path, text.as_bytes()).map_err(fault)?;
+                print(&format!("wrote {}: {}\n", path.display(), count(evals, "eval", "evals")));
+            }
+        }
+        Ok(status::OK)
+    })
+}
+
+fn free(args: &Args) -> Result<(), Fault> {
+    match args.output.as_deref().filter(|path| Disk.stat(path).is_some()) {
+        Some(path) => {
+            Err((status::USAGE, format!("`{}` is there already: nothing is written over it", path.display())))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! A first suite for a server, from its tools: each is called twice, and what it answers both times is what an eval expects.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::{
+    decode::SECRET_IN_CLEAR,
+    diagnostic::{Diagnostic, Diagnostics},
+    mcp::CallError,
+    primitive::{self, KIND, Tools},
+    signature::{Schema, arguments},
+    source::Sources,
+    yaml,
+};
+
+/// Between the first call and the second: an answer that has the time in it differs.
+const PAUSE: Duration = Duration::from_millis(1100);
+/// The longest answer that a suite should hold, in bytes.
+const LONGEST: usize = 16 << 10;
+
+/// A first suite.
+#[derive(Debug)]
+pub struct Drafted {
+    /// The file, without the tools that were left out.
+    pub text: String,
+    /// How many evals there are.
+    pub evals: usize,
+    /// A tool that has no eval, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// An eval, and the tool that it calls.
+type Draft = (String, Value);
+
+/// Drafts evals. Without `any`, only tools that are declared to read are called.
+///
+/// # Errors
+/// The server does not list its tools.
+pub async fn draft(server: &Server, any: bool) -> Result<Drafted, CallError> {
+    let listed = server.client.list_tools().await?;
+    let (mut left_out, mut asked) = (Vec::new(), Vec::new());
+    for tool in &listed {
+        let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
+        match question(tool, any) {
+            Ok(arguments) => {
+                let answer = call(server, name, &arguments).await;
+                asked.push((name.to_owned(), arguments, answer));
+            }
+            Err(why) => left_out.push((name.to_owned(), why)),
+        }
+    }
+    if asked.iter().any(|(.., answer)| answer.is_ok()) {
+        tokio::time::sleep(PAUSE).await;
+    }
+    let mut drafts: Vec<Draft> = Vec::new();
+    for (name, arguments, answer) in asked {
+        let again = match &answer {
+            Ok(_) => call(server, &name, &arguments).await,
+            Err(_) => answer.clone(),
+        };
+        match (answer, again) {
+            (Err(why), _) => left_out.push((name, why)),
+            (_, Err(why)) => left_out.push((name, format!("the second time, {why}"))),
+            (Ok(first), Ok(second)) if first != second => {
+                left_out.push((name, "it answers something else each time".to_owned()));
+            }
+            (Ok(content), Ok(_)) => drafts.push((name.clone(), eval(&name, arguments, content))),
+        }
+    }
+    checked(&Tools::listed(&server.name, &listed), &mut drafts, &mut left_out);
+    let evals: Vec<Value> = drafts.into_iter().map(|(_, eval)| eval).collect();
+    let text = yaml::write(&json!({"kind": KIND, "evals": evals})).unwrap_or_default();
+    Ok(Drafted { text, evals: evals.len(), left_out })
+}
+
+/// What a tool is called with, or why it is not called.
+fn question(tool: &Value, any: bool) -> Result<Value, String> {
+    let reads = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
+    if !reads && !any {
+        return Err(
+            "it is not declared to read only (`readOnlyHint`); --allow-execution calls it all the same".to_owned()
+        );
+    }
+    let schema = Schema::new(tool.get("inputSchema").filter(|s| s.is_object()).cloned().unwrap_or(Value::Bool(true)));
+    let arguments = Value::Object(arguments(schema.json()));
+    match schema.faults(&arguments, &[]).first() {
+        None => Ok(arguments),
+        Some(fault) => Err(format!("no arguments were found that fit its schema: {arguments}, but {fault}")),
+    }
+}
+
+/// What an answer is compared by.
+async fn call(server: &Server, name: &str, arguments: &Value) -> Result<Value, String> {
+    let result = server.client.call_tool(name, arguments.clone()).await.map_err(|error| server.lost(&error))?;
+    let short = |text: String| text.chars().take(200).collect::<String>();
+    if result.is_error {
+        return Err(short(format!("called with {arguments}, it reports an error: {}", result.text())));
+    }
+    let content = match (result.content.is_empty(), result.structured) {
+        (false, _) => Value::Array(result.content),
+        (true, Some(structured)) => json!({"structuredContent": structured}),
+        (true, None) => return Err("it answers nothing".to_owned()),
+    };
+    match content.to_string().len() {
+        size if size > LONGEST => Err(format!("its answer has {size} bytes, too many for an eval")),
+        _ => Ok(content),
+    }
+}
+
+fn eval(name: &str, arguments: Value, content: Value) -> Value {
+    let id: String = name.chars().map(|c| if c.is_control() || c.is_whitespace() { '-' } else { c }).collect();
+    json!({
+        "id": format!("{id}-answers"),
+        "name": format!("{name} answers as it did when this was drafted"),
+        "description": "Drafted: look whether this is the right answer, and say here what it shows.",
+        "gradingType": "exact-match",
+        "input": {"type": "execution", "toolName": name, "arguments": arguments},
+        "expected": {"type": "exact-match", "content": content},
+    })
+}
+
+/// Leaves out what `gevals evals check` would not accept.
+fn checked(tools: &Tools, drafts: &mut Vec<Draft>, left_out: &mut Vec<(String, String)>) {
+    drafts.retain(|(name, eval)| {
+        let (text, mut found) =
+            (yaml::write(&json!({"kind": KIND, "evals": [eval]})).unwrap_or_default(), Diagnostics::default());
+        let sources = Sources::default();
+        if let Ok(tree) = yaml::parse(sources.add("draft", text.as_str()), text, &mut found) {
+            let document = primitive::file(tree, &mut found);
+            primitive::check(&[document], Some(tools), &mut found);
+        }
+        // A secret is but a warning to a file that its author wrote.
+        let unfit = |d: &&Diagnostic| d.strength.is_error() || std::ptr::eq(d.rule, &raw const SECRET_IN_CLEAR);
+        let error = found.iter().find(unfit).map(|d| d.message.clone());
+        if let Some(error) = &error {
+            left_out.push((name.clone(), format!("of its answer, {error}")));
+        }
+        error.is_none()
+    });
+}
