@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::{AgentContext, AgentDone, AgentFault, Said, Spent, TRANSCRIPT, Usage};
 use crate::{
+    builtin::count,
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
     ty::endpoint as url,
@@ -36,7 +37,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
         biased;
         () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
         () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
-        done = converse(cx, agent, &mut talk) => done,
+        done = answers(cx, agent, ChatRequest::from_user(cx.prompt), None, &mut talk) => done,
     };
     let transcript = talk.said.into_text();
     AgentDone {
@@ -69,9 +70,72 @@ struct Talk {
     usage: Option<Usage>,
     /// Why it stopped, where it was not done.
     cut: Option<String>,
+    /// What it said and called, and what was answered, in order.
+    turns: Vec<Value>,
 }
 
-async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) -> Result<(), AgentFault> {
+/// A conversation that begins with more than a prompt.
+pub struct Conversation<'a> {
+    /// Who says it, and what.
+    pub messages: &'a [(Speaker, String)],
+    /// Answers of the model, at most.
+    pub most: usize,
+    /// Whether the tools that it wants are called. If not, its first answer is the last.
+    pub calls_tools: bool,
+}
+
+/// Who says a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speaker {
+    User,
+    Model,
+}
+
+/// What a model said.
+#[derive(Debug)]
+pub struct Conversed {
+    pub result: Result<(), AgentFault>,
+    /// The text of its last message that had one.
+    pub text: String,
+    /// In order: `{"says"}`, `{"calls", "arguments"}`, `{"result"}`.
+    pub turns: Vec<Value>,
+    /// Why it stopped, where it was not done.
+    pub cut: Option<String>,
+    pub usage: Option<Usage>,
+}
+
+impl Conversed {
+    /// The tools that it called or wanted to call, by the names that their server knows them by, with the arguments.
+    pub fn calls(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.turns.iter().filter_map(|turn| Some((turn.get("calls")?.as_str()?, turn.get("arguments")?)))
+    }
+}
+
+/// Lets a model go on with a conversation.
+pub async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, conversation: &Conversation<'_>) -> Conversed {
+    let mut talk = Talk::default();
+    let messages = conversation.messages.iter().map(|(who, text)| match who {
+        Speaker::User => ChatMessage::user(text.clone()),
+        Speaker::Model => ChatMessage::assistant(text.clone()),
+    });
+    let request = ChatRequest::from_messages(messages.collect());
+    let result = tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
+        () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
+        done = answers(cx, agent, request, Some(conversation), &mut talk) => done,
+    };
+    Conversed { result, text: talk.answer, turns: talk.turns, cut: talk.cut, usage: talk.usage }
+}
+
+/// The model's answers to a request, until it is done. The turns of a conversation are kept.
+async fn answers(
+    cx: &AgentContext<'_>,
+    agent: &ModelAgent,
+    mut request: ChatRequest,
+    conversation: Option<&Conversation<'_>>,
+    talk: &mut Talk,
+) -> Result<(), AgentFault> {
     let target = target(cx.host, agent).map_err(AgentFault::NotStarted)?;
     let client = service_client(&target.base).map_err(|e| AgentFault::NotStarted(e.to_string()))?;
     let client = Client::builder().with_reqwest(client).build().map_err(|e| AgentFault::NotStarted(e.to_string()))?;
@@ -81,11 +145,11 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         model: ModelIden::new(target.adapter, agent.model.clone()),
     };
     let tools = offered(cx).await.map_err(AgentFault::NotStarted)?;
-    let mut request = ChatRequest::from_user(cx.prompt);
     if !tools.is_empty() {
         request = request.with_tools(tools.values().map(|offer| offer.tool.clone()));
     }
-    for _ in 0..ROUNDS {
+    let most = conversation.map_or(ROUNDS, |conversation| conversation.most);
+    for _ in 0..most {
         let answer = ask(cx, &client, &target, &request, talk).await?;
         if let Some(used) = used(&answer) {
             let all = talk.usage.get_or_insert_default();
@@ -98,6 +162,9 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         let text = answer.texts().concat();
         if !text.is_empty() {
             talk.said.line(&text);
+            if conversation.is_some() {
+                talk.turns.push(json!({ "says": text }));
+            }
             talk.answer = text;
         }
         let cut = match &answer.stop_reason {
@@ -113,6 +180,11 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
             }
             return Ok(());
         };
+        if conversation.is_some_and(|conversation| !conversation.calls_tools) {
+            talk.turns.extend(calls.iter().map(|call| turn(&tools, call)));
+            talk.cut = cut.map(str::to_owned);
+            return Ok(());
+        }
         // This answer may have been the one too many.
         if cx.cancel.is_cancelled() {
             return Err(AgentFault::Cancelled);
@@ -121,11 +193,26 @@ async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, talk: &mut Talk) ->
         let mut responses = Vec::new();
         for call in &calls {
             let result = carry_out(cx, &tools, call, talk).await.map_err(AgentFault::Failed)?;
+            if conversation.is_some() {
+                talk.turns.push(turn(&tools, call));
+                talk.turns.push(json!({ "result": result }));
+            }
             responses.push(ToolResponse::from_tool_call(call, result));
         }
         request = request.append_message(ChatMessage::from(responses));
     }
-    Err(AgentFault::Failed(format!("the model still called tools after {ROUNDS} answers")))
+    let why = format!("the model still called tools after {}", count(most, "answer", "answers"));
+    if conversation.is_some() {
+        talk.cut = Some(why);
+        return Ok(());
+    }
+    Err(AgentFault::Failed(why))
+}
+
+/// A call as it is kept: by the name that the server knows the tool by.
+fn turn(tools: &IndexMap<String, Offer>, call: &ToolCall) -> Value {
+    let name = tools.get(&call.fn_name).map_or(&call.fn_name, |offer| &offer.name);
+    json!({ "calls": name, "arguments": call.fn_arguments })
 }
 
 /// One answer; what a busy endpoint refuses is asked again.

@@ -4,7 +4,10 @@ mod check;
 mod conformance;
 mod draft;
 mod list;
+mod ready;
+mod run;
 mod serve;
+mod strength;
 
 use std::{
     future::Future,
@@ -38,13 +41,15 @@ Examples:
   gevals evals list --level invocation https://x.org/mcp
   gevals evals check --mcp-config mcp.json notes         whether they can be right: ids, gradings, tools, arguments
   gevals evals check evals.yaml                          the same of a file, before a server ships it
+  gevals evals run --allow-execution -- my-server        whether they pass
+  gevals evals strength --allow-execution -- my-server   what they notice of broken tools
   gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified
   gevals evals conformance -- my-server                  whether it keeps to the primitive
   gevals evals draft -- my-server                        a first suite, from its tools
 
 `gevals explain evals` tells what an eval is, and what a file of evals holds.";
 
-/// The evals that an MCP server ships beside its tools: list, check and serve them.
+/// The evals that an MCP server ships beside its tools: list, check, run, measure and serve them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -56,6 +61,8 @@ pub struct Args {
 enum Command {
     List(list::Args),
     Check(check::Args),
+    Run(Box<run::Args>),
+    Strength(Box<strength::Args>),
     Serve(serve::Args),
     Conformance(conformance::Args),
     Draft(draft::Args),
@@ -65,6 +72,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     match &args.command {
         Command::List(args) => list::main(args, global),
         Command::Check(args) => check::main(args, global),
+        Command::Run(args) => run::main(args, global),
+        Command::Strength(args) => strength::main(args, global),
         Command::Serve(args) => serve::main(args, global),
         Command::Conformance(args) => conformance::main(args, global),
         Command::Draft(args) => draft::main(args, global),

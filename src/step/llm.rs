@@ -58,6 +58,7 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
                 let (key, expected) = match criterion {
                     Criterion::Contains => ("contains", "says"),
                     Criterion::Exact => ("exact", "is"),
+                    Criterion::Rubric => ("rubric", "meets"),
                 };
                 let mut done = Done::new(Outcome::Failed, format!("{}: {}", verdict.category.name(), verdict.reason));
                 done.differences.push(Difference {

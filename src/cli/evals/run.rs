@@ -1,0 +1,258 @@
+//! `gevals evals run`: runs the evals that a server ships.
+
+use std::{path::PathBuf, time::Instant};
+
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Fault, Global, Reach,
+    ready::{self, Ready, named},
+    with_server,
+};
+use crate::{
+    builtin::count,
+    cli::{complain, print, status, warn},
+    diagnostic::visible,
+    evals::{Done, Ended, Server, run},
+    host::{RealHost, disk::write_atomic},
+    primitive::LIST_CHANGED,
+    render::results::results_path,
+    results,
+    secrets::Secrets,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals evals run --level execution --allow-execution -- my-server
+  gevals evals run --level invocation --model anthropic:claude-sonnet-4-5 https://example.org/mcp
+  gevals evals run --model openai:gpt-5 --judge openai:gpt-5 --allow-execution -- my-server
+
+Executions and scenarios call tools of the server: --allow-execution allows that, or you are asked on a terminal. The
+results are written to gevals-evals-SERVER-out.json, for `gevals result`; nothing is sent to the server.
+
+Exit status: 0 all passed, 1 an eval did not pass, 2 used wrongly, no consent, or evals that mean nothing, 3 no server,
+model or judge";
+
+/// Run the evals that a server ships.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A URL, or a name in the MCP config.
+    server: Option<String>,
+    #[command(flatten)]
+    ready: ready::Args,
+    /// How often each eval is run; every run must pass.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Run them again whenever the server says that its evals have changed.
+    #[arg(long)]
+    watch: bool,
+    /// How results are written.
+    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    format: String,
+    /// The folder of the results file.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    output_dir: PathBuf,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub fn main(args: &Args, _: Global) -> u8 {
+    let reached = match args.reach.server(args.server.as_deref()) {
+        Ok(reached) => reached,
+        Err((code, why)) => {
+            complain(&why);
+            return code;
+        }
+    };
+    let secrets = reached.options.secrets.clone();
+    let kind = match reached.spec.transport {
+        crate::mcp::Transport::Stdio { .. } => "stdio",
+        crate::mcp::Transport::Http { .. } => "http",
+    };
+    with_server(reached, async |server| {
+        let host = RealHost::new();
+        let mut changes = server.client.notifications();
+        loop {
+            let code = match once(args, server, &host, &secrets, kind).await {
+                Err((_, why)) if args.watch => {
+                    complain(&visible(&why));
+                    status::NO
+                }
+                done => done?,
+            };
+            if !args.watch {
+                return Ok(code);
+            }
+            loop {
+                tokio::select! {
+                    notification = changes.recv() => match notification {
+                        Ok(notification) if notification.method == LIST_CHANGED => break,
+                        Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                        Err(_) => return Err((status::BROKEN, "the server has ended".to_owned())),
+                    },
+                    () = server.hub.ended() => return Err((status::BROKEN, "the server has ended".to_owned())),
+                }
+            }
+            warn("the evals of the server have changed");
+        }
+    })
+}
+
+async fn once(args: &Args, server: &Server, host: &RealHost, secrets: &Secrets, kind: &str) -> Result<u8, Fault> {
+    let ready = ready::ready(&args.ready, server).await?;
+    ready::models(&args.ready, host, &ready.evals)?;
+    ready::consent(&args.ready, &ready)?;
+    let began = Instant::now();
+    let cancel = CancellationToken::new();
+    let running = ready::running(&args.ready, host, &cancel, args.runs);
+    let done = run(&running, server, &ready.tools, &ready.evals.iter().collect::<Vec<_>>()).await;
+    let code = match done.iter().all(|done| done.ended == Ended::Passed) {
+        true => status::OK,
+        false if done.iter().all(|done| done.ended == Ended::Broken) => status::BROKEN,
+        false => status::NO,
+    };
+    let took = began.elapsed().as_secs_f64();
+    let name = format!("evals-{}", plain(&server.name));
+    let path = results_path(&args.output_dir, &name);
+    let file = file(args, server, &ready, &done, &name, kind, took, code);
+    let text = secrets.mask(&results::text(&file)).into_owned();
+    write_atomic(&path, text.as_bytes())
+        .map_err(|error| (status::BROKEN, format!("cannot write `{}`: {error}", path.display())))?;
+    let report = match args.format.as_str() {
+        "json" => format!("{:#}\n", document(args, server, &ready, &done)),
+        _ => table(args, &ready, &done) + &format!("results: {}\n", visible(&path.display().to_string())),
+    };
+    print(&secrets.mask(&report));
+    Ok(code)
+}
+
+/// A server's name as a part of a file's: a server cannot choose the folder.
+fn plain(name: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    name.chars().take(80).map(plain).collect()
+}
+
+/// What of the models a pass rests on.
+fn rests_on(args: &Args) -> Vec<(&'static str, String)> {
+    let models = [("model", &args.ready.model), ("judge", &args.ready.judge)];
+    models.into_iter().filter_map(|(what, model)| Some((what, named(model.as_ref()?)))).collect()
+}
+
+/// The proposal's `EvalResult`s.
+fn document(args: &Args, server: &Server, ready: &Ready, done: &[Done]) -> Value {
+    let result = |done: &Done| {
+        let mut result = json!({
+            "evalId": done.id,
+            "passed": done.ended == Ended::Passed,
+            "durationMs": u64::try_from(done.duration.as_millis()).unwrap_or(u64::MAX),
+            "outcome": done.ended.name(),
+        });
+        if !done.reason.is_empty() {
+            result["reason"] = done.reason.as_str().into();
+        }
+        if args.runs > 1 {
+            result["run"] = (done.run + 1).into();
+        }
+        result
+    };
+    let mut document = json!({
+        "server": {"name": server.name, "version": server.version},
+        "digest": ready.digest,
+        "results": done.iter().map(result).collect::<Vec<_>>(),
+    });
+    for (what, model) in rests_on(args) {
+        document[what] = model.into();
+    }
+    document
+}
+
+fn table(args: &Args, ready: &Ready, done: &[Done]) -> String {
+    let mut text = String::new();
+    let width = ready.evals.iter().map(|eval| visible(&eval.id.value).chars().count()).max().unwrap_or(0).min(60);
+    for done in done {
+        let id = visible(&done.id.replace('\n', " ")).into_owned();
+        let level = ready.evals.iter().find(|eval| eval.id.value == done.id).map(|eval| eval.level().name());
+        let run = if args.runs > 1 { format!(" run {}", done.run + 1) } else { String::new() };
+        let (ended, level, ms) = (done.ended.name(), level.unwrap_or_default(), done.duration.as_millis());
+        text += &format!("{ended:6}  {id:width$}  {level:10} {ms:>6} ms{run}\n");
+        for line in done.reason.lines() {
+            text += &format!("        {}\n", visible(line));
+        }
+    }
+    let passed = done.iter().filter(|done| done.ended == Ended::Passed).count();
+    text += &format!("{passed} of {} passed", count(done.len(), "run", "runs"));
+    let models: Vec<String> = rests_on(args).into_iter().map(|(what, model)| format!("{what} {model}")).collect();
+    if !models.is_empty() {
+        text += &format!(", with the {}", models.join(" and the "));
+    }
+    text + "\n"
+}
+
+/// The results file.
+#[expect(clippy::too_many_arguments, reason = "all that the file tells")]
+fn file(
+    args: &Args,
+    server: &Server,
+    ready: &Ready,
+    done: &[Done],
+    name: &str,
+    kind: &str,
+    took: f64,
+    code: u8,
+) -> Value {
+    let result = |done: &Done| {
+        let eval = ready.evals.iter().find(|eval| eval.id.value == done.id);
+        let judged = eval.is_some_and(|eval| eval.grading.value == crate::primitive::Grading::LlmAsJudge);
+        let passed = done.ended == Ended::Passed;
+        let mut result = json!({
+            "taskName": done.id,
+            "taskPath": format!("evals/list of {}", server.name),
+            "taskPassed": passed,
+            "taskOutput": done.answer,
+            "difficulty": "",
+            "totalRuns": args.runs,
+            "assertionResults": null,
+            "allAssertionsPassed": true,
+            "callHistory": null,
+            "outcome": done.ended.name(),
+            "reason": if passed { "" } else { done.reason.as_str() },
+            "durationSeconds": done.duration.as_secs_f64(),
+            "cleanupFailed": false,
+            "planDigest": eval.map(crate::primitive::Eval::digest).unwrap_or_default(),
+        });
+        if !passed {
+            result["taskError"] = done.reason.as_str().into();
+        }
+        if judged && done.ended != Ended::Broken {
+            result["taskJudgeReason"] = done.reason.as_str().into();
+        }
+        if done.run > 0 {
+            result["runIndex"] = done.run.into();
+        }
+        result
+    };
+    let agent = |model: &crate::hir::ModelAgent| json!({"type": "builtin.llm-agent", "model": named(model)});
+    let mut summary = Map::from_iter([
+        ("agent".to_owned(), args.ready.model.as_ref().map_or_else(|| json!({}), agent)),
+        ("mcpServers".to_owned(), json!([{"name": server.name, "type": kind}])),
+        (
+            "evals".to_owned(),
+            json!({"names": ready.evals.iter().map(|eval| &eval.id.value).collect::<Vec<_>>(), "taskSets": []}),
+        ),
+        ("parallelWorkers".to_owned(), args.ready.parallel.into()),
+        ("runs".to_owned(), args.runs.into()),
+        ("version".to_owned(), results::VERSION.into()),
+        ("eval".to_owned(), name.into()),
+        ("gevalsVersion".to_owned(), env!("CARGO_PKG_VERSION").into()),
+        ("planDigest".to_owned(), ready.digest.as_str().into()),
+        ("complete".to_owned(), true.into()),
+        ("durationSeconds".to_owned(), took.into()),
+        ("exit".to_owned(), code.into()),
+    ]);
+    if let Some(judge) = &args.ready.judge {
+        summary.insert("judge".to_owned(), agent(judge));
+    }
+    json!({"summary": summary, "results": done.iter().map(result).collect::<Vec<_>>(), "findings": []})
+}

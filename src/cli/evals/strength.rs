@@ -1,0 +1,140 @@
+//! `gevals evals strength`: what a server's evals notice when its tools are broken.
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Fault, Global, Reach, ready, with_server};
+use crate::{
+    builtin::count,
+    cli::{complain, print, status, warn},
+    diagnostic::visible,
+    evals::{Server, Strength, ToolStrength, strength},
+    host::RealHost,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals evals strength --allow-execution -- my-server
+  gevals evals strength --allow-execution --min-score 0.8 --format json https://example.org/mcp     for CI
+
+Every tool is broken in turn: its answer becomes an error, empty, another value, another tool's answer. Some eval must
+fail. With --model, invocations are measured too: the tool is not listed, or has no description.
+
+Exit status: 0 measured, 1 an eval fails while no tool is broken, or the score is below --min-score, 2 used wrongly, no
+consent, or evals that mean nothing, 3 no server, model or judge";
+
+/// Break each tool of a server, and see which of its evals notice.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A URL, or a name in the MCP config.
+    server: Option<String>,
+    #[command(flatten)]
+    ready: ready::Args,
+    /// The least share of broken tools that evals must notice, from 0 to 1.
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    min_score: Option<f64>,
+    /// How the report is written.
+    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    format: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+fn score(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|score| (0.0..=1.0).contains(score)).ok_or_else(|| "it is from 0 to 1".to_owned())
+}
+
+pub fn main(args: &Args, _: Global) -> u8 {
+    let reached = match args.reach.server(args.server.as_deref()) {
+        Ok(reached) => reached,
+        Err((code, why)) => {
+            complain(&why);
+            return code;
+        }
+    };
+    let secrets = reached.options.secrets.clone();
+    with_server(reached, async |server| {
+        let host = RealHost::new();
+        let ready = ready::ready(&args.ready, server).await?;
+        ready::endpoints(&args.ready, &host)?;
+        ready::consent(&args.ready, &ready)?;
+        let cancel = CancellationToken::new();
+        let running = ready::running(&args.ready, &host, &cancel, 1);
+        let report = strength(&running, server, &ready.tools, &ready.evals.iter().collect::<Vec<_>>()).await;
+        let text = match args.format.as_str() {
+            "json" => format!("{:#}\n", document(server, &ready.digest, &report)),
+            _ => table(server, &report),
+        };
+        print(&secrets.mask(&text));
+        judge(args, &report)
+    })
+}
+
+fn judge(args: &Args, report: &Strength) -> Result<u8, Fault> {
+    let score = share(report.counts());
+    if let Some(least) = args.min_score.filter(|least| score.unwrap_or_default() < *least) {
+        warn(&format!("the score {:.2} is below {least}", score.unwrap_or_default()));
+        return Ok(status::NO);
+    }
+    Ok(if report.failing.is_empty() { status::OK } else { status::NO })
+}
+
+fn share((killed, all): (usize, usize)) -> Option<f64> {
+    let float = |n: usize| u32::try_from(n).map(f64::from).unwrap_or(f64::MAX);
+    (all > 0).then(|| float(killed) / float(all))
+}
+
+fn document(server: &Server, digest: &str, report: &Strength) -> Value {
+    let tool = |tool: &ToolStrength| {
+        let mutants: Vec<Value> =
+            tool.mutants.iter().map(|(mutant, by)| json!({"mutant": mutant.name(), "killedBy": by})).collect();
+        let all = tool.mutants.len();
+        json!({
+            "tool": tool.tool, "score": share((tool.killed(), all)), "killed": tool.killed(), "evals": tool.evals,
+            "mutants": mutants,
+        })
+    };
+    let failing: Vec<Value> =
+        report.failing.iter().map(|done| json!({"evalId": done.id, "reason": done.reason})).collect();
+    let (killed, all) = report.counts();
+    json!({
+        "server": {"name": server.name, "version": server.version},
+        "digest": digest,
+        "score": share((killed, all)),
+        "killed": killed,
+        "mutants": all,
+        "failing": failing,
+        "unused": report.unused,
+        "tools": report.tools.iter().map(tool).collect::<Vec<_>>(),
+    })
+}
+
+fn table(server: &Server, report: &Strength) -> String {
+    let line = |text: &str| visible(&text.replace('\n', " ")).into_owned();
+    let mut text = String::new();
+    for done in &report.failing {
+        text +=
+            &format!("{} fails while no tool is broken, and does not count: {}\n", line(&done.id), line(&done.reason));
+    }
+    let width = report.tools.iter().map(|tool| line(&tool.tool).chars().count()).max().unwrap_or(0).min(60);
+    for tool in &report.tools {
+        let survivors: Vec<&str> =
+            tool.mutants.iter().filter(|(_, by)| by.is_none()).map(|(mutant, _)| mutant.name()).collect();
+        let what = match (tool.evals.is_empty(), survivors.is_empty()) {
+            (true, _) => "no eval looks at it".to_owned(),
+            (_, true) => String::new(),
+            _ => format!("nobody notices: {}", survivors.join(", ")),
+        };
+        let row = format!("{:width$}  {}/{}  {what}", line(&tool.tool), tool.killed(), tool.mutants.len());
+        text += &format!("{}\n", row.trim_end());
+    }
+    if !report.unused.is_empty() {
+        let evals: Vec<String> = report.unused.iter().map(|id| line(id)).collect();
+        let many = count(evals.len(), "eval", "evals");
+        text += &format!("not measured: {many} (scenarios, and what needs --model or --judge): {}\n", evals.join(", "));
+    }
+    let (killed, all) = report.counts();
+    let score = share((killed, all)).map_or_else(|| "none".to_owned(), |score| format!("{score:.2}"));
+    text + &format!("{}: score {score}, {killed} of {} noticed\n", line(&server.name), count(all, "mutant", "mutants"))
+}
