@@ -172,6 +172,8 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
         fill: &|_, _| Err("a conversation has no holes".to_owned()),
         used: &|_| {},
         calls: &offered,
+        // A model is no process.
+        jail: None,
     };
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let done = converse(&context, model, &Conversation { messages: &messages, most, calls_tools }).await;
@@ -236,6 +238,8 @@ async fn judged(running: &Running<'_>, eval: &Eval, rubric: &str, answer: &str) 
         dir: Path::new(""),
         timeout: running.timeout,
         cancel: running.cancel,
+        // A judge that is a model has no server whose address must be kept.
+        secret: &|_| {},
         used: &|_| {},
     };
     let answer = if answer.is_empty() { "(no answer)" } else { answer };
