@@ -30,7 +30,7 @@ pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
     #[command(flatten)]
-    ready: ready::Args,
+    ready: ready::Options,
     /// The least share of broken tools that evals must notice, from 0 to 1.
     #[arg(long, value_name = "SCORE", value_parser = score)]
     min_score: Option<f64>,
