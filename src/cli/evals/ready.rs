@@ -23,7 +23,7 @@ use crate::{
 
 /// The options of running evals.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Args {
+pub struct Options {
     /// Only evals of this level: invocation, execution or scenario.
     #[arg(long, value_name = "LEVEL", value_parser = super::level)]
     pub level: Option<Level>,
@@ -70,7 +70,7 @@ pub struct Ready {
 }
 
 /// Evals and tools of the server. Nothing has been run yet.
-pub async fn ready(args: &Args, server: &Server) -> Result<Ready, Fault> {
+pub async fn ready(args: &Options, server: &Server) -> Result<Ready, Fault> {
     let sources = Sources::default();
     let mut listed = list_evals(server, args.level, &sources).await.map_err(list::fault)?;
     notices(&listed.notices);
@@ -109,7 +109,7 @@ pub async fn ready(args: &Args, server: &Server) -> Result<Ready, Fault> {
 ///
 /// # Errors
 /// What is missing, and what gives it.
-pub fn models(args: &Args, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
+pub fn models(args: &Options, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
     let asked: Vec<&Eval> = evals.iter().filter(|eval| eval.level() != Level::Execution).collect();
     let judged: Vec<&Eval> = evals.iter().filter(|eval| eval.grading.value == Grading::LlmAsJudge).collect();
     let needs = [
@@ -126,7 +126,7 @@ pub fn models(args: &Args, host: &RealHost, evals: &[Eval]) -> Result<(), Fault>
 }
 
 /// Whether the models that are named can be asked.
-pub fn endpoints(args: &Args, host: &RealHost) -> Result<(), Fault> {
+pub fn endpoints(args: &Options, host: &RealHost) -> Result<(), Fault> {
     for (model, what) in [(&args.model, "model"), (&args.judge, "judge")] {
         if let Some(model) = model {
             agent::endpoint(host, model)
@@ -149,7 +149,7 @@ fn ids(evals: &[&Eval]) -> String {
 ///
 /// # Errors
 /// Nobody said yes.
-pub fn consent(args: &Args, ready: &Ready) -> Result<(), Fault> {
+pub fn consent(args: &Options, ready: &Ready) -> Result<(), Fault> {
     let calling: Vec<&Eval> = ready.evals.iter().filter(|eval| eval.calls_tools()).collect();
     if args.allow_execution || calling.is_empty() {
         return Ok(());
@@ -197,7 +197,7 @@ fn question(calling: &[&Eval], tools: &[Value]) -> String {
 }
 
 /// What evals are run with.
-pub fn running<'a>(args: &'a Args, host: &'a RealHost, cancel: &'a CancellationToken, runs: u32) -> Running<'a> {
+pub fn running<'a>(args: &'a Options, host: &'a RealHost, cancel: &'a CancellationToken, runs: u32) -> Running<'a> {
     Running {
         host,
         model: args.model.as_ref(),

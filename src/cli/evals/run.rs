@@ -41,7 +41,7 @@ pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
     #[command(flatten)]
-    ready: ready::Args,
+    ready: ready::Options,
     /// How often each eval is run; every run must pass.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,

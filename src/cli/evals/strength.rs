@@ -30,7 +30,7 @@ pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
     #[command(flatten)]
-    ready: ready::Args,
+    ready: ready::Options,
     /// The least share of broken tools that evals must notice, from 0 to 1.
     #[arg(long, value_name = "SCORE", value_parser = score)]
     min_score: Option<f64>,
@@ -81,7 +81,7 @@ fn judge(args: &Args, report: &Strength) -> Result<u8, Fault> {
 }
 
 fn share((killed, all): (usize, usize)) -> Option<f64> {
-    let float = |n: usize| u32::try_from(n).map(f64::from).unwrap_or(f64::MAX);
+    let float = |n: usize| u32::try_from(n).map_or(f64::MAX, f64::from);
     (all > 0).then(|| float(killed) / float(all))
 }
 
