@@ -57,8 +57,8 @@ pub fn quote(text: &str) -> String {
     if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// How many nodes of the grammar may stand in each other, or links in a chain of `&&` and `||`. No real script comes near, and whoever
-/// walks a tree of this depth has the stack for it.
+/// The limit of nesting: nodes of the grammar inside each other, and twice the links in a chain of `&&` and `||`. Real scripts stay far below it,
+/// and every recursive walk over a script has enough stack for it.
 pub const DEPTH: usize = 500;
 
 /// Parses a script. `None`: it is nested deeper than [`DEPTH`].

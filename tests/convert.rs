@@ -501,6 +501,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     // Scripts that stay keep their modes, and what lies outside is named.
     world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
     assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));
+    world.write("gevals.toml", "");
     world.write("far/x.sh", "#!/bin/sh\ntest -s out.txt\n");
     make_executable(&world.path("far/x.sh"));
     world.write("near/deep/t.yaml", "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  verify: {file: ../../far/x.sh}\n  prompt: {inline: x}\n");

@@ -596,7 +596,7 @@ fn a_local_program_is_denied_by_its_digest() {
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(2, &["this is the digest of `extension.yaml`"]);
 }
 
-/// Whoever looks at a plan sees which program does it.
+/// A plan shows which program does it.
 #[test]
 fn every_format_of_a_plan_shows_what_stands_in() {
     let world = World::new(&[

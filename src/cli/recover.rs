@@ -182,11 +182,6 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
         ));
         return Ok(Some(status::PENDING));
     }
-    if past.tasks.values().any(|of| !of.pending.is_empty())
-        && let Err(why) = clusters::revive(dir)
-    {
-        say(&format!("  warning: {why}"));
-    }
     let exit = in_place(dir, journal, &past, what, say);
     if journal::is_closed(dir) {
         clusters::dispose(dir);
@@ -218,6 +213,12 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let ended = runtime.block_on(end_processes(past, host.as_ref()));
     if ended > 0 {
         say(&format!("  ended {}", count(ended, "process", "processes")));
+    }
+    // They may have ended with the control group of the run.
+    if past.tasks.values().any(|of| !of.pending.is_empty())
+        && let Err(why) = clusters::revive(dir)
+    {
+        say(&format!("  warning: {why}"));
     }
     let sources = Sources::default();
     let files = header.files.over(&Disk);

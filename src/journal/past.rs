@@ -75,7 +75,7 @@ pub struct TaskPast {
     pub output: Option<String>,
     pub calls: Vec<CallReport>,
     pub kept: bool,
-    /// The journal is damaged where it told of this run: it may have done more than it seems to have.
+    /// The journal is damaged at entries of this run: it may have done more than the journal shows.
     pub damaged: bool,
 }
 

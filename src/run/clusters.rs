@@ -140,7 +140,7 @@ impl<'a> Clusters<'a> {
         Ok(share)
     }
 
-    /// The share of a run of a task that its journal tells of.
+    /// The share of a run of a task, from its journal.
     pub fn restored(&self, past: &TaskPast) -> Option<Share> {
         Share::restored(self.plan, past)
     }
@@ -171,7 +171,7 @@ impl<'a> Clusters<'a> {
 }
 
 impl Share {
-    /// As a journal tells of it, where the eval still asks for one.
+    /// Restores it from a journal, if the eval still asks for one.
     pub fn restored(plan: &EvalPlan, past: &TaskPast) -> Option<Self> {
         plan.world?;
         let process = &past.values.as_ref()?.process;

@@ -1,6 +1,6 @@
 //! Signals that ask for an end, and which of them asks for it once more.
 //!
-//! One stop is one stop. Whoever stops a process may send a signal to it and to its group, as `timeout` does, or one kind of
+//! One stop is one stop. A program that stops another may send a signal to it and to its group, as `timeout` does, or one kind of
 //! signal after another, as CI does before it kills: neither asks for more than the first signal did. What stops cleanup too is
 //! the same signal again, a second later.
 #![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc tells which signals are ignored"))]
@@ -72,7 +72,7 @@ pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     Ok(receiver)
 }
 
-/// Whether whoever started this process has it ignore SIGHUP; only Linux tells.
+/// Whether the parent made this process ignore SIGHUP; known on Linux only.
 fn hup_is_ignored() -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "processes and sockets")]
 
 use std::{
-    io,
+    io::{self, Write},
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -59,12 +59,17 @@ async fn serve(listener: UnixListener, port: u16) {
     }
 }
 
+/// Nothing is lost where standard error is closed.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "gevals: {text}");
+}
+
 /// The main function of a gevals in a jail: it says on its standard output that it listens, and ends with the process that started it.
 pub fn run() -> u8 {
     let ports: Option<Vec<u16>> =
         std::env::args().nth(2).and_then(|ports| ports.split(',').map(|port| port.parse().ok()).collect());
     let Some(ports) = ports else {
-        eprintln!("gevals: `{ARGUMENT}` is started by gevals alone");
+        say(&format!("`{ARGUMENT}` is started by gevals alone"));
         return 2;
     };
     let parent = getppid();
@@ -72,12 +77,14 @@ pub fn run() -> u8 {
         match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             Ok(listener) => drop(thread::spawn(move || listen(&listener, port))),
             Err(error) => {
-                eprintln!("gevals: the port {port} of the jail cannot be listened on: {error}");
+                say(&format!("the port {port} of the jail cannot be listened on: {error}"));
                 return 3;
             }
         }
     }
-    println!("open");
+    if writeln!(io::stdout(), "open").is_err() {
+        return 3;
+    }
     while getppid() == parent {
         thread::sleep(Duration::from_millis(50));
     }
