@@ -286,7 +286,7 @@ async fn follow(
         }
         // A reader that went away (`| head`) must not keep cleanup from running.
         let mut print = || drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
-        match &live {
+        match &mut live {
             Some(live) => live.print(print),
             None => print(),
         }

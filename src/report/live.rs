@@ -76,8 +76,11 @@ impl Live {
     }
 
     /// Prints above the lines.
-    pub(super) fn print(&self, print: impl FnOnce()) {
-        self.screen.suspend(print);
+    pub(super) fn print(&mut self, print: impl FnOnce()) {
+        // `suspend` would panic when the terminal is gone.
+        let _ = self.screen.clear();
+        print();
+        self.tick();
     }
 
     pub(super) fn clear(&mut self) {

@@ -714,8 +714,8 @@ fn a_message_that_is_too_long_is_recorded_by_its_length() {
 fn results_are_bounded_and_what_decides_is_kept() {
     let world = large();
     world
-        .run(&["run", "eval.yaml", "--max-results", "2"])
-        .expect(0, &["larger than 2 MiB: of 1 of them only what decides is kept"]);
+        .run(&["run", "eval.yaml", "--max-results", "4"])
+        .expect(0, &["larger than 4 MiB: of 1 of them only what decides is kept"]);
     let results = world.results("e");
     assert_eq!(results["summary"]["cut"], 1);
     assert_eq!((&results["summary"]["complete"], results["results"].as_array().unwrap().len()), (&true.into(), 2));
