@@ -164,7 +164,7 @@ fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     let mut options = OpenOptions::new();
     options.read(true);
     // Another may have put a pipe there in the meantime.
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "run"))]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NONBLOCK);
     let file = options.open(path).map_err(fault)?;
     let meta = file.metadata().map_err(fault)?;
