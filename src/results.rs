@@ -10,7 +10,10 @@ pub mod summary;
 mod timeline;
 pub mod view;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
@@ -80,9 +83,70 @@ pub fn text(file: &Value) -> String {
 
 /// The same of a value so many levels deep in the file.
 pub fn nested(value: &Value, depth: usize) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    let text = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    if depth == 0 { text } else { text.replace('\n', &format!("\n{}", "  ".repeat(depth))) }
+    let mut text = Vec::new();
+    // Writing to memory does not fail.
+    let _ = write(value, depth, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Writes what [`nested`] gives, piece by piece.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write(value: &Value, depth: usize, out: impl Write) -> io::Result<()> {
+    let newline = format!("\n{}", "  ".repeat(depth));
+    Ok(serde_json::to_writer_pretty(Safe { out, newline }, value)?)
+}
+
+/// How many bytes that are.
+pub fn size(value: &Value, depth: usize) -> u64 {
+    let mut count = Count(0);
+    let _ = write(value, depth, &mut count);
+    count.0
+}
+
+struct Count(u64);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Indents JSON, and escapes in it what HTML would take for its own.
+struct Safe<W> {
+    out: W,
+    newline: String,
+}
+
+impl<W: Write> Write for Safe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut plain = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            let instead = match byte {
+                b'<' => "\\u003c",
+                b'>' => "\\u003e",
+                b'&' => "\\u0026",
+                // In JSON a newline stands between values only.
+                b'\n' => &self.newline,
+                _ => continue,
+            };
+            self.out.write_all(&bytes[plain..at])?;
+            self.out.write_all(instead.as_bytes())?;
+            plain = at + 1;
+        }
+        self.out.write_all(&bytes[plain..])?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 impl ResultsFile {

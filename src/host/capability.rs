@@ -1,4 +1,4 @@
-//! What nobody can guess: who has it may do what it stands for.
+//! Unguessable tokens: the holder of one is authorized, and nobody else.
 
 use std::{fmt, io, io::Read};
 
@@ -11,7 +11,7 @@ impl Capability {
     ///
     /// # Errors
     /// The system gives no random numbers.
-    #[expect(clippy::disallowed_methods, reason = "no other source of randomness is one that nobody can foretell")]
+    #[expect(clippy::disallowed_methods, reason = "only the system's generator is unpredictable")]
     pub fn new() -> io::Result<Self> {
         let mut bytes = [0; 16];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -23,20 +23,20 @@ impl Capability {
         &self.0
     }
 
-    /// The path at which a server listens that only those reach who have this.
+    /// The path of a server that only holders of the token can reach.
     pub fn path(&self) -> String {
         format!("/{}/mcp", self.0)
     }
 }
 
-/// What is secret does not get into a log by accident.
+/// The token never reaches a log by accident.
 impl fmt::Debug for Capability {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Capability")
     }
 }
 
-/// Whether two texts are the same. How long this takes tells nothing but their lengths.
+/// Compares two texts in constant time: the duration depends on their lengths only.
 pub fn is_same(one: &str, other: &str) -> bool {
     let differing = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differing) == 0

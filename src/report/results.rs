@@ -134,7 +134,7 @@ impl Results {
                     plan.in_written_order(&mut running.actions);
                     plan.in_written_order(&mut running.reports);
                 }
-                let result = self.result(task, &running, *verdict, reason, *duration, *cleanup_failed);
+                let result = self.result(task, &mut running, *verdict, reason, *duration, *cleanup_failed);
                 self.keep(task, *verdict, result);
             }
             (Some(task), kind) => {
@@ -224,12 +224,11 @@ impl Results {
 
     /// A finished result.
     fn keep(&mut self, task: &TaskRun, verdict: Verdict, mut result: Value) {
-        let size = |result: &Value| results::nested(result, 2).len() as u64;
-        let mut bytes = size(&result);
+        let mut bytes = results::size(&result, 2);
         let cut = self.bytes + bytes > self.most;
         if cut {
             strip(&mut result);
-            bytes = size(&result);
+            bytes = results::size(&result, 2);
         }
         let used = (verdict == Verdict::Broken).then(|| {
             Box::new(Retried {
@@ -273,14 +272,19 @@ impl Results {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
-        write!(out, "{{\n  \"summary\": {},\n  \"results\": [", results::nested(&json!(self.summary), 1))?;
+        out.write_all(b"{\n  \"summary\": ")?;
+        results::write(&json!(self.summary), 1, &mut *out)?;
+        out.write_all(b",\n  \"results\": [")?;
         for (nth, done) in self.done.values().enumerate() {
             let result: Value = serde_json::from_slice(&self.spool.line(&done.at)?)?;
             let before = if nth == 0 { "" } else { "," };
-            write!(out, "{before}\n    {}", results::nested(&result, 2))?;
+            write!(out, "{before}\n    ")?;
+            results::write(&result, 2, &mut *out)?;
         }
         let after = if self.done.is_empty() { "" } else { "\n  " };
-        writeln!(out, "{after}],\n  \"findings\": {}\n}}", results::nested(&json!(self.findings), 1))
+        write!(out, "{after}],\n  \"findings\": ")?;
+        results::write(&json!(self.findings), 1, &mut *out)?;
+        out.write_all(b"\n}\n")
     }
 
     /// The results file is written.
@@ -297,7 +301,7 @@ impl Results {
     fn result(
         &self,
         task: &TaskRun,
-        running: &Running,
+        running: &mut Running,
         verdict: Verdict,
         reason: &str,
         duration: Duration,
@@ -326,7 +330,7 @@ impl Results {
         set("taskName", json!(task.name));
         set("taskPath", json!(planned.map(|p| p.task.path.display().to_string()).unwrap_or_default()));
         set("taskPassed", json!(passed));
-        set("taskOutput", json!(running.output));
+        set("taskOutput", Value::String(std::mem::take(&mut running.output)));
         if !passed {
             set("taskError", json!(error_text(verdict, reason, agent_failed, setup_failed)));
         }

@@ -1,6 +1,5 @@
-//! Ways out of a jail that has no network: to ports of 127.0.0.1, and nothing else. Outside, a socket in a folder stands for each port;
-//! inside, this binary, started with [`ARGUMENT`],
-//! listens at the same ports, and passes on what comes to the sockets.
+//! Connections from a jail without network to given ports of 127.0.0.1, and nothing else. Outside, a Unix socket in a folder stands for each
+//! port; inside, this binary, started with [`ARGUMENT`], listens on the same ports and forwards to the sockets.
 #![expect(clippy::disallowed_methods, reason = "processes and sockets")]
 
 use std::{
@@ -59,7 +58,7 @@ async fn serve(listener: UnixListener, port: u16) {
     }
 }
 
-/// Nothing is lost where standard error is closed.
+/// A closed standard error is no reason to panic.
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "gevals: {text}");
 }

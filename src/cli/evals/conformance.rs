@@ -26,7 +26,7 @@ A SHOULD that is not followed is a warning, and with --strict a failure.
 Exit status: 0 every MUST that could be tried is kept, 1 one is not, 2 used wrongly, or the server ships no evals, 3 the
 server does not start";
 
-/// Try whether a server keeps to the evals primitive: numbered requirements.
+/// Check whether a server conforms to the evals primitive: numbered requirements.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

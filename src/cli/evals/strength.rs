@@ -23,7 +23,7 @@ fail. With --model, invocations are measured too: the tool is not listed, or has
 Exit status: 0 measured, 1 an eval fails while no tool is broken, or the score is below --min-score, 2 used wrongly, no
 consent, or evals that mean nothing, 3 no server, model or judge";
 
-/// Break each tool of a server, and see which of its evals notice.
+/// Break each tool of a server, and report which breakages its evals detect.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
