@@ -33,7 +33,7 @@ pub struct Compiled {
     pub project: Project,
     /// A plan for every eval, in the project's order; `None` where a hard error keeps it from having one.
     pub evals: Vec<Option<EvalPlan>>,
-    /// A plan for every task on its own, likewise.
+    /// A plan for every task on its own, likewise; `None` also where none is wanted.
     pub tasks: Vec<Option<Box<Plan>>>,
     /// The scripts and prompts that each task refers to; none where the task means nothing.
     pub refers: Vec<Vec<PathBuf>>,
@@ -50,16 +50,26 @@ pub struct Options {
     pub workspace: bool,
     /// What replaces parts of evals.
     pub overrides: Overrides,
-    /// Whether plans are wanted. Findings are the same without them, and sooner.
-    pub plans: bool,
+    /// Which plans are made. Findings are the same without them, and sooner.
+    pub plans: Plans,
     /// Whether tasks are searched for what means something, but nothing good. Without it there are the same plans, and
     /// sooner.
     pub soft: bool,
 }
 
+/// Which plans a compilation makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plans {
+    None,
+    /// Of the evals: all that a run needs, in half the memory.
+    Evals,
+    /// And of each task by itself.
+    All,
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Self { levels: Vec::new(), workspace: false, overrides: Overrides::default(), plans: true, soft: true }
+        Self { levels: Vec::new(), workspace: false, overrides: Overrides::default(), plans: Plans::All, soft: true }
     }
 }
 
@@ -147,7 +157,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
             .collect();
         let hard = found.has_hard() || under.iter().flatten().any(|u| u.hard);
         out.extend(found);
-        evals.push(eval_plan(unit, under, options.overrides.limits).filter(|_| options.plans && !hard));
+        evals.push(eval_plan(unit, under, options.overrides.limits).filter(|_| options.plans != Plans::None && !hard));
     }
     if options.workspace {
         let selected = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
@@ -223,6 +233,7 @@ impl Shared<'_> {
     fn task(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)]) -> TaskResult {
         let Self { project, sources, files, .. } = *self;
         let unit = &project.tasks[index];
+        let planned = self.options.plans != Plans::None;
         let mut result = TaskResult::default();
         for (nth, lock) in locks.iter().enumerate() {
             let cx = check::Context { sources, files, vocabularies: builtin::vocabularies(), lock };
@@ -233,7 +244,7 @@ impl Shared<'_> {
             result.found.extend(found);
             let Some(checked) = checked else { continue };
             let task = &checked.task;
-            let scripts = match self.options.soft || self.options.plans {
+            let scripts = match self.options.soft || planned {
                 true => script::views(unit, task, self.scripts, sources, files),
                 false => Vec::new(),
             };
@@ -250,14 +261,14 @@ impl Shared<'_> {
             if selecting.is_empty() {
                 lint::in_task(&view, self.options.soft, &mut result.found);
             }
-            let hashes = if self.options.plans { hashes(&checked, &scripts, files) } else { IndexMap::new() };
+            let hashes = if planned { hashes(&checked, &scripts, files) } else { IndexMap::new() };
             for (eval, selected) in selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)) {
                 let mut found = Diagnostics::default();
                 let plan = self.under(&view, &checked, *eval, selected, &hashes, cx, &mut found);
                 result.under.push(Under { eval: *eval, plan, hard: found.has_hard() });
                 result.found.extend(found);
             }
-            if nth == 0 && self.options.plans {
+            if nth == 0 && self.options.plans == Plans::All {
                 let context = plan::Context { files: hashes, ..plan::Context::default() };
                 result.alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
             }
@@ -287,7 +298,7 @@ impl Shared<'_> {
         let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources, files: self.files };
         lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, self.options.soft, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;
-        if !self.options.plans {
+        if self.options.plans == Plans::None {
             return None;
         }
         let context = plan::Context {

@@ -64,4 +64,4 @@ pub mod report;
 pub mod schema;
 pub mod cli;
 
-pub use compile::{Compiled, Options, compile, compile_with};
+pub use compile::{Compiled, Options, Plans, compile, compile_with};

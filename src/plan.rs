@@ -696,6 +696,13 @@ impl Plan {
         }
     }
 
+    /// The action that is planned with this id.
+    pub fn find(&self, id: &str) -> Option<&Action> {
+        let mut found = None;
+        self.walk(&mut |_, _, action| found = found.or((action.id == id).then_some(action)));
+        found
+    }
+
     fn walk_from<'a>(&'a self, depth: usize, ix: ActionIx, visit: &mut dyn FnMut(usize, ActionIx, &'a Action)) {
         visit(depth, ix, self.action(ix));
         for inner in self.nested(ix) {

@@ -687,7 +687,16 @@ fn a_summary_is_shown_whole() {
     };
     let asserted = |passed: bool| json!({ "toolsUsed": { "passed": passed }, "minToolCalls": { "passed": true } });
     let results = vec![
-        one("good", "passed", json!({ "assertionResults": asserted(true) })),
+        one(
+            "good",
+            "passed",
+            // Other tools report a part of what was used.
+            json!({
+                "assertionResults": asserted(true),
+                "tokenEstimate": { "totalTokens": 7, "source": "actual", "actual": { "inputTokens": 5 } },
+                "judgeTokenUsage": { "outputTokens": 3 },
+            }),
+        ),
         one(
             "half",
             "failed",
@@ -737,6 +746,9 @@ Tasks:      1/7 passed (14.29%)
 Assertions: 4/6 passed (66.67%)
 Cleanups:   1 failed
 Incomplete: `stopped` was cancelled
+Tokens:     7
+Agent used: 5 in, 0 out
+Judge used: 0 in, 3 out
 ";
     assert_eq!(ran.out, text);
     let shown: Value = serde_json::from_str(&world.run(&["result", "summary", "r.json", "-o", "json"]).out).unwrap();

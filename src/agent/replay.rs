@@ -377,30 +377,59 @@ mod tests {
         let answered =
             |run, session, text| message(run, session, "fromServer", json!({ "id": 1, "result": { "text": text } }));
         let prompt = |run| json!({ "type": "prompt", "at": at, "task": task(run), "text": "Do it." });
+        let random = |run| json!({ "type": "random", "at": at, "task": task(run), "id": "abc", "port": 1 });
         let output = |run, text| json!({ "type": "output", "at": at, "task": task(run), "text": text, "exitCode": 0 });
-        let lines = [
-            head,
-            prompt(0),
-            called(0, 1, "first"),
-            output(0, "lost"),
-            prompt(1),
-            called(1, 2, "other"),
-            prompt(0),
-            called(0, 3, "second"),
-            // Of the first attempt, too late.
-            answered(0, 1, "first"),
-            answered(0, 3, "second"),
-            answered(1, 2, "other"),
-            output(0, "done"),
-        ];
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        let played = |run| {
-            let part = part(&text, "x", "t", run).unwrap();
-            let calls = part.calls.into_iter().map(|call| (call.name, call.result.unwrap().1["text"].take()));
-            (calls.collect::<Vec<_>>(), part.output)
+        // An attempt begins with its random values, or with its prompt where it has none.
+        for begun in [prompt(0), random(0)] {
+            let lines = [
+                head.clone(),
+                prompt(0),
+                called(0, 1, "first"),
+                output(0, "lost"),
+                prompt(1),
+                called(1, 2, "other"),
+                begun,
+                called(0, 3, "second"),
+                // Of the first attempt, too late.
+                answered(0, 1, "first"),
+                answered(0, 3, "second"),
+                answered(1, 2, "other"),
+                output(0, "done"),
+            ];
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let played = |run| {
+                let part = part(&text, "x", "t", run).unwrap();
+                let calls = part.calls.into_iter().map(|call| (call.name, call.result.unwrap().1["text"].take()));
+                (calls.collect::<Vec<_>>(), part.output)
+            };
+            assert_eq!(played(0), (vec![("second".to_owned(), json!("second"))], "done".to_owned()));
+            assert_eq!(played(1).0, [("other".to_owned(), json!("other"))]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_except_at_the_end() {
+        let head = |version: u32| {
+            format!(
+                r#"{{"type":"recording","version":{version},"run":"r","eval":"e","planDigest":"d","at":"2026-01-01T00:00:00Z"}}"#
+            )
         };
-        assert_eq!(played(0), (vec![("second".to_owned(), json!("second"))], "done".to_owned()));
-        assert_eq!(played(1).0, [("other".to_owned(), json!("other"))]);
+        let output = r#"{"type":"output","at":"2026-01-01T00:00:00Z","task":{"index":0,"name":"t","run":0},"text":"done","exitCode":0}"#;
+        let read = |lines: &[&str]| part(&lines.join("\n"), "x", "t", 0).map(|part| part.output);
+        for version in 0..=VERSION {
+            assert_eq!(read(&[&head(version), output]), Ok("done".to_owned()));
+        }
+        let newer = "the recording `x` has version 2, which this version does not know";
+        assert_eq!(read(&[&head(VERSION + 1), output]), Err(newer.to_owned()));
+        for lines in [&[][..], &[output], &["", output]] {
+            assert_eq!(read(lines), Err("`x` is no recording".to_owned()));
+        }
+        // A run that died cuts its last line; a newer gevals may write other types.
+        assert_eq!(read(&[&head(1), output, r#"{"type":"mess"#]), Ok("done".to_owned()));
+        assert_eq!(read(&[&head(1), r#"{"type":"new"}"#, output]), Ok("done".to_owned()));
+        let cut = read(&[&head(1), r#"{"type":"mess"#, output]).unwrap_err();
+        assert!(cut.starts_with("line 2 of the recording `x` is not JSON: "), "{cut}");
+        assert_eq!(read(&[&head(1)]), Err("the recording `x` has nothing of the task `t`".to_owned()));
     }
 
     #[test]

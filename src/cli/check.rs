@@ -19,7 +19,7 @@ use super::{
     print, project_files, status, unreadable,
 };
 use crate::{
-    Options,
+    Options, Plans,
     builtin::count,
     diagnostic::{self, Diagnostic, Mended, Texts, WRITERS},
     host::{
@@ -267,7 +267,7 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
 }
 
 fn options(args: &Args) -> Result<Options, Fault> {
-    let mut options = Options { workspace: args.workspace, plans: false, ..Options::default() };
+    let mut options = Options { workspace: args.workspace, plans: Plans::None, ..Options::default() };
     for (rules, level) in [(&args.deny, Level::Error), (&args.warn, Level::Warning), (&args.allow, Level::Off)] {
         for name in rules {
             let Some(rule) = lint::rule(name) else { return Err((status::USAGE, super::explain::unknown(name))) };

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Global, complain, print, shown, status};
 use crate::{
-    Options,
+    Options, Plans,
     builtin::count,
     compile_with,
     diagnostic::{Diagnostics, Strength},
@@ -222,7 +222,8 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     }
     let sources = Sources::default();
     let files = header.files.over(&Disk);
-    let options = Options { overrides: restored(&header.settings.overrides), ..Options::default() };
+    let options =
+        Options { overrides: restored(&header.settings.overrides), plans: Plans::Evals, ..Options::default() };
     let compiled = compile_with(std::slice::from_ref(&header.eval), &options, &sources, &files);
     let [Some(plan)] = compiled.evals.as_slice() else {
         let why = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard).map(|d| d.message.clone());

@@ -279,3 +279,34 @@ impl OpenCall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn headers_that_authorize_are_masked_and_no_others() {
+        let mut headers = HeaderMap::new();
+        let mut sensitive = HeaderValue::from_static("abc");
+        sensitive.set_sensitive(true);
+        headers.insert("accept-sensitive", sensitive);
+        headers.insert("authorization", HeaderValue::from_static("Bearer abc"));
+        headers.insert("x-api-key", HeaderValue::from_static("abc"));
+        headers.insert("accept", HeaderValue::from_static("text/plain"));
+        headers.append("accept", HeaderValue::from_static("text/hunter22"));
+        headers.insert("content-bytes", HeaderValue::from_bytes(b"\xff").unwrap());
+        let shown = shown(&headers, &Secrets::new(["hunter22".to_owned()]));
+        let mut shown: Vec<_> = shown.iter().map(|(name, values)| format!("{name}: {}", values.join(", "))).collect();
+        shown.sort_unstable();
+        let wanted = [
+            "Accept-Sensitive: ***",
+            "Accept: text/plain, text/***",
+            "Authorization: ***",
+            "Content-Bytes: …",
+            "X-Api-Key: ***",
+        ];
+        assert_eq!(shown, wanted);
+    }
+}

@@ -20,7 +20,7 @@ use crate::{
     },
     hir::{CallKind, CallStatus, Transport},
     journal::Spool,
-    plan::{ActionKind, EvalPlan, PlanPhase, planned_id},
+    plan::{ActionKind, EvalPlan, Plan, PlanPhase, planned_id},
     results,
     tokens::count,
     ty::duration,
@@ -32,8 +32,6 @@ pub struct Results {
     summary: Map<String, Value>,
     findings: Vec<Value>,
     currency: String,
-    /// The type of each planned step, by task and id.
-    types: Vec<HashMap<String, String>>,
     runs: Option<u32>,
     /// How many runs of tasks were selected.
     expected: usize,
@@ -77,6 +75,8 @@ struct Retried {
 #[derive(Default)]
 struct Running {
     plan_digest: String,
+    /// The type of each planned action, by its id.
+    types: HashMap<String, String>,
     /// Finished actions: what is nested in one stands in it.
     actions: Vec<(String, Value)>,
     reports: Vec<(String, ActionReport)>,
@@ -93,20 +93,7 @@ impl Results {
     /// Collects the results of a run that has just begun, in a spool.
     pub fn new(input: &ReportInput, spool: Spool) -> Self {
         let plan = Arc::clone(&input.plan);
-        let types = plan.tasks.iter().map(|task| {
-            let mut types = HashMap::new();
-            task.walk(&mut |_, _, action| {
-                let name = match &action.kind {
-                    ActionKind::Step(step) => step.op.name.as_str(),
-                    ActionKind::Agent(_) => "agent",
-                    ActionKind::Assertion(assertion) => assertion.key.value.as_str(),
-                };
-                types.insert(action.id.clone(), name.to_owned());
-            });
-            types
-        });
         Self {
-            types: types.collect(),
             summary: summary(&plan, input),
             findings: input.findings.clone(),
             currency: input.currency.clone(),
@@ -138,16 +125,16 @@ impl Results {
                 self.keep(task, *verdict, result);
             }
             (Some(task), kind) => {
-                let types = &self.types;
                 let running = self.tasks.entry(task.clone()).or_default();
                 match kind {
                     EventKind::TaskStarted { plan_digest } => {
-                        *running = Running { plan_digest: plan_digest.clone(), ..Running::default() };
+                        let types = self.plan.tasks.get(task.index).map(types_of).unwrap_or_default();
+                        *running = Running { plan_digest: plan_digest.clone(), types, ..Running::default() };
                     }
                     EventKind::PhaseStarted { phase } => running.phases.push(phase.clone()),
                     EventKind::ActionFinished { action, report } => {
-                        let name = types.get(task.index).and_then(|t| t.get(&planned_id(action)));
-                        running.finish(action, report, name.map_or("", String::as_str));
+                        let name = running.types.get(&planned_id(action)).cloned().unwrap_or_default();
+                        running.finish(action, report, &name);
                         // A model that variables name is known only now.
                         if let Some(model) = report.judgement.as_ref().and_then(|judgement| judgement.model.as_ref())
                             && let Some(Value::Object(judge)) = self.summary.get_mut("judge")
@@ -366,7 +353,7 @@ impl Results {
                 set("judgeTokensEstimated", json!(true));
             }
         }
-        set("assertionResults", assertion_results(&asserted, &self.types, task));
+        set("assertionResults", assertion_results(&asserted, &running.types));
         set("allAssertionsPassed", json!(!setup_failed && asserted.iter().all(|(_, r)| r.outcome == Outcome::Passed)));
         set("callHistory", if setup_failed { Value::Null } else { history(&running.calls) });
         for phase in [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Cleanup] {
@@ -447,6 +434,20 @@ impl Running {
     }
 }
 
+/// The type of each planned action, by its id.
+fn types_of(plan: &Plan) -> HashMap<String, String> {
+    let mut types = HashMap::new();
+    plan.walk(&mut |_, _, action| {
+        let name = match &action.kind {
+            ActionKind::Step(step) => step.op.name.as_str(),
+            ActionKind::Agent(_) => "agent",
+            ActionKind::Assertion(assertion) => assertion.key.value.as_str(),
+        };
+        types.insert(action.id.clone(), name.to_owned());
+    });
+    types
+}
+
 /// How often a task is run.
 fn runs_of(runs: Option<u32>, plan: &EvalPlan, index: usize) -> u32 {
     runs.or(plan.tasks.get(index).map(|plan| plan.task.runs)).unwrap_or(1).max(1)
@@ -482,10 +483,10 @@ fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: 
 }
 
 /// By kind, several sets merged (§5.5.3); null where nothing was asserted.
-fn assertion_results(asserted: &[&(String, ActionReport)], types: &[HashMap<String, String>], task: &TaskRun) -> Value {
+fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<String, String>) -> Value {
     let mut merged: IndexMap<String, (bool, Vec<String>, Vec<String>)> = IndexMap::new();
     for (id, report) in asserted {
-        let key = types.get(task.index).and_then(|t| t.get(id)).cloned().unwrap_or_else(|| id.clone());
+        let key = types.get(id).cloned().unwrap_or_else(|| id.clone());
         let passed = report.outcome == Outcome::Passed;
         let (all, reasons, details) = merged.entry(key).or_insert((true, Vec::new(), Vec::new()));
         if !passed {

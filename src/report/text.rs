@@ -40,8 +40,6 @@ const WIDTH: usize = 160;
 
 pub(super) struct Text {
     input: ReportInput,
-    /// Planned actions by task and id.
-    actions: Vec<HashMap<String, Action>>,
     /// What did not pass, of runs under way.
     bad: IndexMap<TaskRun, Vec<(String, ActionReport)>>,
     /// The phases that have begun.
@@ -76,15 +74,7 @@ struct Finished {
 
 impl Text {
     pub(super) fn new(input: &ReportInput) -> Self {
-        let actions = input.plan.tasks.iter().map(|task| {
-            let mut actions = HashMap::new();
-            task.walk(&mut |_, _, action| {
-                actions.insert(action.id.clone(), action.clone());
-            });
-            actions
-        });
         Self {
-            actions: actions.collect(),
             input: input.clone(),
             bad: IndexMap::new(),
             begun: HashMap::new(),
@@ -525,7 +515,7 @@ impl Text {
     }
 
     fn action(&self, task: &TaskRun, id: &str) -> Option<&Action> {
-        self.actions.get(task.index)?.get(&planned_id(id))
+        self.input.plan.tasks.get(task.index)?.find(&planned_id(id))
     }
 
     fn place(&self, span: Span) -> String {

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
-    Compiled, Options, bash,
+    Compiled, Options, Plans, bash,
     cli::{Global, complain, print_findings, project_files, shown, status, tell, tolerated_findings, unreadable, warn},
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
@@ -70,12 +70,12 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     };
     let sources = Sources::default();
     let server = overrides.server.is_some() && args.mcp_config_file.is_none();
-    let options = Options { overrides, ..Options::default() };
+    let options = Options { overrides, plans: Plans::Evals, ..Options::default() };
     let mut compiled = compile_with(std::slice::from_ref(&args.eval), &options, &sources, &files);
     if unreadable(&compiled) {
         return Err(status::USAGE);
     }
-    let plan = match the_eval(args, &compiled) {
+    let plan = match the_eval(args, &mut compiled) {
         Ok(plan) => plan,
         Err(message) => {
             if !compiled.diagnostics.is_empty() {
@@ -119,11 +119,11 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
 }
 
-/// The eval that the path names, with its plan where it has one.
-fn the_eval(args: &Args, compiled: &Compiled) -> Result<Option<EvalPlan>, String> {
+/// The eval that the path names: its plan, where it has one.
+fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, String> {
     let path = shown(&args.eval);
-    match (compiled.project.evals.as_slice(), compiled.evals.as_slice()) {
-        ([_], [plan]) => Ok(plan.clone()),
+    match (compiled.project.evals.as_slice(), compiled.evals.as_mut_slice()) {
+        ([_], [plan]) => Ok(plan.take()),
         ([], _) if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) => {
             Err(format!("`{path}` cannot be run"))
         }
