@@ -262,11 +262,15 @@ fn the_same_signal_a_second_later_stops_cleanup_too() {
     assert_eq!(made(&world), 0);
 }
 
-/// The terminal that gevals runs in is closed: it cleans up, although it can say nothing to anybody any more.
+/// The terminal that gevals runs in is closed: it cleans up, although it can say nothing to anybody any more. The tests
+/// themselves may run under nohup.
 #[test]
 fn a_terminal_that_is_closed_is_a_stop() {
     let world = tasks(&[("b", &slow(&format!("sleep 0.4; {CLEAN}")))]);
-    let run = world.start(in_shell(&world, "exec script -qfec 'exec \"$GEVALS\" run eval.yaml' /dev/null"));
+    let run = world.start(in_shell(
+        &world,
+        "exec env --default-signal=HUP script -qfec 'exec \"$GEVALS\" run eval.yaml' /dev/null",
+    ));
     world.wait_for("here");
     run.signal(Signal::KILL);
     run.end();
