@@ -425,6 +425,7 @@ async fn journalling() {
             keep_going: false,
             gate: None,
             isolate: false,
+            isolation: None,
             require_server_use: false,
             retry_broken: 0,
             max_time: None,

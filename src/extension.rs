@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     fetch::{Cache, installed},
-    hir::Sandbox,
+    hir::{KubeWorld, Sandbox},
     host::Host,
     kubernetes,
     lock::LockedExtension,
@@ -173,7 +173,10 @@ impl<'a> Extensions<'a> {
             env.insert(key.clone(), expanded(value, &lookup).map_err(|why| format!("`{key}` of `{name}`: {why}"))?);
         }
         let config = declared.map_or(Ok(Value::Null), |declared| config(&declared.config, &lookup));
-        let config = config.map_err(|why| format!("`config` of `{name}`: {why}"))?;
+        let mut config = config.map_err(|why| format!("`config` of `{name}`: {why}"))?;
+        // The cluster of the run (`world: kube`) is stronger than both.
+        let cluster = self.host.given().iter().find(|(key, _)| key == KubeWorld::KUBECONFIG);
+        env.extend(cluster.cloned());
         let found = program(self.planned, name, folder, self.executable.as_deref());
         let found = found.map_err(|why| format!("`{reference}` {why}"))?;
         let jail = match (self.planned.sandbox, &found) {
@@ -188,7 +191,12 @@ impl<'a> Extensions<'a> {
             Found::OneShot(program) => {
                 return Ok(Program::OneShot(OneShot { name: name.to_owned(), program, env, config, jail }));
             }
-            Found::Bundled { program, args } => Jailed { program, args, container: None },
+            Found::Bundled { program, args } => {
+                if let Some(config) = config.as_object_mut().filter(|_| cluster.is_some()) {
+                    kubernetes::CLUSTER.iter().for_each(|key| drop(config.remove(*key)));
+                }
+                Jailed { program, args, container: None }
+            }
             Found::Session(program) => match &jail {
                 Some(jail) => jail.command(&program, call.workdir, None, &env),
                 None => Jailed { program, args: Vec::new(), container: None },

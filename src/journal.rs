@@ -37,6 +37,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     event::{Event, EventKind, TaskRun},
+    hir::Isolation,
     host::Host,
 };
 
@@ -120,6 +121,9 @@ pub struct Settings {
     pub gate: Option<(u32, u32)>,
     #[serde(default)]
     pub isolate: bool,
+    /// The jail of the agent, where the command line chose it.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
     #[serde(default)]
     pub require_server_use: bool,
     #[serde(default)]

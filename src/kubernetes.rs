@@ -14,6 +14,9 @@ pub const NAME: &str = "kubernetes";
 /// The one argument with which this binary is the extension.
 pub const ARGUMENT: &str = "kubernetes-extension";
 
+/// The keys of its `config` that say which cluster is meant.
+pub const CLUSTER: [&str; 2] = ["kubeconfig", "context"];
+
 /// The version of the protocol that it speaks.
 pub const PROTOCOL: &str = "0.0.1";
 

@@ -31,6 +31,7 @@ mod models;
 mod no_verdict;
 mod oracle;
 mod orphan;
+mod other_cluster;
 mod pattern;
 mod place;
 mod prompt_in_shell;
@@ -305,6 +306,8 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &allowed::SOURCE_NOT_ALLOWED, found: Found::InEval(allowed::allowed) },
     Lint { rule: &allowed::DENIED_EXTENSION, found: Found::InEval(allowed::denied) },
     Lint { rule: &allowed::RELEASE_NOT_LOCKED, found: Found::InEval(allowed::locked) },
+    Lint { rule: &allowed::EXTENSION_NOT_AS_LOCKED, found: Found::InEval(allowed::as_locked) },
+    Lint { rule: &other_cluster::OTHER_CLUSTER, found: Found::InEval(other_cluster::check) },
     Lint { rule: &unlocked::NOT_LOCKED, found: Found::InEval(unlocked::check) },
     Lint { rule: &unlocked::UNREAD_SCHEMA, found: Found::InEval(unlocked::unread) },
     Lint { rule: &unpinned_server::UNPINNED_SERVER, found: Found::InEval(unpinned_server::check) },

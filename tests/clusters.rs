@@ -20,17 +20,17 @@ use world::{Ran, World};
 /// Two control planes at once take half a minute on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const EVAL: &str = "kind: Eval\nmetadata: {name: w}\nconfig:\n  world: SHARE\n  agent: {type: file, path: agent.yaml}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
+const EVAL: &str = "kind: Eval\nmetadata: {name: w}\nconfig:\n  world: SHARE\n  agent: {type: file, path: agent.yaml}\n  mcpConfigFile: mcp.yaml\n  extensions: {theirs: {package: \"builtin:kubernetes\", config: {kubeconfig: WORLD/of-the-user, context: theirs}, env: {KUBECONFIG: WORLD/of-the-user}}}\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
 /// Everything writes down what it sees: the agent, the server, the set-up.
 const AGENT: &str = "kind: Agent\nmetadata: {name: sh}\ncommands:\n  argTemplateMcpServer: '{{ .URL }}'\n  runPrompt: 'echo \"agent $KUBE_NAMESPACE $KUBECONFIG\" >> WORLD/seen; : {{ .McpServerFileArgs }} {{ .Prompt }}'\n";
-const SERVERS: &str = "mcpServers:\n  demo:\n    command: sh\n    args: [\"-c\", \"echo \\\"server $KUBE_NAMESPACE $KUBECONFIG $SAME\\\" >> WORLD/seen; exec \\\"$GEVALS\\\" demo-server\"]\n    env: {SAME: \"${KUBECONFIG}\"}\n    enableAllTools: true\n";
+const SERVERS: &str = "mcpServers:\n  demo:\n    command: sh\n    args: [\"-c\", \"echo \\\"server $KUBE_NAMESPACE $KUBECONFIG $SAME\\\" >> WORLD/seen; exec \\\"$GEVALS\\\" demo-server\"]\n    env: {SAME: \"${KUBECONFIG}\", KUBECONFIG: WORLD/of-the-user}\n    enableAllTools: true\n";
 const TASK: &str = r#"
 kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: TASKNAME, parallel: true}
 spec:
   imports: [{package: "builtin:kubernetes", as: k8s}]
-  env: {WHERE: "{env.KUBE_NAMESPACE}"}
+  env: {WHERE: "{env.KUBE_NAMESPACE}", KUBECONFIG: WORLD/of-the-user}
   prompt: Look.
   setup:
     - k8s.create: {apiVersion: v1, kind: ConfigMap, metadata: {name: same, namespace: "{env.WHERE}"}, data: {of: TASKNAME}}
@@ -163,7 +163,12 @@ fn a_kept_world_stays_until_it_is_cleaned_up() {
     let world = world("kube", &["a"], "true");
     let said = run(&world, &["run", "eval.yaml", "--phase", "setup"])
         .expect(0, &["export KUBECONFIG=", "export KUBE_NAMESPACE=task-a-"]);
-    assert!(!said.err.contains("of-the-user"), "{}", said.err);
+    let exported = said.out.lines().chain(said.err.lines()).filter(|line| line.contains("export KUBE"));
+    assert!(
+        exported.clone().count() >= 2 && !exported.clone().any(|line| line.contains("of-the-user")),
+        "{}",
+        said.err
+    );
     run(&world, &["run", "eval.yaml", "--phase", "verify"]).expect(0, &["1 of 1 task passed"]);
     run(&world, &["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &["cleanup/1 is done"]);
     assert_eq!(world.read("cleaned"), "a\n");

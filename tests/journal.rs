@@ -469,6 +469,21 @@ fn a_resumed_run_has_the_gate_it_was_started_with() {
     }
 }
 
+/// A resumed run keeps its agent in the jail that it was started with, or in none.
+#[test]
+fn a_resumed_run_has_the_isolation_it_was_started_with() {
+    let world = tasks(&[("b", SLOW)]);
+    let eval = world.read("eval.yaml").replace("{type: builtin.noop}", "{type: file, path: agent.yaml}");
+    world.write("eval.yaml", &eval);
+    world.write("agent.yaml", "kind: Agent\ncommands: {runPrompt: ': {{ .Prompt }}'}\n");
+    let args = ["run", "eval.yaml", "--isolation", "none"];
+    world.run(&[&args[..], &["--preflight"]].concat()).expect(0, &["ok      isolation of the agent  none"]);
+    killed(&world, &args, "here");
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 1 task passed"]);
+    assert_eq!(world.results("e")["summary"]["isolation"], "none");
+}
+
 /// Limits, prices and what is demanded of a pass hold for what is left of a run, and stand in its results.
 #[test]
 fn a_resumed_run_has_the_limits_it_was_started_with() {

@@ -429,6 +429,12 @@ fn tasks_come_from_a_repository() {
 fn a_new_extension_passes_its_own_tests() {
     let world = World::new(&[]);
     world.run(&["ext", "init", "my-files"]).expect(0, &["wrote my-files/my-files", "gevals ext conformance my-files"]);
+    // What a shell reads there is a variable of GitHub's, with the name filled in around it.
+    let workflow = world.read("my-files/.github/workflows/release.yml");
+    assert!(
+        workflow.contains("gh release create \"${GITHUB_REF#refs/tags/}\" my-files-* extension.yaml"),
+        "{workflow}"
+    );
     let tested = Command::new("python3").args(["-m", "unittest"]).current_dir(world.path("my-files")).output().unwrap();
     let said = String::from_utf8_lossy(&tested.stderr);
     assert!(tested.status.success() && said.contains("Ran 2 tests"), "{said}");
@@ -571,6 +577,64 @@ fn what_an_eval_denies_or_does_not_substitute_is_not_run() {
         .expect(1, &["error[release-not-locked]", "kubernetes-extension@v0.0.3`"]);
 }
 
+/// A source is allowed or denied for what it is, however it is written.
+#[test]
+fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
+    let world = world("1.0.0");
+    let eval = world.read("eval.yaml");
+    let found = |extensions: &str, sources: &str, says: &str| {
+        let text = format!("  extensions:\n    {extensions}\n{sources}  agent:");
+        world.write("eval.yaml", &eval.replacen("  agent:", &text, 1));
+        let ran = run(&world, NOWHERE, &["check", "--format", "concise", "eval.yaml"]);
+        ran.out.contains(says)
+    };
+    for (pattern, package, is_allowed) in [
+        ("./ext/*", "./ext/files", true),
+        ("./ext/*", "././ext/files", true),
+        ("./ext/*", "file://ext/files", true),
+        ("file://ext/*", "./ext/files", true),
+        ("./ext/*", "./ext/../../evil", false),
+        ("./ext/*", "~/ext/files", false),
+        ("~/ext/*", "~/ext/files", true),
+        ("~/ext/*", "~/ext/../evil", false),
+        ("github.com/acme/*", "github.com/acme/files@v1", true),
+        ("github.com/acme/*", "https://github.com/acme/files@v1", true),
+        ("github.com/acme/*", "file://github.com/acme/files", false),
+        ("github.com/acme/*", "file://github.com/acme/../../../evil", false),
+        ("github.com/acme/*", "./github.com/acme/files", false),
+        ("*", "./evil", true),
+    ] {
+        let extensions = format!("allowedSources: [\"{pattern}\"]\n    other: {{package: \"{package}\"}}");
+        let refused = found(&extensions, "", &format!("`{package}` matches no `allowedSources`"));
+        assert_eq!(!refused, is_allowed, "{pattern} {package}");
+    }
+    for (repo, is_allowed) in [
+        ("github.com/acme/tasks", true),
+        ("https://github.com/acme/tasks", true),
+        ("https://github.com/acme/../evil/tasks", false),
+        ("file://github.com/acme/tasks", false),
+    ] {
+        let sources = format!("  sources:\n    more: {{repo: \"{repo}\", ref: main}}\n");
+        let allowed = "allowedSources: [\"github.com/acme/*\"]";
+        assert_eq!(!found(allowed, &sources, &format!("`{repo}` matches no `allowedSources`")), is_allowed, "{repo}");
+        let denied = "deny: [{package: \"github.com/acme/*\", reason: stolen}]";
+        assert!(found(denied, &sources, &format!("`{repo}` is denied: stolen")) || !is_allowed, "{repo}");
+    }
+    for (pattern, package) in [
+        ("github.com/mcpchecker/*", "github.com/mcpchecker/kubernetes-extension@v0.0.3"),
+        ("github.com/mcpchecker/*@<0.0.4", "github.com/mcpchecker/kubernetes-extension@v0.0.3"),
+        ("builtin:kubernetes", "github.com/mcpchecker/kubernetes-extension@v0.0.3"),
+        ("./ext/files", "././ext/files"),
+        ("./ext/files", "file://ext/files"),
+    ] {
+        let extensions =
+            format!("deny: [{{package: \"{pattern}\", reason: stolen}}]\n    other: {{package: \"{package}\"}}");
+        assert!(found(&extensions, "", &format!("`{package}` is denied: stolen")), "{pattern} {package}");
+    }
+    let newer = "deny: [{package: \"github.com/mcpchecker/*@<0.0.3\", reason: stolen}]\n    other: {package: github.com/mcpchecker/kubernetes-extension@v0.0.3}";
+    assert!(!found(newer, "", "is denied"));
+}
+
 /// The bytes of a program count, wherever it is.
 #[test]
 fn a_local_program_is_denied_by_its_digest() {
@@ -589,6 +653,32 @@ fn a_local_program_is_denied_by_its_digest() {
     eval(&"a2".repeat(32));
     run(&world, NOWHERE, &["lock", "eval.yaml"]).expect(0, &["2 operations"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    // A manifest that is another now, and none that was ever locked.
+    let (manifest, lock) = (world.read("ext/files/extension.yaml"), world.read("gevals.lock"));
+    world.write("ext/files/extension.yaml", &manifest.replace("1.0.0", "1.0.1"));
+    let newer = digest(manifest.replace("1.0.0", "1.0.1").as_bytes());
+    run(&world, NOWHERE, &["run", "eval.yaml"])
+        .expect(2, &["`./ext/files` is not as it was locked", &newer, &digest(manifest.as_bytes())]);
+    world.write("ext/files/extension.yaml", &manifest);
+    std::fs::remove_file(world.path("gevals.lock")).unwrap();
+    let in_ci = |args: &[&str]| {
+        world
+            .start({
+                let mut command = world.command(args);
+                command.env("CI", "true");
+                command
+            })
+            .end()
+    };
+    run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    in_ci(&["run", "eval.yaml"])
+        .expect(2, &["no lock pins the extension `./ext/files`, and in CI a run starts no others"]);
+    let text = world.read("eval.yaml");
+    world.write("eval.yaml", &text.replace("    deny:", "    allowedSources: [\"./ext/*\"]\n    deny:"));
+    in_ci(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
+    world.write("eval.yaml", &text);
+    world.write("gevals.lock", &lock);
+    in_ci(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
     eval(&digest(program.as_bytes()));
     run(&world, NOWHERE, &["run", "eval.yaml"])
         .expect(2, &["`./ext/files` is denied: stolen", "this is the digest of `files`"]);

@@ -9,7 +9,7 @@ use crate::{
     host::{Host, RealHost, absent},
     mcp::{ClientOptions, Hub, HubOptions, SessionKind},
     plan::{ActionKind, AgentKind, EvalPlan, Plan},
-    run::{self, needs},
+    run::{self, RunOptions, needs},
 };
 
 /// One thing that was looked at; an error says what is wrong with it.
@@ -18,19 +18,24 @@ struct Look {
     found: Result<String, String>,
 }
 
-pub fn main(plan: &EvalPlan, tasks: &[&Plan], server_timeout: Duration) -> u8 {
+pub fn main(plan: &EvalPlan, selected: &[usize], options: &RunOptions) -> u8 {
+    let tasks: Vec<_> = selected.iter().map(|index| &plan.tasks[*index]).collect();
+    let tasks = tasks.as_slice();
     let host = RealHost::new();
     let mut looks = Vec::new();
     commands(tasks, &host, &mut looks);
     variables(tasks, &host, &mut looks);
     agent(plan, tasks, &host, &mut looks);
+    if let Some(found) = run::foreseen(plan, options, selected, &host).transpose() {
+        looks.push(Look { what: "isolation of the agent".to_owned(), found });
+    }
     judge(plan, tasks, &host, &mut looks);
     extensions(plan, tasks, &mut looks);
     if plan.world.is_some() {
         let found = run::clusters::startable().map(|()| "its programs are there".to_owned());
         looks.push(Look { what: "a Kubernetes control plane".to_owned(), found });
     }
-    if let Err(error) = servers(plan, tasks, &host, server_timeout, &mut looks) {
+    if let Err(error) = servers(plan, tasks, &host, options.server_timeout, &mut looks) {
         complain(&error);
         return status::BROKEN;
     }

@@ -56,8 +56,9 @@ fn one(args: &Args, global: Global) -> u8 {
 fn go(args: &Args, global: Global, ready: Ready, used: Used, time: Duration) -> (u8, Used) {
     print_tolerated(args, &ready.tolerated, &ready.sources, ready.read, global);
     if args.preflight {
-        let tasks: Vec<_> = ready.selection.of(&ready.plan).into_iter().map(|index| &ready.plan.tasks[index]).collect();
-        return (preflight::main(&ready.plan, &tasks, args.server_timeout), used);
+        let selected = ready.selection.of(&ready.plan);
+        let options = args::options(args, ready.selection, None);
+        return (preflight::main(&ready.plan, &selected, &options), used);
     }
     if args.phase == Some(Phase::Cleanup) {
         return (clean_up(args, &ready.plan, &ready.selection), used);

@@ -218,7 +218,9 @@ pub enum KubeWorld {
 
 impl KubeWorld {
     /// The variables by which everything in a run of a task finds it: the kubeconfig, and the namespace of its context.
-    pub const VARIABLES: [&str; 2] = ["KUBECONFIG", "KUBE_NAMESPACE"];
+    pub const VARIABLES: [&str; 2] = [Self::KUBECONFIG, "KUBE_NAMESPACE"];
+    /// The one that nothing replaces: no task, server or extension of such an eval reaches another cluster by its own variables.
+    pub const KUBECONFIG: &str = "KUBECONFIG";
 
     /// As an eval writes it.
     pub fn name(self) -> &'static str {

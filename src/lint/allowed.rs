@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::EvalView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Denied, DeniedWhat},
+    hir::{Denied, DeniedWhat, Substitute},
     package::{Package, package},
     project::references,
     rule,
@@ -23,19 +23,32 @@ rule! {
     pub static SOURCE_NOT_ALLOWED = "source-not-allowed", Hard;
     pub static DENIED_EXTENSION = "denied-extension", Hard;
     pub static RELEASE_NOT_LOCKED = "release-not-locked", Hard;
+    pub static EXTENSION_NOT_AS_LOCKED = "extension-not-as-locked", Hard;
 }
 
 /// Packages and repositories of tasks that match none of the patterns. What is a part of gevals needs no leave.
 pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(patterns) = &view.eval.extension_options.allowed_sources else { return };
-    let globs: Vec<_> = patterns.iter().filter_map(|p| Some(Glob::new(&p.value).ok()?.compile_matcher())).collect();
-    let allowed = |name: &str| {
-        let bundled = matches!(package(name, view.unit.lock.substitute), Ok(Package::Bundled(_)));
-        bundled || globs.iter().any(|glob| glob.is_match(name) || glob.is_match(bare(name)))
+    let dir = &view.eval.dir;
+    let globs: Vec<_> = patterns.iter().filter_map(|p| Some((&p.value, Glob::new(&p.value).ok()?))).collect();
+    let allowed = |name: &str, base: &Path| {
+        let Some(place) = Place::of(name, base) else { return false };
+        let matches = |(pattern, glob): &(&String, Glob)| match (&place, Place::of(pattern, dir)) {
+            // A pattern of everything.
+            _ if pattern.chars().all(|c| c == '*') => true,
+            (Place::Path(path), Some(Place::Path(pattern))) => {
+                Glob::new(&pattern).is_ok_and(|glob| glob.compile_matcher().is_match(path))
+            }
+            (Place::Host(name), Some(Place::Host(_))) => glob.compile_matcher().is_match(name),
+            _ => false,
+        };
+        globs.iter().any(matches)
     };
-    let repositories = view.eval.sources.iter().filter_map(|source| source.repo.as_ref());
-    let named = packages(view).into_iter().chain(repositories.map(|repo| (repo.value.as_str(), repo.span)));
-    for (name, span) in named.filter(|(name, _)| !allowed(name)) {
+    let is_bundled = |name: &str| matches!(package(name, view.unit.lock.substitute), Ok(Package::Bundled(_)));
+    let packages = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    let packages = packages.iter().filter(|reference| !is_bundled(reference.package));
+    let named = packages.map(|reference| (reference.package, reference.span, reference.dir)).chain(repositories(view));
+    for (name, span, _) in named.filter(|(name, _, base)| !allowed(name, base)) {
         let mut diagnostic =
             Diagnostic::new(&SOURCE_NOT_ALLOWED, span, format!("`{name}` matches no `allowedSources`"));
         if let Some(first) = patterns.first() {
@@ -45,10 +58,42 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// The repositories that tasks come from.
+fn repositories<'a>(view: &EvalView<'a>) -> impl Iterator<Item = (&'a str, Span, &'a Path)> {
+    let eval = view.eval;
+    let named = eval.sources.iter().filter_map(|source| source.repo.as_ref());
+    named.map(|repo| (repo.value.as_str(), repo.span, eval.dir.as_path()))
+}
+
+/// What a package, a repository or a pattern of them names, in one spelling of many.
+enum Place {
+    /// On this machine, without `.` and `..`.
+    Path(String),
+    /// On another: without a scheme.
+    Host(String),
+}
+
+impl Place {
+    /// Nothing where another spelling might hide what it is.
+    fn of(text: &str, base: &Path) -> Option<Self> {
+        let has_parent = |text: &str| text.split('/').any(|part| part == "..");
+        let path = text.strip_prefix("file://");
+        if let Some(path) = path.or_else(|| text.starts_with(['.', '/', '~']).then_some(text)) {
+            return match path.starts_with('~') {
+                true if has_parent(path) => None,
+                true => Some(Self::Path(path.to_owned())),
+                false => Some(Self::Path(resolve(base, path).to_string_lossy().into_owned())),
+            };
+        }
+        (!has_parent(text)).then(|| Self::Host(bare(text).to_owned()))
+    }
+}
+
 /// Packages, versions and files that the eval refuses.
 pub fn denied(view: &EvalView<'_>, out: &mut Diagnostics) {
-    let named = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
-    for (name, span, dir) in named.iter().map(|reference| (reference.package, reference.span, reference.dir)) {
+    let packages = references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref()));
+    let packages = packages.iter().map(|reference| (reference.package, reference.span, reference.dir));
+    for (name, span, dir) in packages.chain(repositories(view)) {
         let matching = |denied: &&Denied| matches(view, &denied.what, name, dir);
         if let Some((denied, why)) =
             view.eval.extension_options.denied.iter().find_map(|denied| Some((denied, matching(&denied)?)))
@@ -68,28 +113,35 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Op
     let lock = &view.unit.lock;
     match what {
         DeniedWhat::Package(pattern, range) => {
-            let (path, version) = match package(name, lock.substitute) {
+            let written = |version: String| match Place::of(name, dir) {
+                Some(Place::Path(path)) => {
+                    let from_eval = Path::new(&path).strip_prefix(&view.eval.dir).unwrap_or(Path::new(&path));
+                    let from_eval = format!("./{}", from_eval.display());
+                    vec![(bare(name).to_owned(), version.clone()), (path, version.clone()), (from_eval, version)]
+                }
+                _ => vec![(bare(name).to_owned(), version)],
+            };
+            // What a bundled extension stands in for is denied by its own name as well.
+            let named = match package(name, Substitute::Never) {
                 Ok(Package::Release { owner, repo, version }) => {
                     let version = lock.releases.get(name).map_or(version, |release| release.tag.clone());
-                    (format!("github.com/{owner}/{repo}"), version)
+                    vec![(format!("github.com/{owner}/{repo}"), version)]
                 }
-                Ok(Package::Bundled(bundled)) => (format!("builtin:{bundled}"), env!("CARGO_PKG_VERSION").to_owned()),
-                _ => {
-                    let manifest = lock.extensions.get(name);
-                    (bare(name).to_owned(), manifest.map_or_else(String::new, |m| m.version.clone()))
+                _ => written(lock.extensions.get(name).map_or_else(String::new, |m| m.version.clone())),
+            };
+            let bundled = match package(name, lock.substitute) {
+                Ok(Package::Bundled(name)) => Some((format!("builtin:{name}"), env!("CARGO_PKG_VERSION").to_owned())),
+                _ => None,
+            };
+            named.into_iter().chain(bundled).filter(|(path, _)| pattern.is_match(path)).find_map(|(_, version)| {
+                let Some(range) = range else { return Some("all of its versions are".to_owned()) };
+                match Version::parse(version.trim_start_matches('v')) {
+                    Ok(known) if range.matches(&known) => Some(format!("`{version}` is in this range")),
+                    Ok(_) => None,
+                    // What cannot be compared may be one of those that are meant.
+                    Err(_) => Some(format!("`{version}` is no version that could be outside of this range")),
                 }
-            };
-            let Some(range) = range else {
-                return pattern.is_match(&path).then(|| "all of its versions are".to_owned());
-            };
-            let known = Version::parse(version.trim_start_matches('v'));
-            let told = match known {
-                Ok(known) if range.matches(&known) => format!("`{version}` is in this range"),
-                Ok(_) => return None,
-                // What cannot be compared may be one of those that are meant.
-                Err(_) => format!("`{version}` is no version that could be outside of this range"),
-            };
-            pattern.is_match(&path).then_some(told)
+            })
         }
         DeniedWhat::Digest(digest) => {
             let files = lock.releases.get(name).into_iter().flat_map(|release| &release.files);
@@ -125,6 +177,33 @@ pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(&RELEASE_NOT_LOCKED, span, format!("no lock pins the release `{name}`"))
                     .here("its version and digest are not known")
                     .help(format!("download and pin it: `gevals lock {}`", view.unit.path.display())),
+            );
+        }
+    }
+}
+
+/// Manifests on this machine that are not what the lock says: steps were checked against another.
+pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let lock = &view.unit.lock;
+    let mut seen = BTreeSet::new();
+    for reference in references(view.eval, view.tasks.iter().filter_map(|unit| unit.task.as_ref())) {
+        let Ok(Package::Local(path)) = package(reference.package, lock.substitute) else { continue };
+        let Some(locked) = lock.extensions.get(reference.alias.unwrap_or(reference.package)) else { continue };
+        let path = resolve(reference.dir, &path);
+        let folder = match view.files.stat(&path) {
+            Some(Stat::Dir) => path.as_path(),
+            _ => path.parent().unwrap_or(Path::new("")),
+        };
+        // A program that answers with its manifest itself is not started here.
+        let Ok(manifest) = view.files.read(&folder.join("extension.yaml")) else { continue };
+        let found = hex::encode(Sha256::digest(manifest));
+        if found != locked.sha256 && seen.insert(reference.span) {
+            let message = format!("`{}` is not as it was locked", reference.package);
+            let label = format!("the digest of its manifest is {found}, in the lock {}", locked.sha256);
+            out.push(
+                Diagnostic::new(&EXTENSION_NOT_AS_LOCKED, reference.span, message)
+                    .here(label)
+                    .help(format!("if this is as it should be: `gevals lock {}`", view.unit.path.display())),
             );
         }
     }

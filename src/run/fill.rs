@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     event::Outcome,
-    hir::{Arg, ArgKind, Def, Hole, Part, Target, Template},
+    hir::{Arg, ArgKind, Def, Hole, KubeWorld, Part, Target, Template},
     host::Host,
     journal::Values,
     plan::StepAction,
@@ -124,8 +124,9 @@ impl<'a> TaskValues<'a> {
     pub fn set_env(&self, entries: &[(String, Template<Def>)]) -> Result<Vec<(String, String)>, String> {
         let scope = Scope::new(self);
         for (name, value) in entries {
-            let value = match self.kept.env.get(name) {
-                Some(kept) => kept.clone(),
+            let cluster = self.host.given().iter().find(|(given, _)| given == name && name == KubeWorld::KUBECONFIG);
+            let value = match self.kept.env.get(name).or(cluster.map(|(_, value)| value)) {
+                Some(known) => known.clone(),
                 None => scope.text(value).map_err(|f| format!("`spec.env.{name}`: {}", f.message()))?,
             };
             self.env.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), value);

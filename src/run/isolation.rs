@@ -51,6 +51,26 @@ pub(super) fn isolation(
     }
 }
 
+/// What the agent would be isolated by, for a look before a run; nothing where the agent is no process.
+///
+/// # Errors
+/// The machine cannot do what is asked for.
+pub fn foreseen(
+    plan: &EvalPlan,
+    options: &RunOptions,
+    selected: &[usize],
+    host: &dyn Host,
+) -> Result<Option<String>, String> {
+    Ok(match isolation(plan, options, selected, host)?.1 {
+        Some(EventKind::AgentIsolated { level, by, reason, .. }) => {
+            let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+            let reason = reason.map(|why| format!(" ({why})")).unwrap_or_default();
+            Some(format!("{}{by}{reason}", level.name()))
+        }
+        _ => None,
+    })
+}
+
 fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surroundings {
     let granted = &plan.isolation.granted;
     let from_eval = |paths: &[PathBuf]| paths.iter().map(|path| plan.dir.join(path)).collect();

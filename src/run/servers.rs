@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, OnceCell};
 use super::emit::{Emitter, header_secrets};
 use crate::{
     event::{EventKind, ServerTool},
-    hir::{Expand, ExpandPart, Server, Transport},
+    hir::{Expand, ExpandPart, KubeWorld, Server, Transport},
     host::{Host, MARK},
     mcp::{self, CallError, Client, ClientOptions, Hub, HubOptions, Recording, ServerError, ServerSpec, SessionKind},
     plan::wire::is_secret_header,
@@ -159,7 +159,10 @@ pub fn specs(
         }
         if let mcp::Transport::Stdio { env, .. } = &mut transport {
             for (name, value) in host.given() {
-                env.entry(name.clone()).or_insert_with(|| value.clone());
+                match name == KubeWorld::KUBECONFIG {
+                    true => drop(env.insert(name.clone(), value.clone())),
+                    false => drop(env.entry(name.clone()).or_insert_with(|| value.clone())),
+                }
             }
             env.insert(MARK.to_owned(), marks(host));
         }

@@ -12,6 +12,7 @@ use super::{Fault, limit, list, notices};
 use crate::{
     agent,
     builtin::count,
+    cli::in_ci,
     cli::status,
     diagnostic::{Diagnostics, Pretty, Strength, concise, nearest, visible},
     evals::{Running, Server, list as list_evals},
@@ -159,8 +160,7 @@ pub fn consent(args: &Options, ready: &Ready) -> Result<(), Fault> {
         let help = "`--allow-execution` allows it, and `--level invocation` leaves them out";
         (status::USAGE, format!("nothing is run: {evals} call tools of the server; {help}"))
     };
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false" && ci != "0");
-    if ci || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if in_ci() || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(refused());
     }
     let mut err = std::io::stderr().lock();

@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use regex::Regex;
 
 use crate::{
+    cli::in_ci,
     hir::{Bounds, Budget, Isolation},
     host::disk::Disk,
     journal::Settings,
@@ -208,7 +209,7 @@ pub enum ReplayArg {
 
 impl ReplayArg {
     fn by_default() -> Self {
-        match std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false" && ci != "0") {
+        match in_ci() {
             true => Self::Strict,
             false => Self::Tolerant,
         }
@@ -227,6 +228,14 @@ pub enum IsolationArg {
 }
 
 impl IsolationArg {
+    fn of(level: Isolation) -> Self {
+        match level {
+            Isolation::None => Self::None,
+            Isolation::Auto => Self::Auto,
+            Isolation::Strict => Self::Strict,
+        }
+    }
+
     fn level(self) -> Isolation {
         match self {
             Self::None => Isolation::None,
@@ -299,6 +308,7 @@ pub fn as_started(args: &Args, settings: &Settings) -> Args {
         parallel: args.parallel.or(settings.parallel.try_into().ok()),
         gate: settings.gate.map(|(passes, of)| Gate { passes, of }),
         isolate: args.isolate || settings.isolate,
+        isolation: args.isolation.or(settings.isolation.map(IsolationArg::of)),
         allow_unchecked: args.allow_unchecked || settings.allow_unchecked,
         require_server_use: args.require_server_use || settings.require_server_use,
         replay: args.replay.or(Some(ReplayArg::of(settings.strict_replay))),

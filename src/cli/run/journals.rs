@@ -53,6 +53,7 @@ pub fn begin(
             exit_zero: options.exit_zero,
             gate: options.gate.map(|gate| (gate.passes, gate.of)),
             isolate: options.isolate,
+            isolation: options.isolation,
             require_server_use: options.require_server_use,
             strict_replay: options.strict_replay,
             retry_broken: options.retry_broken,

@@ -5,14 +5,18 @@ use std::{path::Path, sync::Arc};
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
     Compiled, Options, Plans, bash,
-    cli::{Global, complain, print_findings, project_files, shown, status, tell, tolerated_findings, unreadable, warn},
+    cli::{
+        Global, complain, in_ci, print_findings, project_files, shown, status, tell, tolerated_findings, unreadable,
+        warn,
+    },
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
     hir::Dialect,
     journal::{Snapshot, Watched},
+    package::{Package, package},
     plan::EvalPlan,
     prices::Prices,
-    project::{AgentChoice, Project, TaskUnit},
+    project::{AgentChoice, Project, TaskUnit, references},
     run::{self, Selection},
     source::{Files, Sources, Span},
 };
@@ -108,6 +112,13 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
         complain(&format!("no task is selected: {}", selection.nothing(&plan)));
         return Err(status::USAGE);
     }
+    if let Some(name) = unpinned(&compiled).filter(|_| in_ci()) {
+        complain(&format!(
+            "no lock pins the extension `{name}`, and in CI a run starts no others: commit what `gevals lock {}` writes, or name it under `extensions.allowedSources`",
+            shown(&args.eval)
+        ));
+        return Err(status::USAGE);
+    }
     if server && compiled.project.evals.iter().any(|unit| unit.eval.as_ref().is_some_and(|e| e.mcp_config.is_some())) {
         warn(
             "the server that `MCP_*` variables describe is not used: the eval names an MCP config; `--mcp-config-file` \
@@ -117,6 +128,20 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     let findings = tolerated_findings(&compiled, &sources);
     let (read, files) = (compiled.project.files(), files.into_snapshot());
     Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
+}
+
+/// An extension on this machine that neither a lock pins nor the eval allows. A release without a lock has no plan.
+fn unpinned(compiled: &Compiled) -> Option<String> {
+    let project = &compiled.project;
+    project.evals.iter().find_map(|unit| {
+        let eval = unit.eval.as_ref().filter(|eval| eval.extension_options.allowed_sources.is_none())?;
+        let tasks = unit.selected.iter().filter_map(|selected| project.tasks[selected.task].task.as_ref());
+        let is_pinned = |name: &str| unit.lock.extensions.contains_key(name);
+        let is_local = |name: &str| matches!(package(name, unit.lock.substitute), Ok(Package::Local(_)));
+        let found = references(eval, tasks);
+        let found = found.iter().find(|r| is_local(r.package) && !is_pinned(r.alias.unwrap_or(r.package)));
+        found.map(|reference| reference.package.to_owned())
+    })
 }
 
 /// The eval that the path names: its plan, where it has one.
