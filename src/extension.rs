@@ -322,7 +322,9 @@ fn in_folder(folder: &Path, manifest: &str) -> Result<PathBuf, String> {
         "aarch64" => "arm64",
         other => other,
     };
-    let names = [format!("{name}-{}-{arch}", std::env::consts::OS), name.to_owned()];
+    // As Go and the releases of extensions call it.
+    let os = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
+    let names = [format!("{name}-{os}-{arch}"), name.to_owned()];
     let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| format!("has no program: neither `{}` nor `{}` is in {}", names[0], names[1], folder.display()))
 }

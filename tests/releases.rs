@@ -538,6 +538,8 @@ fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
     // Rubbish ends it, and with it all that comes behind.
     world.program("x", &PEER.replace("CHANGE", "def rubbish(line): sys.exit(3)"));
     world.run(&["ext", "conformance", "bin/x"]).expect(1, &["no   J9"]);
+    let bundled = world.run(&["ext", "conformance", "builtin:kubernetes"]);
+    bundled.expect(0, &["ok   J13", "all requirements that were tried are met"]);
     world.program("x", "#!/bin/sh\nexit 0\n");
     world
         .run(&["ext", "conformance", "bin/x"])

@@ -7,15 +7,16 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 5] = [
+const TOPICS: [(&str, &str); 6] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
     ("convert", include_str!("../../docs/convert.md")),
     ("evals", include_str!("../../docs/evals.md")),
+    ("extensions", include_str!("../../docs/extensions.md")),
 ];
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals.
+/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals, extensions.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The rule's name, as a finding shows it; without one, all rules and topics are listed.

@@ -1,7 +1,7 @@
 //! Whether a program keeps to a protocol of extensions: numbered requirements, each tried. What is called is an unknown operation, or one
 //! without the arguments that it requires, so that nothing is done.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{ffi::OsString, path::Path, process::Stdio, time::Duration};
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -61,16 +61,23 @@ const ONESHOT: [(&str, &str); 6] = [
 /// There is no such program.
 #[expect(clippy::disallowed_methods, reason = "a manifest is read where its program is")]
 pub async fn conformance(path: &Path) -> Result<Vec<Requirement>, String> {
+    let folder = tempfile::tempdir().map_err(|e| format!("cannot be tried: {e}"))?;
+    if let Some(name) = path.to_str().filter(|name| name.starts_with("builtin:")) {
+        let own = std::env::current_exe().ok();
+        return match program(&plan::Extensions::default(), name, Path::new("."), own.as_deref())? {
+            Found::Bundled { program, args } => Ok(session(&program, &args, folder.path()).await),
+            _ => Err("is no program that could be tried".to_owned()),
+        };
+    }
     let absolute = std::path::absolute(path).map_err(|e| format!("has no path: {e}"))?;
     std::fs::metadata(&absolute).map_err(|e| format!("is not there: {e}"))?;
     let manifest = super::manifest_path(&absolute);
     let reference = absolute.to_string_lossy().into_owned();
     let found = program(&plan::Extensions::default(), &reference, Path::new("."), None);
-    let folder = tempfile::tempdir().map_err(|e| format!("cannot be tried: {e}"))?;
     match std::fs::read_to_string(manifest) {
         Ok(text) => Ok(oneshot(&text, found, folder.path()).await),
         Err(_) => match found? {
-            Found::Session(program) => Ok(session(&program, folder.path()).await),
+            Found::Session(program) => Ok(session(&program, &[], folder.path()).await),
             _ => Err("is no program that could be tried".to_owned()),
         },
     }
@@ -102,8 +109,9 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(program: &Path, folder: &Path) -> Result<Self, String> {
-        let started = spawn_with("extension", &program.to_string_lossy(), &[], &IndexMap::new(), Some(folder), true);
+    fn start(program: &Path, args: &[OsString], folder: &Path) -> Result<Self, String> {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let started = spawn_with("extension", &program.to_string_lossy(), &args, &IndexMap::new(), Some(folder), true);
         let (process, input, output) = started.map_err(|e| e.to_string())?;
         Ok(Self { process, input: Some(input), output: Lines::new(output, 64 << 20), rubbish: None, next: 1 })
     }
@@ -184,9 +192,9 @@ fn refused(answer: Result<Value, String>) -> Kept {
     }
 }
 
-async fn session(program: &Path, folder: &Path) -> Vec<Requirement> {
+async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requirement> {
     let mut out = IndexMap::new();
-    let mut peer = match Peer::start(program, folder) {
+    let mut peer = match Peer::start(program, args, folder) {
         Ok(peer) => peer,
         Err(why) => {
             out.insert("J1", Kept::No(why));
@@ -299,7 +307,7 @@ async fn session(program: &Path, folder: &Path) -> Vec<Requirement> {
     let printed = peer.rubbish.take().map(|line| Kept::No(format!("it printed `{line}`")));
     out.insert("J11", printed.unwrap_or(Kept::Yes));
     let closed = async {
-        let mut peer = Peer::start(program, folder)?;
+        let mut peer = Peer::start(program, args, folder)?;
         peer.begin().await?;
         drop(peer.input.take());
         let ended = peer.end().await;
