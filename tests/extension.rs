@@ -71,6 +71,7 @@ for line in sys.stdin:
             operation: "do",
             args,
             phase: "verify",
+            run_id: "r1",
             workdir: self.path(),
             env: &env,
             agent: Some(("a prompt", "an answer")),
@@ -117,6 +118,7 @@ async fn an_operation_gets_its_context_and_gives_its_outputs() {
     let context = json!({
         "workdir": programs.path(),
         "phase": "verify",
+        "runId": "r1",
         "env": {"NS": "demo"},
         "timeout": "20s",
         "agent": {"prompt": "a prompt", "output": "an answer"},
