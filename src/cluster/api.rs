@@ -23,6 +23,13 @@ use crate::{
 pub enum Error {
     /// The world is not as it is to be: a verdict.
     Failed(String),
+    /// The cluster has no such kind, so no object of it: a verdict as well, but where absence is what is wanted.
+    NoKind {
+        /// In words.
+        why: String,
+        /// It has one of nearly the same name.
+        is_near: bool,
+    },
     /// Nothing can be said of the world: the cluster is out of reach, or the arguments make no sense.
     Broken(String),
 }
@@ -200,7 +207,7 @@ impl Cluster {
     pub fn unreachable(&self, error: &kube::Error) -> Error {
         match explain(error, "the API") {
             Error::Broken(why) => Error::Broken(format!("the API server at {} does not answer: {why}", self.address())),
-            failed @ Error::Failed(_) => failed,
+            verdict => verdict,
         }
     }
 
@@ -241,11 +248,13 @@ impl Cluster {
             return to_kind(version, found);
         }
         let kinds = || list.iter().map(|resource| resource.kind.as_str());
-        match (list.is_empty(), nearest(kind, kinds())) {
-            (true, _) => failed(format!("the cluster has no API `{version}` (for the kind `{kind}`)")),
-            (false, Some(near)) => failed(format!("`{version}` has no kind `{kind}`; did you mean `{near}`?")),
-            (false, None) => failed(format!("`{version}` has no kind `{kind}`")),
-        }
+        let near = nearest(kind, kinds());
+        let why = match (list.is_empty(), near) {
+            (true, _) => format!("the cluster has no API `{version}` (for the kind `{kind}`)"),
+            (false, Some(near)) => format!("`{version}` has no kind `{kind}`; did you mean `{near}`?"),
+            (false, None) => format!("`{version}` has no kind `{kind}`"),
+        };
+        Err(Error::NoKind { why, is_near: near.is_some() })
     }
 
     /// The kind that a text names: a kind, plural, singular or short name, also with its group (`deployments.apps`).
@@ -271,9 +280,16 @@ impl Cluster {
             .collect();
         let lists = join_all(wanted.iter().map(|version| self.listed(version))).await;
         let mut names = Vec::new();
+        let mut unanswered = None;
         for (version, list) in wanted.iter().zip(lists) {
             // An API whose server is down (metrics, say) hides no other.
-            let Ok(list) = list else { continue };
+            let list = match list {
+                Ok(list) => list,
+                Err(why) => {
+                    unanswered = Some(why);
+                    continue;
+                }
+            };
             if let Some(found) = list.iter().find(is) {
                 return to_kind(version, found);
             }
@@ -281,10 +297,17 @@ impl Cluster {
                 list.iter().filter(|r| !r.name.contains('/')).flat_map(|r| [r.name.clone(), r.singular_name.clone()]),
             );
         }
-        match nearest(&name, names.iter().map(String::as_str).filter(|n| !n.is_empty())) {
-            Some(near) => failed(format!("the cluster has no kind `{text}`; did you mean `{near}`?")),
-            None => failed(format!("the cluster has no kind `{text}`")),
-        }
+        let near = nearest(&name, names.iter().map(String::as_str).filter(|n| !n.is_empty()));
+        let why = match near {
+            Some(near) => format!("the cluster has no kind `{text}`; did you mean `{near}`?"),
+            None => format!("the cluster has no kind `{text}`"),
+        };
+        Err(match (unanswered, near) {
+            // It may be one of those.
+            (Some(unanswered), None) => unanswered,
+            (Some(_), Some(_)) => Error::Failed(why),
+            (None, near) => Error::NoKind { why, is_near: near.is_some() },
+        })
     }
 
     /// The objects of a kind, in a namespace where they stand in namespaces.

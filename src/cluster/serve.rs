@@ -172,7 +172,7 @@ fn refusal(id: &Value, code: i32, message: &str) -> Value {
 fn answer(id: &Value, result: Result<Done>) -> Value {
     let result = match result {
         Ok(done) => json!({"success": true, "message": done.message, "outputs": done.outputs}),
-        Err(Error::Failed(why)) => json!({"success": false, "error": why}),
+        Err(Error::Failed(why) | Error::NoKind { why, .. }) => json!({"success": false, "error": why}),
         Err(Error::Broken(why)) => return refusal(id, BROKEN, &why),
     };
     json!({"jsonrpc": "2.0", "id": id, "result": result})
