@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceLis
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DynamicObject, ListParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::gvk::GroupVersion,
 };
 use serde::Deserialize;
@@ -64,30 +64,57 @@ impl Settings {
 
     /// Its kubeconfig, merged from several where `KUBECONFIG` lists several.
     pub fn kubeconfig(&self) -> Result<Kubeconfig> {
-        let read = self.path().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-        read.map_err(|e| Error::Broken(format!("no kubeconfig: {}", chain(&e))))
+        self.read()?.ok_or_else(|| Error::Broken(format!("no kubeconfig: {}", no_file())))
+    }
+
+    /// As kubectl: what is named must be there, what `KUBECONFIG` lists need not.
+    fn read(&self) -> Result<Option<Kubeconfig>> {
+        let unreadable = |e: KubeconfigError| Error::Broken(format!("no kubeconfig: {}", chain(&e)));
+        if let Some(path) = self.path() {
+            return Kubeconfig::read_from(path).map(Some).map_err(unreadable);
+        }
+        let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        let mut paths: Vec<_> = std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).collect();
+        if paths.is_empty() {
+            paths.extend(std::env::home_dir().map(|home| home.join(".kube/config")));
+        }
+        paths.retain(|path| !matches!(path.try_exists(), Ok(false)));
+        let mut merged: Option<Kubeconfig> = None;
+        for path in paths {
+            let next = Kubeconfig::read_from(path).map_err(unreadable)?;
+            merged = Some(match merged {
+                Some(earlier) => earlier.merge(next).map_err(unreadable)?,
+                None => next,
+            });
+        }
+        Ok(merged)
     }
 
     async fn config(&self) -> Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let read = match self.path() {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
-        let configured = match read {
-            Ok(config) => Config::from_custom_kubeconfig(config, &options).await,
-            Err(e) => Err(e),
-        };
-        match configured {
-            Ok(config) => Ok(config),
-            Err(e) if self.kubeconfig.is_some() || self.context.is_some() => Err(Error::Broken(chain(&e))),
-            Err(e) => Config::incluster().map_err(|_| {
-                Error::Broken(format!(
-                    "no cluster: {}; name a kubeconfig by KUBECONFIG, or by the extension's config `kubeconfig`",
-                    chain(&e)
-                ))
+        // One that holds nothing is none, but where it was asked for.
+        let is_named = self.kubeconfig.is_some() || self.context.is_some();
+        match self.read()?.filter(|config| is_named || !config.clusters.is_empty() || !config.contexts.is_empty()) {
+            Some(config) => {
+                Config::from_custom_kubeconfig(config, &options).await.map_err(|e| Error::Broken(chain(&e)))
+            }
+            None if self.context.is_some() => Err(Error::Broken(format!("no kubeconfig: {}", no_file()))),
+            None => Config::incluster().map_err(|e| match std::env::var_os("KUBERNETES_SERVICE_HOST") {
+                Some(_) => Error::Broken(format!("no cluster: this is a pod of one, but {}", chain(&e))),
+                None => {
+                    let what = "name a kubeconfig by KUBECONFIG, or by the extension's config `kubeconfig`";
+                    Error::Broken(format!("no cluster: {}; {what}", no_file()))
+                }
             }),
         }
+    }
+}
+
+/// Why there is no kubeconfig.
+fn no_file() -> String {
+    match std::env::var("KUBECONFIG") {
+        Ok(paths) if !paths.is_empty() => format!("nothing is at `{paths}`, where KUBECONFIG points"),
+        _ => "KUBECONFIG is not set, and there is no `~/.kube/config`".to_owned(),
     }
 }
 
