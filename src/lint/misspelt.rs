@@ -38,7 +38,7 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
             "kind" | "resource" => {
                 let kind = text.split('/').next().unwrap_or(text);
                 let (word, group) = kind.split_once('.').unwrap_or((kind, ""));
-                // Whoever defines a kind names it.
+                // A custom resource may have any name.
                 if !is_known_group(group)
                     || name.value == "kind" && !version.is_none_or(|v| v.is_some_and(is_known_group))
                 {
