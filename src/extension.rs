@@ -47,6 +47,8 @@ pub struct Call<'a> {
     pub args: Value,
     /// `setup`, `verify` or `cleanup`.
     pub phase: &'static str,
+    /// The id of the run of the task.
+    pub run_id: &'a str,
     /// The folder of the task.
     pub workdir: &'a Path,
     /// `spec.env`.
@@ -148,6 +150,7 @@ impl<'a> Extensions<'a> {
             operation: "",
             args: Value::Null,
             phase: "setup",
+            run_id: "",
             workdir: &workdir,
             env: &[],
             agent: None,

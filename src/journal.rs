@@ -203,6 +203,9 @@ pub struct Selected {
 pub struct Values {
     pub id: String,
     pub port: Option<u16>,
+    /// What extensions label with what they make, so that it is found again.
+    #[serde(default)]
+    pub run_id: String,
     /// `spec.env`.
     pub env: IndexMap<String, String>,
     /// Variables of gevals' own environment that holes read.

@@ -62,6 +62,12 @@ pub fn find() -> Result<PathBuf, String> {
     }
 }
 
+/// Whether this bubblewrap can bound folders in memory.
+pub fn bounds(bwrap: &Path) -> bool {
+    let help = Command::new(bwrap).arg("--help").stdin(Stdio::null()).output();
+    help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--size"))
+}
+
 /// What an extension has in its jail.
 #[derive(Clone, Debug)]
 pub struct Cell<'a> {
@@ -74,10 +80,13 @@ pub struct Cell<'a> {
     pub write: Vec<PathBuf>,
 }
 
-/// The most that a program in a cell may have: bytes of memory, open files, and processes (which holds all users but root).
+/// The most that a program in a cell may have: bytes of memory of each process, open files, and processes (which holds all users but
+/// root).
 const MEMORY: u64 = 4 << 30;
 const FILES: u64 = 1024;
 const PROCESSES: u64 = 512;
+/// Bytes that `/tmp` and `/dev/shm` of a cell may hold, each.
+const SCRATCH: u64 = 1 << 30;
 
 /// The files a program needs to find others on the network.
 const OF_NETWORK: [&str; 6] =
@@ -93,7 +102,8 @@ fn limits() -> String {
 
 impl Cell<'_> {
     /// The arguments of bubblewrap, up to the program. The environment is that of bubblewrap itself: arguments can be seen by others.
-    pub fn arguments(&self) -> Vec<OsString> {
+    /// `bounds`: whether this bubblewrap can bound folders in memory.
+    pub fn arguments(&self, bounds: bool) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
         add(&[&"--unshare-all", &"--unshare-user", &"--die-with-parent", &"--new-session"]);
@@ -107,13 +117,21 @@ impl Cell<'_> {
         for path in OF_NETWORK.iter().filter(|_| self.network) {
             add(&[&"--ro-bind-try", path, path]);
         }
-        add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp"]);
+        add(&[&"--proc", &"/proc", &"--dev", &"/dev"]);
+        for folder in ["/dev/shm", "/tmp"] {
+            if bounds {
+                add(&[&"--size", &SCRATCH.to_string()]);
+            }
+            add(&[&"--tmpfs", &folder]);
+        }
         for path in [self.home, self.workdir].into_iter().chain(self.read.iter().map(PathBuf::as_path)) {
             add(&[&"--ro-bind", &path, &path]);
         }
         for path in &self.write {
             add(&[&"--bind", path, path]);
         }
+        // They are in memory as well.
+        add(&[&"--remount-ro", &"/dev", &"--remount-ro", &"/"]);
         add(&[&"--chdir", &self.workdir, &"--", &"/bin/sh", &"-c", &limits()]);
         args
     }

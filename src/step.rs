@@ -109,6 +109,8 @@ pub struct Context<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct TaskState {
     pub name: String,
+    /// No other run of a task has it.
+    pub run_id: String,
     /// The prompt as sent.
     pub prompt: String,
     /// Set once the agent has ended.

@@ -71,6 +71,7 @@ for line in sys.stdin:
             operation: "do",
             args,
             phase: "verify",
+            run_id: "r1",
             workdir: self.path(),
             env: &env,
             agent: Some(("a prompt", "an answer")),
@@ -117,6 +118,7 @@ async fn an_operation_gets_its_context_and_gives_its_outputs() {
     let context = json!({
         "workdir": programs.path(),
         "phase": "verify",
+        "runId": "r1",
         "env": {"NS": "demo"},
         "timeout": "20s",
         "agent": {"prompt": "a prompt", "output": "an answer"},
@@ -329,6 +331,8 @@ try:
         got = tempfile.NamedTemporaryFile(delete=False).name
     elif what == "env": got = sorted(os.environ)
     elif what == "kill": got = os.kill(target, 15)
+    elif what == "fill":
+        with open(os.path.join(target, "full"), "w") as file: got = os.posix_fallocate(file.fileno(), 0, 2 << 30)
     elif what == "memory": got = len(bytearray(6 << 30))
     elif what == "flee":
         got = subprocess.Popen(["sleep", str(target)], start_new_session=True).pid
@@ -413,6 +417,18 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
     }
     fails("kill", json!(std::process::id()), "").await;
     fails("memory", Value::Null, "MemoryError").await;
+    if !by_kernel {
+        // All of these are in memory.
+        let bounds = gevals::sandbox::find().is_ok_and(|bwrap| gevals::sandbox::bounds(&bwrap));
+        if bounds {
+            fails("fill", json!("/tmp"), "No space left").await;
+            fails("fill", json!("/dev/shm"), "No space left").await;
+        } else {
+            eprintln!("NOT RUN: filling the memory of a sandbox: this bubblewrap cannot bound folders");
+        }
+        fails("write", json!("/new"), read_only).await;
+        fails("write", json!("/dev/new"), read_only).await;
+    }
     // The folder of the task can be read, and there is a folder for its own files.
     let read = tries(&extensions, "read", json!(programs.path().join("task.txt"))).await.unwrap();
     assert_eq!(read.outputs["got"], "mine");
@@ -514,10 +530,12 @@ fn docker_is_given_nothing_that_was_not_granted() {
     let asked = world.read("asked");
     let line = asked.lines().find(|line| line.contains(" run ")).unwrap();
     let here = world.path("t.yaml").parent().unwrap().display().to_string();
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     for words in [
         "--rm --interactive --init --name gevals-",
         "--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges",
         "--pids-limit 512 --memory 4294967296",
+        &format!("--ulimit nofile=1024:1024 --user {}:{}", user.as_raw(), group.as_raw()),
         "--network none",
         "--env OWN",
         &format!("--mount type=bind,\"source={here}/ext/files\",\"target={here}/ext/files\",readonly"),
@@ -535,6 +553,57 @@ fn docker_is_given_nothing_that_was_not_granted() {
     std::fs::write(world.path("bin/docker"), "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
         .unwrap();
     run(&["run", "eval.yaml"]).expect(3, &["docker does not answer: Cannot connect to the Docker daemon"]);
+}
+
+/// An eval with a task that verifies by `x.do` of the program `ext/x`.
+fn with_program(extensions: &str, program: &str) -> World {
+    let eval = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n  extensions: ";
+    let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  imports: [{package: ./ext/x, as: x}]\n  prompt: Do nothing.\n  verify:\n    - x.do: {}\n";
+    let world = World::new(&[("eval.yaml", &format!("{eval}{extensions}\n")), ("t.yaml", task), ("ext/x", program)]);
+    world.executable("ext/x");
+    world
+}
+
+/// A crash, and a call beyond the time of the eval.
+#[test]
+fn what_goes_wrong_in_a_sandbox_is_broken() {
+    let programs = Programs::new();
+    let cases = [("os._exit(3)", "30s", "exited with status 3"), ("time.sleep(600)", "1s", "it did not end within 1s")];
+    for sandbox in [Sandbox::None, Sandbox::Bwrap, Sandbox::Landlock] {
+        if let Err(why) = usable(sandbox, &|_| None) {
+            eprintln!("NOT RUN: the sandbox `{}`: {why}", sandbox.name());
+            continue;
+        }
+        for (body, timeout, why) in cases {
+            let program = std::fs::read_to_string(programs.session("x", body)).unwrap();
+            let extensions = format!("{{sandbox: {}, timeout: {timeout}}}", sandbox.name());
+            let world = with_program(&extensions, &program);
+            world.run(&["run", "eval.yaml"]).expect(1, &["BROKEN  t", why]);
+            assert_eq!(world.survivors(), [""; 0], "{extensions}");
+        }
+    }
+}
+
+/// What fills the holes of arguments is held against the schema, before the program hears of it: here there is no cluster.
+#[cfg(feature = "kubernetes")]
+#[test]
+fn a_call_that_does_not_fit_is_not_made() {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n",
+        ),
+        (
+            "t.yaml",
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  imports: [{package: \"builtin:kubernetes\", as: k8s}]\n  prompt: Do nothing.\n  setup:\n    - command: {id: a, run: echo KIND, outputs: {kind: \"{stdout}\"}}\n    - k8s.patch: {resource: configmap/a, type: \"{steps.a.outputs.kind}\", patch: {}}\n  verify:\n    - k8s.resource-exists: {resource: configmap/a}\n",
+        ),
+    ]);
+    world
+        .run(&["run", "eval.yaml"])
+        .expect(1, &["the arguments do not fit `patch`, so it was not called: `type` must be "]);
+    let text = world.read("t.yaml").replace("KIND", "merge");
+    world.write("t.yaml", &text);
+    world.run(&["run", "eval.yaml"]).expect(1, &["no cluster: "]);
 }
 
 /// What a program prints without end takes no memory, in either protocol.

@@ -5,15 +5,20 @@
 //! `keep: {NAME: OUTPUT}`.
 //!
 //! The API is the one of `GEVALS_TEST_KUBECONFIG`, else one that is started from `KUBEBUILDER_ASSETS` or the PATH. Where
-//! neither is, the test says that it did not run.
+//! neither is, the test says that it did not run. Where the API has nodes of its own, pods are theirs: what the harness plays for
+//! pods is not run, and said so. Elsewhere it plays the kubelet for the namespaces of the tests, which begin with `gevals-`.
 #![cfg(feature = "kubernetes")]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/kubelet.rs"]
 mod kubelet;
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{
@@ -37,18 +42,32 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, Command},
     sync::{Mutex as Turn, oneshot},
+    task::JoinHandle,
 };
+use world::World;
 
 /// A control plane, stopped when it is dropped.
 struct Plane {
     kubeconfig: PathBuf,
     own: Option<tempfile::TempDir>,
+    /// Ends with the test.
+    kubelet: Option<JoinHandle<()>>,
 }
 
 impl Plane {
-    fn up() -> Option<Self> {
+    async fn up() -> Option<Self> {
+        let mut plane = Self::begin()?;
+        let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(plane.client().await);
+        match nodes.list(&Default::default()).await.unwrap().items.is_empty() {
+            true => plane.kubelet = Some(tokio::spawn(kubelet::run(plane.client().await))),
+            false => eprintln!("NOT RUN: the page of states, which only a kubelet of the test can bring about"),
+        }
+        Some(plane)
+    }
+
+    fn begin() -> Option<Self> {
         if let Some(path) = std::env::var_os("GEVALS_TEST_KUBECONFIG") {
-            return Some(Self { kubeconfig: path.into(), own: None });
+            return Some(Self { kubeconfig: path.into(), own: None, kubelet: None });
         }
         if !plane::missing().is_empty() {
             eprintln!("NOT RUN: no Kubernetes API (set GEVALS_TEST_KUBECONFIG, or KUBEBUILDER_ASSETS)");
@@ -56,7 +75,7 @@ impl Plane {
         }
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = tokio::task::block_in_place(|| plane::up(folder.path())).unwrap();
-        Some(Self { kubeconfig, own: Some(folder) })
+        Some(Self { kubeconfig, own: Some(folder), kubelet: None })
     }
 
     async fn client(&self) -> Client {
@@ -68,6 +87,7 @@ impl Plane {
 
 impl Drop for Plane {
     fn drop(&mut self) {
+        self.kubelet.iter().for_each(JoinHandle::abort);
         if let Some(folder) = &self.own {
             plane::down(folder.path()).unwrap();
         }
@@ -79,26 +99,22 @@ type Waiting = Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>;
 /// The extension, as a process; calls go side by side.
 struct Extension {
     _child: Child,
+    /// Whose calls these are.
+    run_id: String,
     input: Turn<ChildStdin>,
     next: AtomicU64,
     waiting: Waiting,
 }
 
 impl Extension {
-    async fn start(kubeconfig: &Path) -> Self {
-        Self::start_with(kubeconfig, None).await
+    async fn start(kubeconfig: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
+        command.arg(kubernetes::ARGUMENT).env("KUBECONFIG", kubeconfig);
+        Self::start_by(command).await
     }
 
-    async fn start_with(kubeconfig: &Path, path: Option<&str>) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gevals"))
-            .arg(kubernetes::ARGUMENT)
-            .env("KUBECONFIG", kubeconfig)
-            .envs(path.map(|path| ("PATH", path)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+    async fn start_by(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let waiting = Waiting::default();
         let answers = Arc::clone(&waiting);
@@ -110,7 +126,8 @@ impl Extension {
                 let _ = waits.send(answer);
             }
         });
-        let extension = Self { _child: child, input: Turn::new(input), next: AtomicU64::new(1), waiting };
+        let run_id = format!("test-{:016x}", fastrand::u64(..));
+        let extension = Self { _child: child, run_id, input: Turn::new(input), next: AtomicU64::new(1), waiting };
         let manifest = extension.request("initialize", json!({"protocolVersion": "0.0.1"})).await;
         assert_eq!(manifest["result"], kubernetes::manifest());
         extension
@@ -126,8 +143,15 @@ impl Extension {
     }
 
     async fn execute(&self, operation: &str, args: &Value) -> Value {
-        let context = json!({"workdir": folder(), "phase": ""});
+        let context = json!({"workdir": folder(), "phase": "", "runId": self.run_id});
         self.request("execute", json!({"operation": operation, "args": args, "context": context})).await
+    }
+
+    /// An operation that succeeds, and its outputs.
+    async fn does(&self, operation: &str, args: Value) -> Value {
+        let answer = self.execute(operation, &args).await;
+        assert_eq!(answer["result"]["success"], true, "{operation} {args}: {answer}");
+        answer["result"]["outputs"].clone()
     }
 }
 
@@ -156,15 +180,16 @@ struct Step {
 /// One control plane for all: it takes half a gigabyte.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_extension_works_on_a_real_api() {
-    let Some(plane) = Plane::up() else { return };
+    let Some(plane) = Plane::up().await else { return };
     operations_do_what_their_pages_say(&plane).await;
     waits_go_side_by_side(&plane).await;
     evals_run_on_a_cluster(&plane).await;
+    generated_namespaces_end_with_their_task(&plane).await;
+    clusters_are_found_as_kubectl_finds_them(&plane).await;
     operations_do_what_kubectl_does(&plane).await;
 }
 
 async fn operations_do_what_their_pages_say(plane: &Plane) {
-    let playing = tokio::spawn(kubelet::run(plane.client().await));
     let extension = Arc::new(Extension::start(&plane.kubeconfig).await);
     let mut pages: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let helm = std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|folder| folder.join("helm").is_file());
@@ -172,7 +197,11 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
         eprintln!("NOT RUN: the page of helm, for want of helm");
     }
     let node = node(plane).await;
-    let lacks = |path: &PathBuf| !helm && path.ends_with("helm.yaml") || node.is_none() && path.ends_with("pods.yaml");
+    let lacks = |path: &PathBuf| {
+        !helm && path.ends_with("helm.yaml")
+            || node.is_none() && path.ends_with("pods.yaml")
+            || plane.kubelet.is_none() && path.ends_with("states.yaml")
+    };
     pages.retain(|path| path.extension().is_some_and(|e| e == "yaml") && !lacks(path));
     pages.sort();
     let running = pages.into_iter().map(|path| tokio::spawn(page(path, Arc::clone(&extension))));
@@ -186,13 +215,13 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
         faults.extend(found);
     }
     // All that this process generated: the namespaces of the pages.
-    let gone = extension.execute("deleteGeneratedNamespaces", &json!({})).await;
-    assert_eq!(gone["result"]["success"], true, "{gone}");
-    let left = json!({"kind": "namespace", "fields": "status.phase=Active", "max": 4});
-    let left = extension.execute("count", &left).await;
-    assert_eq!(left["result"]["success"], true, "{left}");
+    let selector = format!("gevals/run={}", extension.run_id);
+    let generated = json!({"kind": "namespace", "selector": selector, "fields": "status.phase=Active", "min": 5});
+    extension.does("count", generated).await;
+    extension.does("deleteGeneratedNamespaces", json!({})).await;
+    let left = json!({"kind": "namespace", "selector": selector, "fields": "status.phase=Active", "equals": 0});
+    extension.does("count", left).await;
     seen.entry("deleteGeneratedNamespaces".to_owned()).or_default().insert("passes");
-    playing.abort();
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
     for operation in OPERATIONS {
         let verdicts = seen.get(operation.name).cloned().unwrap_or_default();
@@ -240,7 +269,7 @@ async fn node(plane: &Plane) -> Option<Child> {
 
 async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'static str)>, Vec<String>) {
     let text = std::fs::read_to_string(&path).unwrap();
-    let made = extension.execute("createNamespace", &json!({"prefix": "page"})).await;
+    let made = extension.execute("createNamespace", &json!({"prefix": "gevals-page"})).await;
     let namespace = made["result"]["outputs"]["namespace"].as_str().unwrap().to_owned();
     let mut words = BTreeMap::from([("NS".to_owned(), namespace.clone())]);
     let steps: Vec<Value> = serde_yaml::from_str(&text).unwrap();
@@ -290,7 +319,9 @@ async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'stati
 /// Without the program that an operation needs nothing can be said.
 #[tokio::test]
 async fn without_helm_its_operations_are_broken() {
-    let extension = Extension::start_with(Path::new("/nowhere"), Some("/nowhere")).await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
+    command.arg(kubernetes::ARGUMENT).env("PATH", "/nowhere");
+    let extension = Extension::start_by(command).await;
     let answer = extension.execute("helmList", &json!({})).await;
     assert_eq!(answer["error"]["message"], "`helm` is not on the PATH", "{answer}");
 }
@@ -332,7 +363,7 @@ apiVersion: mcp-eval/v1
 metadata: {{name: {name}}}
 spec:
   imports: [{{package: github.com/gevals/ext-kubernetes@v1, as: k8s}}]
-  env: {{NS: "eval-{name}-{{random.id}}"}}
+  env: {{NS: "gevals-eval-{name}-{{random.id}}"}}
   prompt: Look.
   setup:
     - k8s.create-namespace: {{name: "{{env.NS}}", labels: {{test/eval: "yes"}}}}
@@ -353,7 +384,7 @@ spec:
   requires: [{extension: up}]
   prompt: {inline: Look.}
   setup:
-    - up.createNamespace: {prefix: eval-steps}
+    - up.createNamespace: {prefix: gevals-eval-steps}
   verify:
     - up.authCanI: {verb: get, resource: pods, as: bob, expect: {allowed: false}}
   cleanup:
@@ -362,7 +393,6 @@ spec:
 
 /// Whole evals, by the command: set-up, verdicts, and nothing left.
 async fn evals_run_on_a_cluster(plane: &Plane) {
-    let playing = tokio::spawn(kubelet::run(plane.client().await));
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("tasks")).unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -412,9 +442,154 @@ async fn evals_run_on_a_cluster(plane: &Plane) {
     assert_eq!(found, BTreeMap::from(wanted), "{said}");
     let extension = Extension::start(&plane.kubeconfig).await;
     let left = json!({"kind": "ns", "selector": "test/eval", "fields": "status.phase=Active", "equals": 0});
-    let left = extension.execute("count", &left).await;
-    assert_eq!(left["result"]["success"], true, "{left}");
-    playing.abort();
+    extension.does("count", left).await;
+}
+
+/// A task that generates a namespace and writes down its name.
+const GENERATES: &str = r#"
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: NAME, parallel: true}
+spec:
+  imports: [{package: "builtin:kubernetes", as: k8s}]
+  prompt: Look.
+  setup:
+    - k8s.createNamespace: {id: made, prefix: gevals-eval}
+    - command: {run: "echo {steps.made.outputs.namespace} > WORLD/NAME.made"}
+    - THEN
+  verify:
+    - k8s.get: {resource: "ns/{steps.made.outputs.namespace}", jsonpath: "{.status.phase}", expect: {value: Active}}
+  cleanup:
+    - k8s.deleteGeneratedNamespaces: {}
+    - command: {run: "touch WORLD/NAME.cleaned"}
+"#;
+
+/// Also where the process that made them is gone: after a time-out, and after the death of gevals. No task ends those of another.
+async fn generated_namespaces_end_with_their_task(plane: &Plane) {
+    const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  extensions: {timeout: 3s}\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
+    let patience = Duration::from_secs(60);
+    let extension = Extension::start(&plane.kubeconfig).await;
+    let active = async |world: &World, name: &str| {
+        let made = world.read(&format!("{name}.made"));
+        assert!(made.starts_with("gevals-eval-"), "{made}{}{}", world.read("stdout"), world.read("stderr"));
+        let fields = format!("metadata.name={},status.phase=Active", made.trim());
+        extension.does("count", json!({"kind": "namespace", "fields": fields})).await["count"] == 1
+    };
+    let world = |tasks: &[(&str, &str)]| {
+        let world = World::new(&[("eval.yaml", EVAL)]);
+        for (name, then) in tasks {
+            let text = GENERATES.replace("THEN", then).replace("NAME", name);
+            world.write(&format!("tasks/{name}.yaml"), &text);
+        }
+        // A helm that never ends.
+        world.program("helm", "#!/bin/sh\nexec sleep 600\n");
+        world
+    };
+    let command = |world: &World, args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("KUBECONFIG", &plane.kubeconfig).env("PATH", world.programs());
+        command
+    };
+
+    let late = world(&[("late", "k8s.helmInstall: {chart: none}")]);
+    let ran = late.start(command(&late, &["run", "eval.yaml"]));
+    tokio::task::block_in_place(|| ran.end_within(patience)).expect(1, &["1 broken", "it did not end within 3s"]);
+    assert!(!active(&late, "late").await && late.path("late.cleaned").exists());
+
+    let killed = world(&[("killed", "command: {run: \"touch WORLD/held; sleep 600\"}")]);
+    let running = killed.start(command(&killed, &["run", "eval.yaml"]));
+    let begun = Instant::now();
+    while !killed.path("held").exists() {
+        assert!(begun.elapsed() < patience, "{}{}", killed.read("stdout"), killed.read("stderr"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    running.signal(rustix::process::Signal::KILL);
+    tokio::task::block_in_place(|| running.end());
+    assert!(active(&killed, "killed").await);
+    let recovery = killed.start(command(&killed, &["recover"]));
+    tokio::task::block_in_place(|| recovery.end_within(patience)).expect(0, &["cleanup/0 is done"]);
+    assert!(!active(&killed, "killed").await);
+
+    let wait =
+        "command: {run: \"for i in $(seq 200); do test -e WORLD/first.cleaned && exit; sleep 0.1; done; exit 1\"}";
+    let both = world(&[("first", "command: {run: \"true\"}"), ("second", wait)]);
+    let ran = both.start(command(&both, &["run", "eval.yaml", "--parallel", "2"]));
+    tokio::task::block_in_place(|| ran.end_within(patience)).expect(0, &["2 of 2 tasks passed"]);
+    assert!(!active(&both, "first").await && !active(&both, "second").await);
+}
+
+/// Lists of kubeconfigs, plugins for credentials, and the files of a pod.
+async fn clusters_are_found_as_kubectl_finds_them(plane: &Plane) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name).display().to_string()
+    };
+    let config: Value = serde_yaml::from_str(&std::fs::read_to_string(&plane.kubeconfig).unwrap()).unwrap();
+    let of = |list: &str| config[list][0].clone();
+    let there = json!({"resource": "namespace/default"});
+    let own = plane.kubeconfig.display();
+
+    // What a list names need not be there, and the first that says something counts.
+    let context = json!({"cluster": of("clusters")["name"], "user": of("users")["name"]});
+    let first = json!({"current-context": "second", "contexts": [{"name": "second", "context": context}]});
+    let first = write("first.yaml", &first.to_string());
+    let extension = Extension::start(format!("/nowhere/a:{first}:{own}:/nowhere/b")).await;
+    extension.does("resource-exists", there.clone()).await;
+    assert_eq!(extension.does("getCurrentContext", json!({})).await["context"], "second");
+    let extension = Extension::start("/nowhere/a:/nowhere/b").await;
+    let answer = extension.execute("resource-exists", &there).await;
+    let why = answer["error"]["message"].as_str().unwrap();
+    assert!(why.starts_with("no cluster: nothing is at `/nowhere/a:/nowhere/b`"), "{why}");
+    let broken = write("broken.yaml", "clusters: [");
+    let extension = Extension::start(format!("{broken}:{own}")).await;
+    let answer = extension.execute("resource-exists", &there).await;
+    assert!(answer["error"]["message"].as_str().is_some_and(|why| why.starts_with("no kubeconfig: ")), "{answer}");
+
+    let Some(token) = of("users")["user"]["token"].as_str().map(str::to_owned) else {
+        eprintln!("NOT RUN: plugins for credentials, and the files of a pod: the kubeconfig has no token");
+        return;
+    };
+    // The plugin gives the token that its environment names.
+    let credential = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "TOKEN"}});
+    let plugin = write("plugin", &format!("#!/bin/sh\necho '{credential}' | sed \"s/TOKEN/$OF_MINE/\"\n"));
+    std::fs::set_permissions(&plugin, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut config = config.clone();
+    config["users"][0]["user"] = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": plugin,
+        "args": ["--client-secret=hidden-1", "--password", "hidden-2", "--client-id=shown"],
+        "env": [{"name": "OF_MINE", "value": token}],
+    }});
+    let extension = Extension::start(write("exec.yaml", &config.to_string())).await;
+    extension.does("resource-exists", there.clone()).await;
+    let shown = extension.does("viewConfig", json!({})).await["config"].as_str().unwrap().to_owned();
+    assert!(shown.contains("OF_MINE") && shown.contains("--client-id=shown"), "{shown}");
+    assert!(!shown.contains(&token) && !shown.contains("hidden-"), "{shown}");
+    config["users"][0]["user"]["exec"]["env"][0]["value"] = "of-nobody".into();
+    let extension = Extension::start(write("exec.yaml", &config.to_string())).await;
+    let answer = extension.execute("resource-exists", &there).await;
+    assert!(answer["error"]["message"].as_str().is_some_and(|why| why.contains("does not know this user")), "{answer}");
+
+    // In a pod: its token and its authority stand at places of their own.
+    let (Some(own), Ok(bwrap)) = (&plane.own, gevals::sandbox::find()) else {
+        eprintln!("NOT RUN: the files of a pod, for want of bubblewrap or of a control plane of its own");
+        return;
+    };
+    write("token", &token);
+    write("namespace", "default");
+    write("ca.crt", &std::fs::read_to_string(own.path().join("certs/apiserver.crt")).unwrap());
+    let port = of("clusters")["cluster"]["server"].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
+    let mut command = Command::new(bwrap);
+    command.args(["--dev-bind", "/", "/", "--tmpfs", "/run", "--ro-bind"]).arg(folder.path());
+    command.args([
+        "/run/secrets/kubernetes.io/serviceaccount",
+        "--",
+        env!("CARGO_BIN_EXE_gevals"),
+        kubernetes::ARGUMENT,
+    ]);
+    command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", port);
+    command.env("HOME", folder.path()).env_remove("KUBECONFIG");
+    Extension::start_by(command).await.does("resource-exists", there).await;
 }
 
 /// Scripts of kubectl, with what becomes of a task that verifies by them.
@@ -460,7 +635,6 @@ async fn operations_do_what_kubectl_does(plane: &Plane) {
         eprintln!("NOT RUN: there is no kubectl to compare operations with");
         return;
     }
-    let playing = tokio::spawn(kubelet::run(plane.client().await));
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("tasks")).unwrap();
     let eval = "kind: Eval\nmetadata: {name: pairs}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
@@ -477,8 +651,11 @@ async fn operations_do_what_kubectl_does(plane: &Plane) {
             block(verify),
             block("kubectl delete namespace NS --ignore-not-found --wait=false"),
         );
-        std::fs::write(folder.path().join(format!("tasks/{name}.yaml")), text.replace("NS", &format!("pair-{name}")))
-            .unwrap();
+        std::fs::write(
+            folder.path().join(format!("tasks/{name}.yaml")),
+            text.replace("NS", &format!("gevals-pair-{name}")),
+        )
+        .unwrap();
     }
     let gevals = async |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
@@ -506,5 +683,4 @@ async fn operations_do_what_kubectl_does(plane: &Plane) {
             .collect();
         assert_eq!(found, wanted, "{eval}\n{said}");
     }
-    playing.abort();
 }

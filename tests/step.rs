@@ -293,6 +293,7 @@ async fn the_json_protocol() {
     let temp = Temp::new();
     let task = TaskState {
         name: "t".to_owned(),
+        run_id: "r1".to_owned(),
         prompt: "do".to_owned(),
         agent: Some(AgentState { output: "did".to_owned(), exit_code: 0 }),
         call_history: json!({ "toolCalls": [{ "toolName": "x" }], "resourceReads": [], "promptGets": [] }),

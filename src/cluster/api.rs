@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceLis
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DynamicObject, ListParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::gvk::GroupVersion,
 };
 use serde::Deserialize;
@@ -23,6 +23,13 @@ use crate::{
 pub enum Error {
     /// The world is not as it is to be: a verdict.
     Failed(String),
+    /// The cluster has no such kind, so no object of it: a verdict as well, but where absence is what is wanted.
+    NoKind {
+        /// In words.
+        why: String,
+        /// It has one of nearly the same name.
+        is_near: bool,
+    },
     /// Nothing can be said of the world: the cluster is out of reach, or the arguments make no sense.
     Broken(String),
 }
@@ -57,30 +64,57 @@ impl Settings {
 
     /// Its kubeconfig, merged from several where `KUBECONFIG` lists several.
     pub fn kubeconfig(&self) -> Result<Kubeconfig> {
-        let read = self.path().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-        read.map_err(|e| Error::Broken(format!("no kubeconfig: {}", chain(&e))))
+        self.read()?.ok_or_else(|| Error::Broken(format!("no kubeconfig: {}", no_file())))
+    }
+
+    /// As kubectl: what is named must be there, what `KUBECONFIG` lists need not.
+    fn read(&self) -> Result<Option<Kubeconfig>> {
+        let unreadable = |e: KubeconfigError| Error::Broken(format!("no kubeconfig: {}", chain(&e)));
+        if let Some(path) = self.path() {
+            return Kubeconfig::read_from(path).map(Some).map_err(unreadable);
+        }
+        let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        let mut paths: Vec<_> = std::env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).collect();
+        if paths.is_empty() {
+            paths.extend(std::env::home_dir().map(|home| home.join(".kube/config")));
+        }
+        paths.retain(|path| !matches!(path.try_exists(), Ok(false)));
+        let mut merged: Option<Kubeconfig> = None;
+        for path in paths {
+            let next = Kubeconfig::read_from(path).map_err(unreadable)?;
+            merged = Some(match merged {
+                Some(earlier) => earlier.merge(next).map_err(unreadable)?,
+                None => next,
+            });
+        }
+        Ok(merged)
     }
 
     async fn config(&self) -> Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let read = match self.path() {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
-        let configured = match read {
-            Ok(config) => Config::from_custom_kubeconfig(config, &options).await,
-            Err(e) => Err(e),
-        };
-        match configured {
-            Ok(config) => Ok(config),
-            Err(e) if self.kubeconfig.is_some() || self.context.is_some() => Err(Error::Broken(chain(&e))),
-            Err(e) => Config::incluster().map_err(|_| {
-                Error::Broken(format!(
-                    "no cluster: {}; name a kubeconfig by KUBECONFIG, or by the extension's config `kubeconfig`",
-                    chain(&e)
-                ))
+        // One that holds nothing is none, but where it was asked for.
+        let is_named = self.kubeconfig.is_some() || self.context.is_some();
+        match self.read()?.filter(|config| is_named || !config.clusters.is_empty() || !config.contexts.is_empty()) {
+            Some(config) => {
+                Config::from_custom_kubeconfig(config, &options).await.map_err(|e| Error::Broken(chain(&e)))
+            }
+            None if self.context.is_some() => Err(Error::Broken(format!("no kubeconfig: {}", no_file()))),
+            None => Config::incluster().map_err(|e| match std::env::var_os("KUBERNETES_SERVICE_HOST") {
+                Some(_) => Error::Broken(format!("no cluster: this is a pod of one, but {}", chain(&e))),
+                None => {
+                    let what = "name a kubeconfig by KUBECONFIG, or by the extension's config `kubeconfig`";
+                    Error::Broken(format!("no cluster: {}; {what}", no_file()))
+                }
             }),
         }
+    }
+}
+
+/// Why there is no kubeconfig.
+fn no_file() -> String {
+    match std::env::var("KUBECONFIG") {
+        Ok(paths) if !paths.is_empty() => format!("nothing is at `{paths}`, where KUBECONFIG points"),
+        _ => "KUBECONFIG is not set, and there is no `~/.kube/config`".to_owned(),
     }
 }
 
@@ -200,7 +234,7 @@ impl Cluster {
     pub fn unreachable(&self, error: &kube::Error) -> Error {
         match explain(error, "the API") {
             Error::Broken(why) => Error::Broken(format!("the API server at {} does not answer: {why}", self.address())),
-            failed @ Error::Failed(_) => failed,
+            verdict => verdict,
         }
     }
 
@@ -241,11 +275,13 @@ impl Cluster {
             return to_kind(version, found);
         }
         let kinds = || list.iter().map(|resource| resource.kind.as_str());
-        match (list.is_empty(), nearest(kind, kinds())) {
-            (true, _) => failed(format!("the cluster has no API `{version}` (for the kind `{kind}`)")),
-            (false, Some(near)) => failed(format!("`{version}` has no kind `{kind}`; did you mean `{near}`?")),
-            (false, None) => failed(format!("`{version}` has no kind `{kind}`")),
-        }
+        let near = nearest(kind, kinds());
+        let why = match (list.is_empty(), near) {
+            (true, _) => format!("the cluster has no API `{version}` (for the kind `{kind}`)"),
+            (false, Some(near)) => format!("`{version}` has no kind `{kind}`; did you mean `{near}`?"),
+            (false, None) => format!("`{version}` has no kind `{kind}`"),
+        };
+        Err(Error::NoKind { why, is_near: near.is_some() })
     }
 
     /// The kind that a text names: a kind, plural, singular or short name, also with its group (`deployments.apps`).
@@ -271,9 +307,16 @@ impl Cluster {
             .collect();
         let lists = join_all(wanted.iter().map(|version| self.listed(version))).await;
         let mut names = Vec::new();
+        let mut unanswered = None;
         for (version, list) in wanted.iter().zip(lists) {
             // An API whose server is down (metrics, say) hides no other.
-            let Ok(list) = list else { continue };
+            let list = match list {
+                Ok(list) => list,
+                Err(why) => {
+                    unanswered = Some(why);
+                    continue;
+                }
+            };
             if let Some(found) = list.iter().find(is) {
                 return to_kind(version, found);
             }
@@ -281,10 +324,17 @@ impl Cluster {
                 list.iter().filter(|r| !r.name.contains('/')).flat_map(|r| [r.name.clone(), r.singular_name.clone()]),
             );
         }
-        match nearest(&name, names.iter().map(String::as_str).filter(|n| !n.is_empty())) {
-            Some(near) => failed(format!("the cluster has no kind `{text}`; did you mean `{near}`?")),
-            None => failed(format!("the cluster has no kind `{text}`")),
-        }
+        let near = nearest(&name, names.iter().map(String::as_str).filter(|n| !n.is_empty()));
+        let why = match near {
+            Some(near) => format!("the cluster has no kind `{text}`; did you mean `{near}`?"),
+            None => format!("the cluster has no kind `{text}`"),
+        };
+        Err(match (unanswered, near) {
+            // It may be one of those.
+            (Some(unanswered), None) => unanswered,
+            (Some(_), Some(_)) => Error::Failed(why),
+            (None, near) => Error::NoKind { why, is_near: near.is_some() },
+        })
     }
 
     /// The objects of a kind, in a namespace where they stand in namespaces.

@@ -1,9 +1,6 @@
 //! A call of an operation: what it works with, and what it leaves.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::PathBuf, sync::Arc};
 
 use serde_json::{Map, Value};
 
@@ -37,18 +34,6 @@ pub struct Call {
     pub cluster: Arc<Cluster>,
     /// The folder of the task.
     pub folder: PathBuf,
-    /// The namespaces that this process generated and has not deleted.
-    pub generated: Arc<Mutex<Vec<String>>>,
-}
-
-impl Call {
-    /// Takes the generated namespaces.
-    pub fn take_generated(&self) -> Vec<String> {
-        std::mem::take(&mut *self.generated.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Remembers a generated namespace.
-    pub fn remember(&self, namespace: &str) {
-        self.generated.lock().unwrap_or_else(PoisonError::into_inner).push(namespace.to_owned());
-    }
+    /// Whose call it is: the id of the run of the task.
+    pub run_id: Arc<str>,
 }

@@ -6,7 +6,10 @@ use super::{
     api::{Error, Result, failed},
     call::{Call, Done},
 };
-use crate::kubernetes::operation::{Nothing, ViewConfig};
+use crate::{
+    kubernetes::operation::{Nothing, ViewConfig},
+    secrets::is_secret_name,
+};
 
 /// Keys of a kubeconfig that hold credentials.
 const SECRET: [&str; 4] = ["token", "password", "client-key-data", "auth-provider"];
@@ -61,6 +64,8 @@ fn redact(value: &mut Value) {
             for (key, value) in map {
                 if SECRET.contains(&key.as_str()) {
                     *value = Value::from("REDACTED");
+                } else if key == "exec" {
+                    plugin(value);
                 } else if key.ends_with("-data") {
                     *value = Value::from("DATA+OMITTED");
                 } else {
@@ -70,5 +75,28 @@ fn redact(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(redact),
         _ => {}
+    }
+}
+
+/// What a plugin is given: its variables, and options whose names tell.
+fn plugin(exec: &mut Value) {
+    if let Value::Object(fields) = exec {
+        fields.retain(|_, value| !value.is_null());
+    }
+    for variable in exec.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(value) = variable.get_mut("value") {
+            *value = Value::from("REDACTED");
+        }
+    }
+    let mut is_next = false;
+    for arg in exec.get_mut("args").and_then(Value::as_array_mut).into_iter().flatten() {
+        let text = arg.as_str().unwrap_or_default().to_owned();
+        let is_secret = |option: &str| option.starts_with('-') && is_secret_name(option.trim_start_matches('-'));
+        match text.split_once('=') {
+            _ if std::mem::take(&mut is_next) => *arg = Value::from("REDACTED"),
+            Some((option, _)) if is_secret(option) => *arg = Value::from(format!("{option}=REDACTED")),
+            None => is_next = is_secret(&text),
+            Some(_) => {}
+        }
     }
 }

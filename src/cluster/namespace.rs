@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
 use super::{
@@ -11,6 +11,9 @@ use super::{
     wait::{self, Until, Watched},
 };
 use crate::kubernetes::operation::{CreateNamespace, DeleteNamespace, GenerateNamespace, Nothing};
+
+/// The label of a generated namespace: the run of a task that it was made for.
+const RUN: &str = "gevals/run";
 
 async fn target(call: &Call, name: &str) -> Result<Target> {
     call.cluster.target(call.cluster.kind("v1", "Namespace").await?, None, name).await
@@ -56,24 +59,23 @@ pub async fn generate(call: &Call, args: GenerateNamespace) -> Result<Done> {
         .take(8)
         .collect();
     let name = format!("{}-{id}", args.prefix);
-    make(call, &name, BTreeMap::new()).await?;
-    call.remember(&name);
+    make(call, &name, BTreeMap::from([(RUN.to_owned(), call.run_id.to_string())])).await?;
     Ok(Done::said(format!("created the namespace `{name}`")).with("namespace", name))
 }
 
-/// `deleteGeneratedNamespaces`.
+/// `deleteGeneratedNamespaces`. The cluster remembers them: this process may not be the one that made them.
 pub async fn delete_generated(call: &Call, _: Nothing) -> Result<Done> {
-    let names = call.take_generated();
+    let api = call.cluster.api(&call.cluster.kind("v1", "Namespace").await?, None).await?;
+    let of_this_run = ListParams::default().labels(&format!("{RUN}={}", call.run_id));
+    let list = api.list_metadata(&of_this_run).await.map_err(|e| explain(&e, "the generated namespaces"))?;
+    let list = list.items.into_iter().filter(|found| found.metadata.deletion_timestamp.is_none());
+    let names: Vec<_> = list.filter_map(|found| found.metadata.name).collect();
     let mut faults = Vec::new();
     for name in &names {
-        let target = target(call, name).await?;
-        match target.api.delete(name, &DeleteParams::default()).await {
+        match api.delete(name, &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(e) => {
-                call.remember(name);
-                faults.push(explain(&e, &target.label()));
-            }
+            Err(e) => faults.push(explain(&e, &target(call, name).await?.label())),
         }
     }
     match faults.into_iter().next() {

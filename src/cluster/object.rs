@@ -72,7 +72,13 @@ pub async fn delete(call: &Call, args: Delete) -> Result<Done> {
         api_version: args.api_version,
         metadata: args.metadata,
     };
-    let targets = chosen.targets(call).await?;
+    let targets = match chosen.targets(call).await {
+        // Also where the kind may be a slip, which `check` finds: a cleanup that fails stays pending.
+        Err(Error::NoKind { why, .. }) if args.ignore_not_found => {
+            return Ok(Done::said(format!("there was nothing to delete: {why}")).with("deleted", Vec::<String>::new()));
+        }
+        targets => targets?,
+    };
     let mut deleted = Vec::new();
     for target in &targets {
         match target.api.delete(&target.name, &DeleteParams::foreground()).await {
@@ -205,7 +211,10 @@ pub async fn exists(call: &Call, args: Reference) -> Result<Done> {
 
 /// `resource-absent`.
 pub async fn absent(call: &Call, args: Reference) -> Result<Done> {
-    let target = call.cluster.reference(&args).await?;
+    let target = match call.cluster.reference(&args).await {
+        Err(Error::NoKind { why, is_near: false }) => return Ok(Done::said(why)),
+        target => target?,
+    };
     match target.get().await? {
         None => Ok(Done::said(format!("there is no {}", target.label()))),
         Some(object) if object.metadata.deletion_timestamp.is_some() => {

@@ -76,9 +76,13 @@ struct Execute {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Context {
     #[serde(default)]
     workdir: PathBuf,
+    /// Absent from other runners.
+    #[serde(default)]
+    run_id: Option<Arc<str>>,
 }
 
 async fn serve() -> io::Result<()> {
@@ -93,7 +97,8 @@ async fn serve() -> io::Result<()> {
         io::Result::Ok(())
     });
     let cluster: OnceLock<Arc<Cluster>> = OnceLock::new();
-    let generated = Arc::default();
+    // What is generated belongs to this process where no run is named.
+    let own: Arc<str> = format!("{:016x}", fastrand::u64(..)).into();
     while let Some(line) = lines.next_line().await? {
         if line.trim().is_empty() {
             continue;
@@ -128,7 +133,7 @@ async fn serve() -> io::Result<()> {
                 let call = Call {
                     cluster: Arc::clone(cluster),
                     folder: execute.context.workdir,
-                    generated: Arc::clone(&generated),
+                    run_id: execute.context.run_id.filter(|id| !id.is_empty()).unwrap_or_else(|| Arc::clone(&own)),
                 };
                 let answers = answers.clone();
                 tokio::spawn(async move {
@@ -167,7 +172,7 @@ fn refusal(id: &Value, code: i32, message: &str) -> Value {
 fn answer(id: &Value, result: Result<Done>) -> Value {
     let result = match result {
         Ok(done) => json!({"success": true, "message": done.message, "outputs": done.outputs}),
-        Err(Error::Failed(why)) => json!({"success": false, "error": why}),
+        Err(Error::Failed(why) | Error::NoKind { why, .. }) => json!({"success": false, "error": why}),
         Err(Error::Broken(why)) => return refusal(id, BROKEN, &why),
     };
     json!({"jsonrpc": "2.0", "id": id, "result": result})

@@ -211,6 +211,16 @@ fn refused(error: &watcher::Error, label: &str) -> Option<Error> {
     }
 }
 
+async fn watched(call: &Call, chosen: &Chosen) -> Result<Watched> {
+    Ok(match &chosen.selector {
+        Some(selector) => {
+            let kind = chosen.kind(call).await?;
+            Watched::selected(call.cluster.api(&kind, Some(&chosen.namespace)).await?, kind, selector)
+        }
+        None => Watched::one(&chosen.target(call).await?),
+    })
+}
+
 /// `wait`.
 pub async fn wait(call: &Call, args: Wait) -> Result<Done> {
     let limit = duration(&args.timeout)?;
@@ -236,12 +246,9 @@ pub async fn wait(call: &Call, args: Wait) -> Result<Done> {
         api_version: args.api_version,
         metadata: args.metadata,
     };
-    let watched = match &chosen.selector {
-        Some(selector) => {
-            let kind = chosen.kind(call).await?;
-            Watched::selected(call.cluster.api(&kind, Some(&chosen.namespace)).await?, kind, selector)
-        }
-        None => Watched::one(&chosen.target(call).await?),
+    let watched = match watched(call, &chosen).await {
+        Err(Error::NoKind { why, is_near: false }) if args.deleted && !args.must_exist => return Ok(Done::said(why)),
+        watched => watched?,
     };
     if args.must_exist {
         match &chosen.selector {

@@ -177,7 +177,7 @@ fn call(operation: &str) -> Value {
     json!({
         "operation": operation,
         "args": {},
-        "context": {"workdir": "/", "phase": "verify", "timeout": "10s", "env": {}},
+        "context": {"workdir": "/", "phase": "verify", "runId": "0", "timeout": "10s", "env": {}},
     })
 }
 
@@ -389,7 +389,7 @@ async fn once(
     let fault = |e: std::io::Error| format!("it was not run: {e}");
     let input = folder.join("input.json");
     let missing = folder.join("missing.json");
-    let given = json!({"args": {}, "context": {"workdir": folder, "phase": "verify", "env": {}}});
+    let given = json!({"args": {}, "context": {"workdir": folder, "phase": "verify", "runId": "0", "env": {}}});
     tokio::fs::write(&input, given.to_string()).await.map_err(fault)?;
     let mut command = Command::new(program);
     command.args([verb, operation, "--input"]).arg(if with_input { &input } else { &missing });

@@ -27,7 +27,8 @@ pub(super) struct Jail {
 
 /// What a jail is made of.
 enum Walls {
-    Bwrap(PathBuf),
+    /// bubblewrap, and whether it bounds folders in memory.
+    Bwrap(PathBuf, bool),
     Docker(Docker),
     /// gevals, which confines itself, and a folder for temporary files.
     #[cfg(target_os = "linux")]
@@ -89,7 +90,10 @@ impl Walls {
                 }
                 Ok(Self::Landlock(gevals.to_owned(), folder))
             }
-            _ => sandbox::find().map(Self::Bwrap),
+            _ => sandbox::find().map(|bwrap| {
+                let bounds = sandbox::bounds(&bwrap);
+                Self::Bwrap(bwrap, bounds)
+            }),
         }
     }
 }
@@ -137,8 +141,8 @@ impl Jail {
             write: self.granted.write.clone(),
         };
         match &self.walls {
-            Walls::Bwrap(bwrap) => {
-                let mut args = cell.arguments();
+            Walls::Bwrap(bwrap, bounds) => {
+                let mut args = cell.arguments(*bounds);
                 args.push(program.into());
                 Jailed { program: bwrap.clone(), args, container: None }
             }

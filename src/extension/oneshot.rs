@@ -36,7 +36,7 @@ impl OneShot {
         let what = format!("{}.{}", self.name, call.operation);
         let fault = |e: std::io::Error| format!("`{what}` was not done: {e}");
         let env: IndexMap<_, _> = call.env.iter().cloned().collect();
-        let mut context = json!({"env": env, "workdir": call.workdir, "phase": call.phase});
+        let mut context = json!({"env": env, "workdir": call.workdir, "phase": call.phase, "runId": call.run_id});
         if let Some((prompt, output)) = call.agent {
             context["agent"] = json!({"prompt": prompt, "output": output});
         }

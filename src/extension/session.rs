@@ -99,6 +99,7 @@ impl Session {
         let mut context = json!({
             "workdir": call.workdir,
             "phase": call.phase,
+            "runId": call.run_id,
             "env": call.env.iter().cloned().collect::<IndexMap<_, _>>(),
             "timeout": duration::format(call.timeout),
         });

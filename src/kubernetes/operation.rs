@@ -352,7 +352,7 @@ fn create() -> Value {
         "required": ["apiVersion", "kind", "metadata"],
         "properties": {
             "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+            "kind": {"type": "string", "examples": OF_MANIFESTS},
             "metadata": {
                 "type": "object",
                 "required": ["name"],
@@ -403,6 +403,7 @@ pub struct Reference {
     /// As in a manifest.
     pub api_version: Option<String>,
     /// As in a manifest.
+    #[schemars(extend("examples" = OF_MANIFESTS))]
     pub kind: Option<String>,
     /// As in a manifest.
     pub metadata: Option<Metadata>,
@@ -446,6 +447,7 @@ pub struct Delete {
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    #[schemars(extend("examples" = kinds()))]
     pub kind: Option<String>,
     /// A label selector: `app=web,tier!=db`.
     pub selector: Option<String>,
@@ -477,6 +479,7 @@ pub struct Get {
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    #[schemars(extend("examples" = kinds()))]
     pub kind: Option<String>,
     /// A label selector.
     pub selector: Option<String>,
@@ -542,6 +545,7 @@ pub struct Scale {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Restart {
     /// `KIND/NAME` of a Deployment, StatefulSet or DaemonSet.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object.
     #[serde(default = "default_namespace")]
@@ -620,6 +624,7 @@ pub struct FieldEquals {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Count {
     /// The kind, also as plural, short name, or with its group.
+    #[schemars(extend("examples" = kinds()))]
     pub kind: String,
     /// Of the objects.
     #[serde(default = "default_namespace")]
@@ -653,6 +658,7 @@ pub struct Wait {
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    #[schemars(extend("examples" = kinds()))]
     pub kind: Option<String>,
     /// A label selector; all objects that it names are awaited, and there must be one.
     pub selector: Option<String>,
@@ -731,6 +737,7 @@ pub struct ConditionStable {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rollout {
     /// `KIND/NAME` of a Deployment, StatefulSet or DaemonSet.
+    #[schemars(extend("examples" = resources()))]
     pub resource: String,
     /// Of the object.
     #[serde(default = "default_namespace")]
@@ -928,92 +935,148 @@ fn conditions() -> &'static [&'static str] {
 }
 
 /// Kinds of every cluster, in each form in which they are written; a kind that is nearly one of them is likely a slip.
+const KINDS: [&str; 84] = [
+    "clusterrole",
+    "clusterroles",
+    "clusterrolebinding",
+    "clusterrolebindings",
+    "configmap",
+    "configmaps",
+    "cm",
+    "cronjob",
+    "cronjobs",
+    "cj",
+    "customresourcedefinition",
+    "customresourcedefinitions",
+    "crd",
+    "crds",
+    "daemonset",
+    "daemonsets",
+    "ds",
+    "deployment",
+    "deployments",
+    "deploy",
+    "endpoints",
+    "ep",
+    "endpointslice",
+    "endpointslices",
+    "event",
+    "events",
+    "ev",
+    "horizontalpodautoscaler",
+    "horizontalpodautoscalers",
+    "hpa",
+    "ingress",
+    "ingresses",
+    "ing",
+    "ingressclass",
+    "ingressclasses",
+    "job",
+    "jobs",
+    "lease",
+    "leases",
+    "limitrange",
+    "limitranges",
+    "limits",
+    "namespace",
+    "namespaces",
+    "ns",
+    "networkpolicy",
+    "networkpolicies",
+    "netpol",
+    "node",
+    "nodes",
+    "no",
+    "persistentvolume",
+    "persistentvolumes",
+    "pv",
+    "persistentvolumeclaim",
+    "persistentvolumeclaims",
+    "pvc",
+    "pod",
+    "pods",
+    "po",
+    "poddisruptionbudget",
+    "poddisruptionbudgets",
+    "pdb",
+    "replicaset",
+    "replicasets",
+    "rs",
+    "resourcequota",
+    "resourcequotas",
+    "quota",
+    "role",
+    "roles",
+    "rolebinding",
+    "rolebindings",
+    "secret",
+    "secrets",
+    "service",
+    "services",
+    "svc",
+    "serviceaccount",
+    "serviceaccounts",
+    "sa",
+    "statefulset",
+    "statefulsets",
+    "sts",
+];
+
+/// The same kinds, as manifests write them.
+const OF_MANIFESTS: [&str; 31] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "CronJob",
+    "CustomResourceDefinition",
+    "DaemonSet",
+    "Deployment",
+    "Endpoints",
+    "EndpointSlice",
+    "Event",
+    "HorizontalPodAutoscaler",
+    "Ingress",
+    "IngressClass",
+    "Job",
+    "Lease",
+    "LimitRange",
+    "Namespace",
+    "NetworkPolicy",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodDisruptionBudget",
+    "ReplicaSet",
+    "ResourceQuota",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "StatefulSet",
+];
+
+/// The groups of these kinds that have a dot in their name.
+const GROUPS: [&str; 6] = [
+    "apiextensions.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "networking.k8s.io",
+    "rbac.authorization.k8s.io",
+];
+
+/// Whether a group, or an `apiVersion`, is one whose kinds are known: a custom resource may have any name.
+pub fn is_known_group(text: &str) -> bool {
+    let group = text.split('/').next().unwrap_or(text);
+    !group.contains('.') || GROUPS.contains(&group)
+}
+
 fn resources() -> Vec<String> {
-    const KINDS: [&str; 84] = [
-        "clusterrole",
-        "clusterroles",
-        "clusterrolebinding",
-        "clusterrolebindings",
-        "configmap",
-        "configmaps",
-        "cm",
-        "cronjob",
-        "cronjobs",
-        "cj",
-        "customresourcedefinition",
-        "customresourcedefinitions",
-        "crd",
-        "crds",
-        "daemonset",
-        "daemonsets",
-        "ds",
-        "deployment",
-        "deployments",
-        "deploy",
-        "endpoints",
-        "ep",
-        "endpointslice",
-        "endpointslices",
-        "event",
-        "events",
-        "ev",
-        "horizontalpodautoscaler",
-        "horizontalpodautoscalers",
-        "hpa",
-        "ingress",
-        "ingresses",
-        "ing",
-        "ingressclass",
-        "ingressclasses",
-        "job",
-        "jobs",
-        "lease",
-        "leases",
-        "limitrange",
-        "limitranges",
-        "limits",
-        "namespace",
-        "namespaces",
-        "ns",
-        "networkpolicy",
-        "networkpolicies",
-        "netpol",
-        "node",
-        "nodes",
-        "no",
-        "persistentvolume",
-        "persistentvolumes",
-        "pv",
-        "persistentvolumeclaim",
-        "persistentvolumeclaims",
-        "pvc",
-        "pod",
-        "pods",
-        "po",
-        "poddisruptionbudget",
-        "poddisruptionbudgets",
-        "pdb",
-        "replicaset",
-        "replicasets",
-        "rs",
-        "resourcequota",
-        "resourcequotas",
-        "quota",
-        "role",
-        "roles",
-        "rolebinding",
-        "rolebindings",
-        "secret",
-        "secrets",
-        "service",
-        "services",
-        "svc",
-        "serviceaccount",
-        "serviceaccounts",
-        "sa",
-        "statefulset",
-        "statefulsets",
-        "sts",
-    ];
     KINDS.iter().map(|kind| format!("{kind}/NAME")).collect()
+}
+
+fn kinds() -> Vec<&'static str> {
+    KINDS.iter().chain(&OF_MANIFESTS).copied().collect()
 }

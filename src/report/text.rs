@@ -500,6 +500,15 @@ impl Text {
         }
         if report.differences.is_empty() {
             writeln!(out, "    at {}", self.place(action.span)).ok();
+            // What differs is told by the lines below the first.
+            let rest: Vec<_> = report.message.trim_end().lines().skip(1).collect();
+            for line in &rest[..rest.len().min(LINES)] {
+                writeln!(out, "      {}", cut(line)).ok();
+            }
+            let more = rest.len().saturating_sub(LINES);
+            if more > 0 {
+                writeln!(out, "      … {}", plural(more, "line more")).ok();
+            }
         }
         for difference in &report.differences {
             let Difference { subject, expected, actual, at } = difference;

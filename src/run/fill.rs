@@ -75,6 +75,7 @@ pub struct TaskValues<'a> {
     env: Mutex<IndexMap<String, String>>,
     id: OnceLock<String>,
     port: Mutex<Option<u16>>,
+    run_id: String,
     /// What a journal has kept of them: it counts more than what is found now.
     kept: Values,
 }
@@ -83,12 +84,17 @@ impl<'a> TaskValues<'a> {
     /// The values of a task with this name, before its set-up.
     pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
         let (env, port, kept) = (Mutex::default(), Mutex::default(), Values::default());
-        Self { host, name, env, id: OnceLock::new(), port, kept }
+        // No hole shows it, so that it need not be the same where calls are replayed: another run may replay them at the same time.
+        let run_id = format!("{:016x}", fastrand::u64(..));
+        Self { host, name, env, id: OnceLock::new(), port, run_id, kept }
     }
 
     /// As a journal has them.
     pub fn restored(host: &'a dyn Host, name: &'a str, kept: Values) -> Self {
-        let values = Self { port: Mutex::new(kept.port), ..Self::new(host, name) };
+        let mut values = Self { port: Mutex::new(kept.port), ..Self::new(host, name) };
+        if !kept.run_id.is_empty() {
+            values.run_id.clone_from(&kept.run_id);
+        }
         if !kept.id.is_empty() {
             let _ = values.id.set(kept.id.clone());
         }
@@ -100,6 +106,11 @@ impl<'a> TaskValues<'a> {
         (self.id.get_or_init(|| self.host.random_id()).clone(), self.port().ok())
     }
 
+    /// The id of this run of the task, which no other has. It is the same in a later recovery.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
     /// For the journal: without what is secret, which is asked for again.
     pub fn values<'v>(&self, process: impl Iterator<Item = &'v String>, secrets: &Secrets) -> Values {
         let open = |value: &String| matches!(secrets.mask(value), Cow::Borrowed(_));
@@ -108,6 +119,7 @@ impl<'a> TaskValues<'a> {
         Values {
             id,
             port,
+            run_id: self.run_id.clone(),
             env: env
                 .iter()
                 .filter(|(name, v)| !is_secret_name(name) && open(v))

@@ -270,7 +270,11 @@ async fn clean_up_task(
         judged: &|_, _| {},
         env,
         snapshot: None,
-        state: Mutex::new(TaskState { name: task.name.clone(), ..TaskState::default() }),
+        state: Mutex::new(TaskState {
+            name: task.name.clone(),
+            run_id: values.run_id().to_owned(),
+            ..TaskState::default()
+        }),
         force: stop,
         leftovers: Mutex::default(),
         agent_leftover: tokio::sync::Mutex::default(),

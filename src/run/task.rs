@@ -314,7 +314,11 @@ async fn phases(
         judged: &judged_usage,
         env,
         snapshot,
-        state: Mutex::new(TaskState { name: plan.task.name.value.clone(), ..TaskState::default() }),
+        state: Mutex::new(TaskState {
+            name: plan.task.name.value.clone(),
+            run_id: values.run_id().to_owned(),
+            ..TaskState::default()
+        }),
         force: &world.force,
         leftovers: Mutex::default(),
         agent_leftover: tokio::sync::Mutex::default(),

@@ -103,8 +103,7 @@ impl Jail {
 
     fn bwrap(level: Isolation, around: &Surroundings) -> Result<Self, String> {
         let bwrap = super::find()?;
-        let help = Command::new(&bwrap).arg("--help").stdin(Stdio::null()).output();
-        let bounds = help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--size"));
+        let bounds = super::bounds(&bwrap);
         let jail = Self { level, walls: Walls::Bwrap(bwrap.clone(), bounds), around: around.clone() };
         if level == Isolation::Strict && !around.network && around.gevals.is_none() {
             return Err("this program does not find itself".to_owned());

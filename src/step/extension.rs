@@ -38,7 +38,8 @@ async fn extension(cx: &Context<'_>) -> Result<Done, Stop> {
     let agent = cx.task.agent.as_ref().map(|agent| (cx.task.prompt.as_str(), agent.output.as_str()));
     let workdir = process::absolute(cx.dir);
     let workdir = workdir.as_path();
-    let call = Call { operation, args, phase: cx.phase, workdir, env: cx.env, agent, timeout: cx.timeout };
+    let (phase, run_id, timeout) = (cx.phase, cx.task.run_id.as_str(), cx.timeout);
+    let call = Call { operation, args, phase, run_id, workdir, env: cx.env, agent, timeout };
     let answer = cx.within(cx.extensions.execute(package, cx.dir, &call)).await??;
     let mut done = Done::new(Outcome::Passed, "");
     done.stderr = answer.log.join("\n");

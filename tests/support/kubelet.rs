@@ -1,4 +1,4 @@
-//! Plays the kubelet for a control plane without nodes: moves pods by what their annotation says.
+//! Plays the kubelet for a control plane without nodes: moves pods by what their annotation says, in the namespaces of tests.
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 /// `ready` (also without it), `pending`, `failed`, `crash-loop`, `no-image`.
 const STATE: &str = "test/state";
+/// How the names of their namespaces begin: the cluster may be anybody's.
+const OURS: &str = "gevals-";
 
 /// Runs until it is dropped.
 pub async fn run(client: Client) {
@@ -21,7 +23,7 @@ pub async fn run(client: Client) {
         let meta = &pod.metadata;
         let (Some(name), Some(namespace)) = (&meta.name, &meta.namespace) else { continue };
         let started = pod.status.as_ref().is_some_and(|status| status.conditions.is_some());
-        if started || meta.deletion_timestamp.is_some() {
+        if started || !namespace.starts_with(OURS) || meta.deletion_timestamp.is_some() {
             continue;
         }
         let state =
