@@ -16,4 +16,4 @@ pub use draft::{Drafted, draft};
 pub use list::{ListError, Listed, list};
 pub use run::{Done, Ended, Running, run};
 pub use ship::{Fault, Shipped, watch};
-pub use strength::{Mutant, Strength, ToolStrength, looked_at, strength};
+pub use strength::{Mutant, Strength, ToolStrength, strength};

@@ -10,7 +10,7 @@ use super::{
     Server,
     run::{Done, Ended, Running, grade, one, run},
 };
-use crate::primitive::{Eval, Expected, Grading, Input, Level};
+use crate::primitive::{Eval, Grading, Level};
 
 /// A way in which a tool is broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -149,16 +149,7 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
 
 /// Whether an eval calls the tool, or expects that it is called.
 fn looks_at(eval: &Eval, tool: &str) -> bool {
-    looked_at(eval) == Some(tool)
-}
-
-/// The tool that an eval calls, or expects to be called.
-pub fn looked_at(eval: &Eval) -> Option<&str> {
-    match (&eval.input, &eval.expected) {
-        (Input::Execution { tool, .. }, _) => Some(&tool.value),
-        (Input::Invocation { .. }, Expected::ExactMatch(expected)) => Some(&expected.tool.as_ref()?.value),
-        _ => None,
-    }
+    eval.tool() == Some(tool)
 }
 
 /// The answer of a broken tool; `None` where it is the right one.

@@ -2,21 +2,23 @@
 
 use std::{
     io::{IsTerminal as _, Write as _},
+    path::PathBuf,
     time::Duration,
 };
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, limit, list, notices};
+use super::{Fault, limit, list, notices, pinned::Pinned};
 use crate::{
     agent,
     builtin::count,
-    cli::status,
+    cli::{status, warn},
     diagnostic::{Diagnostics, Pretty, Strength, concise, nearest, visible},
     evals::{Running, Server, list as list_evals},
     hir::{ModelAgent, Provider},
     host::RealHost,
+    lock::LockedEvals,
     primitive::{self, Eval, Grading, Input, Level, Tools},
     source::Sources,
 };
@@ -45,6 +47,12 @@ pub struct Options {
     /// Allow evals to call tools of the server.
     #[arg(long)]
     pub allow_execution: bool,
+    /// Run nothing unless the evals are as they were locked.
+    #[arg(long)]
+    pub locked: bool,
+    /// The lock; by default gevals.lock beside the MCP config, or in the current folder.
+    #[arg(long, value_name = "FILE")]
+    pub lock: Option<PathBuf>,
 }
 
 fn model(text: &str) -> Result<ModelAgent, String> {
@@ -69,10 +77,20 @@ pub struct Ready {
     pub digest: String,
 }
 
-/// Evals and tools of the server. Nothing has been run yet.
-pub async fn ready(args: &Options, server: &Server) -> Result<Ready, Fault> {
+/// The evals and the tools of a server.
+pub struct Sound {
+    pub evals: Vec<Eval>,
+    /// The items of `tools/list`.
+    pub tools: Vec<Value>,
+}
+
+/// All evals of a server, or those of one level, if each of them means something.
+///
+/// # Errors
+/// One does not, or the server does not list them.
+pub async fn sound(server: &Server, level: Option<Level>) -> Result<Sound, Fault> {
     let sources = Sources::default();
-    let mut listed = list_evals(server, args.level, &sources).await.map_err(list::fault)?;
+    let mut listed = list_evals(server, level, &sources).await.map_err(list::fault)?;
     notices(&listed.notices);
     let tools = server
         .client
@@ -86,10 +104,16 @@ pub async fn ready(args: &Options, server: &Server) -> Result<Ready, Fault> {
         let hard = out.into_sorted(&sources).into_iter().filter(|d| d.strength == Strength::Hard).collect::<Vec<_>>();
         let mut text = String::new();
         let _ = concise(&hard, &sources, &Pretty::default(), &mut text);
-        let why = "evals of the server mean nothing, so none is run; `gevals evals check` tells more";
+        let why = "evals of the server mean nothing; `gevals evals check` tells more";
         return Err((status::USAGE, format!("{why}:\n{}", text.trim_end())));
     }
-    let all: Vec<Eval> = listed.evals().cloned().collect();
+    Ok(Sound { evals: listed.evals().cloned().collect(), tools })
+}
+
+/// Evals and tools of the server. Nothing has been run yet.
+pub async fn ready(args: &Options, server: &Server, pinned: &Pinned) -> Result<Ready, Fault> {
+    let Sound { evals: all, tools } = sound(server, args.level).await?;
+    as_locked(args, server, pinned, &all)?;
     let digest = primitive::digest(&all);
     let ids: Vec<&str> = all.iter().map(|eval| eval.id.value.as_str()).collect();
     if let Some(id) = args.id.iter().find(|id| !ids.contains(&id.as_str())) {
@@ -133,6 +157,44 @@ pub fn endpoints(args: &Options, host: &RealHost) -> Result<(), Fault> {
                 .map_err(|why| (status::BROKEN, format!("nothing is run: the {what} `{}`: {why}", named(model))))?;
         }
     }
+    Ok(())
+}
+
+/// Looks whether the evals are those that were locked. Who has locked none is told nothing.
+///
+/// # Errors
+/// They are not, or not locked at all, and were to be.
+fn as_locked(args: &Options, server: &Server, pinned: &Pinned, evals: &[Eval]) -> Result<(), Fault> {
+    let locked = match pinned.evals(server) {
+        Ok(locked) => locked,
+        Err((code, why)) if args.locked => return Err((code, format!("nothing is run: {why}"))),
+        Err(_) => {
+            // One that is there and cannot be read would pass for one that says nothing.
+            if let Err((_, why)) = pinned.read() {
+                warn(&visible(&why));
+            }
+            return Ok(());
+        }
+    };
+    let changes = locked.at(args.level).changes(&LockedEvals::of(&server.version, evals));
+    if changes.is_empty() {
+        return Ok(());
+    }
+    const SHOWN: usize = 5;
+    let mut lines = changes.lines();
+    if lines.len() > SHOWN {
+        lines.splice(SHOWN.., [format!("and {} more", lines.len() - SHOWN)]);
+    }
+    let path = pinned.path.display();
+    let what = format!(
+        "the evals of `{}` are not as `{path}` has them ({}); `gevals evals diff` tells more",
+        pinned.name(server),
+        lines.join("; ")
+    );
+    if args.locked {
+        return Err((status::USAGE, format!("nothing is run: {what}")));
+    }
+    warn(&visible(&what.replace('\n', " ")));
     Ok(())
 }
 

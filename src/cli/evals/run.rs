@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Fault, Global, Reach,
+    pinned::Pinned,
     ready::{self, Ready, named},
     with_server,
 };
@@ -27,6 +28,7 @@ Examples:
   gevals evals run --level execution --allow-execution -- my-server
   gevals evals run --level invocation --model anthropic:claude-sonnet-4-5 https://example.org/mcp
   gevals evals run --model openai:gpt-5 --judge openai:gpt-5 --allow-execution -- my-server
+  gevals evals run --locked --allow-execution -- my-server     only what `gevals evals lock` has written down
 
 Executions and scenarios call tools of the server: --allow-execution allows that, or you are asked on a terminal. The
 results are written to gevals-evals-SERVER-out.json, for `gevals result`; nothing is sent to the server.
@@ -67,6 +69,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
         }
     };
     let secrets = reached.options.secrets.clone();
+    let pinned = Pinned::of(args.ready.lock.as_deref(), &args.reach, &reached);
     let kind = match reached.spec.transport {
         crate::mcp::Transport::Stdio { .. } => "stdio",
         crate::mcp::Transport::Http { .. } => "http",
@@ -75,7 +78,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
         let host = RealHost::new();
         let mut changes = server.client.notifications();
         loop {
-            let code = match once(args, server, &host, &secrets, kind).await {
+            let code = match once(args, server, &host, &pinned, &secrets, kind).await {
                 Err((_, why)) if args.watch => {
                     complain(&visible(&why));
                     status::NO
@@ -100,8 +103,15 @@ pub fn main(args: &Args, _: Global) -> u8 {
     })
 }
 
-async fn once(args: &Args, server: &Server, host: &RealHost, secrets: &Secrets, kind: &str) -> Result<u8, Fault> {
-    let ready = ready::ready(&args.ready, server).await?;
+async fn once(
+    args: &Args,
+    server: &Server,
+    host: &RealHost,
+    pinned: &Pinned,
+    secrets: &Secrets,
+    kind: &str,
+) -> Result<u8, Fault> {
+    let ready = ready::ready(&args.ready, server, pinned).await?;
     ready::models(&args.ready, host, &ready.evals)?;
     ready::consent(&args.ready, &ready)?;
     let began = Instant::now();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, Global, Reach, ready, with_server};
+use super::{Fault, Global, Reach, pinned::Pinned, ready, with_server};
 use crate::{
     builtin::count,
     cli::{complain, print, status, warn},
@@ -54,9 +54,10 @@ pub fn main(args: &Args, _: Global) -> u8 {
         }
     };
     let secrets = reached.options.secrets.clone();
+    let pinned = Pinned::of(args.ready.lock.as_deref(), &args.reach, &reached);
     with_server(reached, async |server| {
         let host = RealHost::new();
-        let ready = ready::ready(&args.ready, server).await?;
+        let ready = ready::ready(&args.ready, server, &pinned).await?;
         ready::endpoints(&args.ready, &host)?;
         ready::consent(&args.ready, &ready)?;
         let cancel = CancellationToken::new();
