@@ -22,6 +22,7 @@ mod unit;
 mod usage;
 pub mod verdict;
 
+pub use isolation::machine;
 pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use stop::{Interrupt, interrupts};

@@ -1,5 +1,6 @@
 //! `gevals evals`: the evals that an MCP server ships beside its tools.
 
+mod agent;
 mod check;
 mod conformance;
 mod diff;

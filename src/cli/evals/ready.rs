@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, limit, list, notices, pinned::Pinned};
+use super::{Fault, agent::Chosen, limit, list, notices, pinned::Pinned};
 use crate::{
     agent,
     builtin::count,
@@ -19,7 +19,9 @@ use crate::{
     hir::{ModelAgent, Provider},
     host::RealHost,
     lock::LockedEvals,
+    plan::AgentKind,
     primitive::{self, Eval, Grading, Input, Level, Tools},
+    run,
     source::Sources,
 };
 
@@ -32,7 +34,7 @@ pub struct Options {
     /// Only the eval with this id; repeat it for several.
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// The model of invocations and scenarios, as `provider:model`.
+    /// The model of invocations, and of scenarios without an agent, as `provider:model`.
     #[arg(long, value_name = "MODEL", value_parser = model)]
     pub model: Option<ModelAgent>,
     /// The model that judges what an LLM grades, as `provider:model`.
@@ -133,8 +135,14 @@ pub async fn ready(args: &Options, server: &Server, pinned: &Pinned) -> Result<R
 ///
 /// # Errors
 /// What is missing, and what gives it.
-pub fn models(args: &Options, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
-    let asked: Vec<&Eval> = evals.iter().filter(|eval| eval.level() != Level::Execution).collect();
+pub fn models(args: &Options, agent: Option<&Chosen>, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
+    let is_done = |eval: &Eval| match agent {
+        // A model that is spoken to directly gives a first answer, too.
+        Some(Chosen { kind: AgentKind::Model(_), .. }) => true,
+        Some(_) => eval.level() == Level::Scenario,
+        None => false,
+    };
+    let asked: Vec<&Eval> = evals.iter().filter(|eval| eval.level() != Level::Execution && !is_done(eval)).collect();
     let judged: Vec<&Eval> = evals.iter().filter(|eval| eval.grading.value == Grading::LlmAsJudge).collect();
     let needs = [
         (asked, &args.model, "need a model", "`--model provider:model` names it"),
@@ -145,6 +153,10 @@ pub fn models(args: &Options, host: &RealHost, evals: &[Eval]) -> Result<(), Fau
             let evals = ids(&evals);
             return Err((status::BROKEN, format!("nothing is run: {evals} {what}; {help}")));
         }
+    }
+    if let Some(agent) = agent {
+        run::needs::agent(&agent.kind, host)
+            .map_err(|why| (status::BROKEN, format!("nothing is run: the agent `{}`: {why}", agent.title)))?;
     }
     endpoints(args, host)
 }
@@ -263,6 +275,7 @@ pub fn running<'a>(args: &'a Options, host: &'a RealHost, cancel: &'a Cancellati
     Running {
         host,
         model: args.model.as_ref(),
+        agent: None,
         judge: args.judge.as_ref(),
         runs,
         parallel: usize::from(args.parallel),
