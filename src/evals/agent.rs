@@ -1,12 +1,10 @@
 //! Scenarios that an agent does: it reaches the server through the recording proxy, as in a run, and what it called is known from there.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::Server;
 use crate::{
-    agent::{self, AgentCalls, AgentContext, AgentFault, AgentServer},
+    agent::{self, AgentContext, AgentFault, AgentServer},
     builtin::count,
     host::Host,
     mcp::{CallKind, CallOutcome, CallRecord, Recorder, SessionKind},
@@ -146,44 +144,6 @@ fn lines(call: &CallRecord) -> [String; 2] {
         (_, result) => json!({ "result": result }),
     };
     [called.to_string(), result.to_string()]
-}
-
-/// An agent that is a process makes its calls itself, and the others have none to make here.
-pub struct NoCalls;
-
-impl AgentCalls for NoCalls {
-    fn tools<'a>(&'a self, _: &'a str) -> futures_util::future::BoxFuture<'a, Result<Vec<Value>, String>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn call<'a>(
-        &'a self,
-        server: &'a str,
-        _: crate::hir::CallKind,
-        _: &'a str,
-        _: Value,
-    ) -> futures_util::future::BoxFuture<'a, Result<Value, String>> {
-        Box::pin(async move { Err(format!("there is no server `{server}`")) })
-    }
-}
-
-/// A context without a server yet.
-pub fn context<'a>(running: &super::Running<'a>, prompt: &'a str, id: &'a str) -> AgentContext<'a> {
-    AgentContext {
-        host: running.host,
-        prompt,
-        task: id,
-        run: 0,
-        dir: Path::new(""),
-        servers: &[],
-        skills: None,
-        timeout: running.timeout,
-        cancel: running.cancel,
-        fill: &|_, _| Err("a conversation has no holes".to_owned()),
-        used: &|_| {},
-        calls: &NoCalls,
-        jail: None,
-    }
 }
 
 #[cfg(test)]

@@ -159,7 +159,9 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
                 return broken(why);
             }
             let prompt = agent::prompt(messages);
-            let context = agent::context(running, &prompt, &eval.id.value);
+            // What it calls comes through the proxy: of the calls that are made here, it makes none.
+            let offered = Offered { server, tools };
+            let context = context(running, &prompt, &eval.id.value, &offered);
             return match agent::work(context, doer, server, tools, most).await {
                 Ok(transcript) => Answered::Transcript(transcript),
                 Err(fault) => unanswered(&fault),
@@ -180,7 +182,7 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
         titles: Vec::new(),
         enable_all_tools: true,
     }];
-    let context = AgentContext { servers: &servers, calls: &offered, ..agent::context(running, "", &eval.id.value) };
+    let context = AgentContext { servers: &servers, ..context(running, "", &eval.id.value, &offered) };
     let done = converse(&context, model, &Conversation { messages: &messages, most, calls_tools }).await;
     if let Err(fault) = done.result {
         return unanswered(&fault);
@@ -193,6 +195,25 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
     match calls_tools {
         true => Answered::Transcript(lines.join("\n")),
         false => Answered::Calls(calls, lines.join("\n")),
+    }
+}
+
+/// What an agent or a model works with; no server yet.
+fn context<'a>(running: &Running<'a>, prompt: &'a str, id: &'a str, calls: &'a dyn AgentCalls) -> AgentContext<'a> {
+    AgentContext {
+        host: running.host,
+        prompt,
+        task: id,
+        run: 0,
+        dir: Path::new(""),
+        servers: &[],
+        skills: None,
+        timeout: running.timeout,
+        cancel: running.cancel,
+        fill: &|_, _| Err("a conversation has no holes".to_owned()),
+        used: &|_| {},
+        calls,
+        jail: None,
     }
 }
 

@@ -151,7 +151,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
 /// How long processes of an agent have that is interrupted.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What is run, and what is told of it.
+/// What is run, and what results say of that.
 struct Told<'a> {
     args: &'a Args,
     agent: Option<&'a Agent>,
