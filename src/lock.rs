@@ -1,5 +1,7 @@
 //! `gevals.lock`: what is known of programs that `check` never runs (`decisions.md` §10). YAML that gevals itself writes.
 
+mod evals;
+
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
@@ -7,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+
+pub use evals::{EvalChanges, LockedEval, LockedEvals};
 
 use crate::{hir::Substitute, signature::Schema};
 
@@ -30,6 +34,9 @@ pub struct Lock {
     /// Repositories that tasks come from, by `REPO@REF`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sources: IndexMap<String, LockedSource>,
+    /// The evals that servers ship, by the name a server has in the MCP config; without one, as it calls itself.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub evals: IndexMap<String, LockedEvals>,
     /// Where the file is; not in it.
     #[serde(skip)]
     pub dir: PathBuf,

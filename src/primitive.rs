@@ -131,6 +131,15 @@ impl Eval {
         }
     }
 
+    /// The tool that it calls, or expects to be called.
+    pub fn tool(&self) -> Option<&str> {
+        match (&self.input, &self.expected) {
+            (Input::Execution { tool, .. }, _) => Some(&tool.value),
+            (Input::Invocation { .. }, Expected::ExactMatch(expected)) => Some(&expected.tool.as_ref()?.value),
+            _ => None,
+        }
+    }
+
     /// Whether running it calls tools of the server: consent is needed first.
     pub fn calls_tools(&self) -> bool {
         self.level() != Level::Invocation

@@ -9,9 +9,12 @@ mod model;
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
-use std::process::Command;
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
 
-use model::{Model, call, text};
+use model::{Model, Reply, call, text};
 use serde_json::{Value, json};
 use world::{World, gevals};
 
@@ -153,7 +156,15 @@ fn a_judge_reads_the_whole_transcript_as_data() {
 
 #[test]
 fn what_evals_do_not_notice_is_named() {
-    let good = PLAN.replace("TEXT", "buy milk");
+    let block = "[{type: text, text: buy milk}]";
+    let half = PLAN.replace("TEXT", "buy milk");
+    let good = half.replace(
+        &format!("content: {block}"),
+        &format!(
+            "content: {{content: {block}, structuredContent: {{title: plan, slug: plan, uri: 'note:///plan', tags: [], \
+             created: '1970-01-01T00:00:00Z', body: buy milk}}}}"
+        ),
+    );
     let args = ["strength", "--allow-execution", "--format", "json"];
     let strong = world(&[MISSING, &good]);
     let run = evals(&strong, &args, None);
@@ -165,13 +176,28 @@ fn what_evals_do_not_notice_is_named() {
     assert_eq!(tool(&told, "notes_read")["score"], json!(1.0), "{told:#}");
     assert_eq!(tool(&told, "notes_delete")["score"], json!(0.0), "{told:#}");
     assert_eq!(evals(&strong, &args, None).1, run.1);
+    // A value that is not compared may be wrong.
+    let told = json_of(&evals(&world(&[MISSING, &half]), &args, None).1);
+    let survivors: Vec<Value> = tool(&told, "notes_read")["mutants"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|m| m["killedBy"].is_null())
+        .map(|m| m["at"].clone())
+        .collect();
+    assert_eq!(
+        survivors,
+        ["title", "slug", "uri", "tags", "created", "body"].map(|key| json!(format!("structuredContent.{key}")))
+    );
+    let out = evals(&world(&[MISSING, &half]), &args[..2], None).1;
+    assert!(out.contains("nobody notices: wrong-value at structuredContent.title, wrong-value at"), "{out}");
     // One that looks only for an error does not notice that the error is another one.
     let weak = json_of(&evals(&world(&[MISSING]), &args, None).1);
     let mutants = tool(&weak, "notes_read")["mutants"].clone();
     let wanted = json!([
         {"mutant": "error", "killedBy": null},
         {"mutant": "empty", "killedBy": "no-such-note"},
-        {"mutant": "wrong-value", "killedBy": null},
+        {"mutant": "wrong-value", "at": "content[0].text", "killedBy": null},
     ]);
     assert_eq!(mutants, wanted);
     let (code, _, err) = evals(&strong, &["strength", "--allow-execution", "--min-score", "0.9"], None);
@@ -180,4 +206,358 @@ fn what_evals_do_not_notice_is_named() {
     let (code, out, _) = evals(&wrong, &["strength", "--allow-execution"], None);
     assert_eq!(code, 1);
     assert!(out.starts_with("read-plan fails while no tool is broken"), "{out}");
+}
+
+/// A judge's verdict, and that it is done.
+fn verdict(passed: bool) -> [Reply; 2] {
+    let category = if passed { "n/a" } else { "semantic_mismatch" };
+    [
+        call("submit_judgement", json!({"passed": passed, "reason": "so it is", "failureCategory": category})),
+        text("done"),
+    ]
+}
+
+/// A server with evals of its own beside it, over streamable HTTP.
+struct Served {
+    process: Option<world::Running>,
+    url: String,
+}
+
+impl Served {
+    fn start(world: &World) -> Self {
+        let own = gevals().into_string().unwrap();
+        let args =
+            ["evals", "serve", "evals.yaml", "--http", "127.0.0.1:0", "--", &own, "demo-server", "--dir", "notes"];
+        let mut command = world.command(&args);
+        command.stdout(Stdio::null()).stderr(std::fs::File::create(world.path("served")).unwrap());
+        let process = world.start_with_own_streams(command);
+        let url = world.wait_for_line("served", " is at ");
+        Self { process: Some(process), url: url.split_once(" is at ").unwrap().1.trim().to_owned() }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.signal(rustix::process::Signal::TERM);
+            process.wait();
+        }
+    }
+}
+
+#[test]
+fn a_server_is_run_and_measured_over_streamable_http_as_it_is_over_stdio() {
+    let world = world(&[MISSING, &PLAN.replace("TEXT", "buy milk")]);
+    let served = Served::start(&world);
+    let run = ["evals", "run", &served.url, "--allow-execution", "--format", "json"];
+    let told = json_of(&world.run(&run).expect(0, &[]).out);
+    assert_eq!(told["results"].as_array().unwrap().len(), 2);
+    let file = json_of(&world.read("gevals-evals-gevals-notes-out.json"));
+    assert_eq!(file["summary"]["mcpServers"], json!([{"name": "gevals-notes", "type": "http"}]));
+    let strength = ["evals", "strength", "--url", &served.url, "--allow-execution", "--format", "json"];
+    let over_http = world.run(&strength).expect(0, &[]).out;
+    let over_stdio = evals(&world, &["strength", "--allow-execution", "--format", "json"], None).1;
+    assert_eq!(json_of(&over_http), json_of(&over_stdio));
+    // What the server answers counts, and not what it answered over the other transport.
+    world.write("notes/plan.md", "buy bread");
+    world.run(&run).expect(1, &["buy bread"]);
+}
+
+/// On a terminal that is one: `script` makes it.
+fn on_a_terminal(world: &World, args: &[&str], typed: &str) -> (i32, String) {
+    let own = gevals().into_string().unwrap();
+    let server = ["--", &own, "evals", "serve", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
+    let words: Vec<String> =
+        [&[own.as_str(), "evals"][..], args, &server].concat().iter().map(|w| format!("'{w}'")).collect();
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &words.join(" "), "typescript"]).current_dir(world.path("."));
+    command.env_remove("CI").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(typed.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap();
+    (out.status.code().unwrap(), String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn on_a_terminal_one_is_asked_and_what_may_destroy_is_listed_first() {
+    let delete = r#"
+  - id: deleted
+    name: Deletes the note
+    gradingType: exact-match
+    input: {type: execution, toolName: notes_delete, arguments: {title: gone}}
+    expected: {type: exact-match, content: {isError: true}}
+"#;
+    let world = world(&[MISSING, delete]);
+    let (code, said) = on_a_terminal(&world, &["run"], "y\n");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("2 evals may call tools of the server:"), "{said}");
+    let (destroys, reads) =
+        (said.find("may destroy  notes_delete").unwrap(), said.find("reads        notes_read").unwrap());
+    assert!(destroys < reads && !said.contains("notes_create"), "{said}");
+    assert!(said.contains("call them? [y/N]") && said.contains("2 of 2 runs passed"), "{said}");
+    let file = results(&world).pop().unwrap();
+    std::fs::remove_file(world.path(&file)).unwrap();
+    // Whatever is not yes is no.
+    for typed in ["n\n", "\n", "yy\n", "\u{4}"] {
+        let (code, said) = on_a_terminal(&world, &["run"], typed);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("nothing is run") && results(&world).is_empty(), "{said}");
+    }
+    // Nor is there a question where nothing is called, or where it was allowed.
+    let (code, said) = on_a_terminal(&world, &["run", "--allow-execution", "--id", "deleted"], "");
+    assert!(code == 0 && !said.contains("call them?"), "{said}");
+}
+
+#[test]
+fn evals_are_run_again_when_the_server_says_that_they_have_changed() {
+    let world = world(&[MISSING, &PLAN.replace("TEXT", "buy milk")]);
+    let own = gevals().into_string().unwrap();
+    let server = ["--", &own, "evals", "serve", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
+    let args = [&["evals", "run", "--watch", "--allow-execution"][..], &server].concat();
+    let watching = world.start(world.command(&args));
+    world.wait_for_line("stdout", "2 of 2 runs passed");
+    world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", PLAN.replace("TEXT", "buy bread")));
+    world.wait_for_line("stdout", "0 of 1 run passed");
+    assert!(world.read("stderr").contains("the evals of the server have changed"), "{}", world.read("stderr"));
+    // One that is refused does not end it.
+    world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{DELETE}"));
+    world.wait_for_line("stderr", "`delete-plan` need a model");
+    world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{MISSING}"));
+    world.wait_for_line("stdout", "1 of 1 run passed");
+    watching.signal(rustix::process::Signal::INT);
+    watching.end().expect(130, &[]);
+    assert_eq!(world.survivors(), Vec::<String>::new());
+}
+
+/// `meet` answers when two calls of it wait; `count` says how often it was called.
+const MEETING: &str = r#"#!/usr/bin/env python3
+import json, sys
+waiting, count = [], 0
+def answer(id, **out): print(json.dumps({"jsonrpc": "2.0", "id": id, **out}), flush=True)
+def text(id, text): answer(id, result={"content": [{"type": "text", "text": text}]})
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    method, id = message["method"], message["id"]
+    if method == "initialize":
+        answer(id, result={"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+            "serverInfo": {"name": "meeting", "version": "1"}})
+    elif method == "tools/list":
+        answer(id, result={"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("meet", "count")]})
+    elif method == "tools/call" and message["params"]["name"] == "meet":
+        waiting.append(id)
+        if len(waiting) == 2:
+            for id in waiting: text(id, "met")
+            waiting = []
+    elif method == "tools/call":
+        count += 1
+        text(id, f"call {count}")
+    else: answer(id, error={"code": -32601, "message": "unknown method"})
+"#;
+
+fn meeting(id: &str, tool: &str, content: &str) -> String {
+    format!(
+        "  - id: {id}\n    name: N\n    gradingType: exact-match\n    input: {{type: execution, toolName: {tool}, arguments: {{}}}}\n    \
+         expected: {{type: exact-match, content: {content}}}\n"
+    )
+}
+
+#[test]
+fn so_many_evals_run_at_the_same_time_and_each_so_many_times() {
+    let world = world(&[&meeting("one", "meet", "met"), &meeting("other", "meet", "met")]);
+    world.program("meeting", MEETING);
+    let server = world.path("bin/meeting").to_str().unwrap().to_owned();
+    let own = gevals().into_string().unwrap();
+    let run = |args: &[&str]| {
+        let server = ["--", own.as_str(), "evals", "serve", "evals.yaml", "--", server.as_str()];
+        world.run(&[&["evals", "run", "--allow-execution"][..], args, &server].concat())
+    };
+    run(&["--parallel", "2"]).expect(0, &["2 of 2 runs passed"]);
+    // One after the other, the first waits in vain for the other.
+    run(&["--parallel", "1", "--timeout", "1s"]).expect(1, &["1 of 2 runs passed", "no answer within 1 s"]);
+
+    world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", meeting("second", "count", "call 2")));
+    let ran = run(&["--runs", "3", "--parallel", "1", "--format", "json"]).expect(1, &[]);
+    let told = json_of(&ran.out);
+    let passed: Vec<_> =
+        told["results"].as_array().unwrap().iter().map(|r| (r["run"].clone(), r["passed"].clone())).collect();
+    assert_eq!(passed, [(json!(1), json!(false)), (json!(2), json!(true)), (json!(3), json!(false))]);
+    let file = world.results("evals-meeting");
+    let indices: Vec<_> = file["results"].as_array().unwrap().iter().map(|r| r["runIndex"].clone()).collect();
+    assert_eq!(indices, [Value::Null, json!(1), json!(2)]);
+    assert_eq!(file["summary"]["runs"], 3);
+}
+
+const JUDGED: &str = r#"
+  - id: chosen
+    name: Chooses a tool that deletes
+    gradingType: llm-as-judge
+    input: {type: invocation, messages: [{role: user, content: {type: text, text: Delete my note plan.}}]}
+    expected: {type: llm-as-judge, rubric: It wants to delete the note.}
+  - id: read
+    name: Reads the note
+    gradingType: llm-as-judge
+    input: {type: execution, toolName: notes_read, arguments: {title: plan}}
+    expected: {type: llm-as-judge, rubric: It gives the text of the note.}
+"#;
+
+#[test]
+fn a_judge_grades_the_first_answer_of_a_model_and_the_result_of_a_call() {
+    let world = world(&[JUDGED]);
+    let args = |id| ["run", "--model", "openai:m-1", "--judge", "openai:j-1", "--allow-execution", "--id", id];
+    for passes in [true, false] {
+        let model =
+            Model::new([vec![call("notes_delete", json!({"title": "plan"}))], verdict(passes).to_vec()].concat());
+        let (code, out, err) = evals(&world, &args("chosen"), Some(&model));
+        assert_eq!(code, i32::from(!passes), "{out}{err}");
+        let asked = model.asked();
+        let question = asked[1].body.to_string();
+        assert_eq!((asked[0].body["model"].as_str(), asked[1].body["model"].as_str()), (Some("m-1"), Some("j-1")));
+        for part in ["It wants to delete the note.", "Delete my note plan.", "notes_delete"] {
+            assert!(question.contains(part), "{part}: {question}");
+        }
+        assert!(out.contains("with the model openai:m-1 and the judge openai:j-1"), "{out}");
+        // Nothing was called.
+        assert!(world.path("notes/plan.md").exists());
+
+        let judge = Model::new(verdict(passes));
+        let (code, out, err) = evals(&world, &args("read"), Some(&judge));
+        assert_eq!(code, i32::from(!passes), "{out}{err}");
+        assert!(out.contains("so it is"), "{out}");
+        let question = judge.asked()[0].body.to_string();
+        for part in ["It gives the text of the note.", "notes_read", "buy milk"] {
+            assert!(question.contains(part), "{part}: {question}");
+        }
+    }
+}
+
+/// An agent that is a program: it calls what its prompt says (`CALL TOOL ARGUMENTS` a line), tells what it finds of the evals, and says that
+/// it is done.
+const AGENT: &str = r#"#!/usr/bin/env python3
+import json, os, sys, urllib.request
+config = json.load(open(sys.argv[1]))
+(server,) = config["mcpServers"].values()
+session = None
+def post(message):
+    global session
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    if session: headers["mcp-session-id"] = session
+    request = urllib.request.Request(server["url"], json.dumps(message).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        session = answer.headers.get("mcp-session-id") or session
+        return answer.read().decode()
+post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+    "clientInfo": {"name": "agent", "version": "1"}}})
+post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+for nth, line in enumerate(sys.argv[2].splitlines()):
+    if line.startswith("CALL "):
+        _, tool, arguments = line.split(" ", 2)
+        post({"jsonrpc": "2.0", "id": nth + 1, "method": "tools/call", "params": {"name": tool, "arguments": json.loads(arguments)}})
+try: seen = open(os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "..", "evals.yaml")).read()
+except OSError: seen = "nothing"
+print("the evals say", seen)
+print("all is done")
+"#;
+
+/// A scenario for that agent.
+fn asks(text: &str, turns: u32) -> String {
+    let text = serde_json::to_string(text).unwrap();
+    format!(
+        "  - id: work\n    name: N\n    gradingType: llm-as-judge\n    input: {{type: scenario, maxTurns: {turns}, messages: [{{role: user, content: \
+         {{type: text, text: {text}}}}}]}}\n    expected: {{type: llm-as-judge, rubric: The note is read.}}\n"
+    )
+}
+
+#[test]
+fn an_agent_does_scenarios_through_the_proxy_and_the_judge_sees_what_it_called() {
+    let read = r#"CALL notes_read {"title": "plan"}"#;
+    let world = world(&[&asks(read, 4)]);
+    world.program("agent", AGENT);
+    world.write(
+        "agent.yaml",
+        "kind: Agent\nmetadata: {name: mine}\ncommands:\n  argTemplateMcpServer: '{{ .File }}'\n  argTemplateAllowedTools: '{{ .ToolName }}'\n  \
+         runPrompt: 'WORLD/bin/agent {{ .McpServerFileArgs }} {{ .Prompt }}'\n",
+    );
+    let args = ["run", "--agent", "agent.yaml", "--judge", "openai:j-1", "--allow-execution"];
+    let judged = |more: &[&str]| {
+        let judge = Model::new(verdict(true));
+        let (code, out, err) = evals(&world, &[&args[..], more].concat(), Some(&judge));
+        assert_eq!(code, 0, "{out}{err}");
+        (judge.asked()[0].body.to_string().replace("\\\\\\\"", "\"").replace("\\\"", "\""), out, err)
+    };
+    let (question, out, err) = judged(&[]);
+    let calls = r#"{"calls":"notes_read","arguments":{"title":"plan"}}"#;
+    for part in ["The note is read.", calls, "buy milk", "all is done"] {
+        assert!(question.contains(part), "{part}: {question}");
+    }
+    assert!(out.contains("with the agent mine and the judge openai:j-1"), "{out}");
+    let file = world.results("evals-gevals-notes");
+    assert_eq!(file["summary"]["agent"], json!({"type": "file", "name": "mine", "path": "agent.yaml"}));
+    assert!(file["results"][0]["taskOutput"].as_str().unwrap().contains(calls));
+    // Where it is isolated, it does not see what it is judged by.
+    let isolated = !err.contains("the agent is not isolated");
+    assert_eq!(question.contains("the evals say nothing"), isolated, "{question}");
+    assert!(judged(&["--isolation", "none"]).0.contains("the evals say kind: McpEvals"));
+
+    // One that only says so has called nothing.
+    world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", asks("Read it.", 4)));
+    let (question, ..) = judged(&[]);
+    assert!(question.contains("all is done") && !question.contains("calls"), "{question}");
+    // More rounds than it may have end it.
+    world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", asks(&[read; 200].join("\n"), 2)));
+    let (question, ..) = judged(&[]);
+    assert!(
+        question.contains("the agent still called tools after 2 rounds") && !question.contains("all is done"),
+        "{question}"
+    );
+    let made = question.matches(calls).count();
+    assert!((3..200).contains(&made), "{made} calls");
+    assert_eq!(world.survivors(), Vec::<String>::new());
+}
+
+#[test]
+fn an_agent_is_a_file_or_comes_along_and_what_is_none_is_refused_before_anything_runs() {
+    let world = world(&[&asks("Do.", 2), DELETE]);
+    let judge = Model::new(verdict(false));
+    let scenario = ["run", "--level", "scenario", "--judge", "openai:j-1", "--allow-execution", "--agent"];
+    let (code, out, err) = evals(&world, &[&scenario[..], &["builtin.noop"]].concat(), Some(&judge));
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("with the agent builtin.noop"), "{out}");
+    // A model that is spoken to directly does both.
+    let model = Model::new(
+        [vec![text("I did.")], verdict(true).to_vec(), vec![call("notes_delete", json!({"title": "plan"}))]].concat(),
+    );
+    let args = [
+        "run",
+        "--judge",
+        "openai:j-1",
+        "--allow-execution",
+        "--parallel",
+        "1",
+        "--agent",
+        "builtin.llm-agent:openai:m-2",
+    ];
+    let (code, out, err) = evals(&world, &args, Some(&model));
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(model.asked()[3].body["model"], "m-2");
+    // Another one does not choose a first tool.
+    let (code, _, err) = evals(&world, &["run", "--judge", "openai:j-1", "--agent", "builtin.noop"], Some(&judge));
+    assert!(code == 3 && err.contains("`delete-plan` need a model"), "{err}");
+    world.write("other.yaml", "kind: Eval\n");
+    world.write("wrong.yaml", "kind: Agent\ncomands: {}\n");
+    world.write("gone.yaml", "kind: Agent\nacp: {cmd: none-such}\n");
+    for (agent, code, said) in [
+        ("none.yaml", 2, "cannot read `none.yaml`"),
+        ("other.yaml", 2, "`other.yaml` is no agent"),
+        ("wrong.yaml", 2, "comands"),
+        ("gone.yaml", 3, "nothing is run: the agent `gone.yaml`: `none-such`"),
+        ("builtin.nop", 2, "there is no such agent"),
+        ("builtin.llm-agent", 2, "names no model"),
+        ("builtin.replay:x", 2, "does tasks by their names"),
+    ] {
+        let before = judge.asked().len();
+        let (found, out, err) = evals(&world, &[&scenario[..], &[agent]].concat(), Some(&judge));
+        assert!(found == code && out.is_empty() && err.contains(said), "{agent}: {found} {out}{err}");
+        assert_eq!(judge.asked().len(), before);
+    }
 }

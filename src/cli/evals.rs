@@ -1,9 +1,13 @@
 //! `gevals evals`: the evals that an MCP server ships beside its tools.
 
+mod agent;
 mod check;
 mod conformance;
+mod diff;
 mod draft;
 mod list;
+mod lock;
+mod pinned;
 mod ready;
 mod run;
 mod serve;
@@ -46,10 +50,12 @@ Examples:
   gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified
   gevals evals conformance -- my-server                  whether it keeps to the primitive
   gevals evals draft -- my-server                        a first suite, from its tools
+  gevals evals lock -- my-server                         write down which evals it ships
+  gevals evals diff -- my-server                         what has changed in them since
 
 `gevals explain evals` tells what an eval is, and what a file of evals holds.";
 
-/// The evals that an MCP server ships beside its tools: list, check, run, measure and serve them.
+/// The evals that an MCP server ships beside its tools: list, check, run, measure, serve and lock them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -66,6 +72,8 @@ enum Command {
     Serve(serve::Args),
     Conformance(conformance::Args),
     Draft(draft::Args),
+    Lock(lock::Args),
+    Diff(diff::Args),
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -77,6 +85,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
         Command::Serve(args) => serve::main(args, global),
         Command::Conformance(args) => conformance::main(args, global),
         Command::Draft(args) => draft::main(args, global),
+        Command::Lock(args) => lock::main(args, global),
+        Command::Diff(args) => diff::main(args, global),
     }
 }
 

@@ -6,7 +6,10 @@ use futures_util::{StreamExt, future::BoxFuture, stream};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
+use super::{
+    Server,
+    agent::{self, Doer},
+};
 use crate::{
     agent::{AgentCalls, AgentContext, AgentFault, AgentServer, Conversation, Speaker, converse},
     hir::{CallKind, ModelAgent},
@@ -24,8 +27,10 @@ const TURNS: u32 = 20;
 #[derive(Clone, Copy)]
 pub struct Running<'a> {
     pub host: &'a dyn Host,
-    /// Of invocations and scenarios.
+    /// Of invocations; of scenarios, too, where there is no agent.
     pub model: Option<&'a ModelAgent>,
+    /// Of scenarios.
+    pub agent: Option<Doer<'a>>,
     /// Of what an LLM grades.
     pub judge: Option<&'a ModelAgent>,
     /// How often each eval is run.
@@ -146,7 +151,25 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
             (messages, max_turns.as_ref().map_or(TURNS, |most| most.value), true)
         }
     };
-    let Some(model) = running.model else { return broken("no model is given".to_owned()) };
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let model = match running.agent.filter(|_| calls_tools) {
+        Some(Doer { kind: AgentKind::Model(model), .. }) => Some(model),
+        Some(doer) => {
+            if let Some(why) = messages.iter().find_map(|message| said(message).err()) {
+                return broken(why);
+            }
+            let prompt = agent::prompt(messages);
+            // What it calls comes through the proxy: of the calls that are made here, it makes none.
+            let offered = Offered { server, tools };
+            let context = context(running, &prompt, &eval.id.value, &offered);
+            return match agent::work(context, doer, server, tools, most).await {
+                Ok(transcript) => Answered::Transcript(transcript),
+                Err(fault) => unanswered(&fault),
+            };
+        }
+        None => running.model,
+    };
+    let Some(model) = model else { return broken("no model is given".to_owned()) };
     let messages: Vec<_> = match messages.iter().map(said).collect() {
         Ok(messages) => messages,
         Err(why) => return broken(why),
@@ -159,30 +182,10 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
         titles: Vec::new(),
         enable_all_tools: true,
     }];
-    let context = AgentContext {
-        host: running.host,
-        prompt: "",
-        task: &eval.id.value,
-        run: 0,
-        dir: Path::new(""),
-        servers: &servers,
-        skills: None,
-        timeout: running.timeout,
-        cancel: running.cancel,
-        fill: &|_, _| Err("a conversation has no holes".to_owned()),
-        used: &|_| {},
-        calls: &offered,
-        // A model is no process.
-        jail: None,
-    };
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let context = AgentContext { servers: &servers, ..context(running, "", &eval.id.value, &offered) };
     let done = converse(&context, model, &Conversation { messages: &messages, most, calls_tools }).await;
-    match done.result {
-        Ok(()) => {}
-        Err(fault @ (AgentFault::Malformed(_) | AgentFault::TimedOut(_))) => {
-            return Answered::Ended(Ended::Failed, fault.to_string());
-        }
-        Err(fault) => return broken(fault.to_string()),
+    if let Err(fault) = done.result {
+        return unanswered(&fault);
     }
     let calls = done.calls().map(|(tool, arguments)| Call { tool: tool.to_owned(), arguments: arguments.clone() });
     let calls: Vec<Call> = calls.collect();
@@ -193,6 +196,34 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
         true => Answered::Transcript(lines.join("\n")),
         false => Answered::Calls(calls, lines.join("\n")),
     }
+}
+
+/// What an agent or a model works with; no server yet.
+fn context<'a>(running: &Running<'a>, prompt: &'a str, id: &'a str, calls: &'a dyn AgentCalls) -> AgentContext<'a> {
+    AgentContext {
+        host: running.host,
+        prompt,
+        task: id,
+        run: 0,
+        dir: Path::new(""),
+        servers: &[],
+        skills: None,
+        timeout: running.timeout,
+        cancel: running.cancel,
+        fill: &|_, _| Err("a conversation has no holes".to_owned()),
+        used: &|_| {},
+        calls,
+        jail: None,
+    }
+}
+
+/// What is its own doing fails it, and what is the world's leaves no answer.
+fn unanswered(fault: &AgentFault) -> Answered {
+    let ended = match fault {
+        AgentFault::Malformed(_) | AgentFault::TimedOut(_) => Ended::Failed,
+        _ => Ended::Broken,
+    };
+    Answered::Ended(ended, fault.to_string())
 }
 
 /// A message as models get it.

@@ -1,16 +1,20 @@
 //! How strong a server's evals are: each tool is broken in turn, and some eval must fail.
 //!
-//! A tool is broken where its answer passes by: it is called once, and what it answered is graded again and again, each
-//! time changed in another way. So nothing is called more often than by a plain run, and without a model the report is
-//! the same each time.
+//! A tool is broken where its answer comes out of the proxy: it is called once, and what it answered is graded again and again,
+//! each time changed in another way. So nothing is called more often than by a plain run – a tool that deletes would answer something
+//! else the second time –, and without a model the report is the same each time.
 
-use serde_json::{Map, Value, json};
+use indexmap::IndexSet;
+use serde_json::{Value, json};
 
 use super::{
     Server,
     run::{Done, Ended, Running, grade, one, run},
 };
-use crate::primitive::{Eval, Expected, Grading, Input, Level};
+use crate::primitive::{Eval, Grading, Level};
+
+/// Values of a tool's answers that are each broken alone.
+pub const VALUES: usize = 16;
 
 /// A way in which a tool is broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,7 +23,7 @@ pub enum Mutant {
     Error,
     /// It answers nothing.
     Empty,
-    /// Each value of its answer is another one.
+    /// One value of its answer is another one, all else is right.
     WrongValue,
     /// It answers what another tool has answered.
     OtherAnswer,
@@ -49,14 +53,35 @@ pub struct ToolStrength {
     pub tool: String,
     /// The evals that look at it and pass as long as it is whole.
     pub evals: Vec<String>,
-    /// Each with the eval that failed; `None`: no eval noticed.
-    pub mutants: Vec<(Mutant, Option<String>)>,
+    pub mutants: Vec<Tried>,
+    /// How many values its answers have; of more than [`VALUES`] so many are tried, evenly spread.
+    pub values: usize,
+}
+
+/// One mutant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tried {
+    pub mutant: Mutant,
+    /// Which value is wrong: `content[0].text`, `structuredContent.unit`; `content[0].text: unit` in a text that holds JSON.
+    pub at: Option<String>,
+    /// The eval that failed; `None`: no eval noticed.
+    pub by: Option<String>,
+}
+
+impl Tried {
+    /// For people: `wrong-value at content[0].text`.
+    pub fn title(&self) -> String {
+        match &self.at {
+            Some(at) => format!("{} at {at}", self.mutant.name()),
+            None => self.mutant.name().to_owned(),
+        }
+    }
 }
 
 impl ToolStrength {
     /// How many mutants some eval noticed.
     pub fn killed(&self) -> usize {
-        self.mutants.iter().filter(|(_, by)| by.is_some()).count()
+        self.mutants.iter().filter(|tried| tried.by.is_some()).count()
     }
 }
 
@@ -105,24 +130,30 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
             .filter(|(eval, _)| eval.level() == Level::Execution && !looks_at(eval, tool))
             .filter_map(|(_, done)| done.result.as_ref())
             .collect();
-        for mutant in [Mutant::Error, Mutant::Empty, Mutant::WrongValue, Mutant::OtherAnswer] {
-            if mutant == Mutant::OtherAnswer && foreign.is_empty() {
-                continue;
-            }
-            let (mut by, mut changes, mut looks) = (None, false, false);
-            for (eval, done) in &own {
-                let Some(result) = &done.result else { continue };
-                looks = true;
-                let Some(broken) = broken(mutant, result, &foreign) else { continue };
+        let answers: Vec<(&Eval, &Value)> =
+            own.iter().filter_map(|(eval, done)| Some((*eval, done.result.as_ref()?))).collect();
+        let values: IndexSet<Place> = answers.iter().flat_map(|(_, result)| places(result)).collect();
+        let mut broken = vec![Broken::Whole(Mutant::Error), Broken::Whole(Mutant::Empty)];
+        broken.extend(spread(values.len()).map(|nth| Broken::Value(&values[nth])));
+        if !foreign.is_empty() {
+            broken.push(Broken::Whole(Mutant::OtherAnswer));
+        }
+        if answers.is_empty() {
+            broken.push(Broken::Whole(Mutant::WrongValue));
+        }
+        for broken in broken {
+            let (mut by, mut changes) = (None, false);
+            for (eval, result) in &answers {
+                let Some(answer) = broken.answer(result, &foreign) else { continue };
                 changes = true;
-                if grade(&once, eval, &broken).await.0 == Ended::Failed {
+                if grade(&once, eval, &answer).await.0 == Ended::Failed {
                     by = Some(eval.id.value.clone());
                     break;
                 }
             }
             // A mutant that changes no answer is none.
-            if changes || !looks {
-                mutants.push((mutant, by));
+            if changes || answers.is_empty() {
+                mutants.push(broken.tried(by));
             }
         }
         let invocations: Vec<&Eval> =
@@ -137,11 +168,11 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
                         break;
                     }
                 }
-                mutants.push((mutant, by));
+                mutants.push(Tried { mutant, at: None, by });
             }
         }
         let evals = own.iter().map(|(eval, _)| eval.id.value.clone()).collect();
-        report.push(ToolStrength { tool: tool.to_owned(), evals, mutants });
+        report.push(ToolStrength { tool: tool.to_owned(), evals, mutants, values: values.len() });
     }
     let unused = unused.into_iter().map(|eval| eval.id.value.clone()).collect();
     Strength { failing, unused, tools: report }
@@ -149,44 +180,151 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
 
 /// Whether an eval calls the tool, or expects that it is called.
 fn looks_at(eval: &Eval, tool: &str) -> bool {
-    looked_at(eval) == Some(tool)
+    eval.tool() == Some(tool)
 }
 
-/// The tool that an eval calls, or expects to be called.
-pub fn looked_at(eval: &Eval) -> Option<&str> {
-    match (&eval.input, &eval.expected) {
-        (Input::Execution { tool, .. }, _) => Some(&tool.value),
-        (Input::Invocation { .. }, Expected::ExactMatch(expected)) => Some(&expected.tool.as_ref()?.value),
-        _ => None,
+/// What is broken of a tool.
+enum Broken<'a> {
+    Whole(Mutant),
+    Value(&'a Place),
+}
+
+impl Broken<'_> {
+    /// The answer of the broken tool; `None` where it is the right one.
+    fn answer(&self, result: &Value, foreign: &[&Value]) -> Option<Value> {
+        let other = match self {
+            Self::Whole(Mutant::Error) => {
+                json!({"content": [{"type": "text", "text": "the tool is broken"}], "isError": true})
+            }
+            Self::Whole(Mutant::Empty) => json!({"content": []}),
+            Self::Whole(Mutant::OtherAnswer) => (*foreign.iter().find(|other| **other != result)?).clone(),
+            Self::Whole(_) => return None,
+            Self::Value(place) => place.broken(result)?,
+        };
+        (&other != result).then_some(other)
+    }
+
+    fn tried(&self, by: Option<String>) -> Tried {
+        match self {
+            Self::Whole(mutant) => Tried { mutant: *mutant, at: None, by },
+            Self::Value(place) => Tried { mutant: Mutant::WrongValue, at: Some(place.title()), by },
+        }
     }
 }
 
-/// The answer of a broken tool; `None` where it is the right one.
-fn broken(mutant: Mutant, result: &Value, foreign: &[&Value]) -> Option<Value> {
-    let other = match mutant {
-        Mutant::Error => json!({"content": [{"type": "text", "text": "the tool is broken"}], "isError": true}),
-        Mutant::Empty => json!({"content": []}),
-        Mutant::WrongValue => {
-            let mut wrong = result.clone();
-            for block in wrong.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
-                for key in ["text", "data", "uri", "resource"] {
-                    if let Some(value) = block.get_mut(key) {
-                        other_value(value);
+/// A value in the result of a tool.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    /// Where it stands, as a JSON pointer; or where the text stands that holds it.
+    at: String,
+    /// In that text, which is JSON.
+    inside: Option<String>,
+}
+
+/// The keys of blocks that hold what a tool answered.
+const ANSWERS: [&str; 4] = ["text", "data", "uri", "resource"];
+
+/// All values of a result. A text that says once more what stands in `structuredContent` holds none of its own.
+fn places(result: &Value) -> Vec<Place> {
+    let mut out = Vec::new();
+    let blocks = result.get("content").and_then(Value::as_array);
+    for (nth, block) in blocks.into_iter().flatten().enumerate() {
+        for key in ANSWERS {
+            let Some(value) = block.get(key) else { continue };
+            let at = format!("/content/{nth}/{key}");
+            match held(value) {
+                Some(_) if mirrors(result, value) => {}
+                Some(inner) => leaves(&inner, String::new(), &mut |inside| {
+                    out.push(Place { at: at.clone(), inside: Some(inside) });
+                }),
+                None => leaves(value, at, &mut |at| out.push(Place { at, inside: None })),
+            }
+        }
+    }
+    if let Some(structured) = result.get("structuredContent") {
+        leaves(structured, "/structuredContent".to_owned(), &mut |at| out.push(Place { at, inside: None }));
+    }
+    out
+}
+
+/// The JSON object or list that a text holds.
+fn held(value: &Value) -> Option<Value> {
+    serde_json::from_str::<Value>(value.as_str()?).ok().filter(|inner| inner.is_object() || inner.is_array())
+}
+
+/// Whether a text says what `structuredContent` says: a broken tool is wrong in both.
+fn mirrors(result: &Value, text: &Value) -> bool {
+    result.get("structuredContent").is_some_and(|structured| held(text).is_some_and(|inner| &inner == structured))
+}
+
+/// The places of a value that hold no others.
+fn leaves(value: &Value, at: String, found: &mut dyn FnMut(String)) {
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(nth, item)| leaves(item, format!("{at}/{nth}"), found));
+        }
+        Value::Object(map) if !map.is_empty() => {
+            let token = |key: &str| key.replace('~', "~0").replace('/', "~1");
+            map.iter().for_each(|(key, item)| leaves(item, format!("{at}/{}", token(key)), found));
+        }
+        _ => found(at),
+    }
+}
+
+/// Which of so many are tried.
+fn spread(all: usize) -> impl Iterator<Item = usize> {
+    let tried = all.min(VALUES);
+    (0..tried).map(move |nth| nth * all / tried)
+}
+
+impl Place {
+    /// The result with another value here; `None` where there is none.
+    fn broken(&self, result: &Value) -> Option<Value> {
+        let mut wrong = result.clone();
+        match &self.inside {
+            Some(inside) => {
+                let text = wrong.pointer_mut(&self.at)?;
+                let mut inner = held(text)?;
+                other_value(inner.pointer_mut(inside)?);
+                *text = inner.to_string().into();
+            }
+            None => {
+                other_value(wrong.pointer_mut(&self.at)?);
+                let structured = wrong.get("structuredContent").filter(|_| self.at.starts_with("/structuredContent"));
+                if let Some(said) = structured.map(Value::to_string) {
+                    for block in wrong.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
+                        if let Some(text) = block.get_mut("text").filter(|text| mirrors(result, text)) {
+                            *text = said.as_str().into();
+                        }
                     }
                 }
             }
-            if let Some(structured) = wrong.get_mut("structuredContent") {
-                other_value(structured);
-            }
-            wrong
         }
-        Mutant::OtherAnswer => (*foreign.iter().find(|other| **other != result)?).clone(),
-        Mutant::Gone | Mutant::Undescribed => return None,
-    };
-    (&other != result).then_some(other)
+        Some(wrong)
+    }
+
+    /// For people: `content[0].text`.
+    fn title(&self) -> String {
+        let steps = |pointer: &str| {
+            let mut text = String::new();
+            for token in pointer.split('/').skip(1) {
+                let token = token.replace("~1", "/").replace("~0", "~");
+                match token.bytes().all(|b| b.is_ascii_digit()) {
+                    true => text += &format!("[{token}]"),
+                    false if text.is_empty() => text += &token,
+                    false => text += &format!(".{token}"),
+                }
+            }
+            text
+        };
+        match &self.inside {
+            Some(inside) => format!("{}: {}", steps(&self.at), steps(inside)),
+            None => steps(&self.at),
+        }
+    }
 }
 
-/// Makes each value another one of its kind. A text that holds JSON still does.
+/// Makes a value that holds no others another one of its kind.
 fn other_value(value: &mut Value) {
     match value {
         Value::Null => *value = Value::Bool(true),
@@ -195,17 +333,9 @@ fn other_value(value: &mut Value) {
             let next = number.as_i64().and_then(|n| n.checked_add(1)).map(Value::from);
             *value = next.or_else(|| number.as_f64().map(|n| json!(n / 2.0 + 1.5))).unwrap_or(json!(0));
         }
-        Value::String(text) => match serde_json::from_str::<Value>(text) {
-            Ok(mut inner) if inner.is_object() || inner.is_array() => {
-                other_value(&mut inner);
-                *text = inner.to_string();
-            }
-            _ => text.push_str(" (changed)"),
-        },
-        Value::Array(items) if items.is_empty() => items.push(Value::Null),
-        Value::Array(items) => items.iter_mut().for_each(other_value),
-        Value::Object(map) if map.is_empty() => *map = Map::from_iter([("changed".to_owned(), Value::Bool(true))]),
-        Value::Object(map) => map.values_mut().for_each(other_value),
+        Value::String(text) => text.push_str(" (changed)"),
+        Value::Array(items) => items.push(Value::Null),
+        Value::Object(map) => drop(map.insert("changed".to_owned(), Value::Bool(true))),
     }
 }
 
@@ -221,4 +351,57 @@ fn relisted(mutant: Mutant, tools: &[Value], tool: &str) -> Option<Vec<Value>> {
         }
     }
     Some(listed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn titles(result: &Value) -> Vec<String> {
+        places(result).iter().map(Place::title).collect()
+    }
+
+    #[test]
+    fn one_value_is_wrong_at_a_time() {
+        let result = json!({"content": [
+            {"type": "text", "text": "plain"}, {"type": "text", "text": "{\"a\":[1,{\"b/c\":true}],\"n\":{}}"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
+        let named = [
+            "content[0].text",
+            "content[1].text: a[0]",
+            "content[1].text: a[1].b/c",
+            "content[1].text: n",
+            "content[2].data",
+        ];
+        assert_eq!(titles(&result), named);
+        let broken = |nth: usize| places(&result)[nth].broken(&result).unwrap();
+        let text = |nth: usize, block: usize| broken(nth)["content"][block]["text"].clone();
+        assert_eq!((text(0, 0), text(0, 1)), (json!("plain (changed)"), result["content"][1]["text"].clone()));
+        assert_eq!(text(1, 1), json!("{\"a\":[2,{\"b/c\":true}],\"n\":{}}"));
+        assert_eq!(text(2, 1), json!("{\"a\":[1,{\"b/c\":false}],\"n\":{}}"));
+        assert_eq!(broken(4)["content"][2]["data"], json!("AAAA (changed)"));
+        // Of another answer, which has no such place, nothing is changed.
+        assert_eq!(places(&result)[3].broken(&json!({"content": [{"type": "text", "text": "plain"}]})), None);
+    }
+
+    #[test]
+    fn what_is_said_twice_is_wrong_twice() {
+        let result = json!({"content": [{"type": "text", "text": "{\"t\": 20}"}, {"type": "text", "text": "20 degrees"}],
+            "structuredContent": {"t": 20}});
+        assert_eq!(titles(&result), ["content[1].text", "structuredContent.t"]);
+        let broken = places(&result)[1].broken(&result).unwrap();
+        assert_eq!(broken["structuredContent"], json!({"t": 21}));
+        assert_eq!(
+            (&broken["content"][0]["text"], &broken["content"][1]["text"]),
+            (&json!("{\"t\":21}"), &json!("20 degrees"))
+        );
+    }
+
+    #[test]
+    fn of_many_values_some_are_tried_from_the_first_to_the_last() {
+        assert_eq!(spread(0).count(), 0);
+        assert_eq!(spread(3).collect::<Vec<_>>(), [0, 1, 2]);
+        let some: Vec<usize> = spread(100).collect();
+        assert_eq!((some.len(), some[0], some[15]), (VALUES, 0, 93));
+    }
 }

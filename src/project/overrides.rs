@@ -63,7 +63,7 @@ impl AgentChoice {
     }
 
     /// As an eval would say it; `oracle` where a file is of that kind.
-    pub(super) fn reference(&self, oracle: bool, sources: &Sources) -> AgentRef {
+    pub fn reference(&self, oracle: bool, sources: &Sources) -> AgentRef {
         const OPTION: &str = "--agent ";
         let words = match self {
             Self::File(path) => path.to_string_lossy().into_owned(),

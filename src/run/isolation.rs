@@ -76,7 +76,6 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
     let from_eval = |paths: &[PathBuf]| paths.iter().map(|path| plan.dir.join(path)).collect();
     let above =
         |path: &Path| path.parent().map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir }.to_owned());
-    let variable = |name: &str| host.env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut folders: Vec<PathBuf> = plan.tasks.iter().map(|task| task.task.folder().to_owned()).collect();
     folders.extend(above(&plan.path));
     // Programs of extensions are run outside.
@@ -89,21 +88,25 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
     let results = host.files().list(&options.output_dir).into_iter().filter(|name| is_result(name));
     files.extend(results.map(|name| options.output_dir.join(name)));
     Surroundings {
-        home: variable("HOME"),
-        temporary: variable("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
-        programs: host
-            .env("PATH")
-            .unwrap_or_default()
-            .split(':')
-            .filter(|dir| !dir.is_empty())
-            .map(PathBuf::from)
-            .collect(),
         folders,
         files,
         read: from_eval(&granted.read),
         write: from_eval(&granted.write),
         network: granted.network,
         env: granted.env.clone(),
-        gevals: options.executable.clone(),
+        ..machine(host, options.executable.clone())
+    }
+}
+
+/// The machine around any jail: where programs and scratch folders are. Nothing is out of sight yet, and nothing granted.
+pub fn machine(host: &dyn Host, gevals: Option<PathBuf>) -> Surroundings {
+    let variable = |name: &str| host.env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let path = host.env("PATH").unwrap_or_default();
+    Surroundings {
+        home: variable("HOME"),
+        temporary: variable("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp")),
+        programs: path.split(':').filter(|dir| !dir.is_empty()).map(PathBuf::from).collect(),
+        gevals,
+        ..Surroundings::default()
     }
 }

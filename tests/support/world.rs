@@ -151,6 +151,11 @@ impl World {
         Running { child: command.spawn().unwrap(), dir: self.dir.path().to_path_buf(), peak: 0 }
     }
 
+    /// Where the caller has said where its streams go.
+    pub fn start_with_own_streams(&self, mut command: Command) -> Running {
+        Running { child: command.spawn().unwrap(), dir: self.dir.path().to_path_buf(), peak: 0 }
+    }
+
     pub fn run(&self, args: &[&str]) -> Ran {
         self.start(self.command(args)).end()
     }
@@ -197,7 +202,27 @@ impl World {
     }
 }
 
+impl World {
+    /// The first line of a file that holds this, when it is there.
+    pub fn wait_for_line(&self, path: &str, part: &str) -> String {
+        let started = Instant::now();
+        loop {
+            let text = self.read(path);
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            if let Some(line) = whole.lines().find(|line| line.contains(part)) {
+                return line.to_owned();
+            }
+            assert!(started.elapsed() < LIMIT, "`{path}` does not say `{part}`: {text}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 impl Running {
+    pub fn wait(mut self) {
+        self.child.wait().unwrap();
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -2,23 +2,26 @@
 
 use std::{
     io::{IsTerminal as _, Write as _},
+    path::PathBuf,
     time::Duration,
 };
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, limit, list, notices};
+use super::{Fault, agent::Chosen, limit, list, notices, pinned::Pinned};
 use crate::{
     agent,
     builtin::count,
-    cli::in_ci,
-    cli::status,
+    cli::{in_ci, status, warn},
     diagnostic::{Diagnostics, Pretty, Strength, concise, nearest, visible},
     evals::{Running, Server, list as list_evals},
     hir::{ModelAgent, Provider},
     host::RealHost,
+    lock::LockedEvals,
+    plan::AgentKind,
     primitive::{self, Eval, Grading, Input, Level, Tools},
+    run,
     source::Sources,
 };
 
@@ -31,7 +34,7 @@ pub struct Options {
     /// Only the eval with this id; repeat it for several.
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// The model of invocations and scenarios, as `provider:model`.
+    /// The model of invocations, and of scenarios without an agent, as `provider:model`.
     #[arg(long, value_name = "MODEL", value_parser = model)]
     pub model: Option<ModelAgent>,
     /// The model that judges what an LLM grades, as `provider:model`.
@@ -46,6 +49,12 @@ pub struct Options {
     /// Allow evals to call tools of the server.
     #[arg(long)]
     pub allow_execution: bool,
+    /// Run nothing unless the evals are as they were locked.
+    #[arg(long)]
+    pub locked: bool,
+    /// The lock; by default gevals.lock beside the MCP config, or in the current folder.
+    #[arg(long, value_name = "FILE")]
+    pub lock: Option<PathBuf>,
 }
 
 fn model(text: &str) -> Result<ModelAgent, String> {
@@ -70,10 +79,20 @@ pub struct Ready {
     pub digest: String,
 }
 
-/// Evals and tools of the server. Nothing has been run yet.
-pub async fn ready(args: &Options, server: &Server) -> Result<Ready, Fault> {
+/// The evals and the tools of a server.
+pub struct Sound {
+    pub evals: Vec<Eval>,
+    /// The items of `tools/list`.
+    pub tools: Vec<Value>,
+}
+
+/// All evals of a server, or those of one level, if each of them means something.
+///
+/// # Errors
+/// One does not, or the server does not list them.
+pub async fn sound(server: &Server, level: Option<Level>) -> Result<Sound, Fault> {
     let sources = Sources::default();
-    let mut listed = list_evals(server, args.level, &sources).await.map_err(list::fault)?;
+    let mut listed = list_evals(server, level, &sources).await.map_err(list::fault)?;
     notices(&listed.notices);
     let tools = server
         .client
@@ -87,10 +106,16 @@ pub async fn ready(args: &Options, server: &Server) -> Result<Ready, Fault> {
         let hard = out.into_sorted(&sources).into_iter().filter(|d| d.strength == Strength::Hard).collect::<Vec<_>>();
         let mut text = String::new();
         let _ = concise(&hard, &sources, &Pretty::default(), &mut text);
-        let why = "evals of the server mean nothing, so none is run; `gevals evals check` tells more";
+        let why = "evals of the server mean nothing; `gevals evals check` tells more";
         return Err((status::USAGE, format!("{why}:\n{}", text.trim_end())));
     }
-    let all: Vec<Eval> = listed.evals().cloned().collect();
+    Ok(Sound { evals: listed.evals().cloned().collect(), tools })
+}
+
+/// Evals and tools of the server. Nothing has been run yet.
+pub async fn ready(args: &Options, server: &Server, pinned: &Pinned) -> Result<Ready, Fault> {
+    let Sound { evals: all, tools } = sound(server, args.level).await?;
+    as_locked(args, server, pinned, &all)?;
     let digest = primitive::digest(&all);
     let ids: Vec<&str> = all.iter().map(|eval| eval.id.value.as_str()).collect();
     if let Some(id) = args.id.iter().find(|id| !ids.contains(&id.as_str())) {
@@ -110,8 +135,14 @@ pub async fn ready(args: &Options, server: &Server) -> Result<Ready, Fault> {
 ///
 /// # Errors
 /// What is missing, and what gives it.
-pub fn models(args: &Options, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
-    let asked: Vec<&Eval> = evals.iter().filter(|eval| eval.level() != Level::Execution).collect();
+pub fn models(args: &Options, agent: Option<&Chosen>, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
+    let is_done = |eval: &Eval| match agent {
+        // A model that is spoken to directly gives a first answer, too.
+        Some(Chosen { kind: AgentKind::Model(_), .. }) => true,
+        Some(_) => eval.level() == Level::Scenario,
+        None => false,
+    };
+    let asked: Vec<&Eval> = evals.iter().filter(|eval| eval.level() != Level::Execution && !is_done(eval)).collect();
     let judged: Vec<&Eval> = evals.iter().filter(|eval| eval.grading.value == Grading::LlmAsJudge).collect();
     let needs = [
         (asked, &args.model, "need a model", "`--model provider:model` names it"),
@@ -122,6 +153,10 @@ pub fn models(args: &Options, host: &RealHost, evals: &[Eval]) -> Result<(), Fau
             let evals = ids(&evals);
             return Err((status::BROKEN, format!("nothing is run: {evals} {what}; {help}")));
         }
+    }
+    if let Some(agent) = agent {
+        run::needs::agent(&agent.kind, host)
+            .map_err(|why| (status::BROKEN, format!("nothing is run: the agent `{}`: {why}", agent.title)))?;
     }
     endpoints(args, host)
 }
@@ -134,6 +169,44 @@ pub fn endpoints(args: &Options, host: &RealHost) -> Result<(), Fault> {
                 .map_err(|why| (status::BROKEN, format!("nothing is run: the {what} `{}`: {why}", named(model))))?;
         }
     }
+    Ok(())
+}
+
+/// Looks whether the evals are those that were locked. Who has locked none is told nothing.
+///
+/// # Errors
+/// They are not, or not locked at all, and were to be.
+fn as_locked(args: &Options, server: &Server, pinned: &Pinned, evals: &[Eval]) -> Result<(), Fault> {
+    let locked = match pinned.evals(server) {
+        Ok(locked) => locked,
+        Err((code, why)) if args.locked => return Err((code, format!("nothing is run: {why}"))),
+        Err(_) => {
+            // One that is there and cannot be read would pass for one that says nothing.
+            if let Err((_, why)) = pinned.read() {
+                warn(&visible(&why));
+            }
+            return Ok(());
+        }
+    };
+    let changes = locked.at(args.level).changes(&LockedEvals::of(&server.version, evals));
+    if changes.is_empty() {
+        return Ok(());
+    }
+    const SHOWN: usize = 5;
+    let mut lines = changes.lines();
+    if lines.len() > SHOWN {
+        lines.splice(SHOWN.., [format!("and {} more", lines.len() - SHOWN)]);
+    }
+    let path = pinned.path.display();
+    let what = format!(
+        "the evals of `{}` are not as `{path}` has them ({}); `gevals evals diff` tells more",
+        pinned.name(server),
+        lines.join("; ")
+    );
+    if args.locked {
+        return Err((status::USAGE, format!("nothing is run: {what}")));
+    }
+    warn(&visible(&what.replace('\n', " ")));
     Ok(())
 }
 
@@ -201,6 +274,7 @@ pub fn running<'a>(args: &'a Options, host: &'a RealHost, cancel: &'a Cancellati
     Running {
         host,
         model: args.model.as_ref(),
+        agent: None,
         judge: args.judge.as_ref(),
         runs,
         parallel: usize::from(args.parallel),

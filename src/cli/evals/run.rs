@@ -1,12 +1,18 @@
 //! `gevals evals run`: runs the evals that a server ships.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Fault, Global, Reach,
+    agent::{self, Chosen},
+    block,
+    pinned::Pinned,
     ready::{self, Ready, named},
     with_server,
 };
@@ -14,11 +20,14 @@ use crate::{
     builtin::count,
     cli::{complain, print, status, warn},
     diagnostic::visible,
-    evals::{Done, Ended, Server, run},
-    host::{RealHost, disk::write_atomic},
+    evals::{Doer, Done, Ended, Running, Server, run},
+    hir::Isolation,
+    host::{Host as _, RealHost, disk::write_atomic},
+    plan::AgentKind,
     primitive::LIST_CHANGED,
     render::results::results_path,
     results,
+    sandbox::agent::Jail,
     secrets::Secrets,
 };
 
@@ -27,8 +36,11 @@ Examples:
   gevals evals run --level execution --allow-execution -- my-server
   gevals evals run --level invocation --model anthropic:claude-sonnet-4-5 https://example.org/mcp
   gevals evals run --model openai:gpt-5 --judge openai:gpt-5 --allow-execution -- my-server
+  gevals evals run --level scenario --agent builtin.claude-code --judge openai:gpt-5 --allow-execution -- my-server
+  gevals evals run --locked --allow-execution -- my-server     only what `gevals evals lock` has written down
 
-Executions and scenarios call tools of the server: --allow-execution allows that, or you are asked on a terminal. The
+--agent does the scenarios and reaches the server through a recording proxy: what it called is known from there, and not from
+what it says. Executions and scenarios call tools of the server: --allow-execution allows that, or you are asked on a terminal. The
 results are written to gevals-evals-SERVER-out.json, for `gevals result`; nothing is sent to the server.
 
 Exit status: 0 all passed, 1 an eval did not pass, 2 used wrongly, no consent, or evals that mean nothing, 3 no server,
@@ -42,6 +54,13 @@ pub struct Args {
     server: Option<String>,
     #[command(flatten)]
     ready: ready::Options,
+    /// The agent of scenarios: a file of kind Agent, builtin.NAME or builtin.NAME:MODEL. It reaches the server through a recording
+    /// proxy.
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// What keeps the agent apart from the machine; `none` lets it see what it is judged by.
+    #[arg(long, value_name = "LEVEL", value_parser = isolation, requires = "agent")]
+    isolation: Option<Isolation>,
     /// How often each eval is run; every run must pass.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -58,9 +77,29 @@ pub struct Args {
     reach: Reach,
 }
 
+fn isolation(text: &str) -> Result<Isolation, String> {
+    let known = || Isolation::ALL.map(Isolation::name).join(", ");
+    Isolation::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| format!("it is one of {}", known()))
+}
+
+/// The agent, and what keeps it apart from the machine.
+struct Agent {
+    chosen: Chosen,
+    jail: Option<Jail>,
+}
+
 pub fn main(args: &Args, _: Global) -> u8 {
-    let reached = match args.reach.server(args.server.as_deref()) {
-        Ok(reached) => reached,
+    let host = RealHost::new();
+    let wanted = args.reach.server(args.server.as_deref()).and_then(|reached| {
+        let pinned = Pinned::of(args.ready.lock.as_deref(), &args.reach, &reached);
+        let Some(agent) = &args.agent else { return Ok((reached, pinned, None)) };
+        let chosen = agent::chosen(agent)?;
+        let hidden = agent::hidden(&reached, &args.output_dir, &pinned.path);
+        let jail = agent::jail(&chosen, args.isolation, &host, hidden)?;
+        Ok((reached, pinned, Some(Agent { chosen, jail })))
+    });
+    let (reached, pinned, agent) = match wanted {
+        Ok(wanted) => wanted,
         Err((code, why)) => {
             complain(&why);
             return code;
@@ -71,11 +110,11 @@ pub fn main(args: &Args, _: Global) -> u8 {
         crate::mcp::Transport::Stdio { .. } => "stdio",
         crate::mcp::Transport::Http { .. } => "http",
     };
-    with_server(reached, async |server| {
-        let host = RealHost::new();
+    let told = Told { args, agent: agent.as_ref(), pinned: &pinned, secrets: &secrets, kind };
+    let code = with_server(reached, async |server| {
         let mut changes = server.client.notifications();
         loop {
-            let code = match once(args, server, &host, &secrets, kind).await {
+            let code = match once(&told, server, &host).await {
                 Err((_, why)) if args.watch => {
                     complain(&visible(&why));
                     status::NO
@@ -97,16 +136,64 @@ pub fn main(args: &Args, _: Global) -> u8 {
             }
             warn("the evals of the server have changed");
         }
-    })
+    });
+    if told.process().is_some() {
+        // Interrupted, it leaves its processes behind.
+        block(async {
+            host.reap_marked(host.mark(), GRACE).await;
+            Ok(code)
+        })
+    } else {
+        code
+    }
 }
 
-async fn once(args: &Args, server: &Server, host: &RealHost, secrets: &Secrets, kind: &str) -> Result<u8, Fault> {
-    let ready = ready::ready(&args.ready, server).await?;
-    ready::models(&args.ready, host, &ready.evals)?;
+/// How long processes of an agent have that is interrupted.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What is run, and what results say of that.
+struct Told<'a> {
+    args: &'a Args,
+    agent: Option<&'a Agent>,
+    pinned: &'a Pinned,
+    secrets: &'a Secrets,
+    /// `stdio` or `http`.
+    kind: &'a str,
+}
+
+impl Told<'_> {
+    fn chosen(&self) -> Option<&Chosen> {
+        self.agent.map(|agent| &agent.chosen)
+    }
+
+    /// An agent that is a process.
+    fn process(&self) -> Option<&Chosen> {
+        self.chosen().filter(|chosen| chosen.kind.is_process())
+    }
+
+    /// What a pass rests on.
+    fn rests_on(&self) -> Vec<(&'static str, String)> {
+        let agent = self.chosen().map(|chosen| ("agent", chosen.title.clone()));
+        let models = [("model", &self.args.ready.model), ("judge", &self.args.ready.judge)];
+        let models = models.into_iter().filter_map(|(what, model)| Some((what, named(model.as_ref()?))));
+        agent.into_iter().chain(models).collect()
+    }
+}
+
+async fn once(told: &Told<'_>, server: &Server, host: &RealHost) -> Result<u8, Fault> {
+    let Told { args, agent, pinned, secrets, .. } = *told;
+    let ready = ready::ready(&args.ready, server, pinned).await?;
+    ready::models(&args.ready, told.chosen(), host, &ready.evals)?;
     ready::consent(&args.ready, &ready)?;
     let began = Instant::now();
     let cancel = CancellationToken::new();
     let running = ready::running(&args.ready, host, &cancel, args.runs);
+    let doer = agent.map(|agent| Doer { kind: &agent.chosen.kind, jail: agent.jail.as_ref() });
+    let own_model = match doer {
+        Some(Doer { kind: AgentKind::Model(model), .. }) => Some(model),
+        _ => None,
+    };
+    let running = Running { agent: doer, model: running.model.or(own_model), ..running };
     let done = run(&running, server, &ready.tools, &ready.evals.iter().collect::<Vec<_>>()).await;
     let code = match done.iter().all(|done| done.ended == Ended::Passed) {
         true => status::OK,
@@ -116,13 +203,13 @@ async fn once(args: &Args, server: &Server, host: &RealHost, secrets: &Secrets, 
     let took = began.elapsed().as_secs_f64();
     let name = format!("evals-{}", plain(&server.name));
     let path = results_path(&args.output_dir, &name);
-    let file = file(args, server, &ready, &done, &name, kind, took, code);
+    let file = file(told, server, &ready, &done, &name, took, code);
     let text = secrets.mask(&results::text(&file)).into_owned();
     write_atomic(&path, text.as_bytes())
         .map_err(|error| (status::BROKEN, format!("cannot write `{}`: {error}", path.display())))?;
     let report = match args.format.as_str() {
-        "json" => format!("{:#}\n", document(args, server, &ready, &done)),
-        _ => table(args, &ready, &done) + &format!("results: {}\n", visible(&path.display().to_string())),
+        "json" => format!("{:#}\n", document(told, server, &ready, &done)),
+        _ => table(told, &ready, &done) + &format!("results: {}\n", visible(&path.display().to_string())),
     };
     print(&secrets.mask(&report));
     Ok(code)
@@ -134,14 +221,8 @@ fn plain(name: &str) -> String {
     name.chars().take(80).map(plain).collect()
 }
 
-/// What of the models a pass rests on.
-fn rests_on(args: &Args) -> Vec<(&'static str, String)> {
-    let models = [("model", &args.ready.model), ("judge", &args.ready.judge)];
-    models.into_iter().filter_map(|(what, model)| Some((what, named(model.as_ref()?)))).collect()
-}
-
 /// The proposal's `EvalResult`s.
-fn document(args: &Args, server: &Server, ready: &Ready, done: &[Done]) -> Value {
+fn document(told: &Told<'_>, server: &Server, ready: &Ready, done: &[Done]) -> Value {
     let result = |done: &Done| {
         let mut result = json!({
             "evalId": done.id,
@@ -152,7 +233,7 @@ fn document(args: &Args, server: &Server, ready: &Ready, done: &[Done]) -> Value
         if !done.reason.is_empty() {
             result["reason"] = done.reason.as_str().into();
         }
-        if args.runs > 1 {
+        if told.args.runs > 1 {
             result["run"] = (done.run + 1).into();
         }
         result
@@ -162,19 +243,19 @@ fn document(args: &Args, server: &Server, ready: &Ready, done: &[Done]) -> Value
         "digest": ready.digest,
         "results": done.iter().map(result).collect::<Vec<_>>(),
     });
-    for (what, model) in rests_on(args) {
+    for (what, model) in told.rests_on() {
         document[what] = model.into();
     }
     document
 }
 
-fn table(args: &Args, ready: &Ready, done: &[Done]) -> String {
+fn table(told: &Told<'_>, ready: &Ready, done: &[Done]) -> String {
     let mut text = String::new();
     let width = ready.evals.iter().map(|eval| visible(&eval.id.value).chars().count()).max().unwrap_or(0).min(60);
     for done in done {
         let id = visible(&done.id.replace('\n', " ")).into_owned();
         let level = ready.evals.iter().find(|eval| eval.id.value == done.id).map(|eval| eval.level().name());
-        let run = if args.runs > 1 { format!(" run {}", done.run + 1) } else { String::new() };
+        let run = if told.args.runs > 1 { format!(" run {}", done.run + 1) } else { String::new() };
         let (ended, level, ms) = (done.ended.name(), level.unwrap_or_default(), done.duration.as_millis());
         text += &format!("{ended:6}  {id:width$}  {level:10} {ms:>6} ms{run}\n");
         for line in done.reason.lines() {
@@ -183,7 +264,8 @@ fn table(args: &Args, ready: &Ready, done: &[Done]) -> String {
     }
     let passed = done.iter().filter(|done| done.ended == Ended::Passed).count();
     text += &format!("{passed} of {} passed", count(done.len(), "run", "runs"));
-    let models: Vec<String> = rests_on(args).into_iter().map(|(what, model)| format!("{what} {model}")).collect();
+    let models: Vec<String> =
+        told.rests_on().into_iter().map(|(what, model)| format!("{what} {}", visible(&model))).collect();
     if !models.is_empty() {
         text += &format!(", with the {}", models.join(" and the "));
     }
@@ -191,17 +273,8 @@ fn table(args: &Args, ready: &Ready, done: &[Done]) -> String {
 }
 
 /// The results file.
-#[expect(clippy::too_many_arguments, reason = "all that the file tells")]
-fn file(
-    args: &Args,
-    server: &Server,
-    ready: &Ready,
-    done: &[Done],
-    name: &str,
-    kind: &str,
-    took: f64,
-    code: u8,
-) -> Value {
+fn file(told: &Told<'_>, server: &Server, ready: &Ready, done: &[Done], name: &str, took: f64, code: u8) -> Value {
+    let Told { args, kind, .. } = *told;
     let result = |done: &Done| {
         let eval = ready.evals.iter().find(|eval| eval.id.value == done.id);
         let judged = eval.is_some_and(|eval| eval.grading.value == crate::primitive::Grading::LlmAsJudge);
@@ -234,8 +307,12 @@ fn file(
         result
     };
     let agent = |model: &crate::hir::ModelAgent| json!({"type": "builtin.llm-agent", "model": named(model)});
+    let doer = match (told.chosen(), &args.ready.model) {
+        (Some(chosen), _) => chosen.told.clone(),
+        (None, model) => model.as_ref().map_or_else(|| json!({}), agent),
+    };
     let mut summary = Map::from_iter([
-        ("agent".to_owned(), args.ready.model.as_ref().map_or_else(|| json!({}), agent)),
+        ("agent".to_owned(), doer),
         ("mcpServers".to_owned(), json!([{"name": server.name, "type": kind}])),
         (
             "evals".to_owned(),

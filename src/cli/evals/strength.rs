@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fault, Global, Reach, ready, with_server};
+use super::{Fault, Global, Reach, pinned::Pinned, ready, with_server};
 use crate::{
     builtin::count,
     cli::{complain, print, status, warn},
     diagnostic::visible,
-    evals::{Server, Strength, ToolStrength, strength},
+    evals::{Server, Strength, ToolStrength, Tried, VALUES, strength},
     host::RealHost,
 };
 
@@ -17,8 +17,8 @@ Examples:
   gevals evals strength --allow-execution -- my-server
   gevals evals strength --allow-execution --min-score 0.8 --format json https://example.org/mcp     for CI
 
-Every tool is broken in turn: its answer becomes an error, empty, another value, another tool's answer. Some eval must
-fail. With --model, invocations are measured too: the tool is not listed, or has no description.
+Every tool is broken in turn: its answer becomes an error, empty, another tool's answer; and each value in it, alone, another one
+(16 a tool at most). Some eval must fail. With --model, invocations are measured too: the tool is not listed, or has no description.
 
 Exit status: 0 measured, 1 an eval fails while no tool is broken, or the score is below --min-score, 2 used wrongly, no
 consent, or evals that mean nothing, 3 no server, model or judge";
@@ -54,9 +54,10 @@ pub fn main(args: &Args, _: Global) -> u8 {
         }
     };
     let secrets = reached.options.secrets.clone();
+    let pinned = Pinned::of(args.ready.lock.as_deref(), &args.reach, &reached);
     with_server(reached, async |server| {
         let host = RealHost::new();
-        let ready = ready::ready(&args.ready, server).await?;
+        let ready = ready::ready(&args.ready, server, &pinned).await?;
         ready::endpoints(&args.ready, &host)?;
         ready::consent(&args.ready, &ready)?;
         let cancel = CancellationToken::new();
@@ -87,12 +88,18 @@ fn share((killed, all): (usize, usize)) -> Option<f64> {
 
 fn document(server: &Server, digest: &str, report: &Strength) -> Value {
     let tool = |tool: &ToolStrength| {
-        let mutants: Vec<Value> =
-            tool.mutants.iter().map(|(mutant, by)| json!({"mutant": mutant.name(), "killedBy": by})).collect();
+        let mutant = |tried: &Tried| {
+            let mut mutant = json!({"mutant": tried.mutant.name(), "killedBy": tried.by});
+            if let Some(at) = &tried.at {
+                mutant["at"] = at.as_str().into();
+            }
+            mutant
+        };
+        let mutants: Vec<Value> = tool.mutants.iter().map(mutant).collect();
         let all = tool.mutants.len();
         json!({
             "tool": tool.tool, "score": share((tool.killed(), all)), "killed": tool.killed(), "evals": tool.evals,
-            "mutants": mutants,
+            "mutants": mutants, "values": tool.values,
         })
     };
     let failing: Vec<Value> =
@@ -119,8 +126,8 @@ fn table(server: &Server, report: &Strength) -> String {
     }
     let width = report.tools.iter().map(|tool| line(&tool.tool).chars().count()).max().unwrap_or(0).min(60);
     for tool in &report.tools {
-        let survivors: Vec<&str> =
-            tool.mutants.iter().filter(|(_, by)| by.is_none()).map(|(mutant, _)| mutant.name()).collect();
+        let survivors: Vec<String> =
+            tool.mutants.iter().filter(|tried| tried.by.is_none()).map(|tried| line(&tried.title())).collect();
         let what = match (tool.evals.is_empty(), survivors.is_empty()) {
             (true, _) => "no eval looks at it".to_owned(),
             (_, true) => String::new(),
@@ -128,6 +135,9 @@ fn table(server: &Server, report: &Strength) -> String {
         };
         let row = format!("{:width$}  {}/{}  {what}", line(&tool.tool), tool.killed(), tool.mutants.len());
         text += &format!("{}\n", row.trim_end());
+        if tool.values > VALUES {
+            text += &format!("{:width$}  of {} values of its answers, {VALUES} were broken\n", "", tool.values);
+        }
     }
     if !report.unused.is_empty() {
         let evals: Vec<String> = report.unused.iter().map(|id| line(id)).collect();

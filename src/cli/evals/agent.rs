@@ -1,0 +1,136 @@
+//! `--agent`: what does the scenarios of a server, in the place of a model that is spoken to directly.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Fault, Reached};
+use crate::{
+    cli::{status, warn},
+    diagnostic::{Diagnostics, Pretty, concise, visible},
+    dialect::{self, FileKind},
+    hir::{Agent, Isolation},
+    host::{RealHost, disk::Disk},
+    mcp::Transport,
+    plan::AgentKind,
+    project::AgentChoice,
+    run::machine,
+    sandbox::agent::{Jail, Surroundings},
+    source::{Files, Sources},
+    yaml,
+};
+
+/// The agent of `--agent`.
+pub struct Chosen {
+    /// As reports name it.
+    pub title: String,
+    /// As results name it.
+    pub told: Value,
+    pub kind: AgentKind,
+    /// What its file asks for.
+    isolation: Option<Isolation>,
+}
+
+/// Reads what stands behind `--agent`, as `gevals run` does: a file of kind Agent, `builtin.NAME` or `builtin.NAME:MODEL`.
+pub fn chosen(text: &str) -> Result<Chosen, Fault> {
+    let usage = |why: String| (status::USAGE, why);
+    let choice = AgentChoice::parse(text);
+    let sources = Sources::default();
+    let file = match &choice {
+        AgentChoice::File(path) => Some(read(path, &sources)?),
+        AgentChoice::Builtin { .. } => None,
+    };
+    let reference = choice.reference(false, &sources);
+    let kind = AgentKind::of(&reference, file.as_ref()).ok_or_else(|| {
+        usage(match reference.kind.value.as_str() {
+            kind @ ("builtin.script" | "builtin.replay") => {
+                format!("`--agent {kind}` does tasks by their names, and an eval of a server is none")
+            }
+            "builtin.llm-agent" => format!("`--agent {text}` names no model: write `builtin.llm-agent:PROVIDER:MODEL`"),
+            "file" => format!("`--agent {text}`: the file names no agent; `gevals check {text}` tells more"),
+            kind => format!("`--agent {kind}`: there is no such agent; `gevals explain agents` lists them"),
+        })
+    })?;
+    let name = file.as_ref().and_then(|file| file.name.as_ref()).map(|name| name.value.clone());
+    let mut told = json!({"type": reference.kind.value});
+    if let Some(name) = &name {
+        told["name"] = name.as_str().into();
+    }
+    if let Some(path) = &reference.path {
+        told["path"] = path.value.as_str().into();
+    }
+    if let Some(model) = &reference.model {
+        told["model"] = model.value.as_str().into();
+    }
+    let isolation = file.and_then(|file| file.isolation?.level);
+    Ok(Chosen { title: name.unwrap_or_else(|| text.to_owned()), told, kind, isolation })
+}
+
+fn read(path: &Path, sources: &Sources) -> Result<Agent, Fault> {
+    let usage = |why: String| (status::USAGE, why);
+    let shown = path.display();
+    let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{shown}`: {error}")))?;
+    let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{shown}` is no UTF-8")))?;
+    let file = sources.add(path, text.as_str());
+    let mut out = Diagnostics::default();
+    let mut agent = None;
+    if let Ok(tree) = yaml::parse(file, text, &mut out)
+        && let Ok(kind) = dialect::identify(tree.root(), true, &mut out)
+    {
+        match kind {
+            Some(FileKind::Agent) => {
+                let dir = path.parent().unwrap_or(Path::new(""));
+                agent = dialect::agent::decode(tree.root(), file, dir, &mut out).value;
+            }
+            _ => return Err(usage(format!("`{shown}` is no agent: its `kind` is not `Agent`"))),
+        }
+    }
+    let wrong: Vec<_> = out.into_sorted(sources).into_iter().filter(|d| d.strength.is_error()).collect();
+    match agent.filter(|_| wrong.is_empty()) {
+        Some(agent) => Ok(agent),
+        None => {
+            let mut text = String::new();
+            let _ = concise(&wrong, sources, &Pretty::default(), &mut text);
+            Err(usage(text.trim_end().to_owned()))
+        }
+    }
+}
+
+/// What of this machine an agent must not see: where the evals may lie that it is judged by, and what came of them.
+pub fn hidden(reached: &Reached, output_dir: &Path, lock: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut files = vec![lock.to_owned()];
+    if let Transport::Stdio { args, .. } = &reached.spec.transport {
+        files.extend(args.iter().map(PathBuf::from).filter(|path| Disk.stat(path).is_some()));
+    }
+    let is_result = |name: &str| name.starts_with("gevals-") && name.ends_with("-out.json");
+    let results = Disk.list(output_dir).into_iter().filter(|name| is_result(name));
+    files.extend(results.map(|name| output_dir.join(name)));
+    (vec![PathBuf::from("."), output_dir.to_owned()], files)
+}
+
+/// The jail of an agent that is a process.
+///
+/// # Errors
+/// One was asked for that this machine cannot make.
+pub fn jail(
+    chosen: &Chosen,
+    asked: Option<Isolation>,
+    host: &RealHost,
+    (folders, files): (Vec<PathBuf>, Vec<PathBuf>),
+) -> Result<Option<Jail>, Fault> {
+    let level = asked.or(chosen.isolation).unwrap_or_default();
+    if !chosen.kind.is_process() || level == Isolation::None {
+        return Ok(None);
+    }
+    let around = Surroundings { folders, files, ..machine(host, std::env::current_exe().ok()) };
+    match Jail::new(level, around) {
+        Ok(jail) => Ok(Some(jail)),
+        Err(why) if asked.or(chosen.isolation).is_some() => {
+            Err((status::BROKEN, format!("the agent cannot be isolated (`{}`): {why}", level.name())))
+        }
+        Err(why) => {
+            warn(&visible(&format!("the agent is not isolated, and may read what it is judged by: {why}")));
+            Ok(None)
+        }
+    }
+}
