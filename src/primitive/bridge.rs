@@ -14,7 +14,13 @@ mod import;
 
 use std::fmt;
 
-use crate::source::Span;
+use serde_json::Value;
+
+use crate::{
+    diagnostic::Diagnostics,
+    source::{Sources, Span},
+    yaml,
+};
 
 pub use export::{Exported, Portable, export};
 pub use import::{Agents, Imported, import, suite};
@@ -74,4 +80,12 @@ impl Loss {
     fn left_out(span: Span, message: impl Into<String>) -> Self {
         Self::new(Effect::LeftOut, span, message)
     }
+}
+
+/// A file that holds a value: YAML, or JSON where YAML would hold another one (numbers that only JSON has).
+pub fn text(value: &Value) -> String {
+    let written = yaml::write(value).unwrap_or_default();
+    let file = Sources::default().add("written", written.as_str());
+    let read = yaml::parse(file, written.clone(), &mut Diagnostics::default()).map(|tree| tree.root().to_json());
+    if read.is_ok_and(|read| &read == value) { written } else { format!("{value:#}\n") }
 }

@@ -59,12 +59,9 @@ pub struct Args {
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
-    let reached = match args.reach.server(args.server.as_deref()) {
+    let reached = match super::reached(&args.reach, args.server.as_deref()) {
         Ok(reached) => reached,
-        Err((code, why)) => {
-            complain(&why);
-            return code;
-        }
+        Err(code) => return code,
     };
     let secrets = reached.options.secrets.clone();
     let kind = match reached.spec.transport {
