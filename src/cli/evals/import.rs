@@ -116,7 +116,16 @@ pub fn main(args: &Args, _: Global) -> u8 {
         let sources = Sources::default();
         let mut found = Diagnostics::default();
         let documents = match file {
-            Some(path) => check::read(Path::new(path), &sources, &mut found)?.into_iter().collect(),
+            Some(path) => match check::read(Path::new(path), &sources, &mut found)? {
+                Some(document) => vec![document],
+                None => {
+                    let why = found.iter().next().map_or("", |error| error.message.as_str());
+                    return Err((
+                        status::USAGE,
+                        format!("`{path}` means nothing: {why}; `gevals evals check` tells more"),
+                    ));
+                }
+            },
             None => {
                 let listed = list(server, args.level, &sources).await.map_err(fault)?;
                 notices(&listed.notices);
@@ -282,7 +291,7 @@ struct Suites<'a> {
 impl Suites<'_> {
     fn write(&self, documents: &[Document], found: &Diagnostics, sources: &Sources) -> Result<u8, Fault> {
         let args = self.args;
-        let of_level = |level: &str| args.level.is_none_or(|wanted| wanted.name() == level);
+        let of_level = |level: &str| level.is_empty() || args.level.is_none_or(|wanted| wanted.name() == level);
         let mut lost: Vec<Lost> = Vec::new();
         let mut meaningless: IndexSet<(crate::source::FileId, usize)> = IndexSet::new();
         let hard = |d: &&Diagnostic| d.strength == Strength::Hard;
@@ -405,11 +414,12 @@ impl Suites<'_> {
         }
         let (written, evals) = (count(tasks.len(), "task", "tasks"), count(all, "eval", "evals"));
         let mut said = format!("wrote {}: {written} of {evals}{}\n", dir.display(), loss::summary(lost));
-        said += &format!("\ncheck them with `gevals check {}`, run them with", quoted(dir));
-        for level in Level::ALL.into_iter().filter(|level| tasks.iter().any(|task| task.level == *level)) {
-            said += &format!(" `gevals run {}`", quoted(&dir.join(format!("{level}.yaml"))));
-        }
-        print(&format!("{said}\n"));
+        let levels = Level::ALL.into_iter().filter(|level| tasks.iter().any(|task| task.level == *level));
+        let runs: Vec<String> =
+            levels.map(|level| format!("`gevals run {}`", quoted(&dir.join(format!("{level}.yaml"))))).collect();
+        let check = quoted(dir);
+        said += &format!("\ncheck them with `gevals check {check}`, run them with {}\n", runs.join(", "));
+        print(&said);
     }
 }
 

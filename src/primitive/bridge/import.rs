@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What a task says whose agent does nothing: a prompt is never empty.
-const IDLE: &str = "Nothing is asked of an agent: the step below calls the tool.";
+const IDLE: &str = "No agent works on this. The step below calls the tool.";
 
 /// An eval as a task.
 #[derive(Clone, Debug)]
