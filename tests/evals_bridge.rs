@@ -696,3 +696,97 @@ config:
         text.out
     );
 }
+
+#[test]
+fn a_call_that_passes_as_an_eval_passes_as_a_task_and_no_other() {
+    let same = |at: Value| json!({"at": {"n": at}, "unit": "km", "word": "x"});
+    let block = |text: &str| json!({"type": "text", "text": text});
+    let cases = [
+        (
+            "unsaid",
+            vec![
+                json!("done"),
+                json!("don"),
+                json!(""),
+                json!([block("done")]),
+                json!([block("done"), block("done")]),
+                json!([]),
+                block("done"),
+                json!({"isError": false}),
+                json!({"isError": true}),
+                json!({"content": "done", "isError": false}),
+                json!({"content": "done"}),
+                json!({"content": "don", "isError": false}),
+                json!(3),
+                json!({"a": 1}),
+            ],
+        ),
+        (
+            "same",
+            vec![
+                same(json!(2)),
+                same(json!(2.0)),
+                same(json!(3)),
+                json!("{\"word\": \"x\", \"unit\": \"km\", \"at\": {\"n\": 2}}"),
+                json!([block("{\"word\":\"x\",\"unit\":\"km\",\"at\":{\"n\":2}}")]),
+                json!("{\"word\": \"x\"}"),
+                json!({"content": same(json!(2)), "isError": false}),
+            ],
+        ),
+        (
+            "fails",
+            vec![
+                json!("no such thing"),
+                json!({"isError": true}),
+                json!({"isError": true, "content": "no such thing"}),
+                json!({"isError": true, "content": "nothing"}),
+                json!({"isError": false, "content": "no such thing"}),
+            ],
+        ),
+        ("silent", vec![json!([]), json!(""), json!({"content": [], "isError": false}), json!([block("x")])]),
+        (
+            "structured",
+            vec![
+                json!({"structuredContent": {"a": 1}}),
+                json!({"structuredContent": {"a": 1.0}}),
+                json!({"structuredContent": {"a": 2}}),
+                json!({"structuredContent": {"a": 1, "b": null}}),
+                json!({"structuredContent": [1]}),
+                json!([]),
+                json!({"structuredContent": {"a": 1}, "content": "x"}),
+                json!({"structuredContent": {"a": 1}, "content": []}),
+            ],
+        ),
+    ];
+    let evals = cases.into_iter().flat_map(|(tool, contents)| {
+        contents.into_iter().enumerate().map(move |(nth, content)| {
+            let arguments = if tool == "same" { json!({"word": "x", "unit": "km", "at": {"n": 2}}) } else { json!({}) };
+            json!({
+                "id": format!("{tool}-{nth}"), "name": "n", "gradingType": "exact-match",
+                "input": {"type": "execution", "toolName": tool, "arguments": arguments},
+                "expected": {"type": "exact-match", "content": content},
+            })
+        })
+    });
+    let evals: Vec<Value> = evals.collect();
+    let world = World::new(&[("evals.yaml", &json!({"evals": evals}).to_string())]);
+    world.program("odd", SERVER);
+    let odd = world.path("bin/odd").to_str().unwrap().to_owned();
+    let own = gevals().into_string().unwrap();
+    let shim = ["--", own.as_str(), "evals", "serve", "evals.yaml", "--", odd.as_str()];
+    let asked = world.run(&[&["evals", "run", "--allow-execution", "--format", "json"][..], &shim].concat());
+    let asked: Value = serde_json::from_str(&asked.out).unwrap_or_else(|_| panic!("{}{}", asked.out, asked.err));
+    let asked = asked["results"].as_array().unwrap().iter().map(|r| (r["evalId"].clone(), r["passed"].clone()));
+    let mut asked: Vec<_> = asked.collect();
+    world.run(&[&["evals", "import", "-o", "suite"][..], &shim].concat()).expect(0, &["38 tasks of 38 evals"]);
+    world.run(&["run", "suite/execution.yaml"]).expect(1, &["of 38 tasks passed"]);
+    let results = world.results("odd-execution");
+    let done = results["results"].as_array().unwrap().iter().map(|r| (r["taskName"].clone(), r["taskPassed"].clone()));
+    let mut done: Vec<_> = done.collect();
+    for list in [&mut asked, &mut done] {
+        list.sort_by_key(|(id, _)| id.to_string());
+    }
+    assert_eq!(asked, done);
+    let passed = asked.iter().filter(|(_, passed)| *passed == true).count();
+    assert_eq!(passed, 19, "{asked:#?}");
+}

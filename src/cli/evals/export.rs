@@ -163,14 +163,8 @@ fn exported(unit: &TaskUnit, index: usize, compiled: &Compiled, files: &dyn File
             Some(text.ok_or_else(|| left_out(file.span, "the file of the prompt cannot be read"))?)
         }
     };
-    let portable = Portable {
-        task,
-        tree: &unit.tree,
-        prompt: prompt.as_ref().map(|text| text.as_str()),
-        idle: false,
-        assertions: &[],
-        server: None,
-    };
+    let portable =
+        Portable { task, tree: &unit.tree, prompt: prompt.as_deref(), idle: false, assertions: &[], server: None };
     let selecting = compiled.project.evals.iter().filter_map(|eval| {
         let selected = eval.selected.iter().find(|selected| selected.task == index)?;
         let sets = &eval.eval.as_ref()?.task_sets;

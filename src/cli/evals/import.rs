@@ -428,7 +428,7 @@ fn owner(documents: &[Document], error: &Diagnostic) -> (String, String, usize) 
     let listed = documents.iter().filter_map(|document| document.tree.root().get("evals"));
     for item in listed.flat_map(|node| node.items().collect::<Vec<_>>()) {
         if item.span().contains(error.span) {
-            let text = |node: Option<yaml::Node<'_>>| node.and_then(|n| n.as_str()).unwrap_or_default().to_owned();
+            let text = |node: Option<yaml::Node<'_>>| node.and_then(yaml::Node::as_str).unwrap_or_default().to_owned();
             let level = text(item.get("input").and_then(|input| input.get("type")));
             return (text(item.get("id")), level, item.span().range().start);
         }
