@@ -158,7 +158,7 @@ fn folder(tasks: &[Imported]) -> MemoryFiles {
 fn exported(files: &MemoryFiles) -> Vec<Value> {
     let sources = Sources::default();
     let compiled = compile(&["suite".into()], &sources, files);
-    for found in compiled.diagnostics.iter().filter(|d| d.strength.is_error()) {
+    if let Some(found) = compiled.diagnostics.iter().find(|d| d.strength.is_error()) {
         let source = sources.get(found.span.file);
         panic!("{}: {}\n{}", source.path().display(), found.message, source.text());
     }

@@ -9,9 +9,9 @@ use crate::{
     source::{Sources, Span},
 };
 
-/// Of how many losses of the same kind only the first is told, with the names of the others.
+/// Of more losses that are alike, only the first is shown, with the names of the others.
 const ALIKE: usize = 3;
-/// How many names are told of these.
+/// The most names of others that are shown.
 const NAMED: usize = 8;
 
 /// A loss, and whose it is.
