@@ -2,8 +2,9 @@
 //! (`decisions.md` §9).
 //!
 //! `read` makes [`Eval`]s of a text, `check` says what is wrong with a list of them, `compare` grades an answer by
-//! exact match, `pages` is the list that a server gives out, and `shape` names each requirement on an eval that it does not keep. Nothing here does IO.
+//! exact match, `bridge` makes tasks of evals and evals of tasks, `pages` is the list that a server gives out, and `shape` names each requirement on an eval that it does not keep. Nothing here does IO.
 
+pub mod bridge;
 mod check;
 mod compare;
 mod pages;
@@ -25,7 +26,7 @@ use crate::{
 };
 
 pub use check::check;
-pub use compare::{Call, Mismatch, execution, invocation};
+pub use compare::{Call, Mismatch, content, execution, invocation, same};
 pub use pages::{LIST_CHANGED, METHOD, PAGE, Pages};
 pub use read::{KIND, file, page};
 pub use shape::faults;

@@ -12,7 +12,19 @@ use crate::{
 /// The step `llm` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, signature, meaning };
 
-/// Asks the eval's judge whether the agent's answer contains, or is, what is expected.
+/// Asks the eval's judge about what the agent answered, or did.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Llm {
+    /// The answer must state all of this, in meaning; it may state more.
+    pub contains: Option<String>,
+    /// The answer must state this, in meaning, and nothing else.
+    pub exact: Option<String>,
+    /// What the judge decides by: it reads the agent's calls, with what came of them, and the answer.
+    pub rubric: Option<String>,
+}
+
+/// Asks the eval's judge whether the agent's answer contains, or is, what is expected (steps dialect).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Judge {
@@ -23,24 +35,26 @@ pub struct Judge {
 }
 
 fn signature() -> Signature {
-    judge("llm")
+    judge("llm", Shape::of::<Llm>(), &[&["contains", "exact", "rubric"]])
 }
 
-/// The judge's signature, under the name a dialect has for it.
-pub fn judge(name: &str) -> Signature {
+/// The judge's signature, as a dialect has it.
+pub fn judge(name: &str, params: Shape, exactly_one: &'static [&'static [&'static str]]) -> Signature {
     Signature {
         phases: vec![PhaseKind::Verify],
         effects: Effects::None,
-        exactly_one: &[&["contains", "exact"]],
+        exactly_one,
         judges: true,
-        ..Signature::leaf(name, "asks the judge about the agent's answer", Shape::of::<Judge>())
+        ..Signature::leaf(name, "asks the judge about the agent's answer", params)
     }
 }
 
 /// What a judge step asks.
 pub fn meaning(step: &Step<Def>) -> String {
-    match step.arg("exact") {
-        Some(_) => format!("ask the judge whether the answer is “{}”", excerpt(&text(step, "exact"))),
-        None => format!("ask the judge whether the answer says “{}”", excerpt(&text(step, "contains"))),
+    let asked = |key: &str| step.arg(key).map(|_| excerpt(&text(step, key)));
+    match (asked("exact"), asked("rubric")) {
+        (Some(exact), _) => format!("ask the judge whether the answer is “{exact}”"),
+        (_, Some(rubric)) => format!("ask the judge about the agent's work, by “{rubric}”"),
+        (None, None) => format!("ask the judge whether the answer says “{}”", excerpt(&text(step, "contains"))),
     }
 }

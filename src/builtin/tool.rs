@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    expect::{JsonExpect, OneOrMany},
+    expect::{JsonExpect, OneOrMany, present},
     steps_http::FieldExpect,
 };
 use crate::{
@@ -36,12 +36,21 @@ pub struct Expect {
     #[serde(default)]
     pub is_error: bool,
     pub content: Option<ContentExpect>,
+    /// The whole structured content: deeply equal, with types.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Value")]
+    pub structured_content: Option<Value>,
 }
 
 /// What the result must hold.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContentExpect {
+    /// The whole content, compared as by an exact match of an eval: a text with that of the only block, blocks with all
+    /// blocks, any other value with the JSON in the text of the only block.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Value")]
+    pub equals: Option<Value>,
     /// A part of the text of the result's content.
     pub contains: Option<String>,
     /// A pattern for that text (RE2 syntax, unanchored).

@@ -5,8 +5,11 @@ mod check;
 mod conformance;
 mod diff;
 mod draft;
+mod export;
+mod import;
 mod list;
 mod lock;
+mod loss;
 mod pinned;
 mod ready;
 mod run;
@@ -52,6 +55,8 @@ Examples:
   gevals evals draft -- my-server                        a first suite, from its tools
   gevals evals lock -- my-server                         write down which evals it ships
   gevals evals diff -- my-server                         what has changed in them since
+  gevals evals import -o suite -- my-server              portable tasks of a server's evals
+  gevals evals export suite -o evals.yaml                evals of portable tasks
 
 `gevals explain evals` tells what an eval is, and what a file of evals holds.";
 
@@ -74,6 +79,8 @@ enum Command {
     Draft(draft::Args),
     Lock(lock::Args),
     Diff(diff::Args),
+    Export(export::Args),
+    Import(Box<import::Args>),
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -87,6 +94,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
         Command::Draft(args) => draft::main(args, global),
         Command::Lock(args) => lock::main(args, global),
         Command::Diff(args) => diff::main(args, global),
+        Command::Export(args) => export::main(args, global),
+        Command::Import(args) => import::main(args, global),
     }
 }
 
@@ -131,9 +140,34 @@ fn level(text: &str) -> Result<Level, String> {
 struct Reached {
     spec: ServerSpec,
     options: ConnectOptions,
+    /// Its entry of the MCP config, with the folder of that.
+    configured: Option<(crate::hir::Server, PathBuf)>,
 }
 
+/// A server of an MCP config: how it is reached, what must not be shown of that, and its entry.
+type Configured = (ServerSpec, Vec<String>, Option<(crate::hir::Server, PathBuf)>);
+
 impl Reach {
+    /// Sorts words of a command line: a file is what is no server. One that is named decides how it is reached.
+    fn wanted<'a>(&self, words: &'a [String]) -> Result<Wanted<'a>, Fault> {
+        let is_url = |word: &str| word.starts_with("http://") || word.starts_with("https://");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let names_server = |word: &str| is_url(word) || self.mcp_config.is_some();
+        let (file, server) = match words.as_slice() {
+            [] => (None, None),
+            [one] if names_server(one) => (None, Some(*one)),
+            [file] => (Some(*file), None),
+            [file, server] => (Some(*file), Some(*server)),
+            _ => return Err((status::USAGE, "name a file, and a server".to_owned())),
+        };
+        let has_server = server.is_some() || self.names_one() || self.mcp_config.is_some();
+        let server = match file.is_none() || has_server {
+            true => Some(self.server(server)?),
+            false => None,
+        };
+        Ok(Wanted { file, server })
+    }
+
     /// Whether the options name a server without a further word.
     fn names_one(&self) -> bool {
         self.url.is_some() || !self.command.is_empty()
@@ -151,13 +185,13 @@ impl Reach {
         if !self.header.is_empty() && url.is_none() {
             return Err(usage("`--header` is for a server that is reached by a URL"));
         }
-        let (spec, secrets) = match &self.mcp_config {
+        let (spec, secrets, configured) = match &self.mcp_config {
             Some(path) => self.configured(path, word)?,
             None if url.is_some() || !self.command.is_empty() => {
                 if let Some(word) = word.filter(|word| Some(*word) != url) {
                     return Err((status::USAGE, format!("`{word}` is one word too many: the server is named already")));
                 }
-                (between::spec(&self.command, url, &self.header, None), Vec::new())
+                (between::spec(&self.command, url, &self.header, None), Vec::new(), None)
             }
             None => {
                 let what = word.map_or_else(String::new, |word| format!("`{word}` is no URL; "));
@@ -172,10 +206,10 @@ impl Reach {
             max_message: usize::from(self.max_message) << 20,
             secrets: Arc::new(secrets),
         };
-        Ok(Reached { spec, options })
+        Ok(Reached { spec, options, configured })
     }
 
-    fn configured(&self, path: &Path, word: Option<&str>) -> Result<(ServerSpec, Vec<String>), Fault> {
+    fn configured(&self, path: &Path, word: Option<&str>) -> Result<Configured, Fault> {
         let shown = path.display();
         let usage = |text: String| (status::USAGE, text);
         let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{shown}`: {error}")))?;
@@ -209,13 +243,27 @@ impl Reach {
         let (mut specs, secrets) = specs(std::slice::from_ref(&server), dir, &RealHost::new(), executable.as_ref())
             .map_err(|faults| (status::BROKEN, faults.join("; ")))?;
         let (_, (spec, _)) = specs.pop().ok_or_else(|| usage(format!("`{shown}` has no server")))?;
-        Ok((spec, secrets))
+        Ok((spec, secrets, Some((server, dir.to_owned()))))
     }
+}
+
+/// What a command that takes a file, a server or both is given.
+struct Wanted<'a> {
+    file: Option<&'a str>,
+    server: Option<Reached>,
+}
+
+/// A server that is named, or the exit status where it is not.
+fn reached(reach: &Reach, word: Option<&str>) -> Result<Reached, u8> {
+    reach.server(word).map_err(|(code, why)| {
+        complain(&why);
+        code
+    })
 }
 
 /// Connects to a server, does something with it, and ends it, whatever came of that.
 fn with_server(reached: Reached, work: impl AsyncFnOnce(&Server) -> Result<u8, Fault>) -> u8 {
-    let Reached { spec, options } = reached;
+    let Reached { spec, options, .. } = reached;
     block(async {
         let secrets = options.secrets.clone();
         let broken = |why: String| (status::BROKEN, secrets.mask(&why).into_owned());

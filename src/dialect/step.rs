@@ -228,7 +228,7 @@ fn absent(key: &str, signature: Option<&Signature>, operation: &str) -> bool {
         return operation.contains('.') && of_the_step.contains(&key);
     };
     // What a judge looks for is an expectation.
-    if signature.judges && matches!(key, "contains" | "exact") {
+    if signature.judges && matches!(key, "contains" | "exact" | "rubric") {
         return false;
     }
     let field = signature.params.fields().and_then(|fields| fields.get(key)).map(|field| !field.required);

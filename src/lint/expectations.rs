@@ -60,6 +60,9 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
             for (name, inner) in fields {
                 match (name.value.as_str(), inner.as_literal(), &inner.kind) {
                     (_, _, ArgKind::Null) => out.push(blank(name)),
+                    // Whole values, in which null and empty are what they are.
+                    ("equals" | "structuredContent", _, ArgKind::Record(_) | ArgKind::List(_))
+                        if dialect == Dialect::Portable => {}
                     ("status", _, ArgKind::Int(0)) => {
                         out.push(
                             nothing(name, "0 is no status: any answer will do").help("write the status, such as 200"),

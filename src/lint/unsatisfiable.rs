@@ -60,7 +60,10 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
             } else {
                 together(arg, pattern, key, dialect, out);
             }
-            fields.iter().for_each(|(name, inner)| record(inner, &name.value, dialect, out));
+            // A whole value has no demands in it.
+            let value = |name: &Name| matches!(name.value.as_str(), "equals" | "structuredContent");
+            let demands = fields.iter().filter(|(name, _)| dialect != Dialect::Portable || !value(name));
+            demands.for_each(|(name, inner)| record(inner, &name.value, dialect, out));
         }
         _ => {}
     }

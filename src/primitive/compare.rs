@@ -134,13 +134,28 @@ pub fn execution(expected: &ExactMatch, result: &Value) -> Result<(), Vec<Mismat
     if out.is_empty() { Ok(()) } else { Err(out) }
 }
 
+/// What differs between the `content` of a result and what is expected of it, as [`execution`] compares the two; what
+/// the expectation is decides, but one of a whole result means nothing here.
+pub fn content(expected: &Value, found: &Value) -> Vec<Mismatch> {
+    let (mut out, none) = (Vec::new(), Vec::new());
+    compare_content(expected, found.as_array().unwrap_or(&none), &mut out);
+    out
+}
+
+/// What differs between two values, the second of which may be missing; `at` is what messages call them.
+pub fn same(at: &str, expected: &Value, found: Option<&Value>) -> Vec<Mismatch> {
+    let mut out = Vec::new();
+    differ(at, Some(expected), found, &mut out);
+    out
+}
+
 /// The expectation as one of a whole result.
-fn whole(content: &Value) -> Option<&Map<String, Value>> {
+pub(super) fn whole(content: &Value) -> Option<&Map<String, Value>> {
     let map = content.as_object().filter(|map| !map.is_empty())?;
     map.keys().all(|key| ["content", "structuredContent", "isError"].contains(&key.as_str())).then_some(map)
 }
 
-fn is_block(value: &Value) -> bool {
+pub(super) fn is_block(value: &Value) -> bool {
     const KNOWN: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
     value.get("type").and_then(Value::as_str).is_some_and(|kind| KNOWN.contains(&kind))
 }

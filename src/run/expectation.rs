@@ -96,7 +96,8 @@ impl Walk<'_> {
     /// Whether what stands there is compared as it is, be it null or empty: a value of JSON (`decisions.md` §4). In the steps
     /// dialect `equals: null` demands nothing (§6.1 of the upstream behaviour).
     fn is_value(&self, place: &Place<'_>) -> bool {
-        place.of_json && place.key == "equals" && self.dialect == Dialect::Portable
+        let whole = matches!(place.path.as_str(), "expect.content.equals" | "expect.structuredContent");
+        (whole || place.of_json && place.key == "equals") && self.dialect == Dialect::Portable
     }
 }
 

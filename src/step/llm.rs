@@ -1,10 +1,11 @@
 //! `llm`: the eval's judge reads the agent's answer. Without a verdict nothing was judged, and the step is broken.
 
 use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
 
 use super::{Context, Done, Stop};
 use crate::{
-    builtin::llm::Judge,
+    builtin::llm::Llm,
     event::{Difference, Judgement, Outcome},
     judge::{self, Asking, Criterion, Question, Unjudged},
 };
@@ -18,9 +19,10 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
         return Err(Stop::Broken("the eval configures no judge, so nothing was judged".to_owned()));
     };
     let (criterion, reference) = match cx.decode()? {
-        Judge { contains: Some(reference), exact: None } => (Criterion::Contains, reference),
-        Judge { contains: None, exact: Some(reference) } => (Criterion::Exact, reference),
-        _ => return Err(Stop::Broken("a judge is asked either `contains` or `exact`".to_owned())),
+        Llm { contains: Some(reference), exact: None, rubric: None } => (Criterion::Contains, reference),
+        Llm { contains: None, exact: Some(reference), rubric: None } => (Criterion::Exact, reference),
+        Llm { contains: None, exact: None, rubric: Some(reference) } => (Criterion::Rubric, reference),
+        _ => return Err(Stop::Broken("a judge is asked one of `contains`, `exact` and `rubric`".to_owned())),
     };
     let asking = Asking {
         host: cx.host,
@@ -33,6 +35,8 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
         used: cx.judged,
     };
     let answer = cx.task.agent.as_ref().map_or("", |agent| agent.output.as_str());
+    let work = (criterion == Criterion::Rubric).then(|| transcript(&cx.task.call_history, answer));
+    let answer = work.as_deref().unwrap_or(answer);
     let question = Question { criterion, reference: &reference, task: &cx.task.prompt, answer };
     let asked = judge::judge(&asking, &question).await;
     let mut judgement = Judgement {
@@ -80,4 +84,18 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
     done.stdout = asked.transcript;
     done.judgement = Some(Box::new(judgement));
     Ok(done)
+}
+
+/// What the agent did and said, one JSON value a line: a text of its own cannot pass for what a tool answered.
+fn transcript(calls: &Value, answer: &str) -> String {
+    let kinds = ["toolCalls", "resourceReads", "promptGets"];
+    let all = kinds.iter().filter_map(|kind| calls.get(kind)?.as_array()).flatten();
+    let mut all: Vec<&Value> = all.collect();
+    let started = |call: &&Value| call.get("timestamp")?.as_str()?.parse::<jiff::Timestamp>().ok();
+    all.sort_by_key(started);
+    let mut lines: Vec<String> = all.into_iter().map(|call| json!({ "call": call }).to_string()).collect();
+    if !answer.trim().is_empty() {
+        lines.push(json!({ "answer": answer }).to_string());
+    }
+    lines.join("\n")
 }

@@ -12,6 +12,7 @@ use crate::{
     diagnostic::nearest,
     event::{Difference, Outcome},
     hir::{ArgKind, Dialect, OperationKind},
+    primitive::{self, Mismatch},
     signature::Schema,
 };
 
@@ -141,7 +142,13 @@ fn portable(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> D
 fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Compared, String> {
     let mut found = Compared::default();
     found.add(is_error(expect.is_error, answer.is_error));
-    if let Some(ContentExpect { contains, matches, json }) = &expect.content {
+    if let Some(structured) = &expect.structured_content {
+        found.extend(equal(primitive::same("structuredContent", structured, answer.structured_content.as_ref())));
+    }
+    if let Some(ContentExpect { equals, contains, matches, json }) = &expect.content {
+        if let Some(equals) = equals {
+            found.extend(equal(primitive::content(equals, &answer.content)));
+        }
         let text = text_of(&answer.content);
         found.extend(compare::part("content", contains.as_deref(), matches.as_deref(), &text)?);
         if let Some(json) = json {
@@ -152,6 +159,13 @@ fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Compared, String> {
         }
     }
     Ok(found)
+}
+
+/// One comparison of whole values, and where they differ.
+fn equal(mismatches: Vec<Mismatch>) -> Compared {
+    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    let differs = |m: &Mismatch| compare::unequal(&m.at, &shown(m.expected.as_ref()), &shown(m.found.as_ref()));
+    Compared { made: 1, differences: mismatches.iter().map(differs).collect() }
 }
 
 /// §6.6 of the upstream behaviour: `isError: true` lets an error pass and demands none, and what is looked at is the

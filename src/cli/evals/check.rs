@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Fault, Global, Reach, Reached, list::fault, notices, with_server};
+use super::{Fault, Global, Reach, Wanted, list::fault, notices, with_server};
 use crate::{
     cli::{complain, print, status},
     compile::policed,
@@ -45,14 +45,8 @@ pub struct Args {
     reach: Reach,
 }
 
-/// What is checked.
-struct Wanted<'a> {
-    file: Option<&'a str>,
-    server: Option<Reached>,
-}
-
 pub fn main(args: &Args, global: Global) -> u8 {
-    let checked = wanted(args).and_then(|Wanted { file, server }| {
+    let checked = args.reach.wanted(&args.words).and_then(|Wanted { file, server }| {
         let sources = Sources::default();
         let mut out = Diagnostics::default();
         let document = file.map(|path| read(Path::new(path), &sources, &mut out)).transpose()?;
@@ -97,28 +91,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     })
 }
 
-/// Sorts the words of the command line: a file is what is no server.
-fn wanted(args: &Args) -> Result<Wanted<'_>, Fault> {
-    let is_url = |word: &str| word.starts_with("http://") || word.starts_with("https://");
-    let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
-    let names_server = |word: &str| is_url(word) || args.reach.mcp_config.is_some();
-    let (file, server) = match words.as_slice() {
-        [] => (None, None),
-        [one] if names_server(one) => (None, Some(*one)),
-        [file] => (Some(*file), None),
-        [file, server] => (Some(*file), Some(*server)),
-        _ => return Err((status::USAGE, "name a file, and a server".to_owned())),
-    };
-    let has_server = server.is_some() || args.reach.names_one() || args.reach.mcp_config.is_some();
-    let server = match file.is_none() || has_server {
-        true => Some(args.reach.server(server)?),
-        false => None,
-    };
-    Ok(Wanted { file, server })
-}
-
 /// The evals of a file; none where it is none.
-fn read(path: &Path, sources: &Sources, out: &mut Diagnostics) -> Result<Option<Document>, Fault> {
+pub fn read(path: &Path, sources: &Sources, out: &mut Diagnostics) -> Result<Option<Document>, Fault> {
     let bytes =
         Disk.read(path).map_err(|error| (status::USAGE, format!("cannot read `{}`: {error}", path.display())))?;
     let text = match yaml::decode_utf8(bytes) {

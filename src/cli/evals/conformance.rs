@@ -61,9 +61,9 @@ pub fn main(args: &Args, _: Global) -> u8 {
             return code;
         }
     };
-    let Reached { spec, options } = reached;
+    let Reached { spec, options, .. } = reached;
     let once_more = (spec.clone(), options.clone());
-    with_server(Reached { spec, options }, async |server| {
+    with_server(Reached { spec, options, configured: None }, async |server| {
         let (spec, options) = once_more;
         let again = connect(spec, options).await.map_err(|error| (status::BROKEN, error.to_string()))?;
         let results = conformance(server, &again).await;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Fault, Global, Reach, level, notices, with_server};
 use crate::{
     builtin::count,
-    cli::{complain, print, status, warn},
+    cli::{print, status, warn},
     diagnostic::visible,
     evals::{ListError, Listed, Server, list},
     primitive::{self, Level},
@@ -38,12 +38,9 @@ pub struct Args {
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
-    let reached = match args.reach.server(args.server.as_deref()) {
+    let reached = match super::reached(&args.reach, args.server.as_deref()) {
         Ok(reached) => reached,
-        Err((code, why)) => {
-            complain(&why);
-            return code;
-        }
+        Err(code) => return code,
     };
     with_server(reached, async |server| {
         let sources = Sources::default();

@@ -57,7 +57,7 @@ pub struct Options {
     pub lock: Option<PathBuf>,
 }
 
-fn model(text: &str) -> Result<ModelAgent, String> {
+pub fn model(text: &str) -> Result<ModelAgent, String> {
     let known = || Provider::NAMES.join(", ");
     let (provider, model) = text.split_once(':').filter(|(_, model)| !model.is_empty()).unwrap_or(("", ""));
     let provider = Provider::of(provider)
@@ -210,7 +210,8 @@ fn as_locked(args: &Options, server: &Server, pinned: &Pinned, evals: &[Eval]) -
     Ok(())
 }
 
-fn ids(evals: &[&Eval]) -> String {
+/// The ids of evals, for a message.
+pub fn ids(evals: &[&Eval]) -> String {
     const SHOWN: usize = 20;
     let mut shown: Vec<String> = evals.iter().take(SHOWN).map(|eval| format!("`{}`", eval.id.value)).collect();
     if evals.len() > SHOWN {

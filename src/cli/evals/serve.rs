@@ -55,7 +55,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
 }
 
 async fn serve(args: &Args, global: Global) -> Result<(), Fault> {
-    let Reached { spec, options } = args.reach.server(args.server.as_deref())?;
+    let Reached { spec, options, .. } = args.reach.server(args.server.as_deref())?;
     let path = &args.file;
     let bytes =
         Disk.read(path).map_err(|error| (status::USAGE, format!("cannot read `{}`: {error}", path.display())))?;

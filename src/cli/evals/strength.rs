@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Fault, Global, Reach, pinned::Pinned, ready, with_server};
 use crate::{
     builtin::count,
-    cli::{complain, print, status, warn},
+    cli::{print, status, warn},
     diagnostic::visible,
     evals::{Server, Strength, ToolStrength, Tried, VALUES, strength},
     host::RealHost,
@@ -46,12 +46,9 @@ fn score(text: &str) -> Result<f64, String> {
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
-    let reached = match args.reach.server(args.server.as_deref()) {
+    let reached = match super::reached(&args.reach, args.server.as_deref()) {
         Ok(reached) => reached,
-        Err((code, why)) => {
-            complain(&why);
-            return code;
-        }
+        Err(code) => return code,
     };
     let secrets = reached.options.secrets.clone();
     let pinned = Pinned::of(args.ready.lock.as_deref(), &args.reach, &reached);
