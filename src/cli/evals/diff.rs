@@ -52,7 +52,7 @@ pub struct Args {
 enum Wanted<'a> {
     Files(&'a str, &'a str),
     /// With a file; without one, with the lock.
-    Server(Reached, Option<&'a str>),
+    Server(Box<Reached>, Option<&'a str>),
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
@@ -64,7 +64,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
         Wanted::Server(reached, file) => {
             let then = file.map(|path| read(Path::new(path))).transpose()?;
             let pinned = Pinned::of(args.lock.as_deref(), &args.reach, &reached);
-            Ok(with_server(reached, async |server| {
+            Ok(with_server(*reached, async |server| {
                 let then = match then {
                     Some(then) => then,
                     None => pinned.evals(server)?,
@@ -96,7 +96,7 @@ fn wanted(args: &Args) -> Result<Wanted<'_>, Fault> {
         }
         _ => return Err((status::USAGE, "name two files, or a file and a server".to_owned())),
     };
-    Ok(Wanted::Server(args.reach.server(server)?, file))
+    Ok(Wanted::Server(Box::new(args.reach.server(server)?), file))
 }
 
 /// The evals of a file, or of a list that was written down.

@@ -14,7 +14,7 @@ use crate::{
     Compiled,
     builtin::count,
     cli::{complain, print, project_files, status, tell, unreadable, warn},
-    compile::{Options, compile_with},
+    compile::{Options, Plans, compile_with},
     decode::SECRET_IN_CLEAR,
     diagnostic::{Diagnostics, Strength},
     hir::Assertions,
@@ -93,7 +93,7 @@ fn work(args: &Args) -> Result<u8, Fault> {
     }
     let sources = Sources::default();
     let files = project_files(&args.paths);
-    let options = Options { soft: false, plans: crate::Plans::None, ..Options::default() };
+    let options = Options { soft: false, plans: Plans::None, ..Options::default() };
     let compiled = compile_with(&args.paths, &options, &sources, &files);
     if unreadable(&compiled) {
         return Ok(status::USAGE);

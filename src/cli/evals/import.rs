@@ -19,7 +19,7 @@ use super::{
 use crate::{
     builtin::count,
     cli::{between, complain, print, quoted, status},
-    compile::{Options, compile_with},
+    compile::{Options, Plans, compile_with},
     diagnostic::{Diagnostic, Diagnostics, Strength},
     evals::{Server, list},
     hir::{self, Expand, ModelAgent},
@@ -395,7 +395,7 @@ impl Suites<'_> {
         for (path, text) in self.files(tasks) {
             files.add(Path::new("suite").join(path), text, false);
         }
-        let options = Options { plans: crate::Plans::None, ..Options::default() };
+        let options = Options { plans: Plans::None, ..Options::default() };
         let found = compile_with(&[PathBuf::from("suite")], &options, &Sources::default(), &files).diagnostics;
         found.into_iter().find(|d| d.strength.is_error()).map(|d| d.message)
     }
