@@ -29,7 +29,7 @@ use world::{World, gevals};
 
 /// A server whose tools answer in every way, and write down that they were called.
 const SERVER: &str = r#"#!/usr/bin/env python3
-import json, sys, time
+import json, os, sys, time
 count = 0
 READS = {"readOnlyHint": True}
 def tool(name, annotations=READS, **schema):
@@ -38,7 +38,7 @@ LEVEL = {"type": "object", "required": ["n"], "properties": {"n": {"type": "inte
 TOOLS = [
     tool("same", required=["word", "unit", "at"], properties={
         "word": {"type": "string"}, "unit": {"enum": ["km", "mi"]}, "at": LEVEL, "more": {"type": "string"}}),
-    tool("counts"), tool("clock"), tool("fails"), tool("refuses"), tool("silent"), tool("long"), tool("token"), tool("structured"),
+    tool("counts"), tool("clock"), tool("env"), tool("leaks"), tool("fails"), tool("refuses"), tool("silent"), tool("long"), tool("token"), tool("structured"),
     tool("picky", required=["id"], properties={"id": {"type": "string", "pattern": "^[A-Z]{9}$"}}),
     tool("writes", annotations={"destructiveHint": True}), tool("unsaid", annotations={}),
 ]
@@ -50,6 +50,8 @@ def call(name, args):
     if name == "counts":
         count += 1
         return text(str(count))
+    if name == "env": return text(json.dumps(dict(os.environ)))
+    if name == "leaks": return text("the key is " + os.environ.get("LEAKED_TOKEN", ""))
     if name == "clock": return text(time.strftime("%H:%M:%S"))
     if name == "fails": return {**text("no such thing"), "isError": True}
     if name == "silent": return {"content": []}
@@ -74,23 +76,29 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     let world = World::new(&[]);
     world.program("odd", SERVER);
     let server = world.path("bin/odd").to_str().unwrap().to_owned();
-    let ran =
-        world.run(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(0, &["wrote evals.yaml: 2 evals"]);
+    let gevals = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("LEAKED_TOKEN", "correct-horse-battery");
+        world.start(command).end()
+    };
+    let ran = gevals(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(0, &["wrote evals.yaml: 2 evals"]);
     for why in [
         "left out: `counts`: it answers something else each time",
         "left out: `clock`: it answers something else each time",
+        "left out: `env`: its answer holds a secret",
+        "left out: `leaks`: its answer holds a secret",
         "left out: `fails`: called with {}, it reports an error: no such thing",
         "left out: `refuses`: unknown method (-32601)",
         "left out: `silent`: it answers nothing",
         "left out: `long`: its answer has 20027 bytes",
-        "left out: `token`: of its answer, this has the format of a secret",
+        "left out: `token`: its answer holds a secret",
         "left out: `picky`: no arguments were found that fit its schema",
         "left out: `writes`: it is not declared to read only (`readOnlyHint`)",
         "left out: `unsaid`: it is not declared to read only (`readOnlyHint`)",
     ] {
         assert!(ran.err.contains(why), "{why}\n{}", ran.err);
     }
-    assert_eq!(ran.err.matches("left out").count(), 10, "{}", ran.err);
+    assert_eq!(ran.err.matches("left out").count(), 12, "{}", ran.err);
     let calls = world.read("calls");
     assert!(!calls.contains("writes") && !calls.contains("unsaid") && !calls.contains("picky"), "{calls}");
     assert_eq!(calls.matches(r#"same {"word": "example", "unit": "km", "at": {"n": 2}}"#).count(), 2, "{calls}");
@@ -101,7 +109,10 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     world.run(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(2, &["is there already"]);
 
     // All tools, if the user says so.
-    let all = world.run(&["evals", "draft", "--allow-execution", "--", &server]).expect(0, &["id: writes-answers"]);
+    let all = gevals(&["evals", "draft", "--allow-execution", "--", &server]).expect(0, &["id: writes-answers"]);
+    // Without a secret in it the environment is still that of one machine.
+    let plain = world.run(&["evals", "draft", "--", &server]);
+    assert!(plain.err.contains("left out: `env`: its answer holds variables of this environment"), "{}", plain.err);
     assert!(all.out.contains("unsaid-answers") && world.read("calls").contains("writes {}"), "{}", all.out);
 }
 

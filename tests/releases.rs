@@ -637,6 +637,27 @@ fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
     assert!(!found(newer, "", "is denied"));
 }
 
+/// Evals in one folder share its lock: what one of them locks may be another's undoing.
+#[test]
+fn a_lock_says_which_other_evals_it_breaks() {
+    let world = World::new(&[("t.yaml", &TASK.replace("EXPECTED", "1.0.0"))]);
+    world.write("u.yaml", &world.read("t.yaml").replace("name: t}", "name: u}").replace("files.read", "files.other"));
+    let manifest = MANIFEST.replace("VERSION", "1.0.0");
+    for (name, task, manifest) in
+        [("a", "t", manifest.clone()), ("b", "u", manifest.replace("name: read", "name: other"))]
+    {
+        world.write(&format!("{name}/extension.yaml"), &manifest);
+        world.write(&format!("{name}/files"), &PROGRAM.replace("VERSION", "1.0.0"));
+        let own = format!("  extensions:\n    files: {{package: ./{name}}}\n  agent:");
+        let eval = EVAL.replace("name: e}", &format!("name: {name}}}")).replace("t.yaml", &format!("{task}.yaml"));
+        world.write(&format!("{name}.yaml"), &eval.replace("  agent:", &own));
+    }
+    world.run(&["lock", "a.yaml"]).expect(0, &["2 operations of 1 extension", "warning: this breaks b.yaml"]);
+    let again = world.run(&["lock", "a.yaml"]).expect(0, &["2 operations of 1 extension"]);
+    assert!(!again.err.contains("this breaks"), "{}", again.err);
+    world.run(&["lock", "b.yaml"]).expect(0, &["warning: this breaks a.yaml", "not as it was locked"]);
+}
+
 /// The bytes of a program count, wherever it is.
 #[test]
 fn a_local_program_is_denied_by_its_digest() {

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 use super::{
     Global, check::Overlay, compile_paths, complain, note, packages, print, print_findings, project_files, shown,
-    status, unreadable,
+    status, unreadable, warn,
 };
 use crate::{
     Options,
@@ -142,10 +142,13 @@ pub fn main(args: &Args, global: Global) -> u8 {
     if args.check {
         return drift(unit, &lock, &path, &text);
     }
+    // Of other evals, too: an alias may mean something else there.
+    let breaks = broken(&path, &text);
     if let Err(error) = write_atomic(&path, text.as_bytes()) {
         complain(&format!("cannot write `{}`: {error}", path.display()));
         return status::BROKEN;
     }
+    breaks.lines().filter(|line| *line != BREAKS_NONE).for_each(warn);
     let tools: usize = lock.servers.values().map(|s| s.tools.len()).sum();
     let operations: usize = lock.extensions.values().map(|e| e.operations.len()).sum();
     let mut parts = Vec::new();
@@ -290,6 +293,8 @@ fn compare<T: PartialEq>(
     }
 }
 
+const BREAKS_NONE: &str = "this breaks no eval";
+
 /// The errors that the evals below the lock's folder would have with the new lock and have not with the old.
 fn broken(path: &Path, text: &str) -> String {
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -321,7 +326,7 @@ fn broken(path: &Path, text: &str) -> String {
             own.iter().for_each(|(_, error)| report += &format!("  {error}\n"));
         }
     }
-    if report.is_empty() { "this breaks no eval\n".to_owned() } else { report }
+    if report.is_empty() { format!("{BREAKS_NONE}\n") } else { report }
 }
 
 /// How long a server may take to list its tools.

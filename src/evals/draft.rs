@@ -34,11 +34,11 @@ pub struct Drafted {
 /// An eval, and the tool that it calls.
 type Draft = (String, Value);
 
-/// Drafts evals. Without `any`, only tools that are declared to read are called.
+/// Drafts evals. Without `any`, only tools that are declared to read are called; `private` says why an answer must not stand in a file.
 ///
 /// # Errors
 /// The server does not list its tools.
-pub async fn draft(server: &Server, any: bool) -> Result<Drafted, CallError> {
+pub async fn draft(server: &Server, any: bool, private: impl Fn(&str) -> Option<String>) -> Result<Drafted, CallError> {
     let listed = server.client.list_tools().await?;
     let (mut left_out, mut asked) = (Vec::new(), Vec::new());
     for tool in &listed {
@@ -66,7 +66,10 @@ pub async fn draft(server: &Server, any: bool) -> Result<Drafted, CallError> {
             (Ok(first), Ok(second)) if first != second => {
                 left_out.push((name, "it answers something else each time".to_owned()));
             }
-            (Ok(content), Ok(_)) => drafts.push((name.clone(), eval(&name, arguments, content))),
+            (Ok(content), Ok(_)) => match strings(&content).into_iter().find_map(&private) {
+                Some(why) => left_out.push((name, why)),
+                None => drafts.push((name.clone(), eval(&name, arguments, content))),
+            },
         }
     }
     checked(&Tools::listed(&server.name, &listed), &mut drafts, &mut left_out);
@@ -106,6 +109,18 @@ async fn call(server: &Server, name: &str, arguments: &Value) -> Result<Value, S
     match content.to_string().len() {
         size if size > LONGEST => Err(format!("its answer has {size} bytes, too many for an eval")),
         _ => Ok(content),
+    }
+}
+
+/// All texts of a value.
+fn strings(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(strings).collect(),
+        Value::Object(fields) => {
+            fields.iter().flat_map(|(name, value)| [vec![name.as_str()], strings(value)].concat()).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -16,15 +16,22 @@ use crate::{
     plan::{ActionKind, Plan, StepAction},
 };
 
-pub type Hints = BTreeMap<String, Vec<String>>;
+/// What the steps of a plan wait for. It makes worlds in which something passes; what it says is never believed.
+pub struct Hints {
+    /// Answers, by command.
+    pub answers: BTreeMap<String, Vec<String>>,
+    /// By URL.
+    pub web: BTreeMap<String, Web>,
+    /// Commands that are to fail.
+    pub denied: BTreeSet<String>,
+    /// All that is called.
+    pub asked: BTreeSet<String>,
+    /// What files that the agent makes are to hold.
+    pub texts: Vec<String>,
+}
 
-/// Answers that the steps of a plan wait for. They make worlds in which something passes; what they say is never believed.
-/// With the commands that it wants to fail, and all that it calls.
-pub fn hints(
-    plan: &Plan,
-    words: &[String],
-    operations: bool,
-) -> (Hints, BTreeMap<String, Web>, BTreeSet<String>, BTreeSet<String>) {
+/// Reads a plan for it.
+pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut web: BTreeMap<String, Web> = BTreeMap::new();
     let mut denied = BTreeSet::new();
     let env: BTreeMap<String, String> = plan
@@ -122,7 +129,17 @@ pub fn hints(
         }
     }
     let asked = commands.iter().map(|(argv, _)| traced(argv)).collect();
-    let mut found = Hints::new();
+    let mut made: BTreeMap<&String, Vec<Vec<String>>> = BTreeMap::new();
+    for (argv, wanted) in &commands {
+        if let [name, .., path] = argv.as_slice()
+            && matches!(name.as_str(), "jq" | "grep" | "cat")
+            && !files.contains_key(path)
+        {
+            made.entry(path).or_default().push(invert::inputs(argv, wanted));
+        }
+    }
+    let texts = made.values().flat_map(|inputs| invert::combined(inputs, &[])).collect();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (argv, wanted) in commands.iter().filter(|(argv, _)| argv.first().is_some_and(|name| name == "curl")) {
         let Some(url) = argv.iter().find(|a| a.contains("://")) else { continue };
         let codes: Vec<u16> = wanted.iter().filter_map(|w| w.parse().ok()).collect();
@@ -135,7 +152,7 @@ pub fn hints(
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    (found, web, denied, asked)
+    Hints { answers: found, web, denied, asked, texts }
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.
@@ -153,13 +170,15 @@ pub fn paths(text: &str, named: &mut BTreeSet<String>) {
 
 /// Words that a script compares with.
 pub fn mined(text: &str, words: &mut BTreeSet<String>) {
-    for line in text.lines().filter(|l| l.contains('[') || l.contains("grep") || l.contains("case")) {
+    const SIGNS: [&str; 6] = ["[", "grep", "case", ";;", "==", "||"];
+    for line in text.lines().filter(|line| SIGNS.iter().any(|sign| line.contains(sign))) {
         for word in line.split([' ', '"', '\'', '*', ';', '|', ')', '(']) {
             let fits = !word.is_empty()
                 && word.len() < 40
                 && !word.starts_with(['$', '-', '[', ']', '{', '#', '>', '&', '!', '='])
                 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@".contains(c));
-            if fits && !bash::is_own(word) && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
+            let is_own = bash::is_own(word) && !matches!(word, "true" | "false");
+            if fits && !is_own && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
                 words.insert(word.to_owned());
             }
         }

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Certificate, Job, REAL,
     files::{Files, restore, tree},
-    hints::{asks, has_operations, hints, mined, paths},
+    hints::{Hints, asks, has_operations, hints, mined, paths},
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
     world::{Call, Dice, Mood, World},
@@ -53,7 +53,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
     let operations = has_operations(&new);
-    let (hints, web, denied, asked) = hints(&new, &words, operations);
+    let Hints { answers: hints, web, denied, asked, texts } = hints(&new, &words, operations);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -82,7 +82,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         }
     }
     if let Some((world, most)) = &mut best {
-        explore(world, most, &old, &real, &files).await?;
+        explore(world, most, &old, &real, &files, (&named, &texts)).await?;
     }
     let mut near: VecDeque<World> = best.into_iter().map(|(world, _)| world).collect();
     let mut seen = BTreeSet::new();
@@ -166,18 +166,33 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
 }
 
 /// Runs that look for the answers which a script waits for.
-pub const TRIES: usize = 60;
+pub const TRIES: usize = 240;
 
-/// Gives commands, those that were asked last before others, each word that the scripts know as the answer, as long as
-/// that brings the original further.
+/// Gives files each text that the scripts know, and commands, those that were asked last before others, each word as the answer, as
+/// long as that brings the original further.
 pub async fn explore(
     world: &mut World,
     most: &mut Ran,
     old: &Plan,
     real: &Arc<RealHost>,
     files: &Files,
+    (named, texts): (&[String], &[String]),
 ) -> Result<(), String> {
     let words = world.words.clone();
+    for path in named {
+        for text in texts.iter().chain(&words) {
+            if most.passed {
+                return Ok(());
+            }
+            let mut other = world.clone();
+            other.files.retain(|(other, _)| other != path);
+            other.files.push((path.clone(), format!("{text}\n")));
+            let ran = ran(old, &other, real, files).await?;
+            if ran.shown() > most.shown() {
+                (*world, *most) = (other, ran);
+            }
+        }
+    }
     let mut tried = BTreeSet::new();
     while !most.passed && tried.len() < TRIES {
         let keys: Vec<String> = most.before_cleanup().map(Call::key).collect();

@@ -60,9 +60,17 @@ pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> 
 
 /// Several documents as one that has what each has.
 fn merged(documents: &[&String]) -> Option<String> {
+    let read: Vec<Option<Value>> = documents.iter().map(|text| serde_json::from_str(text).ok()).collect();
     let mut all = Value::Null;
-    for text in documents {
-        merge(&mut all, serde_json::from_str(text).ok()?);
+    for document in read.iter().flatten() {
+        merge(&mut all, document.clone());
+    }
+    // What is no document can stand in one.
+    for (text, _) in documents.iter().zip(&read).filter(|(_, read)| read.is_none()) {
+        if !all.is_object() {
+            return None;
+        }
+        merge(&mut all, json!({ "more": text }));
     }
     (all.is_object() || all.is_array()).then(|| all.to_string())
 }

@@ -1,6 +1,7 @@
 //! One task in one world: what it did, and how two of them differ.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
@@ -35,6 +36,8 @@ pub struct Ran {
     pub agent: bool,
     pub cleanup_failed: bool,
     pub why: String,
+    /// Lines that steps which did not pass have printed: of a script that reports each fault, how many there were.
+    complaints: usize,
     /// Files as they were when verification began.
     pub made: Option<Files>,
     /// Files as they were at the end.
@@ -42,9 +45,10 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Whether it passed, or else how far it went: to ask the same again leads nowhere.
-    pub fn shown(&self) -> (bool, usize) {
-        (self.passed, self.before_cleanup().map(Call::key).collect::<BTreeSet<_>>().len())
+    /// Whether it passed, or else how far it went, and with how few complaints: to ask the same again leads nowhere.
+    pub fn shown(&self) -> (bool, usize, Reverse<usize>) {
+        let calls: BTreeSet<_> = self.before_cleanup().map(Call::key).collect();
+        (self.passed, calls.len(), Reverse(self.complaints))
     }
 
     pub fn before_cleanup(&self) -> impl DoubleEndedIterator<Item = &Call> {
@@ -113,11 +117,13 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
     let told = host.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let agent = told.iter().any(|e| matches!(&e.kind, EventKind::PhaseStarted { phase } if phase == "agent"));
     let mut why = end.reason.clone();
+    let mut complaints = 0;
     for event in told.iter() {
         if let EventKind::ActionFinished { action, report } = &event.kind
             && report.outcome != Outcome::Passed
         {
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
+            complaints += report.stdout.lines().count() + report.stderr.lines().count();
         }
     }
     let made = host.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -130,6 +136,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         agent,
         cleanup_failed: end.cleanup_failed,
         why,
+        complaints,
     })
 }
 

@@ -18,10 +18,13 @@ Examples:
   gevals evals draft --allow-execution -- my-server  all tools, not only those that are declared to read
 
 Each tool is called twice, with arguments from its schema: required ones, by `default`, `const`, `enum`, `examples`, or the
-simplest value. One whose answers differ, or that reports an error, is left out; standard error says which, and why.
+simplest value. One whose answers differ, hold a secret or the environment, or that reports an error, is left out; standard error says which, and why.
 
 Exit status: 0 written, 1 no eval came of it: nothing is written, 2 used wrongly, or the file is there already, 3 the server
 does not start, or does not list its tools";
+
+/// Bytes of the value of a variable that is not in a text by chance.
+const SHORTEST: usize = 4;
 
 /// Draft a first suite of evals from the tools of a server.
 #[derive(clap::Args, Debug)]
@@ -48,8 +51,21 @@ pub fn main(args: &Args, _: Global) -> u8 {
             return code;
         }
     };
+    let secrets = reached.options.secrets.clone();
+    let variables: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(_, value)| value.len() >= SHORTEST)
+        .collect();
+    let private = |text: &str| {
+        let shown = |(name, value): &&(String, String)| text.contains(name.as_str()) && text.contains(value.as_str());
+        match variables.iter().filter(shown).count() {
+            _ if secrets.mask(text) != text => Some("its answer holds a secret".to_owned()),
+            0 | 1 => None,
+            _ => Some("its answer holds variables of this environment".to_owned()),
+        }
+    };
     with_server(reached, async |server| {
-        let drafted = draft(server, args.allow_execution).await;
+        let drafted = draft(server, args.allow_execution, &private).await;
         let drafted =
             drafted.map_err(|e| (status::BROKEN, format!("`tools/list` of `{}`: {}", server.name, server.lost(&e))))?;
         let Drafted { text, evals, left_out } = drafted;
