@@ -756,6 +756,7 @@ fn folders_of_runs_are_pruned_but_for_those_with_something_pending() {
 #[test]
 fn memory_grows_little_with_the_number_of_tasks() {
     if std::env::var_os("GEVALS_TASKS").is_none() {
+        eprintln!("NOT RUN: GEVALS_TASKS=10000 measures it");
         return;
     }
     let count = tasks_by_default();
