@@ -173,12 +173,14 @@ pub fn mined(text: &str, words: &mut BTreeSet<String>) {
     const SIGNS: [&str; 6] = ["[", "grep", "case", ";;", "==", "||"];
     for line in text.lines().filter(|line| SIGNS.iter().any(|sign| line.contains(sign))) {
         for word in line.split([' ', '"', '\'', '*', ';', '|', ')', '(']) {
+            let word = word.strip_prefix('^').unwrap_or(word);
             let fits = !word.is_empty()
                 && word.len() < 40
                 && !word.starts_with(['$', '-', '[', ']', '{', '#', '>', '&', '!', '='])
                 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@".contains(c));
-            let is_own = bash::is_own(word) && !matches!(word, "true" | "false");
-            if fits && !is_own && !REAL.contains(&word) && !OUTSIDE.contains(&word) {
+            let is_command = bash::is_own(word) || REAL.contains(&word) || OUTSIDE.contains(&word);
+            // These are answers as well.
+            if fits && (!is_command || matches!(word, "true" | "false")) {
                 words.insert(word.to_owned());
             }
         }

@@ -166,7 +166,15 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
 }
 
 /// Runs that look for the answers which a script waits for.
-pub const TRIES: usize = 240;
+pub const TRIES: usize = 360;
+
+/// What a command may answer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Try {
+    Failure,
+    Word(String),
+    Silence,
+}
 
 /// Gives files each text that the scripts know, and commands, those that were asked last before others, each word as the answer, as
 /// long as that brings the original further.
@@ -196,17 +204,18 @@ pub async fn explore(
     let mut tried = BTreeSet::new();
     while !most.passed && tried.len() < TRIES {
         let keys: Vec<String> = most.before_cleanup().map(Call::key).collect();
-        let answers = || words.iter().map(Some).chain([None]);
+        let answers = || [Try::Failure].into_iter().chain(words.iter().cloned().map(Try::Word)).chain([Try::Silence]);
         let next = keys
             .iter()
             .rev()
-            .find_map(|key| answers().map(|word| (key.clone(), word.cloned())).find(|answer| !tried.contains(answer)));
-        let Some((key, word)) = next else { return Ok(()) };
-        tried.insert((key.clone(), word.clone()));
+            .find_map(|key| answers().map(|answer| (key.clone(), answer)).find(|answer| !tried.contains(answer)));
+        let Some((key, answer)) = next else { return Ok(()) };
+        tried.insert((key.clone(), answer.clone()));
         let mut other = world.clone();
-        match word {
-            Some(word) => drop(other.hints.insert(key, vec![word])),
-            None => drop(other.mute.insert(key)),
+        match answer {
+            Try::Failure => drop(other.failing.insert(key)),
+            Try::Word(word) => drop(other.hints.insert(key, vec![word])),
+            Try::Silence => drop(other.mute.insert(key)),
         }
         let ran = ran(old, &other, real, files).await?;
         if ran.shown() > most.shown() {
@@ -248,5 +257,5 @@ pub fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> 
     }
     // What is there already is nothing an agent makes.
     named.retain(|n| !Path::new(TASK).join(n).exists());
-    Ok((*plan, words.into_iter().take(60).collect(), named.into_iter().take(12).collect()))
+    Ok((*plan, words.into_iter().take(90).collect(), named.into_iter().take(12).collect()))
 }

@@ -36,7 +36,8 @@ pub struct Ran {
     pub agent: bool,
     pub cleanup_failed: bool,
     pub why: String,
-    /// Lines that steps which did not pass have printed: of a script that reports each fault, how many there were.
+    /// Lines that steps which did not pass have printed, without those that say what is well: of a script that reports each fault, how
+    /// many there were.
     complaints: usize,
     /// Files as they were when verification began.
     pub made: Option<Files>,
@@ -123,7 +124,8 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
             && report.outcome != Outcome::Passed
         {
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
-            complaints += report.stdout.lines().count() + report.stderr.lines().count();
+            let is_fine = |line: &&str| line.contains('✓') || line.to_ascii_lowercase().trim_start().starts_with("ok");
+            complaints += report.stdout.lines().chain(report.stderr.lines()).filter(|line| !is_fine(line)).count();
         }
     }
     let made = host.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
