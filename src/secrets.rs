@@ -372,6 +372,9 @@ impl Secrets {
                 from = start + text[start..].chars().next().map_or(1, char::len_utf8);
             }
         }
+        if let Some(unwrapped) = Unwrapped::of(text) {
+            found.extend(self.forms.iter().flat_map(|form| unwrapped.places(form)));
+        }
         found.extend(tokens(text).chain(passwords(text)));
         if found.is_empty() {
             return Cow::Borrowed(text);
@@ -419,11 +422,55 @@ impl Secrets {
     }
 
     fn occurs_in(&self, text: &str) -> bool {
-        let known = match &self.any {
+        let is_in = |text: &str| match &self.any {
             Some(any) => any.is_match(text),
             None => self.forms.iter().any(|form| text.contains(form.as_str())),
         };
+        let known = is_in(text) || Unwrapped::of(text).is_some_and(|unwrapped| is_in(&unwrapped.text));
         known || tokens(text).next().is_some() || passwords(text).next().is_some()
+    }
+}
+
+/// A text without the newlines at which programs break long lines of base64 (`base64` after 76 characters, PEM after 64).
+struct Unwrapped {
+    text: String,
+    /// Where in it a newline was.
+    breaks: Vec<usize>,
+}
+
+impl Unwrapped {
+    /// Nothing where there is no such newline.
+    fn of(text: &str) -> Option<Self> {
+        const LEAST: usize = 60;
+        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte);
+        let bytes = text.as_bytes();
+        let is_break = |at: usize| {
+            at >= LEAST
+                && bytes.get(at + 1).is_some_and(|next| is_base64(next))
+                && bytes[at - LEAST..at].iter().rev().all(|byte| is_base64(byte))
+        };
+        let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).filter(|at| is_break(*at)).collect();
+        if newlines.is_empty() {
+            return None;
+        }
+        let (mut unwrapped, mut from) = (String::with_capacity(text.len()), 0);
+        let mut breaks = Vec::with_capacity(newlines.len());
+        for at in newlines {
+            unwrapped.push_str(&text[from..at]);
+            breaks.push(unwrapped.len());
+            from = at + 1;
+        }
+        unwrapped.push_str(&text[from..]);
+        Some(Self { text: unwrapped, breaks })
+    }
+
+    /// Where a form stands in the text as it was.
+    fn places<'a>(&'a self, form: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let before = |at: usize| self.breaks.partition_point(|place| *place <= at);
+        self.text.match_indices(form).map(move |(at, _)| {
+            let last = at + form.len() - 1;
+            at + before(at)..last + before(last) + 1
+        })
     }
 }
 
@@ -473,6 +520,30 @@ fn percent_encoded(value: &str, space: &str, lower: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn base64_that_is_broken_into_lines_is_masked_wherever_it_starts() {
+        let secret = "correct-horse-battery-staple-0123456789";
+        let secrets = Secrets::new([secret.to_owned()]);
+        for (width, before) in [64, 76].into_iter().flat_map(|width| (0..120).map(move |before| (width, before))) {
+            let whole = STANDARD.encode(format!("{}{secret} and what comes after it", "x".repeat(before)));
+            let lines: Vec<_> = whole.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+            let masked = secrets.mask(&format!("it is\n{}\nall of it", lines.join("\n"))).into_owned();
+            assert!(
+                masked.contains(MASK) && masked.starts_with("it is\n") && masked.ends_with("\nall of it"),
+                "{masked}"
+            );
+            // What is left of it decodes to no part of the secret but its ends.
+            for part in masked.replace('\n', "").split(MASK) {
+                let part: String = part.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+                assert!(!part.contains(&STANDARD.encode(secret)[4..12]), "{width} {before} {masked}");
+            }
+            assert!(masked.len() < whole.len() + 20 - secret.len() * 4 / 3 + 8, "{width} {before} {masked}");
+        }
+        // Other texts stay, whatever their lines are.
+        let plain = format!("{}\n{}\n", "a".repeat(76), "b".repeat(76));
+        assert_eq!(secrets.mask(&plain), plain);
+    }
 
     #[test]
     fn every_form_is_masked() {

@@ -160,6 +160,6 @@ fn text(old: &str, new: &str, changes: &EvalChanges, then: &LockedEvals, now: &L
     let (old, new) = (visible(old), visible(new));
     text + &match changes.is_empty() {
         true => format!("{} of {new} are as in {old}\n", count(now.evals.len(), "eval", "evals")),
-        false => format!("{} of {new} differ from {old}\n", count(changes.len(), "eval", "evals")),
+        false => format!("{} between {old} and {new}\n", count(changes.len(), "difference", "differences")),
     }
 }
