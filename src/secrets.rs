@@ -445,9 +445,7 @@ impl Unwrapped {
         let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte);
         let bytes = text.as_bytes();
         let is_break = |at: usize| {
-            at >= LEAST
-                && bytes.get(at + 1).is_some_and(|next| is_base64(next))
-                && bytes[at - LEAST..at].iter().rev().all(|byte| is_base64(byte))
+            at >= LEAST && bytes.get(at + 1).is_some_and(is_base64) && bytes[at - LEAST..at].iter().rev().all(is_base64)
         };
         let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).filter(|at| is_break(*at)).collect();
         if newlines.is_empty() {
@@ -535,7 +533,7 @@ mod tests {
             );
             // What is left of it decodes to no part of the secret but its ends.
             for part in masked.replace('\n', "").split(MASK) {
-                let part: String = part.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+                let part: String = part.chars().filter(char::is_ascii_alphanumeric).collect();
                 assert!(!part.contains(&STANDARD.encode(secret)[4..12]), "{width} {before} {masked}");
             }
             assert!(masked.len() < whole.len() + 20 - secret.len() * 4 / 3 + 8, "{width} {before} {masked}");
