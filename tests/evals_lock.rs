@@ -56,7 +56,8 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
         EVALS.split("  - id: delete-plan").next().unwrap().replace("{isError: true}", "{content: [], isError: true}");
     world.write("evals.yaml", &weaker);
     let changed = "changed: `no-such-note`: `expected`";
-    let differs = ["removed: `delete-plan`", changed, "the tool `notes_delete` has lost its last eval", "2 evals of"];
+    let differs =
+        ["removed: `delete-plan`", changed, "the tool `notes_delete` has lost its last eval", "2 differences between"];
     let diff = evals(&world, &["diff"]).expect(1, &differs);
     assert_eq!(diff.out.lines().count(), 4, "{}", diff.out);
     let told = evals(&world, &["diff", "--format", "json"]).expect(1, &[]);
@@ -91,8 +92,7 @@ fn files_and_lists_are_compared_too() {
     evals(&world, &["diff", "old.json"]).expect(0, &["2 evals of gevals-notes are as in old.json"]);
     world.run(&["evals", "diff", "old.json", "evals.yaml"]).expect(0, &["2 evals of evals.yaml are as in old.json"]);
     world.write("new.yaml", &EVALS.replace("id: delete-plan", "id: delete").replace("Says that", "Tells that"));
-    let said =
-        ["changed: `no-such-note`: `name`", "renamed: `delete-plan` is `delete` now", "2 evals of new.yaml differ"];
+    let said = ["changed: `no-such-note`: `name`", "renamed: `delete-plan` is `delete` now", "2 differences between"];
     let ran = world.run(&["evals", "diff", "old.json", "new.yaml"]).expect(1, &said);
     assert_eq!(ran.out.lines().count(), 3, "{}", ran.out);
     for (args, said) in [
