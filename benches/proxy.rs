@@ -311,16 +311,18 @@ async fn web_server() -> (String, CancellationToken) {
 /// A client that does no more than write a request and read its answer, on one connection.
 struct Raw {
     stream: BufReader<tokio::net::TcpStream>,
+    /// Of the URL: that of a front is a secret.
+    path: String,
     session: String,
     id: u64,
 }
 
 impl Raw {
     async fn start(url: &str) -> Self {
-        let address = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
+        let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut raw = Self { stream: BufReader::new(stream), session: String::new(), id: 0 };
+        let mut raw = Self { stream: BufReader::new(stream), path: path.to_owned(), session: String::new(), id: 0 };
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}});
         raw.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
@@ -347,7 +349,8 @@ impl Raw {
             id => format!("mcp-session-id: {id}\r\n"),
         };
         let request = format!(
-            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
+            "POST /{} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
+            self.path,
             self.stream.get_ref().peer_addr().unwrap().port(),
             body.len(),
         );
