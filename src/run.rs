@@ -22,7 +22,7 @@ mod unit;
 mod usage;
 pub mod verdict;
 
-pub use isolation::{foreseen, machine};
+pub use isolation::{foreseen, machine, results_in};
 pub use select::{Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use stop::{Interrupt, interrupts};

@@ -463,13 +463,22 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     let world =
         World::new(&[("evals.yaml", EVALS), ("page.json", &json!({"evals": [eval("a", "scenario")]}).to_string())]);
     let own = own();
-    world.copy("examples/evals", "examples");
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/evals/notes.yaml");
+    world.write("examples/notes.yaml", &std::fs::read_to_string(example).unwrap());
     let example = ["evals", "check", "examples/notes.yaml", "--", &own, "demo-server", "--dir", "notes"];
     world.run(&example).expect(0, &["no findings in 1 file"]);
     world.run(&["evals", "check", "evals.yaml"]).expect(0, &["no findings in 1 file"]);
     world.run(&["check", "evals.yaml"]).expect(0, &["no findings in 1 file"]);
-    world.run(&["check", "."]).expect(0, &["no findings in "]);
+    world.run(&["check", "."]).expect(0, &["no findings in 2 files"]);
     world.run(&["evals", "check", "page.json"]).expect(0, &["no findings in 1 file"]);
+    // A name is mended by hand here: `gevals check --fix` knows no tools of this server.
+    world.write(
+        "slip.yaml",
+        &world.read("examples/notes.yaml").replacen("toolName: notes_read", "toolName: notes_raed", 1),
+    );
+    let slip = ["evals", "check", "slip.yaml", "--", &own, "demo-server", "--dir", "notes"];
+    let slip = world.run(&slip).expect(1, &["has no tool `notes_raed`", "did you mean `notes_read`?"]);
+    assert!(!slip.out.contains("--fix"), "{}", slip.out);
     let beside = ["evals", "check", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
     world.run(&beside).expect(0, &["no findings in 1 file"]);
     world.write(

@@ -71,6 +71,14 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **out}), flush=True)
 "#;
 
+/// Each loss of a report: its place, of what, its effect, and what is lost.
+fn losses(told: &Value, of: impl Fn(&Value) -> String) -> Vec<String> {
+    let text = |l: &Value, key: &str| l[key].as_str().unwrap().to_owned();
+    let line =
+        |l: &Value| format!("{}:{} {}{}: {}", text(l, "path"), l["line"], of(l), text(l, "effect"), text(l, "message"));
+    told["losses"].as_array().unwrap().iter().map(line).collect()
+}
+
 #[test]
 fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     let world = World::new(&[]);
@@ -503,21 +511,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
     let told: Value = serde_json::from_str(&ran.out).unwrap();
     let ids: Vec<_> = told["written"].as_array().unwrap().iter().map(|w| w["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["good", "two"]);
-    let losses: Vec<String> = told["losses"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|l| {
-            format!(
-                "{}:{} {} {}: {}",
-                l["path"].as_str().unwrap(),
-                l["line"],
-                l["of"].as_str().unwrap(),
-                l["effect"].as_str().unwrap(),
-                l["message"].as_str().unwrap()
-            )
-        })
-        .collect();
+    let losses = losses(&told, |l| format!("{} ", l["of"].as_str().unwrap()));
     for loss in [
         "evals.yaml:4 judged left out: the judge of a task reads what an agent did, not the result of a tool",
         "evals.yaml:5 chosen left out: the judge of a task reads what an agent did, not the first answer of a model, and stops it there",
@@ -645,21 +639,8 @@ config:
     let ran = world.run(&[&export[..], &["--report", "json"]].concat());
     assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
     let told: Value = serde_json::from_str(&ran.out).unwrap();
-    let losses: Vec<String> = told["losses"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|l| {
-            format!(
-                "{}:{} {}: {}",
-                l["path"].as_str().unwrap(),
-                l["line"],
-                l["effect"].as_str().unwrap(),
-                l["message"].as_str().unwrap()
-            )
-        })
-        .filter(|loss| !loss.ends_with("an eval has no place for `difficulty`"))
-        .collect();
+    let mut losses = losses(&told, |_| String::new());
+    losses.retain(|loss| !loss.ends_with("an eval has no place for `difficulty`"));
     for loss in [
         "idle/equal.yaml:11 weaker: an exact match compares the whole content, and `contains` a part of it",
         "idle/part.yaml:11 left out: an exact match compares the whole content, and `contains` a part of it",

@@ -10,6 +10,7 @@ use crate::{
     host::Host,
     plan::{ActionKind, EvalPlan},
     sandbox::agent::{Jail, Surroundings},
+    source::Files,
 };
 
 /// The jail of a run's agent, and what the run says of it; nothing where the agent is no process.
@@ -84,9 +85,7 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
     folders.extend(options.journal.iter().map(|journal| journal.dir().to_owned()));
     let mut files = vec![plan.path.clone()];
     files.extend(plan.tasks.iter().flat_map(|task| task.files.keys().cloned().chain([task.task.path.clone()])));
-    let is_result = |name: &str| name.starts_with("gevals-") && name.ends_with("-out.json");
-    let results = host.files().list(&options.output_dir).into_iter().filter(|name| is_result(name));
-    files.extend(results.map(|name| options.output_dir.join(name)));
+    files.extend(results_in(&options.output_dir, host.files()));
     Surroundings {
         folders,
         files,
@@ -96,6 +95,12 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
         env: granted.env.clone(),
         ..machine(host, options.executable.clone())
     }
+}
+
+/// The results files of a folder: an agent could read in them what is expected of it.
+pub fn results_in(dir: &Path, files: &dyn Files) -> impl Iterator<Item = PathBuf> {
+    let is_result = |name: &String| name.starts_with("gevals-") && name.ends_with("-out.json");
+    files.list(dir).into_iter().filter(is_result).map(|name| dir.join(name))
 }
 
 /// The machine around any jail: where programs and scratch folders are. Nothing is out of sight yet, and nothing granted.

@@ -14,7 +14,7 @@ use crate::{
     mcp::Transport,
     plan::AgentKind,
     project::AgentChoice,
-    run::machine,
+    run::{machine, results_in},
     sandbox::agent::{Jail, Surroundings},
     source::{Files, Sources},
     yaml,
@@ -102,9 +102,7 @@ pub fn hidden(reached: &Reached, output_dir: &Path, lock: &Path) -> (Vec<PathBuf
     if let Transport::Stdio { args, .. } = &reached.spec.transport {
         files.extend(args.iter().map(PathBuf::from).filter(|path| Disk.stat(path).is_some()));
     }
-    let is_result = |name: &str| name.starts_with("gevals-") && name.ends_with("-out.json");
-    let results = Disk.list(output_dir).into_iter().filter(|name| is_result(name));
-    files.extend(results.map(|name| output_dir.join(name)));
+    files.extend(results_in(output_dir, &Disk));
     (vec![PathBuf::from("."), output_dir.to_owned()], files)
 }
 

@@ -73,7 +73,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
             Some(None) => 1,
             Some(Some(document)) => {
                 let tools = tools(server).await?;
-                primitive::check(&[document], Some(&tools), &mut out);
+                beside(&document, &tools, &mut out);
                 1
             }
             None => {
@@ -89,6 +89,18 @@ pub fn main(args: &Args, global: Global) -> u8 {
         };
         Ok(show(args, global, out, &sources, files))
     })
+}
+
+/// Checks evals against what a server has. `gevals check --fix` asks no server, and mends nothing that is known from one.
+fn beside(document: &Document, tools: &Tools, out: &mut Diagnostics) {
+    let documents = std::slice::from_ref(document);
+    let (mut alone, mut found) = (Diagnostics::default(), Diagnostics::default());
+    primitive::check(documents, None, &mut alone);
+    primitive::check(documents, Some(tools), &mut found);
+    for finding in found {
+        let is_known = alone.iter().any(|d| std::ptr::eq(d.rule, finding.rule) && d.span == finding.span);
+        out.push(if is_known { finding } else { Diagnostic { fix: None, ..finding } });
+    }
 }
 
 /// The evals of a file; none where it is none.
