@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     event::{ActionReport, CallReport, Difference, Outcome},
-    hir::{Assertion, AssertionKind, CallKind, CallMatcher, OrderedCall, SkillMatcher},
+    hir::{Assertion, AssertionKind, CallKind, CallMatcher, CallStatus, OrderedCall, SkillMatcher},
     source::Span,
     ty::number::same_value,
 };
@@ -224,14 +224,29 @@ fn name(call: &CallReport) -> String {
     format!("`{}.{}`", call.server, call.name)
 }
 
-/// The calls of one kind, as far as a line holds them.
+/// The calls of one kind, as far as a line holds them. A call that failed stands with its error.
 fn made(kind: CallKind, calls: &[CallReport]) -> String {
     let mut counts: IndexMap<String, usize> = IndexMap::new();
     for call in calls.iter().filter(|call| call.kind == kind) {
-        *counts.entry(name(call)).or_default() += 1;
+        let failure = failure(call).map(|why| format!(" failed: {why}")).unwrap_or_default();
+        *counts.entry(name(call) + &failure).or_default() += 1;
     }
     let counted = counts.into_iter().map(|(name, n)| if n > 1 { format!("{name} ({n} times)") } else { name });
     listed(&counted.collect::<Vec<_>>())
+}
+
+/// Why a call failed, in the first line of what the server answered.
+fn failure(call: &CallReport) -> Option<String> {
+    if call.status == CallStatus::Ok {
+        return None;
+    }
+    let text = || call.result.as_ref()?.pointer("/content/0/text")?.as_str();
+    let said = call.error.as_deref().or_else(text).unwrap_or_default();
+    let line = said.lines().find(|line| !line.trim().is_empty()).map_or("no reason given", str::trim);
+    Some(match line.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    })
 }
 
 fn listed(names: &[String]) -> String {
@@ -255,9 +270,9 @@ fn describe(kind: CallKind, item: &CallMatcher) -> String {
     }
     if let Some(status) = &item.status {
         out.push_str(match status.value {
-            crate::hir::CallStatus::Ok => " that succeeds",
-            crate::hir::CallStatus::ToolError => " that reports an error",
-            crate::hir::CallStatus::ProtocolError => " that gets no result",
+            CallStatus::Ok => " that succeeds",
+            CallStatus::ToolError => " that reports an error",
+            CallStatus::ProtocolError => " that gets no result",
         });
     }
     if let Some(limit) = &item.max_duration {
@@ -296,7 +311,7 @@ mod tests {
             params: Value::Null,
             started: jiff::Timestamp::UNIX_EPOCH,
             duration: Duration::ZERO,
-            status: crate::hir::CallStatus::Ok,
+            status: CallStatus::Ok,
             error: None,
             result: None,
             headers: Default::default(),
@@ -368,6 +383,16 @@ mod tests {
         assert_eq!(actual(&[]), "no call");
         assert_eq!(actual(&[call(CallKind::Resource, "a", "x")]), "no call");
         assert_eq!(actual(&[tool("x"), tool("y"), tool("x")]), "`a.x` (2 times), `a.y`");
+        let mut refused = tool("x");
+        refused.status = CallStatus::ToolError;
+        refused.result = Some(serde_json::json!({"content": [{"type": "text", "text": "\n conflict: try again\nmore"}]}));
+        assert_eq!(actual(&[tool("x"), refused.clone()]), "`a.x`, `a.x` failed: conflict: try again");
+        refused.error = Some("é".repeat(201));
+        assert_eq!(actual(&[refused.clone()]), format!("`a.x` failed: {}…", "é".repeat(200)));
+        refused.error = Some("é".repeat(200));
+        assert_eq!(actual(&[refused.clone()]), format!("`a.x` failed: {}", "é".repeat(200)));
+        (refused.error, refused.result) = (None, None);
+        assert_eq!(actual(&[refused]), "`a.x` failed: no reason given");
         let many = |n: usize| (0..n).map(|i| tool(&i.to_string())).collect::<Vec<_>>();
         assert!(actual(&many(8)).ends_with("`a.6`, `a.7`"), "{}", actual(&many(8)));
         assert!(actual(&many(9)).ends_with("`a.7`, and 1 more"), "{}", actual(&many(9)));
