@@ -371,7 +371,7 @@ fn servers_are_shared_or_not() {
         world.copy("examples/quickstart", "q");
         world.write(
             "q/mcp.yaml",
-            "mcpServers:\n  notes: {command: sh, args: [-c, \"echo start >> WORLD/starts; exec $GEVALS demo-server --dir ${TMPDIR:-/tmp}/gevals-quickstart\"], enableAllTools: true}\n",
+            "mcpServers:\n  notes: {command: sh, args: [-c, \"echo start >> WORLD/starts; exec $GEVALS demo-server --dir ${HOME}/.cache/gevals-quickstart\"], enableAllTools: true}\n",
         );
         let args: &[&str] = if isolate { &["run", "q", "--isolate"] } else { &["run", "q"] };
         world.run(args).expect(0, &["4 of 4 tasks passed"]);
@@ -386,7 +386,7 @@ fn the_task_that_lost_a_server_is_broken() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
     // At the first call the input of the server ends, and so does the server.
-    let serve = "$GEVALS demo-server --dir ${TMPDIR:-/tmp}/gevals-quickstart";
+    let serve = "$GEVALS demo-server --dir ${HOME}/.cache/gevals-quickstart";
     world.write("dies", &format!("echo start >> WORLD/starts\n[ $(wc -l < WORLD/starts) -gt 1 ] && exec {serve}\nwhile read -r l; do case $l in *tools/call*) exit;; *) printf '%s\\n' \"$l\";; esac; done | {serve}\n"));
     world.write("q/mcp.yaml", "mcpServers:\n  notes: {command: sh, args: [WORLD/dies], enableAllTools: true}\n");
     world.run(&["run", "q"]).expect(1, &["3 of 4 tasks passed, 1 broken"]);

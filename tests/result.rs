@@ -386,7 +386,7 @@ fn variables_stand_for_a_server() {
         world.start(command).end()
     };
     let server = [("MCP_COMMAND", "gevals"), ("MCP_SERVER_NAME", "notes")];
-    let args = format!("demo-server, --dir, {}", world.path("tmp/gevals-quickstart").display());
+    let args = format!("demo-server, --dir, {}", world.path(".cache/gevals-quickstart").display());
     run(&[server[0], server[1], ("MCP_ARGS", &args)]).expect(0, &["1 of 1 task passed"]);
     assert_eq!(world.results("quickstart")["summary"]["mcpServers"][0]["name"], "notes");
     run(&[server[0], server[1], ("MCP_ARGS", "[5]")]).expect(2, &["`MCP_ARGS`"]);

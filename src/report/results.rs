@@ -171,8 +171,11 @@ impl Results {
                 set("planDigest", json!(plan_digest));
                 set("startedAt", json!(event.at));
             }
-            EventKind::AgentIsolated { level, reason, .. } => {
+            EventKind::AgentIsolated { level, by, reason, .. } => {
                 set("isolation", json!(level));
+                if let Some(by) = by {
+                    set("isolationBy", json!(by));
+                }
                 if let Some(reason) = reason {
                     set("isolationReason", json!(reason));
                 }

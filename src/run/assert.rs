@@ -385,7 +385,8 @@ mod tests {
         assert_eq!(actual(&[tool("x"), tool("y"), tool("x")]), "`a.x` (2 times), `a.y`");
         let mut refused = tool("x");
         refused.status = CallStatus::ToolError;
-        refused.result = Some(serde_json::json!({"content": [{"type": "text", "text": "\n conflict: try again\nmore"}]}));
+        refused.result =
+            Some(serde_json::json!({"content": [{"type": "text", "text": "\n conflict: try again\nmore"}]}));
         assert_eq!(actual(&[tool("x"), refused.clone()]), "`a.x`, `a.x` failed: conflict: try again");
         refused.error = Some("é".repeat(201));
         assert_eq!(actual(&[refused.clone()]), format!("`a.x` failed: {}…", "é".repeat(200)));

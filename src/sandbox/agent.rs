@@ -2,7 +2,8 @@
 //!
 //! `auto` leaves it the machine to read and its home to work in, as programs need them that people use every day. Out of sight are
 //! the folders of tasks and evals, journals and results; processes are its own; scratch folders are its own and bounded. `strict`
-//! leaves it its own folder, the system's programs and what is granted; without bubblewrap Landlock can do that.
+//! leaves it its own folder, the system's programs and what is granted. Without bubblewrap Landlock makes both, `auto` only where nothing that
+//! is to be hidden lies at home: what it grants for a folder it grants for all that lies in it.
 #![expect(clippy::disallowed_methods, reason = "the jail is made of paths of this machine")]
 
 use std::{
@@ -94,10 +95,7 @@ impl Jail {
             Ok(jail) => return Ok(jail),
             Err(why) => why,
         };
-        if level != Isolation::Strict {
-            return Err(bwrap);
-        }
-        let walls = landlock(&around).map_err(|landlock| format!("{bwrap}; {landlock}"))?;
+        let walls = landlock(level, &around).map_err(|landlock| format!("{bwrap}; {landlock}"))?;
         Ok(Self { level, walls, around })
     }
 
@@ -173,7 +171,10 @@ impl Jail {
                 let read = self.named(inside).map(|(path, _)| path).chain(self.around.read.iter().cloned()).collect();
                 let write =
                     inside.own.iter().map(|own| resolve(own)).chain(self.around.write.iter().cloned()).collect();
-                let spec = Confinement::of_agent(read, write, self.around.network, inside.ports);
+                let spec = match self.level {
+                    Isolation::Strict => Confinement::of_agent(read, write, self.around.network, inside.ports),
+                    _ => self.without_hidden(read, write),
+                };
                 let spec = serde_json::to_string(&spec).map_err(|e| e.to_string())?;
                 args.extend([confine::ARGUMENT.into(), spec.into()]);
                 gevals.clone()
@@ -186,6 +187,11 @@ impl Jail {
             let mut own = self.environment(inside);
             own.append(&mut env);
             env = own;
+        }
+        // Where a jail has no scratch folder of its own.
+        #[cfg(target_os = "linux")]
+        if let (Walls::Landlock(_), Some(own)) = (&self.walls, inside.own.first()) {
+            env.push(("TMPDIR".into(), own.into()));
         }
         let bare = self.level == Isolation::Strict;
         Ok((Exec { program: program.into(), args, env, bare, ..exec }, doors))
@@ -200,13 +206,21 @@ impl Jail {
         let mut env: Vec<_> = std::env::vars_os().filter(|(name, _)| is_given(name)).collect();
         if let Some(own) = inside.own.first().filter(|_| !self.around.env.iter().any(|name| name == "HOME")) {
             env.push(("HOME".into(), own.into()));
-            // Where a jail has no scratch folder of its own.
-            #[cfg(target_os = "linux")]
-            if let Walls::Landlock(_) = self.walls {
-                env.push(("TMPDIR".into(), own.into()));
-            }
         }
         env
+    }
+
+    /// What `auto` is by Landlock.
+    #[cfg(target_os = "linux")]
+    fn without_hidden(&self, mut read: Vec<PathBuf>, mut write: Vec<PathBuf>) -> Confinement {
+        let hidden = self.around.hidden_by_landlock();
+        // Programs may lie in a folder that is hidden: `node_modules/.bin` on the PATH beside an eval.
+        let is_within = |path: &Path| hidden.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));
+        read.extend(
+            self.around.programs.iter().filter(|path| is_within(path) && !self.around.holds_secret(path)).cloned(),
+        );
+        write.extend(self.around.home.clone());
+        Confinement::of_agent_that_reads_all_but(hidden, read, write)
     }
 
     fn arguments(&self, inside: &Inside<'_>, cwd: &Path, doors: Option<&Doors>, bounds: bool) -> Vec<OsString> {
@@ -275,7 +289,7 @@ impl Jail {
             |path: &Path| scratch.iter().any(|root| path.starts_with(root) && (in_home(root) || !in_home(path)));
         // A folder that home lies in stays; what it holds does not.
         let mut hidden: Vec<&PathBuf> = Vec::new();
-        for folder in folders.iter().filter(|folder| self.can_hide(folder) && !is_scratch(folder)) {
+        for folder in folders.iter().filter(|folder| self.around.can_hide(folder) && !is_scratch(folder)) {
             if !hidden.iter().any(|outer| folder.starts_with(outer)) {
                 hidden.push(folder);
             }
@@ -342,19 +356,29 @@ impl Jail {
         let files = inside.named.iter().filter(|path| path.is_file()).map(|path| (resolve(path), path.as_path()));
         files.filter(|(path, _)| !self.around.holds_secret(path))
     }
-
-    /// Whether a folder can be replaced by an empty one: no other folder that is needed lies in it.
-    fn can_hide(&self, folder: &Path) -> bool {
-        let needed = ["/usr", "/etc", "/dev", "/proc", "/sys", "/run", "/tmp", "/var", "/bin", "/lib"].map(Path::new);
-        let mut needed = needed.into_iter().chain(self.around.home.as_deref());
-        folder.is_dir() && !needed.any(|needed| needed.starts_with(folder))
-    }
 }
 
 impl Surroundings {
+    /// Whether a folder can be replaced by an empty one: no other folder that is needed lies in it.
+    fn can_hide(&self, folder: &Path) -> bool {
+        let needed = ["/usr", "/etc", "/dev", "/proc", "/sys", "/run", "/tmp", "/var", "/bin", "/lib"].map(Path::new);
+        let mut needed = needed.into_iter().chain(self.home.as_deref());
+        folder.is_dir() && !needed.any(|needed| needed.starts_with(folder))
+    }
+
     /// Whether something that is out of sight is there, or lies in it.
     fn holds_secret(&self, path: &Path) -> bool {
         self.folders.iter().chain(&self.files).any(|secret| secret.starts_with(path))
+    }
+
+    /// What is out of sight where Landlock keeps it so, with the scratch folders: the agent has one of its own.
+    #[cfg(target_os = "linux")]
+    fn hidden_by_landlock(&self) -> Vec<PathBuf> {
+        let scratch = ["/tmp", "/var/tmp", "/run", "/dev/shm"].iter().map(|path| resolve(Path::new(path)));
+        let scratch = scratch.chain([self.temporary.clone()]).filter(|path| Some(path) != self.home.as_ref());
+        let folders = self.folders.iter().filter(|folder| self.can_hide(folder));
+        let secret = folders.chain(self.files.iter().filter(|file| file.exists())).cloned();
+        scratch.filter(|path| path.is_dir() && path.parent().is_some()).chain(secret).collect()
     }
 
     /// The same with paths without links; outer folders before those in them, which need not be named.
@@ -399,12 +423,22 @@ impl Args {
 }
 
 #[cfg(target_os = "linux")]
-fn landlock(around: &Surroundings) -> Result<Walls, String> {
+fn landlock(level: Isolation, around: &Surroundings) -> Result<Walls, String> {
     confine::usable()?;
+    if let (Isolation::Auto, Some(home)) = (level, &around.home) {
+        let mut hidden = around.folders.iter().chain(&around.files);
+        if let Some(inner) = hidden.find(|path| path.exists() && path.starts_with(home)) {
+            return Err(format!("Landlock cannot hide {}, which lies in the home folder", inner.display()));
+        }
+        // What is granted must not be what is hidden.
+        if let Some(outer) = around.read.iter().chain(&around.write).find(|path| around.holds_secret(path)) {
+            return Err(format!("Landlock cannot hide what lies in {}, which is granted", outer.display()));
+        }
+    }
     around.gevals.clone().map(Walls::Landlock).ok_or_else(|| "this program does not find itself".to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn landlock(_: &Surroundings) -> Result<Walls, String> {
+fn landlock(_: Isolation, _: &Surroundings) -> Result<Walls, String> {
     Err("only Linux has Landlock".to_owned())
 }

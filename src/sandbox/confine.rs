@@ -36,12 +36,20 @@ pub struct Confinement {
     /// Of an agent, which has no limits but these: the ports that it may connect to, where it has no network.
     #[serde(default)]
     ports: Option<Vec<u16>>,
+    /// All of the machine can be read but these folders and files, and what a grant names in them.
+    #[serde(default)]
+    hidden: Option<Vec<PathBuf>>,
 }
 
 impl Confinement {
     /// What an agent is granted.
     pub fn of_agent(read: Vec<PathBuf>, write: Vec<PathBuf>, network: bool, ports: &[u16]) -> Self {
-        Self { read, write, network, ports: Some(ports.to_vec()) }
+        Self { read, write, network, ports: Some(ports.to_vec()), hidden: None }
+    }
+
+    /// What an agent is granted that has the machine to read, and its network.
+    pub fn of_agent_that_reads_all_but(hidden: Vec<PathBuf>, read: Vec<PathBuf>, write: Vec<PathBuf>) -> Self {
+        Self { hidden: Some(hidden), ..Self::of_agent(read, write, true, &[]) }
     }
 
     /// What a cell grants, with a folder for temporary files.
@@ -49,7 +57,7 @@ impl Confinement {
         let own = [cell.home, cell.workdir].into_iter().map(Path::to_owned);
         let write = cell.write.iter().cloned().chain([temporary.to_owned()]);
         let read = own.chain(cell.read.iter().cloned()).collect();
-        Self { read, write: write.collect(), network: cell.network, ports: None }
+        Self { read, write: write.collect(), network: cell.network, ports: None, hidden: None }
     }
 }
 
@@ -132,7 +140,11 @@ fn files(spec: &Confinement) -> Result<(), RulesetError> {
     let devices = DEVICES.iter().map(|path| (Path::new(path), devices));
     let is_connected = spec.network || spec.ports.is_some();
     let network = super::OF_NETWORK.iter().filter(|_| is_connected).map(|path| (Path::new(path), read));
-    let own = spec.read.iter().map(|path| (path.as_path(), read));
+    let mut machine = Vec::new();
+    if let Some(hidden) = &spec.hidden {
+        all_but(hidden, Path::new("/"), &mut machine);
+    }
+    let own = machine.iter().chain(&spec.read).map(|path| (path.as_path(), read));
     let writable = spec.write.iter().map(|path| (path.as_path(), all));
     for (path, access) in system.chain(devices).chain(network).chain(own).chain(writable) {
         // What is not there need not be granted.
@@ -146,7 +158,24 @@ fn files(spec: &Confinement) -> Result<(), RulesetError> {
     rules.restrict_self().map(drop)
 }
 
-/// Without a network no sockets but those of the machine itself; and nothing that would outlive the process group.
+/// The largest folders, and the files, that hold nothing of what is hidden. A link is none of them: a rule for it would be one for what
+/// it leads to.
+fn all_but(hidden: &[PathBuf], folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_symlink() || hidden.contains(&path) {
+            continue;
+        }
+        match kind.is_dir() && hidden.iter().any(|secret| secret.starts_with(&path)) {
+            true => all_but(hidden, &path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// Without a network no sockets; and nothing that would outlive the process group. Sockets that are files are doors to programs outside
+/// (docker's, a session bus), and Landlock does not know them: a program has none but pairs of its own.
 ///
 /// An agent may start sessions, as shells do, and connect by TCP: Landlock says where to.
 fn calls(spec: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
@@ -160,21 +189,22 @@ fn calls(spec: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
         rules.insert(libc::SYS_setpgid, Vec::new());
     }
     match (spec.network, &spec.ports) {
-        (true, _) => {}
-        (false, None) => {
-            rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![is_other(libc::AF_UNIX)?])?]);
+        (true, _) => {
+            let is_file = condition(0, SeccompCmpOp::Eq, libc::AF_UNIX)?;
+            rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![is_file])?]);
         }
+        (false, None) => drop(rules.insert(libc::SYS_socket, Vec::new())),
         (false, Some(_)) => {
-            let domains = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(is_other).into_iter();
+            let domains = [libc::AF_INET, libc::AF_INET6].map(is_other).into_iter();
             let mut denied = vec![SeccompRule::new(domains.collect::<Result<_, _>>()?)?];
             // The kinds are numbers up to 15; the bits above them are flags.
             for kind in (0..16).filter(|kind| *kind != libc::SOCK_STREAM) {
                 let kind = condition(1, SeccompCmpOp::MaskedEq(15), kind)?;
-                denied.push(SeccompRule::new(vec![is_other(libc::AF_UNIX)?, kind])?);
+                denied.push(SeccompRule::new(vec![kind])?);
             }
             // Streams that are not TCP, which Landlock does not know.
             let protocol = |protocol| condition(2, SeccompCmpOp::Ne, protocol);
-            denied.push(SeccompRule::new(vec![is_other(libc::AF_UNIX)?, protocol(0)?, protocol(libc::IPPROTO_TCP)?])?);
+            denied.push(SeccompRule::new(vec![protocol(0)?, protocol(libc::IPPROTO_TCP)?])?);
             rules.insert(libc::SYS_socket, denied);
         }
     }

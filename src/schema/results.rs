@@ -65,6 +65,9 @@ pub struct Summary {
     /// What kept the agent apart from the machine, where it is a process.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// The means of this machine: `bubblewrap` or `landlock`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub isolation_by: Option<String>,
     /// Why nothing did, where nobody asked for that.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub isolation_reason: Option<String>,

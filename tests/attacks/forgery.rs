@@ -347,34 +347,44 @@ commands:
   runPrompt: |
     exec 2> /dev/null
     : {{ .Prompt }}
-    [ -s WORLD/project/tasks/one/task.yaml ] && echo reads the task
+    grep -q . WORLD/project/tasks/one/task.yaml && echo reads the task
     [ -n \"$(ls -A WORLD/project)\" ] && echo reads the folder of the eval
     [ -n \"$(cat WORLD/.gevals/runs/*/journal.jsonl)\" ] && echo reads the journal
-    [ -s WORLD/gevals-old-out.json ] && echo reads results
+    grep -q . WORLD/gevals-old-out.json && echo reads results
     grep -qa 'demo-[s]erver' /proc/[0-9]*/cmdline && echo sees the server
     [ \"$(ls -d /proc/[0-9]* | wc -l)\" -gt 20 ] && echo sees other processes
     kill -0 $(cat WORLD/pid) && echo signals gevals
     mv WORLD/project WORLD/moved && { echo moves the eval away; mv WORLD/moved WORLD/project; }
     echo x > WORLD/project/tasks/one/forged && { echo writes beside the task; rm WORLD/project/tasks/one/forged; }
     echo x > /etc/gevals-forged && { echo writes to the machine; rm /etc/gevals-forged; }
-    echo x > WORLD/of-the-agent && echo works at home
-    echo x > /tmp/of-the-agent-$$ && { echo works in scratch; rm /tmp/of-the-agent-$$; }
+    echo x > \"$HOME/of-the-agent\" && echo works at home
+    scratch=${TMPDIR:-/tmp}/of-the-agent-$$
+    echo x > $scratch && { echo works in scratch; rm $scratch; }
     echo x > here && echo works in its folder
     [ \"$SOME_VARIABLE\" = set ] && echo has the environment
     grep -q '\"url\"' mcp-server.json && echo has its servers
 ";
 
 fn curious(isolation: &str, args: &[&str]) -> (World, Vec<String>, Value) {
+    let world = curious_world(isolation);
+    let command = world.command(&["-c", "echo $$ > pid; exec \"$GEVALS\" run project/eval.yaml \"$@\"", "sh"]);
+    satisfy(world, command, args)
+}
+
+fn curious_world(isolation: &str) -> World {
     let eval = EVAL.replace("path: agent.yaml", &format!("path: WORLD/agents/agent.yaml{isolation}"));
     let eval = eval.replace("task.yaml", "tasks/one/task.yaml");
-    let world = World::new(&[
+    World::new(&[
         ("project/eval.yaml", &eval),
         ("project/tasks/one/task.yaml", TASK),
         ("project/mcp.yaml", MCP),
         ("agents/agent.yaml", CURIOUS),
         ("gevals-old-out.json", "{}"),
-    ]);
-    let mut command = world.command(&["-c", "echo $$ > pid; exec \"$GEVALS\" run project/eval.yaml \"$@\"", "sh"]);
+        ("home/file", ""),
+    ])
+}
+
+fn satisfy(world: World, mut command: Command, args: &[&str]) -> (World, Vec<String>, Value) {
     command.args(args).env("SOME_VARIABLE", "set");
     let mut shell = Command::new("sh");
     shell.args(command.get_args()).current_dir(world.path("")).env_clear();
@@ -414,6 +424,39 @@ fn an_agent_sees_neither_tasks_nor_results_nor_processes_by_default() {
 }
 
 #[test]
+fn without_bubblewrap_landlock_hides_what_does_not_lie_at_home() {
+    let curious = |home: &str| {
+        let world = curious_world("");
+        world.program("bwrap", "#!/bin/sh\nexit 1\n");
+        let mut command = world.command(&["-c", "echo $$ > pid; exec \"$GEVALS\" run project/eval.yaml \"$@\"", "sh"]);
+        command.env("PATH", world.programs()).env("HOME", world.path(home));
+        satisfy(world, command, &[])
+    };
+    let (world, said, results) = curious("home");
+    let reason = results["summary"]["isolationReason"].as_str().unwrap_or_default();
+    if reason.contains("Landlock of version 6") {
+        eprintln!("not run: {reason}");
+        return;
+    }
+    let visible = ["sees the server", "sees other processes"];
+    let said: Vec<&str> = said.iter().map(String::as_str).filter(|line| !visible.contains(line)).collect();
+    assert_eq!(said, GOOD, "{results:#}");
+    assert!(world.path("home/of-the-agent").exists(), "home is another one");
+    assert_eq!(
+        (&results["summary"]["isolation"], &results["summary"]["isolationBy"]),
+        (&"auto".into(), &"landlock".into())
+    );
+    assert_eq!(world.survivors(), Vec::<String>::new());
+    // What lies at home cannot be hidden there, and that is said.
+    let (world, said, results) = curious("");
+    assert!(said.contains(&"reads the task".to_owned()), "{said:?}");
+    assert_eq!(results["summary"]["isolation"], "none");
+    let reason = results["summary"]["isolationReason"].as_str().unwrap();
+    let home = world.path("").canonicalize().unwrap();
+    assert!(reason.contains(&format!("Landlock cannot hide {}", home.display())), "{reason}");
+}
+
+#[test]
 fn a_strict_jail_has_nothing_but_what_is_granted() {
     const AGENT: &str = "\
 kind: Agent
@@ -430,6 +473,7 @@ commands:
       [ \"$(ls -d /proc/[0-9]* | wc -l)\" -gt 20 ] && echo sees other processes
       echo x > WORLD/granted/x && echo writes what it may read
       curl -s -m 2 http://127.0.0.1:PORT && echo reaches other ports
+      curl -s -m 2 --unix-socket WORLD/door http://x && echo reaches a socket that is a file
       [ \"$GRANTED\" = yes ] && echo has the granted variable
       [ \"$HOME\" = \"$PWD\" ] && echo x > here && echo works in its folder
       . WORLD/granted/call
@@ -469,6 +513,12 @@ fn strict(agent: &str, bwrap: bool) {
             "the eval grants read granted, env GRANTED",
         ],
     );
+    let door = std::os::unix::net::UnixListener::bind(world.path("door")).unwrap();
+    std::thread::spawn(move || {
+        for mut client in door.incoming().flatten() {
+            let _ = std::io::Write::write_all(&mut client, b"HTTP/1.0 200 OK\r\n\r\n");
+        }
+    });
     let mut command = world.command(&["run", "eval.yaml"]);
     command.env("SOME_VARIABLE", "set").env("GRANTED", "yes");
     if !bwrap {
@@ -519,13 +569,11 @@ fn a_level_that_is_meant_and_cannot_be_had_keeps_the_run_from_starting() {
     }
     // By default it is run, and that it was run so is said, once.
     let (world, ran) = run("", &[]);
-    let ran = ran.expect(0, &[&format!("isolation: none ({WHY})")]);
+    let ran = ran.expect(0, &[&format!("isolation: none ({WHY}; ")]);
     assert_eq!((ran.out + &ran.err).matches(WHY).count(), 1);
-    let results = world.results("e");
-    assert_eq!(
-        (&results["summary"]["isolation"], &results["summary"]["isolationReason"]),
-        (&"none".into(), &WHY.into())
-    );
+    let summary = &world.results("e")["summary"];
+    assert_eq!((&summary["isolation"], &summary["isolationBy"]), (&"none".into(), &Value::Null));
+    assert!(summary["isolationReason"].as_str().unwrap().starts_with(WHY), "{summary:#}");
     // The command line may say less than the eval, and that is said too.
     let (world, ran) = run(", isolation: strict", &["--isolation", "none"]);
     ran.expect(0, &["isolation: none, instead of strict"]);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 set -euo pipefail
-archive="${TMPDIR:-/tmp}/gevals-quickstart/archive"
+archive="${HOME}/.cache/gevals-quickstart/archive"
 rm -rf "$archive"
 mkdir -p "$archive"
-rm -f "${TMPDIR:-/tmp}/gevals-quickstart/archive.md"
+rm -f "${HOME}/.cache/gevals-quickstart/archive.md"
