@@ -11,15 +11,15 @@ use crate::{
     check::{self, Checked},
     decode,
     diagnostic::{Diagnostic, Diagnostics},
+    effects::{
+        self, Model,
+        script::{self, ScriptFiles, ScriptView},
+    },
     hir::{
         AgentRef, Assertion, AssertionKind, Assertions, Eval, Isolation, IsolationRef, JudgeRef, KubeWorld, Limits,
         Name, Permissions, TaskSet,
     },
-    lint::{
-        self, EvalView, ProjectView, TaskView,
-        script::{self, ScriptFiles, ScriptView},
-        unresolved_source,
-    },
+    lint::{self, EvalView, ProjectView, TaskView, unresolved_source},
     lock::{self, Lock},
     plan::{self, AgentKind, EvalPlan, Granted, Isolated, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
@@ -177,6 +177,31 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
 }
 
+/// What each task that the paths name does, as the model of effects has it; `None` for a task with an error.
+pub fn effects(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Vec<(String, PathBuf, Option<String>)> {
+    let options = Options { plans: Plans::None, soft: false, ..Options::default() };
+    let project = compile_with(paths, &options, sources, files).project;
+    let bare = Lock::default();
+    let files = &Listed::new(files);
+    let of = |unit: &Arc<TaskUnit>| {
+        let lock =
+            project.evals.iter().find(|eval| eval.selected.iter().any(|s| Arc::ptr_eq(&project.tasks[s.task], unit)));
+        let lock = lock.map_or(&bare, |eval| &*eval.lock);
+        let cx = check::Context { sources, files, vocabularies: builtin::vocabularies(), lock };
+        let checked = check_task(unit, cx, &mut Diagnostics::default());
+        let name = unit.task.as_ref().map_or_else(String::new, |task| task.name.value.clone());
+        let text = checked.map(|checked| {
+            let all = ScriptFiles::default();
+            let scripts = script::views(unit, &checked.task, &all, sources, files);
+            let sourced = effects::sourced(&scripts, &all, sources, files);
+            Model::of(effects::Given { task: &checked.task, scripts: &scripts, sourced: &sourced, files })
+                .shown(sources)
+        });
+        (name, unit.path.clone(), text)
+    };
+    project.tasks.iter().map(of).collect()
+}
+
 /// Findings as the policy of the current folder weighs them, in the order of all outputs.
 #[cfg(feature = "run")]
 pub fn policed(mut found: Diagnostics, sources: &Sources, files: &dyn Files) -> Vec<Diagnostic> {
@@ -248,10 +273,16 @@ impl Shared<'_> {
                 true => script::views(unit, task, self.scripts, sources, files),
                 false => Vec::new(),
             };
+            let sourced = effects::sourced(&scripts, self.scripts, sources, files);
+            let effects = match self.options.soft {
+                true => Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, files }),
+                false => Model::default(),
+            };
             let view = TaskView {
                 unit,
                 task,
                 scripts: if self.options.soft { &scripts } else { &[] },
+                effects: &effects,
                 eval: None,
                 asserted: false,
                 unread: &unread,

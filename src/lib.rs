@@ -22,6 +22,7 @@ pub mod builtin;
 pub mod bash;
 pub mod project;
 pub mod check;
+pub mod effects;
 pub mod plan;
 pub mod lint;
 mod compile;

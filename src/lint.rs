@@ -10,11 +10,15 @@ mod assertion_sense;
 mod assertions;
 mod background;
 mod bashism;
+mod capture;
 mod cluster;
 mod collisions;
+mod dead_check;
+mod comparison;
 mod config;
 mod downloads;
 mod duplicate_name;
+mod elsewhere;
 mod env;
 mod error_branch;
 mod executable;
@@ -22,6 +26,7 @@ mod exit_status;
 mod expectations;
 mod flow;
 mod foreign;
+mod idle_step;
 mod injection;
 mod judge;
 mod kubectl;
@@ -34,12 +39,12 @@ mod orphan;
 mod other_cluster;
 mod pattern;
 mod place;
+mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_variable;
 mod requirement;
 mod released;
 mod same_script;
-pub mod script;
 mod secret;
 mod servers;
 mod skills;
@@ -49,6 +54,7 @@ mod syntax;
 mod texts;
 mod unfilled;
 mod unlocked;
+mod unset;
 mod unpinned_server;
 mod unreferenced_script;
 pub mod unresolved_source;
@@ -61,6 +67,7 @@ use crate::{
     check, decode,
     diagnostic::{Diagnostics, Rule, Strength},
     dialect,
+    effects::{Model, script},
     hir::{Def, Eval, Task},
     outside, policy, primitive,
     project::{self, EvalUnit, Project, TaskUnit},
@@ -99,6 +106,8 @@ pub struct TaskView<'a> {
     pub task: &'a Task<Def>,
     /// Everything its steps give to a shell.
     pub scripts: &'a [script::ScriptView<'a>],
+    /// What all of it does.
+    pub effects: &'a Model<'a>,
     pub eval: Option<EvalView<'a>>,
     /// Whether an assertion set of the eval applies to the task.
     pub asserted: bool,
@@ -242,6 +251,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
+    Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(comparison::check) },
+    Lint { rule: &comparison::QUOTED_VARIABLE, found: Found::InTask(comparison::quoted) },
+    Lint { rule: &dead_check::STATUS_IGNORED, found: Found::InTask(dead_check::check) },
+    Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },
+    Lint { rule: &capture::CURL_WITHOUT_FAIL, found: Found::InTask(capture::curl) },
     Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
     Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
     Lint { rule: &same_script::SAME_SCRIPT_TWICE, found: Found::InTask(same_script::check) },
@@ -260,8 +274,10 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &unsatisfiable::IMPOSSIBLE_TOOL_NAME, found: Found::InEval(unsatisfiable::tool_names) },
     Lint { rule: &verify::UNFALSIFIABLE_VERIFY, found: Found::InTask(verify::unfalsifiable) },
     Lint { rule: &verify::ABSENCE_ALONE, found: Found::InTask(verify::absence_alone) },
+    Lint { rule: &idle_step::STEP_DECIDES_NOTHING, found: Found::InTask(idle_step::check) },
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
+    Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(prompt_disagrees::check) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
     Lint { rule: &steps::HTTP_WITHOUT_STATUS, found: Found::InTask(steps::status) },
@@ -281,7 +297,9 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
     Lint { rule: &env::UNUSED_ENV, found: Found::InTask(env::unused) },
-    Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(env::undeclared) },
+    Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(unset::undeclared) },
+    Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset::unset) },
+    Lint { rule: &unset::VALUE_LOST_IN_SUBSHELL, found: Found::InTask(unset::lost) },
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
     Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::InTask(steps::timeouts) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
@@ -293,6 +311,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
+    Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(elsewhere::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
@@ -360,4 +379,13 @@ pub fn in_project(view: &ProjectView<'_>, out: &mut Diagnostics) {
             check(view, out);
         }
     }
+}
+
+/// The edit that writes `key: value` before the key at `at`.
+fn before_key(view: &TaskView<'_>, at: Span, key: &str, value: &str) -> Option<(Span, String)> {
+    let separator = match view.unit.tree.mapping_of(at)?.style() {
+        yaml::Style::Flow => ", ".to_owned(),
+        _ => format!("\n{}", script::margin(&view.sources.get(at.file), at)?),
+    };
+    Some((at.head(), format!("{key}: {value}{separator}")))
 }

@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
-use super::program::{Kind, Program, Repeat, Statement};
+use super::{
+    program::{Kind, Program, Repeat, Statement},
+    tools,
+};
 
 /// Which exit statuses are possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -37,6 +40,21 @@ pub fn outcome(program: &Program) -> Status {
 pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) -> Option<Status> {
     let evaluator = Evaluator { by_break, ..Evaluator::new(program, Some(range.clone())) };
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
+}
+
+/// Whether a script ends in the same way whether the statement at `range` succeeds or fails, for each of some.
+pub fn without_effect<'r>(program: &Program, ranges: impl Iterator<Item = &'r Range<usize>>) -> Vec<bool> {
+    let mut evaluator = Evaluator::new(program, None);
+    let mut outcome = |range: &Range<usize>, given| {
+        evaluator.given = Some((range.clone(), given));
+        evaluator.run()
+    };
+    ranges.map(|range| outcome(range, Status::ZERO) == outcome(range, Status::OTHER)).collect()
+}
+
+/// Whether nothing behind a statement runs: every way through it ends the script.
+pub fn leaves(program: &Program, statement: &Statement) -> bool {
+    Evaluator::new(program, None).statement(statement, Status::ZERO, false, DEPTH).end == Status::NEVER
 }
 
 /// The statuses of one statement on its own.
@@ -92,6 +110,8 @@ struct Evaluator<'p> {
     focus: Option<Range<usize>>,
     /// The loop in focus is left by `break`.
     by_break: bool,
+    /// A statement whose status is given.
+    given: Option<(Range<usize>, Status)>,
 }
 
 impl<'p> Evaluator<'p> {
@@ -103,7 +123,7 @@ impl<'p> Evaluator<'p> {
             }
         });
         let pipefail = program.sets('\0', "pipefail");
-        Self { program, functions, errexit: program.stops_at_errors(), pipefail, focus, by_break: false }
+        Self { program, functions, errexit: program.stops_at_errors(), pipefail, focus, by_break: false, given: None }
     }
 
     fn run(&self) -> Status {
@@ -144,17 +164,20 @@ impl<'p> Evaluator<'p> {
         if s.background {
             return Flow::ends(Status::ZERO);
         }
+        let given = self.given.as_ref().filter(|(range, _)| *range == s.range).map(|(_, status)| *status);
         let flow = match &s.kind {
+            _ if given.is_some() => Flow::ends(given.unwrap_or_default()),
             Kind::Command(_) => self.command(s, before, tested, depth),
             Kind::Assignment if nested || tested && (s.fed || s.written) => Flow::ends(Status::ANY),
-            Kind::Assignment => Flow::ends(Status::ZERO),
+            Kind::Assignment | Kind::Declaration => Flow::ends(Status::ZERO),
             Kind::Test => Flow::ends(Status::ANY),
             Kind::Unknown => Flow { end: Status::ANY, exit: Status::ANY, ..Flow::default() },
             Kind::Pipeline(parts) => {
                 let mut ends = parts.iter().map(|p| self.statement(p, Status::ZERO, tested, depth).inside().end);
                 let last = ends.next_back().unwrap_or(Status::ZERO);
-                let early = self.pipefail && ends.any(|e| e.other);
-                Flow::ends(Status { other: last.other || early, ..last })
+                let early: Vec<Status> = if self.pipefail { ends.collect() } else { Vec::new() };
+                let fails = early.iter().any(|e| e.other);
+                Flow::ends(Status { other: last.other || fails, zero: last.zero && early.iter().all(|e| e.zero) })
             }
             Kind::And(pair) => self.pair(pair, before, false, tested, depth),
             Kind::Or(pair) => self.pair(pair, before, true, tested, depth),
@@ -164,18 +187,25 @@ impl<'p> Evaluator<'p> {
             }
             Kind::If { branches, otherwise } => {
                 let mut flow = Flow::default();
+                // Whether it may be that no condition before was met.
+                let mut goes_on = true;
                 for branch in branches {
                     let condition = self.list(&branch.condition, before, true, depth);
                     let body = self.list(&branch.body, Status::ZERO, tested, depth);
                     if branch.body.iter().any(|s| self.holds(s)) {
                         return body;
                     }
-                    flow = flow.or(Flow { end: Status::NEVER, ..condition }).or(body);
+                    if goes_on {
+                        flow = flow.or(Flow { end: Status::NEVER, ..condition });
+                        flow = if condition.end.zero { flow.or(body) } else { flow };
+                        goes_on = condition.end.other;
+                    }
                 }
                 match otherwise {
                     Some(body) if body.iter().any(|s| self.holds(s)) => {
                         return self.list(body, Status::ZERO, tested, depth);
                     }
+                    _ if !goes_on => flow,
                     Some(body) => flow.or(self.list(body, Status::ZERO, tested, depth)),
                     None => flow.or(Flow::ends(Status::ZERO)),
                 }
@@ -283,8 +313,25 @@ impl<'p> Evaluator<'p> {
             "trap" => Flow::ends(Status::ZERO),
             "exec" if words.len() > 1 => Flow { exit: Status::ANY, ..Flow::default() },
             "exec" => Flow::ends(if tested { Status::ANY } else { Status::ZERO }),
+            // What lists the things of a system succeeds, too; that is for rules to say.
+            name if !tested && tools::tool(name).is_some_and(|tool| tool.system.is_empty()) && succeeds(name, s) => {
+                Flow::ends(Status::ZERO)
+            }
             "source" | "." | "eval" | "kill" => Flow { exit: Status::ANY, ..Flow::ends(Status::ANY) },
             _ => Flow::ends(Status::ANY),
         }
     }
+}
+
+/// Whether a program succeeds whatever it finds, as its table says.
+pub fn succeeds(name: &str, s: &Statement) -> bool {
+    let known = tools::tool(name).and_then(|tool| Some((tool, tool.command(&s.words()[1..], s.fed)?)));
+    // Of a kind that the table does not know there may be nothing at all.
+    known.is_some_and(|(tool, command)| {
+        let knows = |words: &[super::Word]| {
+            let operand = tools::operands(name, &words[1..]).nth(1);
+            operand.is_some_and(|word| word.literal && word.text.split(',').all(|kind| tool.kind(kind).is_some()))
+        };
+        command.succeeds && (!command.usage.contains("KIND") || knows(s.words()))
+    })
 }

@@ -346,7 +346,8 @@ impl<'t> Reader<'t> {
         }
         self.at = end;
         let kind = match words.is_empty() || declares {
-            true if assigned || words.len() > 1 => Kind::Assignment,
+            true if declares && (assigned || words.len() > 1) => Kind::Declaration,
+            true if assigned => Kind::Assignment,
             true => return None,
             false => Kind::Command(words),
         };
@@ -385,7 +386,7 @@ impl<'t> Reader<'t> {
                 }
             };
             // An assignment and a function are no commands that could be redirected.
-            if matches!(inner.kind, Kind::Assignment | Kind::Function { .. }) {
+            if matches!(inner.kind, Kind::Assignment | Kind::Declaration | Kind::Function { .. }) {
                 return None;
             }
             if !both {

@@ -33,8 +33,10 @@ pub struct Statement {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Command(Vec<Word>),
-    /// `NAME=value`, `export`, `local`, `readonly`.
+    /// `NAME=value`.
     Assignment,
+    /// `export`, `local`, `readonly`, `unset`: they succeed, whatever the substitutions in them do.
+    Declaration,
     /// `[ … ]`, `[[ … ]]`, `(( … ))`.
     Test,
     /// Never empty.
@@ -108,7 +110,7 @@ impl Statement {
     /// The lists of statements inside, substitutions last.
     pub fn lists<'s>(&'s self, visit: &mut dyn FnMut(&'s [Self])) {
         match &self.kind {
-            Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => {}
+            Kind::Command(_) | Kind::Assignment | Kind::Declaration | Kind::Test | Kind::Unknown => {}
             Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => visit(list),
             Kind::Function { body, .. } => visit(body),
             Kind::And(pair) | Kind::Or(pair) => visit(pair.as_slice()),
@@ -131,7 +133,7 @@ impl Statement {
 
     fn lists_mut(&mut self) -> Vec<&mut [Self]> {
         let mut lists: Vec<&mut [Self]> = match &mut self.kind {
-            Kind::Command(_) | Kind::Assignment | Kind::Test | Kind::Unknown => Vec::new(),
+            Kind::Command(_) | Kind::Assignment | Kind::Declaration | Kind::Test | Kind::Unknown => Vec::new(),
             Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
             Kind::Function { body, .. } => vec![body],
             Kind::And(pair) | Kind::Or(pair) => vec![pair.as_mut_slice()],
@@ -277,8 +279,11 @@ impl<'s> Reader<'s> {
         let kind = match node.kind() {
             "command" => return self.command(node, depth),
             "redirected_statement" => return self.redirected(node, depth),
-            "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" => {
+            "variable_assignment" | "variable_assignments" => {
                 return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Assignment) };
+            }
+            "declaration_command" | "unset_command" => {
+                return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Declaration) };
             }
             "test_command" => return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Test) },
             "pipeline" => match self.list(node, depth).into_iter().reduce(piped) {

@@ -1,50 +1,112 @@
-//! Facts about other programs that scripts call: one table for every room that reads scripts. What only one rule needs to
-//! know of a program stands in that rule.
+//! Facts about the programs that scripts call: one table a program, in `tools/NAME.toml`, for every room that reads scripts. They
+//! are data; `docs/effects.md` says what the keys mean. What only one rule needs to know of a program stands in that rule.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::LazyLock,
+};
+
+use serde::Deserialize;
 
 /// What is known of a program, in the words of its command line.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tool {
     /// What it is called, without a folder. Programs with the same command line share an entry; the first name stands for all.
-    pub names: &'static [&'static str],
+    pub names: Vec<String>,
+    /// What its things live in: names of two systems have nothing to do with each other.
+    #[serde(default)]
+    pub system: String,
+    /// Options that say in which part of the system: a namespace.
+    #[serde(default)]
+    pub space: Vec<String>,
     /// Options whose value is the next word, where it is not written behind `=`. Another option is a word alone.
-    pub valued: &'static [&'static str],
+    #[serde(default)]
+    pub values: Vec<String>,
+    /// Whether options of one letter may share a dash.
+    #[serde(default)]
+    pub short: bool,
     /// Operations that change nothing, as the operands that they begin with.
-    pub looks: &'static [&'static [&'static str]],
+    #[serde(default)]
+    pub looks: Vec<String>,
+    #[serde(default)]
+    pub commands: Vec<Command>,
+    /// Kinds of its things that live in all parts of the system, with other words for each.
+    #[serde(default)]
+    pub wide: BTreeMap<String, Vec<String>>,
+    /// Kinds of its things, with other words for each.
+    #[serde(default)]
+    pub kinds: BTreeMap<String, Vec<String>>,
+    /// What things of a kind may be waited for.
+    #[serde(default)]
+    pub conditions: BTreeMap<String, Vec<String>>,
+    /// Names of fields of its things, under `names`.
+    #[serde(default)]
+    pub fields: BTreeMap<String, Vec<String>>,
+    /// `values`, to be searched.
+    #[serde(skip)]
+    valued: HashSet<String>,
+    /// Every word for a kind, with the one that stands for all, and whether it is one of `wide`.
+    #[serde(skip)]
+    by_word: HashMap<String, (String, bool)>,
 }
 
-/// All of them.
-#[rustfmt::skip]
-pub const TOOLS: &[Tool] = &[
-    Tool {
-        names: &["kubectl", "oc"],
-        valued: &[
-            "-n", "--namespace", "-f", "--filename", "-k", "--kustomize", "-l", "--selector", "--field-selector", "-o",
-            "--output", "-L", "--label-columns", "--sort-by", "--context", "--kubeconfig", "-s", "--server", "--timeout",
-            "--grace-period",
-        ],
-        looks: &[
-            &["get"], &["wait"], &["describe"], &["logs"], &["version"], &["api-resources"], &["cluster-info"], &["top"],
-            &["explain"], &["whoami"], &["auth", "can-i"], &["rollout", "status"], &["rollout", "history"],
-            &["config", "view"], &["config", "current-context"], &["config", "get-contexts"],
-        ],
-    },
-    Tool {
-        names: &["helm"],
-        valued: &["-n", "--namespace", "-f", "--values", "--set", "--version", "--kube-context", "--kubeconfig", "--timeout"],
-        looks: &[&["list"], &["ls"], &["status"], &["get"], &["history"], &["version"]],
-    },
-    Tool {
-        names: &["docker", "podman", "nerdctl"],
-        // `-t` of `rm` and `stop`.
-        valued: &["-t", "--time", "-H", "--host", "--context"],
-        looks: &[&["ps"], &["inspect"], &["images"], &["logs"], &["version"], &["info"]],
-    },
-    Tool {
-        names: &["git"],
-        valued: &["-C", "-c"],
-        looks: &[&["status"], &["log"], &["diff"], &["show"], &["rev-parse"]],
-    },
+/// One thing that a program can be asked to do. The first that fits is the one.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Command {
+    /// Operands: words as they are, `KIND` and `NAME` for a word, `NAMES` for one or more, `FILES` for what an option names; other
+    /// words in capitals for any word.
+    pub usage: String,
+    /// One of these options has to be given.
+    #[serde(default)]
+    pub with: Vec<String>,
+    /// None of these.
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// The option that names the thing.
+    #[serde(default)]
+    pub named: Vec<String>,
+    /// Its input is a file, a here-document or another command.
+    #[serde(default)]
+    pub fed: bool,
+    /// It succeeds whatever it finds, as long as the system answers.
+    #[serde(default)]
+    pub succeeds: bool,
+    /// What it does, to things of which kind: a word, or `KIND` as on the command line.
+    pub creates: Option<String>,
+    pub reads: Option<String>,
+    pub awaits: Option<String>,
+    pub changes: Option<String>,
+    pub deletes: Option<String>,
+}
+
+macro_rules! tables {
+    ($($name:literal),*) => {
+        &[$(include_str!(concat!("tools/", $name, ".toml"))),*]
+    };
+}
+
+const TABLES: &[&str] = tables![
+    "kubectl", "helm", "docker", "kind", "virtctl", "git", "mkdir", "touch", "rm", "jq", "filters", "sed", "tr",
+    "createdb", "dropdb"
 ];
+
+/// All of them, by every name.
+static TOOLS: LazyLock<HashMap<String, Tool>> = LazyLock::new(|| {
+    let tools = TABLES.iter().filter_map(|text| toml::from_str::<Tool>(text).ok()).map(|mut tool| {
+        tool.valued = tool.values.iter().cloned().collect();
+        for (kinds, wide) in [(&tool.kinds, false), (&tool.wide, true)] {
+            for (kind, others) in kinds {
+                for word in others.iter().chain([kind]) {
+                    tool.by_word.insert(word.clone(), (kind.clone(), wide));
+                }
+            }
+        }
+        tool
+    });
+    tools.flat_map(|tool| tool.names.clone().into_iter().map(move |name| (name, tool.clone()))).collect()
+});
 
 /// Programs that change nothing, whatever they are asked to do.
 #[rustfmt::skip]
@@ -58,26 +120,35 @@ pub const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash"
 
 /// The entry of a program; `name` is without a folder.
 pub fn tool(name: &str) -> Option<&'static Tool> {
-    TOOLS.iter().find(|tool| tool.names.contains(&name))
+    TOOLS.get(name)
 }
 
 /// The name that stands for all programs with the same command line: `kubectl` for `oc`.
 pub fn canonical(name: &str) -> &str {
-    tool(name).map_or(name, |tool| tool.names[0])
+    match name {
+        // Asked for of every command, and most are none of these.
+        "oc" | "podman" | "nerdctl" => tool(name).and_then(|tool| tool.names.first()).map_or(name, String::as_str),
+        _ => name,
+    }
 }
 
 /// Whether a program has this option, with a value behind it: one that takes `--namespace` works in a namespace.
 pub fn takes(name: &str, option: &str) -> bool {
-    tool(name).is_some_and(|tool| tool.valued.contains(&option))
+    tool(name).is_some_and(|tool| tool.valued.contains(option))
 }
 
 /// The words behind the name of a program that are neither options nor values of options.
 pub fn operands<'w, W: AsRef<str>>(name: &str, words: &'w [W]) -> impl Iterator<Item = &'w W> {
-    let valued = tool(name).map_or(&[][..], |tool| tool.valued);
+    let tool = tool(name);
     let mut value = false;
+    let mut only_operands = false;
     words.iter().filter(move |word| {
         let word = word.as_ref();
-        let is_value = std::mem::replace(&mut value, valued.contains(&word));
+        if only_operands {
+            return true;
+        }
+        only_operands = word == "--";
+        let is_value = std::mem::replace(&mut value, tool.is_some_and(|tool| tool.valued.contains(word)));
         !is_value && !word.starts_with('-')
     })
 }
@@ -90,8 +161,12 @@ pub fn looks(run: &str) -> bool {
         return !run.contains(['>', '|']) && !run.contains(" -i");
     }
     let operands: Vec<&str> = operands(name, rest).copied().collect();
-    LOOKERS.contains(&name)
-        || tool(name).is_some_and(|tool| tool.looks.iter().any(|operation| operands.starts_with(operation)))
+    let begins = |operation: &String| {
+        let mut words = operation.split(' ');
+        let mut given = operands.iter();
+        words.all(|word| given.next() == Some(&word))
+    };
+    LOOKERS.contains(&name) || tool(name).is_some_and(|tool| tool.looks.iter().any(begins))
 }
 
 /// Whether a command is told to change nothing.
@@ -99,17 +174,97 @@ pub fn is_dry<W: AsRef<str>>(words: &[W]) -> bool {
     words.iter().any(|word| word.as_ref().starts_with("--dry-run"))
 }
 
+impl Tool {
+    /// What a command line, without the program's name, asks for.
+    pub fn command<W: AsRef<str>>(&self, words: &[W], fed: bool) -> Option<&Command> {
+        let operands: Vec<&str> = operands(&self.names[0], words).map(AsRef::as_ref).collect();
+        self.commands.iter().find(|command| {
+            (!command.fed || fed)
+                && (command.with.is_empty() || command.with.iter().any(|option| self.has(words, option)))
+                && (command.named.is_empty() || command.named.iter().any(|option| self.has(words, option)))
+                && !command.without.iter().any(|option| self.has(words, option))
+                && command.fits(&operands)
+        })
+    }
+
+    /// Whether an option is given: alone, with a value behind `=`, or among options of one letter.
+    pub fn has<W: AsRef<str>>(&self, words: &[W], option: &str) -> bool {
+        let letter = option.strip_prefix('-').filter(|rest| self.short && rest.len() == 1);
+        words.iter().map(AsRef::as_ref).take_while(|word| *word != "--").any(|word| {
+            let whole = word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+            let among = letter.is_some_and(|letter| {
+                let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+                letters.is_some_and(|rest| rest.contains(letter) && rest.bytes().all(|b| b.is_ascii_alphabetic()))
+            });
+            whole || among
+        })
+    }
+
+    /// The one word for a kind of its things, and whether such a thing lives in all parts of the system. `None`: not known.
+    pub fn kind(&self, word: &str) -> Option<(&str, bool)> {
+        let known = self.by_word.get(word).or_else(|| self.by_word.get(&word.to_lowercase()));
+        known.map(|(kind, wide)| (kind.as_str(), *wide))
+    }
+
+    /// Every word for a kind.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        let all = self.wide.iter().chain(&self.kinds);
+        all.flat_map(|(kind, others)| others.iter().chain([kind])).map(String::as_str)
+    }
+}
+
+impl Command {
+    fn fits(&self, operands: &[&str]) -> bool {
+        let mut given = operands.iter();
+        for word in self.usage.split_whitespace() {
+            match word {
+                "FILES" => return true,
+                "NAMES" => return given.next().is_some(),
+                // `KIND NAME` may be one word.
+                "KIND" => match given.next() {
+                    Some(word) if word.contains('/') && self.usage.contains("KIND NAME") => return true,
+                    Some(word) if word.contains('/') => return false,
+                    Some(_) => {}
+                    None => return false,
+                },
+                "KIND/NAME" => return given.next().is_some_and(|word| word.contains('/')),
+                _ if word.bytes().all(|b| b.is_ascii_uppercase()) => {
+                    if given.next().is_none() {
+                        return false;
+                    }
+                }
+                _ => {
+                    if given.next() != Some(&word) {
+                        return false;
+                    }
+                }
+            }
+        }
+        // A program without operations has no more operands than it is known to have.
+        !self.fed || given.next().is_none()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_program_has_one_entry() {
-        let mut names: Vec<_> = TOOLS.iter().flat_map(|tool| tool.names).collect();
+    fn every_table_is_read_and_a_program_has_one_entry() {
+        let mut names = Vec::new();
+        for text in TABLES {
+            let tool: Tool = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            assert!(!tool.commands.is_empty());
+            names.extend(tool.names);
+        }
         let all = names.len();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), all);
+        for name in &names {
+            let first = &tool(name).unwrap().names[0];
+            assert!(canonical(name) == first || canonical(name) == name, "{name}");
+        }
     }
 
     #[test]
@@ -117,6 +272,33 @@ mod tests {
         let words = ["-n", "shop", "delete", "pod", "web", "--timeout=3s", "--grace-period", "0"];
         assert_eq!(operands("oc", &words).collect::<Vec<_>>(), [&"delete", &"pod", &"web"]);
         assert_eq!(operands("unknown", &words).count(), 5);
+    }
+
+    #[test]
+    fn what_a_command_line_asks_for() {
+        let asked = |line: &str, fed: bool| {
+            let words: Vec<&str> = line.split(' ').collect();
+            tool(words[0]).and_then(|tool| tool.command(&words[1..], fed)).map(|command| command.usage.as_str())
+        };
+        for (line, fed, usage) in [
+            ("kubectl create namespace shop", false, Some("create KIND NAME")),
+            ("oc -n shop get pod/web", false, Some("get KIND NAMES")),
+            ("kubectl get pods -l app=web", false, Some("get KIND")),
+            ("kubectl get pods -o name", false, Some("get KIND")),
+            ("kubectl apply -f -", true, Some("apply FILES")),
+            ("kubectl create configmap a --from-literal=x=1", false, Some("create KIND NAME")),
+            ("kubectl", false, None),
+            ("podman run -d --name db postgres", false, Some("run IMAGE")),
+            ("jq .a", true, Some("FILTER")),
+            ("jq -er .a", true, None),
+            ("jq .a", false, None),
+            ("jq .a file", true, None),
+            ("wc -l", true, Some("")),
+            ("wc -l file", true, None),
+            ("rm -rf a", false, Some("NAMES")),
+        ] {
+            assert_eq!(asked(line, fed), usage, "{line}");
+        }
     }
 
     #[test]

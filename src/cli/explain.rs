@@ -1,29 +1,47 @@
 //! `gevals explain`: what a rule is about.
 
-use super::{complain, print, status};
+use std::path::{Path, PathBuf};
+
+use super::{complain, print, project_files, status};
 use crate::{
+    compile,
     diagnostic::{Strength, nearest},
     lint::{RULES, rule},
+    source::Sources,
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 6] = [
+const TOPICS: [(&str, &str); 7] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
     ("convert", include_str!("../../docs/convert.md")),
     ("evals", include_str!("../../docs/evals.md")),
     ("extensions", include_str!("../../docs/extensions.md")),
+    ("effects", include_str!("../../docs/effects.md")),
 ];
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals, extensions.
+/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals, extensions, effects.
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The rule's name, as a finding shows it; without one, all rules and topics are listed.
     rule: Option<String>,
+    /// What a task does to the world, as gevals understands its scripts and steps.
+    #[arg(long, value_name = "FILE", conflicts_with = "rule")]
+    effects: Option<PathBuf>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  gevals explain                         all rules and topics
+  gevals explain resource-not-released   why it matters, an example, and its cure
+  gevals explain --effects task.yaml     what its scripts create, read, await, change and delete";
+
 pub fn main(args: &Args) -> u8 {
+    if let Some(path) = &args.effects {
+        return acts(path);
+    }
     let Some(name) = &args.rule else {
         let topics = TOPICS.map(|(topic, _)| topic).join(", ");
         print(&format!("{}\nTopics: {topics}\n", list()));
@@ -43,6 +61,28 @@ pub fn main(args: &Args) -> u8 {
             status::USAGE
         }
     }
+}
+
+/// Prints what the tasks of a file or a folder do.
+fn acts(path: &Path) -> u8 {
+    let sources = Sources::default();
+    let paths = [path.to_owned()];
+    let tasks = compile::effects(&paths, &sources, &project_files(&paths));
+    if tasks.is_empty() {
+        complain(&format!("no task in `{}`", path.display()));
+        return status::USAGE;
+    }
+    let mut worst = status::OK;
+    for (name, path, acts) in tasks {
+        match acts {
+            Some(acts) => print(&format!("{name}  {}\n{acts}", path.display())),
+            None => {
+                complain(&format!("`{}` has errors: `gevals check` shows them", path.display()));
+                worst = status::NO;
+            }
+        }
+    }
+    worst
 }
 
 /// That there is no such rule, and which one may be meant.

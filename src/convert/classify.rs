@@ -89,7 +89,7 @@ fn one(s: &Statement, once: &HashSet<String>) -> usize {
             }
             1
         }
-        Kind::Assignment => usize::from(count(&s.nested, once) > 0),
+        Kind::Assignment | Kind::Declaration => usize::from(count(&s.nested, once) > 0),
         Kind::Test => 1,
         Kind::Pipeline(parts) => usize::from(parts.iter().any(|p| one(p, once) > 0)),
         Kind::And(pair) | Kind::Or(pair) => count(pair.as_slice(), once),

@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::{
     TaskView,
-    script::{self, Content, Form, Reader},
+    script::{Content, Form, Reader},
     texts,
 };
 use crate::{
@@ -43,7 +43,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let diagnostic = diagnostic.help("write `shell: bash` beside it");
                 let fix = match text.step.arg("shell") {
                     Some(shell) => Some((shell.span, "bash".to_owned())),
-                    None => script::before_key(view, text.key, "shell", "bash"),
+                    None => super::before_key(view, text.key, "shell", "bash"),
                 };
                 match fix {
                     Some((at, text)) => diagnostic.fix("write `shell: bash`", at, text),

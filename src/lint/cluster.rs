@@ -136,7 +136,11 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
             _ => {}
         });
         for command in content.program.commands() {
-            let Some(call) = Call::of(command, "delete") else { continue };
+            let releases = command.name() == "helm"
+                && command.words().get(1).is_some_and(|w| matches!(w.text.as_str(), "uninstall" | "delete"));
+            let call =
+                if releases { Some(Call { words: command.words(), verb: 1 }) } else { Call::of(command, "delete") };
+            let Some(call) = call else { continue };
             let lenient = call.has(&["--ignore-not-found", "-l", "--selector", "--all"]);
             // Where errors do not stop the script, only its last command decides.
             let last = content

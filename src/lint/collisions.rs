@@ -99,10 +99,11 @@ fn things(task: &Task<template::Path>, phase: PhaseKind, step: &Raw, files: &dyn
             }
         }
         "command" | "script" => match step.arg("run").or_else(|| step.arg("inline")).map(|a| &a.kind) {
-            Some(ArgKind::Text(text)) => in_script(&with_marks(text)),
+            Some(ArgKind::Text(text)) => in_script(&with_variables(&with_marks(text), task)),
             _ => {
                 let text = literal("file").and_then(|file| files.read(&resolve(&task.dir, file)).ok());
-                text.and_then(|t| String::from_utf8(t).ok()).map_or_else(Vec::new, |text| in_script(&text))
+                text.and_then(|t| String::from_utf8(t).ok())
+                    .map_or_else(Vec::new, |text| in_script(&with_variables(&text, task)))
             }
         },
         name if name.contains('.') && phase == PhaseKind::Setup => {
@@ -123,10 +124,35 @@ fn things(task: &Task<template::Path>, phase: PhaseKind, step: &Raw, files: &dyn
 /// The text, with a mark that is part of no name for each hole.
 fn with_marks(text: &Template<template::Path>) -> String {
     let parts = text.parts.iter().map(|p| match p {
-        Part::Text(text) => text.as_str(),
-        Part::Hole(_) => "{hole}",
+        Part::Text(text) => text.clone(),
+        // A variable of the task is put in with those of the shell.
+        Part::Hole(hole) => match hole.text.strip_prefix("{env.").and_then(|rest| rest.strip_suffix('}')) {
+            Some(name) if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => format!("${{{name}}}"),
+            _ => "{hole}".to_owned(),
+        },
     });
     parts.collect()
+}
+
+/// The text with the literal variables of the task in it, as the shell will read it.
+fn with_variables(text: &str, task: &Task<template::Path>) -> String {
+    let mut text = text.to_owned();
+    for (name, value) in &task.env {
+        let Some(value) = value.as_literal().filter(|_| text.contains(&name.value)) else { continue };
+        text = text.replace(&format!("${{{}}}", name.value), value);
+        let mut out = String::new();
+        let mut rest = text.as_str();
+        let mark = format!("${}", name.value);
+        while let Some((before, behind)) = rest.split_once(&mark) {
+            out.push_str(before);
+            let ends = !behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+            out.push_str(if ends { value } else { &mark });
+            rest = behind;
+        }
+        out.push_str(rest);
+        text = out;
+    }
+    text
 }
 
 fn in_script(text: &str) -> Vec<Thing> {
@@ -162,7 +188,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         // `-p` takes a folder that is there.
         ("folder", false, r#"\bmkdir\s+-[a-z]*p[a-z]*\s+["']?(/[\w./-]+)"#),
         ("file", true, r#">\s*["']?(/(?:tmp|var)/[\w./-]+)"#),
-        ("port", true, r#"\bport-forward\b[^\n;|&]*?\s(\d{2,5}):\d{2,5}"#),
+        ("port", true, r#"\bport-forward\b[^\n;|&]*?\s["']?(\d{2,5}):\d{2,5}"#),
         (
             "port",
             true,

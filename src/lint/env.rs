@@ -74,7 +74,7 @@ const READ_BY_PROGRAMS: [&str; 30] = [
     "GO",
 ];
 
-fn read_by_programs(name: &str) -> bool {
+pub(super) fn read_by_programs(name: &str) -> bool {
     COMMON.contains(&name)
         || READ_BY_PROGRAMS.iter().any(|p| name.starts_with(p))
         || name.to_ascii_uppercase().ends_with("_PROXY")

@@ -2,7 +2,7 @@
 
 use super::{
     TaskView,
-    script::{self, Content, ScriptView},
+    script::{Content, ScriptView},
 };
 use crate::{
     bash::{Word, tools},
@@ -213,12 +213,12 @@ fn edits(
                 if fields.iter().any(|(k, _)| k.value == name) {
                     return None;
                 }
-                edits.push(script::before_key(view, first.span, &name, &value)?);
+                edits.push(super::before_key(view, first.span, &name, &value)?);
             }
         }
         None => {
             let list: Vec<_> = entries.iter().map(|(n, v)| format!("{n}: {v}")).collect();
-            edits.push(script::before_key(view, text.key, "env", &format!("{{{}}}", list.join(", ")))?);
+            edits.push(super::before_key(view, text.key, "env", &format!("{{{}}}", list.join(", ")))?);
         }
     }
     Some(edits)

@@ -80,7 +80,7 @@ fn says_nothing<'s>(program: &Program, statement: &'s Statement, first: &mut Opt
             true
         }
         Kind::Command(_) => statement.name() == "exit" || !flow::status(program, statement).other,
-        Kind::Assignment => statement.nested.is_empty(),
+        Kind::Assignment | Kind::Declaration => statement.nested.is_empty(),
         Kind::Pipeline(parts) => {
             let strict = program.sets('\0', "pipefail");
             let Some((last, rest)) = parts.split_last() else { return false };

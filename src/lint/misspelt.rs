@@ -1,13 +1,21 @@
 //! Arguments that are nearly a word that their operation knows.
 
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    sync::OnceLock,
+};
+
 use serde_json::Value;
 
 use super::TaskView;
 use crate::{
+    bash::tools,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{Def, OperationKind, Step},
     kubernetes::operation::is_known_group,
     rule,
+    source::Span,
 };
 
 rule! {
@@ -22,6 +30,162 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             arguments(step, out);
         }
     });
+    commands(view, out);
+}
+
+/// The same of what commands are told: kinds, conditions to wait for, fields of objects. What they know stands in the table of their program.
+fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(tool) = tools::tool("kubectl") else { return };
+    let mut found: Vec<(Span, String, String)> = Vec::new();
+    for script in &view.effects.scripts {
+        for run in &script.trace.runs {
+            if run.statement.tool() != "kubectl" {
+                continue;
+            }
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let span = |text: &str| {
+                let word = run.statement.words().iter().find(|word| word.text.contains(text));
+                run.content.span(word.map_or_else(|| run.statement.range.clone(), |word| word.range.clone()))
+            };
+            let operands: Vec<&str> = tools::operands("kubectl", &words[1..]).copied().collect();
+            let kind = match operands.as_slice() {
+                [
+                    "get" | "describe" | "delete" | "wait" | "scale" | "label" | "annotate" | "patch" | "expose",
+                    kind,
+                    ..,
+                ] => Some(*kind),
+                ["rollout", _, kind, ..] | ["auth", "can-i", _, kind, ..] => Some(*kind),
+                _ => None,
+            };
+            let kind =
+                kind.map(|kind| kind.split('/').next().unwrap_or(kind)).filter(|kind| !kind.contains([',', '.']));
+            if let Some(word) = kind.filter(|word| !word.is_empty() && tool.kind(word).is_none()) {
+                let known: Vec<&str> = tool.kinds().collect();
+                found.extend(
+                    near(&word.to_lowercase(), &known).map(|near| (span(word), word.to_owned(), near.to_owned())),
+                );
+            }
+            let asked = words
+                .windows(2)
+                .find(|pair| pair[0] == "--for")
+                .map(|pair| pair[1])
+                .or_else(|| words.iter().find_map(|word| word.strip_prefix("--for=")));
+            if let Some(asked) = asked.filter(|asked| !asked.is_empty()) {
+                let (form, rest) = asked.split_once('=').unwrap_or((asked, ""));
+                if !matches!(form, "condition" | "delete" | "create" | "jsonpath") {
+                    found.extend(
+                        nearest(form, ["condition", "delete", "create", "jsonpath"])
+                            .map(|near| (span(asked), form.to_owned(), near.to_owned())),
+                    );
+                }
+                let condition = rest.split('=').next().unwrap_or(rest);
+                let known: Vec<&str> =
+                    match kind.and_then(|kind| tool.kind(kind)).and_then(|(kind, _)| tool.conditions.get(kind)) {
+                        Some(known) => known.iter().map(String::as_str).collect(),
+                        None => tool.conditions.values().flatten().map(String::as_str).collect(),
+                    };
+                if form == "condition"
+                    && !condition.is_empty()
+                    && !known.iter().any(|known| known.eq_ignore_ascii_case(condition))
+                {
+                    found.extend(
+                        nearest(condition, known).map(|near| (span(condition), condition.to_owned(), near.to_owned())),
+                    );
+                }
+            }
+            let known_kind = kind.is_some_and(|kind| tool.kind(kind).is_some());
+            for path in words.iter().filter(|word| known_kind && word.contains("{.")) {
+                found.extend(fields(path, tool).map(|(word, near)| (span(path), word, near)));
+            }
+        }
+    }
+    view.task.walk(&mut |_, step| {
+        let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        let resource = step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal());
+        let known = resource.is_none_or(|resource| tool.kind(resource.split('/').next().unwrap_or(resource)).is_some());
+        if let Some((arg, text)) = path.and_then(|arg| Some((arg, arg.as_literal()?))).filter(|_| known) {
+            found.extend(fields(text, tool).map(|(word, near)| (arg.span, word, near)));
+        }
+    });
+    for (span, word, near) in found {
+        out.push(
+            Diagnostic::new(
+                &MISSPELT_VALUE,
+                span,
+                format!("`{word}` is nothing that is known here, and nearly something"),
+            )
+            .here(format!("did you mean `{near}`?"))
+            .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+        );
+    }
+}
+
+/// Names in a JSONPath that no field has, and one nearly has.
+fn fields(path: &str, tool: &'static tools::Tool) -> impl Iterator<Item = (String, String)> {
+    let known = KNOWN.get_or_init(|| tool.fields.values().flatten().map(String::as_str).collect());
+    let mut found = Vec::new();
+    // Behind these the author chooses the names.
+    let free = [
+        "labels",
+        "annotations",
+        "data",
+        "matchLabels",
+        "nodeSelector",
+        "stringData",
+        "binaryData",
+        "capacity",
+        "limits",
+        "requests",
+        "used",
+        "hard",
+    ];
+    let signs = ['.', '{', '}', '[', ']', '(', ')', '@', '?', '*', ' ', '=', '"', '\'', ':', ',', '\\'];
+    for name in path.split(signs).take_while(|name| !free.contains(name)) {
+        let plain =
+            name.len() > 4 && name.bytes().all(|b| b.is_ascii_alphabetic()) && name.starts_with(char::is_lowercase);
+        if !plain || known.contains(name) {
+            continue;
+        }
+        found.extend(near_field(name, known).map(|near| (name.to_owned(), near.to_owned())));
+    }
+    found.into_iter()
+}
+
+/// The field that was meant. The same names come again and again in a suite, and to search all costs more than to look it up.
+fn near_field(name: &str, known: &HashSet<&'static str>) -> Option<&'static str> {
+    thread_local! {
+        static SEEN: RefCell<HashMap<String, Option<&'static str>>> = RefCell::default();
+    }
+    if let Some(near) = SEEN.with_borrow(|seen| seen.get(name).copied()) {
+        return near;
+    }
+    let parts = parts(name);
+    let turned = || known.iter().find(|known| known.len() == name.len() && self::parts(known) == parts).copied();
+    let near = turned().or_else(|| nearest(name, known.iter().copied()));
+    SEEN.with_borrow_mut(|seen| {
+        if seen.len() < 1000 {
+            seen.insert(name.to_owned(), near);
+        }
+    });
+    near
+}
+
+/// The names of all fields.
+static KNOWN: OnceLock<HashSet<&'static str>> = OnceLock::new();
+
+/// The words of a name in camel case, sorted.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() || parts.is_empty() {
+            parts.push(String::new());
+        }
+        if let Some(last) = parts.last_mut() {
+            last.push(c.to_ascii_lowercase());
+        }
+    }
+    parts.sort();
+    parts
 }
 
 fn arguments(step: &Step<Def>, out: &mut Diagnostics) {

@@ -3,7 +3,6 @@
 use super::{
     TaskView,
     script::{Reader, ScriptView},
-    unresolved_source::read_by,
 };
 use crate::{
     bash::{
@@ -11,6 +10,7 @@ use crate::{
         syntax::{self, Fault, Grammar, Report},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
+    effects::sourced::read_by,
     rule,
 };
 

@@ -3,14 +3,11 @@
 use std::{
     collections::{BTreeSet, HashSet},
     path::{Component, Path, PathBuf},
-    sync::LazyLock,
 };
-
-use regex::Regex;
 
 use super::{
     TaskView,
-    script::{Form, Reader, ScriptView},
+    script::{Reader, ScriptView},
     texts,
 };
 use crate::{
@@ -19,6 +16,7 @@ use crate::{
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Rule, nearest},
+    effects::sourced::{beside, of_own_folder, sourced},
     hir::{OperationKind, PhaseKind},
     rule,
     source::{Files, Span, Stat, resolve},
@@ -100,22 +98,6 @@ fn repaired(
     }
 }
 
-fn sourced(statement: &Statement) -> Option<&Word> {
-    let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
-    // Without a slash it is looked for on PATH; absolute paths are this machine's.
-    let relative = word.text.contains('/') && !word.text.starts_with(['/', '~']);
-    (word.literal && relative).then_some(word)
-}
-
-/// The files that a script reads whatever happens, where their place is known.
-pub(super) fn read_by<'s>(script: &'s ScriptView<'_>) -> impl Iterator<Item = (&'s Word, PathBuf)> {
-    let statements = script.content.program.body.iter().take_while(|s| !matches!(s.name(), "cd" | "pushd"));
-    statements.filter_map(|statement| match (sourced(statement), &script.dir) {
-        (Some(word), Some(dir)) => Some((word, resolve(dir, &word.text))),
-        _ => beside(statement, script),
-    })
-}
-
 /// The files that scripts source, run or read, where their place is known: what stands in them decides as the scripts themselves do.
 /// Not those that a script may write.
 pub fn helpers(scripts: &[ScriptView<'_>], files: &dyn Files) -> BTreeSet<PathBuf> {
@@ -162,60 +144,6 @@ fn shown(dir: Option<&Path>) -> String {
     let text = dir.unwrap_or(Path::new("")).display().to_string();
     if text.is_empty() { ".".to_owned() } else { text }
 }
-
-/// `. "$(dirname "$0")/lib.sh"`, `source "$HERE/lib.sh"`: the path of a file beside the script's own file.
-fn beside<'s>(statement: &'s Statement, script: &ScriptView<'_>) -> Option<(&'s Word, PathBuf)> {
-    let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
-    of_own_folder(word, script).map(|path| (word, path))
-}
-
-/// The file that a word names by the script's own folder.
-fn of_own_folder(word: &Word, script: &ScriptView<'_>) -> Option<PathBuf> {
-    let Form::File { path, .. } = &script.form else { return None };
-    if word.literal || !word.text.contains('/') {
-        return None;
-    }
-    let own = path.parent()?;
-    let text = word.text.replace('"', "");
-    let (head, rest) = match OWN_FOLDER.captures(&text) {
-        Some(found) => (found.get(1).map_or("", |m| m.as_str()).to_owned(), text[found.get(0)?.end()..].to_owned()),
-        None => {
-            let found = VARIABLE.captures(&text)?;
-            (assigned(&script.content.text, found.get(1)?.as_str())?, found.get(2)?.as_str().to_owned())
-        }
-    };
-    let plain = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
-    (rest.starts_with('/') && plain(&rest)).then(|| resolve(own, &format!(".{head}{rest}")))
-}
-
-/// What a variable adds to the script's own folder, where it is given that folder, once.
-fn assigned(text: &str, name: &str) -> Option<String> {
-    let given = |line: &str| {
-        let line = line.trim_start();
-        let line =
-            ["export ", "readonly ", "local ", "declare -r "].iter().find_map(|k| line.strip_prefix(k)).unwrap_or(line);
-        Some(line.strip_prefix(name)?.strip_prefix('=')?.replace('"', ""))
-    };
-    let mut all = text.lines().filter_map(given);
-    let value = all.next().filter(|_| all.next().is_none())?;
-    let found = OWN_FOLDER.captures(&value)?;
-    let rest = &value[found.get(0)?.end()..];
-    let more = found.get(1).map_or("", |m| m.as_str());
-    (rest.is_empty() || rest.starts_with('/') && !rest.contains(['$', ' ', ';'])).then(|| format!("{more}{rest}"))
-}
-
-/// The folder that a script's file is in, without quotes; and what follows it inside.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static OWN_FOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    let own = r"(?:\$0|\$\{0\}|\$BASH_SOURCE|\$\{BASH_SOURCE(?:\[0\])?\})";
-    let dir = format!(r"(?:\$\(dirname (?:-- )?{own}\)|\$\{{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}})");
-    let cd =
-        format!(r"\$\(cd (?:-- |-P )?{dir}((?:/[\w.-]+)*) ?(?:&?>+ ?/dev/null(?: 2>&1)?)? ?(?:&&|;) ?pwd(?: -P)?\)");
-    Regex::new(&format!("^(?:{cd}|{dir})")).unwrap()
-});
-
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\$(?:\{)?(\w+)(?:\})?(/.+)$").unwrap());
 
 /// `./check.sh`, `bash scripts/verify.sh`, `kubectl apply -f pod.yaml` without such a file, where nothing before could make one.
 pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {

@@ -115,7 +115,7 @@ impl ScriptFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path)
     }
 
-    fn get(&self, path: &Path, sources: &Sources, files: &dyn Files) -> Option<Arc<ScriptFile>> {
+    pub fn get(&self, path: &Path, sources: &Sources, files: &dyn Files) -> Option<Arc<ScriptFile>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(script) = known().get(path).and_then(|k| k.script.upgrade()) {
             return Some(script);
@@ -346,15 +346,6 @@ impl ScriptView<'_> {
         let json = self.step.arg("protocol").is_some_and(|p| p.as_literal() != Some("none"));
         !json && self.step.expect.is_none() && self.reader != Reader::Foreign
     }
-}
-
-/// The edit that writes `key: value` before the key at `at`.
-pub fn before_key(view: &super::TaskView<'_>, at: Span, key: &str, value: &str) -> Option<(Span, String)> {
-    let separator = match view.unit.tree.mapping_of(at)?.style() {
-        Style::Flow => ", ".to_owned(),
-        _ => format!("\n{}", margin(&view.sources.get(at.file), at)?),
-    };
-    Some((at.head(), format!("{key}: {value}{separator}")))
 }
 
 /// The text of a source that begins the line of a span, where it is blank.

@@ -1,0 +1,595 @@
+//! What the scripts and steps of a task do to the world: one model, which rules ask. [`shell`] follows scripts, [`value`] is what is
+//! known of a text, [`crate::bash::tools`] what is known of programs. What is not known is said to be so, and no rule concludes from it.
+
+pub mod manifest;
+pub mod script;
+pub mod shell;
+pub mod sourced;
+pub mod value;
+
+use std::{path::PathBuf, sync::Arc};
+
+use self::{
+    manifest::Object,
+    script::{Content, Form, Reader, ScriptFiles, ScriptView},
+    shell::{Run, Sourced, Trace, Variables},
+    value::{Piece, Value},
+};
+use crate::{
+    bash::tools::{self, Tool},
+    hir::{Arg, ArgKind, Def, OperationKind, Part, PhaseKind, Step, Target, Task, Template},
+    source::{Files, Sources, Span, resolve},
+};
+
+/// What a task does, in the order written.
+#[derive(Debug, Default)]
+pub struct Model<'a> {
+    pub scripts: Vec<Followed<'a>>,
+    pub acts: Vec<Act>,
+    /// Phases in which something may be done that the model does not see.
+    pub opaque: Vec<PhaseKind>,
+    /// What the agent is told.
+    pub prompt: Value,
+}
+
+/// A script and what was seen in it.
+#[derive(Debug)]
+pub struct Followed<'a> {
+    pub view: &'a ScriptView<'a>,
+    pub trace: Trace<'a>,
+}
+
+/// Something that is done to a thing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Act {
+    pub phase: PhaseKind,
+    pub verb: Verb,
+    pub thing: Thing,
+    /// Where it is written.
+    pub span: Span,
+    /// The step, by its key.
+    pub step: Span,
+    /// It may not happen.
+    pub maybe: bool,
+    /// That it fails is passed over.
+    pub lenient: bool,
+}
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verb {
+    Creates,
+    Reads,
+    Awaits,
+    Changes,
+    Deletes,
+}
+
+impl Verb {
+    /// As `docs/effects.md` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Creates => "creates",
+            Self::Reads => "reads",
+            Self::Awaits => "awaits",
+            Self::Changes => "changes",
+            Self::Deletes => "deletes",
+        }
+    }
+}
+
+/// Something in the world.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Thing {
+    /// What it lives in: `kubernetes`, `docker`, `file`.
+    pub system: String,
+    /// Its kind, in one word of all that people write for it.
+    pub kind: String,
+    /// The part of the system: a namespace. `None`: not said.
+    pub space: Option<Value>,
+    /// `None`: all of them, or those with a label.
+    pub name: Option<Value>,
+}
+
+impl Thing {
+    /// For people: `pod web in shop`.
+    pub fn shown(&self) -> String {
+        let name = self.name.as_ref().map_or_else(|| "*".to_owned(), Value::shown);
+        let space = self.space.as_ref().map_or_else(String::new, |space| format!(" in {}", space.shown()));
+        match self.kind.is_empty() {
+            true => format!("{} {name}{space}", self.system),
+            false => format!("{} {name}{space}", self.kind),
+        }
+    }
+
+    /// Whether the two certainly are one.
+    pub fn is(&self, other: &Self) -> bool {
+        let name = self.name.as_ref().zip(other.name.as_ref()).is_some_and(|(a, b)| a.is(b));
+        self.system == other.system && self.kind == other.kind && name && same_space(self, other)
+    }
+
+    /// Whether what is done to `other` may be done to this, too.
+    pub fn may_be(&self, other: &Self) -> bool {
+        let kinds = self.kind == other.kind || other.kind == "all" || self.kind.is_empty() || other.kind.is_empty();
+        let names = match (&self.name, &other.name) {
+            (Some(a), Some(b)) => a.may_be(b),
+            _ => true,
+        };
+        let spaces = match (&self.space, &other.space) {
+            (Some(a), Some(b)) => a.may_be(b),
+            _ => true,
+        };
+        self.system == other.system && kinds && names && spaces
+    }
+}
+
+fn same_space(a: &Thing, b: &Thing) -> bool {
+    match (&a.space, &b.space) {
+        (Some(a), Some(b)) => a.is(b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// The scripts that scripts of a task read, each once, and those that they read.
+pub fn sourced(
+    scripts: &[ScriptView<'_>],
+    all: &ScriptFiles,
+    sources: &Sources,
+    files: &dyn Files,
+) -> Vec<(PathBuf, Arc<Content>)> {
+    let mut found: Vec<(PathBuf, Arc<Content>)> = Vec::new();
+    for script in scripts {
+        for (_, path) in sourced::read_by(script) {
+            if !found.iter().any(|(known, _)| *known == path)
+                && let Some(file) = all.get(&path, sources, files)
+            {
+                found.push((path, Arc::clone(&file.content)));
+            }
+        }
+    }
+    found
+}
+
+/// What the model of a task is made from.
+#[derive(Clone, Copy)]
+pub struct Given<'a> {
+    pub task: &'a Task<Def>,
+    pub scripts: &'a [ScriptView<'a>],
+    /// See [`sourced`].
+    pub sourced: &'a [(PathBuf, Arc<Content>)],
+    pub files: &'a dyn Files,
+}
+
+impl<'a> Model<'a> {
+    /// Follows all scripts and steps of a task.
+    pub fn of(given: Given<'a>) -> Self {
+        let environment = environment(given.task);
+        let prompt = given.task.prompt.as_ref().map(|prompt| of_template(&prompt.text, &environment));
+        let mut model = Self { prompt: prompt.unwrap_or_default(), ..Self::default() };
+        for view in given.scripts {
+            if view.reader == Reader::Foreign {
+                model.opaque.push(view.phase);
+                continue;
+            }
+            let trace = follow(given, view, &environment);
+            if trace.opaque {
+                model.opaque.push(view.phase);
+            }
+            for run in &trace.runs {
+                acts(run, view, given, &mut model);
+            }
+            model.scripts.push(Followed { view, trace });
+        }
+        given.task.walk(&mut |phase, step| in_step(phase, step, given, &environment, &mut model));
+        model
+    }
+
+    /// What is done in a phase.
+    pub fn in_phase(&self, phase: PhaseKind) -> impl Iterator<Item = &Act> {
+        self.acts.iter().filter(move |act| act.phase == phase)
+    }
+
+    /// For people: what is done in each phase, a line each.
+    pub fn shown(&self, sources: &Sources) -> String {
+        let mut out = String::new();
+        for phase in PhaseKind::ALL {
+            let mut title = phase.name();
+            for act in self.in_phase(phase) {
+                let mut notes: Vec<&str> = Vec::new();
+                if act.maybe {
+                    notes.push("perhaps");
+                }
+                if act.lenient {
+                    notes.push("may fail");
+                }
+                let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
+                let source = sources.get(act.span.file);
+                let place = format!("{}:{}", source.path().display(), source.position(act.span.start).line);
+                out.push_str(&format!("  {title:8} {:8} {}{notes}  {place}\n", act.verb.name(), act.thing.shown()));
+                title = "";
+            }
+            if !self.sees(phase) {
+                out.push_str(&format!("  {title:8} and what gevals cannot see\n"));
+            }
+        }
+        if out.is_empty() { "  nothing that gevals knows of\n".to_owned() } else { out }
+    }
+
+    /// Whether all that is done in a phase is known.
+    pub fn sees(&self, phase: PhaseKind) -> bool {
+        !self.opaque.contains(&phase)
+    }
+}
+
+/// The name of the task among its variables: no variable can be called so.
+const TASK_NAME: &str = "{task.name}";
+
+/// The variables of a task, with what is known of them.
+pub fn environment(task: &Task<Def>) -> Variables {
+    let mut known = Variables::new();
+    for _ in 0..4 {
+        let mut next = Variables::from([(TASK_NAME.to_owned(), Value::text(&*task.name.value))]);
+        for (name, template) in &task.env {
+            next.insert(name.value.clone(), of_template(template, &known));
+        }
+        if next == known {
+            break;
+        }
+        known = next;
+    }
+    known
+}
+
+/// What is known of a template.
+pub fn of_template(template: &Template<Def>, environment: &Variables) -> Value {
+    let mut value = Value::default();
+    for part in &template.parts {
+        match part {
+            Part::Text(text) => value.push(Piece::Text(text.clone())),
+            Part::Hole(hole) => {
+                value.append(&of_hole(&hole.reference.target, &hole.text, hole.filters.is_empty(), environment))
+            }
+        }
+    }
+    value
+}
+
+fn of_hole(target: &Target, text: &str, is_plain: bool, environment: &Variables) -> Value {
+    match target {
+        Target::TaskEnv(name) if is_plain => environment.get(name).cloned().unwrap_or_else(|| Value::name(text)),
+        Target::TaskName if is_plain => environment.get(TASK_NAME).cloned().unwrap_or_else(|| Value::name(text)),
+        Target::Loop(_) | Target::Local(_) => Value::unknown(),
+        _ => Value::name(text),
+    }
+}
+
+fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variables) -> Trace<'a> {
+    let mut variables = environment.clone();
+    if let Some(ArgKind::Record(fields)) = view.step.arg("env").map(|arg| &arg.kind) {
+        for (name, arg) in fields {
+            let value = match &arg.kind {
+                ArgKind::Text(template) => of_template(template, environment),
+                _ => arg.as_value().map_or_else(Value::unknown, |value| Value::text(value.to_string())),
+            };
+            variables.insert(name.value.clone(), value);
+        }
+    }
+    let holes: Vec<Value> = match &view.value.kind {
+        ArgKind::Text(template) => template
+            .holes()
+            .map(|hole| of_hole(&hole.reference.target, &hole.text, hole.filters.is_empty(), environment))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut sourced = Sourced::new();
+    for (word, path) in sourced::read_by(view) {
+        if let Some((path, content)) = given.sourced.iter().find(|(known, _)| *known == path) {
+            let starts = view.content.program.body.iter().find(|s| s.words().iter().any(|w| w.range == word.range));
+            if let Some(statement) = starts {
+                sourced.insert((Arc::as_ptr(&view.content), statement.range.start), (path.clone(), content));
+            }
+        }
+    }
+    let path = match &view.form {
+        Form::File { path, .. } => Some(path.as_path()),
+        _ => None,
+    };
+    shell::follow(&view.content, &holes, &variables, &sourced, path)
+}
+
+/// The things that a command is about, by what is known of its program.
+fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut Model<'a>) {
+    let span = run.content.span(run.statement.range.start..first_line(run));
+    let act = |verb, thing, lenient| Act {
+        phase: view.phase,
+        verb,
+        thing,
+        span,
+        step: view.step.key,
+        maybe: run.maybe,
+        lenient: run.lenient || lenient,
+    };
+    if let Some(path) = &run.output {
+        let thing = Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(path.clone()) };
+        model.acts.push(act(Verb::Creates, thing, false));
+    }
+    let Some(name) = run.words.first().and_then(Value::literal) else { return };
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let Some(tool) = tools::tool(name) else { return };
+    let words: Vec<String> = run.words[1..].iter().map(spelt).collect();
+    if tools::is_dry(&words) {
+        return;
+    }
+    let Some(command) = tool.command(&words, run.statement.fed || run.input.is_some()) else { return };
+    let verbs = [
+        (Verb::Creates, &command.creates),
+        (Verb::Reads, &command.reads),
+        (Verb::Awaits, &command.awaits),
+        (Verb::Changes, &command.changes),
+        (Verb::Deletes, &command.deletes),
+    ];
+    let space = option(tool, &tool.space, &run.words[1..]);
+    for (verb, kind) in verbs.into_iter().filter_map(|(verb, kind)| Some((verb, kind.as_ref()?))) {
+        if kind == "FILES" {
+            match described(run, tool, view, given) {
+                Some(objects) => {
+                    for object in objects {
+                        model.acts.push(act(verb, of_object(object, space.clone(), tool), command.succeeds));
+                    }
+                }
+                None if matches!(verb, Verb::Creates | Verb::Deletes) => model.opaque.push(view.phase),
+                None => {}
+            }
+            continue;
+        }
+        let named = option(tool, &command.named, &run.words[1..]);
+        let wide = |kind: &str| tool.kind(kind).is_some_and(|(_, wide)| wide);
+        let things = match named {
+            Some(name) => vec![(kind.clone(), Some(name))],
+            None => operands(tool, command, kind, &run.words[1..]),
+        };
+        for (kind, name) in things {
+            let canonical = tool.kind(&kind).map_or_else(|| kind.to_lowercase(), |(kind, _)| kind.to_owned());
+            let space = if wide(&canonical) { None } else { space.clone() };
+            let thing = Thing { system: tool.system.clone(), kind: canonical, space, name };
+            model.acts.push(act(verb, thing, command.succeeds));
+        }
+    }
+}
+
+fn first_line(run: &Run<'_>) -> usize {
+    let range = &run.statement.range;
+    let text = run.content.text.get(range.clone()).unwrap_or_default();
+    range.start + text.find('\n').unwrap_or(text.len())
+}
+
+/// A word for the table: what is not known in it is a character that no option begins with.
+fn spelt(value: &Value) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Name(_) | Piece::Unknown => script::HOLE.to_string(),
+    };
+    value.pieces().iter().map(piece).collect()
+}
+
+/// The value of one of these options.
+fn option(tool: &Tool, names: &[String], words: &[Value]) -> Option<Value> {
+    for (at, word) in words.iter().enumerate() {
+        let text = spelt(word);
+        for name in names {
+            if text == *name {
+                return words.get(at + 1).cloned();
+            }
+            let joined = if name.starts_with("--") || !tool.short { format!("{name}=") } else { name.clone() };
+            if text.len() > joined.len() && text.starts_with(&joined) {
+                return Some(without(word, joined.len()));
+            }
+        }
+    }
+    None
+}
+
+/// A value without its first bytes, which are literal.
+fn without(value: &Value, bytes: usize) -> Value {
+    let mut out = Value::default();
+    for (nth, piece) in value.pieces().iter().enumerate() {
+        match piece {
+            Piece::Text(text) if nth == 0 => out.push(Piece::Text(text.get(bytes..).unwrap_or_default().to_owned())),
+            piece => out.push(piece.clone()),
+        }
+    }
+    out
+}
+
+/// Kinds and names that stand as operands. `None` for a name: all of a kind.
+fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: &[Value]) -> Vec<(String, Option<Value>)> {
+    let spelt: Vec<String> = words.iter().map(spelt).collect();
+    let given: Vec<&Value> = tools::operands(&tool.names[0], &spelt)
+        .filter_map(|word| words.get(spelt.iter().position(|known| std::ptr::eq(known, word))?))
+        .collect();
+    let usage: Vec<&str> = command.usage.split_whitespace().collect();
+    let Some(place) = usage.iter().position(|word| matches!(*word, "KIND" | "NAME" | "NAMES" | "KIND/NAME")) else {
+        return Vec::new();
+    };
+    let rest = given.get(place..).unwrap_or_default();
+    if usage[place] != "KIND" && usage[place] != "KIND/NAME" {
+        // Between them and the name may stand other words.
+        let names = if usage.contains(&"NAMES") { rest } else { rest.get(..1).unwrap_or_default() };
+        return names.iter().map(|name| (kind.to_owned(), Some((*name).clone()))).collect();
+    }
+    let Some((first, names)) = rest.split_first() else { return Vec::new() };
+    let one = |word: &Value| {
+        let parts = word.split('/');
+        match parts.as_slice() {
+            [kind, name] => Some((kind.literal()?.to_owned(), Some(name.clone()))),
+            _ => None,
+        }
+    };
+    if spelt_has_slash(first) {
+        let many = usage.contains(&"NAMES");
+        return rest.iter().take(if many { rest.len() } else { 1 }).filter_map(|word| one(word)).collect();
+    }
+    let Some(word) = first.literal() else { return Vec::new() };
+    let kinds: Vec<&str> = word.split(',').collect();
+    let of = |name: Option<Value>| -> Vec<(String, Option<Value>)> {
+        kinds.iter().map(|word| ((if kind == "KIND" { *word } else { kind }).to_owned(), name.clone())).collect()
+    };
+    let last = if usage.contains(&"NAMES") { names.len() } else { 1 };
+    match names.is_empty() {
+        true => of(None),
+        false => names.iter().take(last).flat_map(|name| of(Some((*name).clone()))).collect(),
+    }
+}
+
+fn spelt_has_slash(value: &Value) -> bool {
+    value.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains('/')))
+}
+
+/// The objects of the manifests that a command is given.
+fn described(run: &Run<'_>, tool: &Tool, view: &ScriptView<'_>, given: Given<'_>) -> Option<Vec<Object>> {
+    let file = option(tool, &["-f".to_owned(), "--filename".to_owned()], &run.words[1..])?;
+    let path = file.literal()?;
+    if path == "-" {
+        return manifest::objects(run.input.as_ref()?);
+    }
+    let path = resolve(view.dir.as_ref()?, path);
+    let text = String::from_utf8(given.files.read(&path).ok()?).ok()?;
+    manifest::objects(&Value::text(text))
+}
+
+fn of_object(object: Object, space: Option<Value>, tool: &Tool) -> Thing {
+    let (kind, wide) =
+        tool.kind(&object.kind).map_or((object.kind.clone(), false), |(kind, wide)| (kind.to_owned(), wide));
+    let space = if wide { None } else { object.namespace.or(space) };
+    Thing { system: tool.system.clone(), kind, space, name: Some(object.name) }
+}
+
+/// What a step does that is no script.
+fn in_step<'a>(
+    phase: PhaseKind,
+    step: &'a Step<Def>,
+    given: Given<'a>,
+    environment: &Variables,
+    model: &mut Model<'a>,
+) {
+    let text = |arg: &Arg<Def>| match &arg.kind {
+        ArgKind::Text(template) => Some(of_template(template, environment)),
+        _ => None,
+    };
+    let arg = |key: &str| step.arg(key).and_then(&text);
+    let act = |verb, system: &str, kind: &str, space, name| Act {
+        phase,
+        verb,
+        thing: Thing { system: system.to_owned(), kind: kind.to_owned(), space, name },
+        span: step.key,
+        step: step.key,
+        maybe: false,
+        lenient: step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value),
+    };
+    match &step.op.kind {
+        OperationKind::Builtin("file") => {
+            let verb = if step.arg("content").is_some() { Verb::Creates } else { Verb::Reads };
+            let path = arg("path").map(|path| match path.literal() {
+                Some(path) => Value::text(resolve(&given.task.dir, path).to_string_lossy()),
+                None => path,
+            });
+            model.acts.extend(path.map(|path| act(verb, "file", "file", None, Some(path))));
+        }
+        OperationKind::Builtin("http") => {
+            let method = arg("method")
+                .and_then(|method| method.literal().map(str::to_uppercase))
+                .unwrap_or_else(|| "GET".to_owned());
+            let verb = match method.as_str() {
+                "GET" | "HEAD" | "OPTIONS" => Verb::Reads,
+                "DELETE" => Verb::Deletes,
+                "POST" | "PUT" => Verb::Creates,
+                _ => Verb::Changes,
+            };
+            model.acts.extend(arg("url").map(|url| act(verb, "http", "url", None, Some(url))));
+        }
+        OperationKind::Extension { operation, .. } => {
+            let mut found = operation_acts(operation, step, &arg, environment);
+            found.extend(described_by_step(operation, step, &arg, given).unwrap_or_default());
+            if found.is_empty() {
+                model.opaque.push(phase);
+            }
+            model
+                .acts
+                .extend(found.into_iter().map(|(verb, kind, space, name)| act(verb, "kubernetes", &kind, space, name)));
+        }
+        OperationKind::Tool { .. } => model.opaque.push(phase),
+        _ => {}
+    }
+}
+
+/// The objects of the manifest that an operation is given.
+fn described_by_step(
+    operation: &str,
+    step: &Step<Def>,
+    arg: &dyn Fn(&str) -> Option<Value>,
+    given: Given<'_>,
+) -> Option<Found> {
+    let tool = tools::tool("kubectl")?;
+    let verb = match operation {
+        "apply" | "create" => Verb::Creates,
+        "delete" => Verb::Deletes,
+        _ => return None,
+    };
+    let text = match (arg("inline").or_else(|| arg("manifest")), step.arg("file").and_then(|file| file.as_literal())) {
+        (Some(text), _) => text,
+        (None, Some(file)) => {
+            Value::text(String::from_utf8(given.files.read(&resolve(&given.task.dir, file)).ok()?).ok()?)
+        }
+        (None, None) => return None,
+    };
+    let objects = manifest::objects(&text)?;
+    let things = objects.into_iter().map(|object| of_object(object, arg("namespace"), tool));
+    Some(things.map(|thing| (verb, thing.kind, thing.space, thing.name)).collect())
+}
+
+type Found = Vec<(Verb, String, Option<Value>, Option<Value>)>;
+
+/// What an operation on Kubernetes does, by its name and arguments; nothing where these do not tell.
+fn operation_acts(
+    operation: &str,
+    step: &Step<Def>,
+    arg: &dyn Fn(&str) -> Option<Value>,
+    environment: &Variables,
+) -> Found {
+    let Some(tool) = tools::tool("kubectl") else { return Vec::new() };
+    let inner = |key: &str| match step.arg("metadata").and_then(|metadata| metadata.get(key)).map(|arg| &arg.kind) {
+        Some(ArgKind::Text(template)) => Some(of_template(template, environment)),
+        _ => None,
+    };
+    let words: Vec<String> = operation.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_lowercase).collect();
+    let is = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    let verb = match () {
+        () if is(&["create", "apply", "run", "expose"]) => Verb::Creates,
+        () if is(&["delete", "remove"]) => Verb::Deletes,
+        () if is(&["wait", "ready", "rollout"]) => Verb::Awaits,
+        () if is(&["scale", "patch", "label", "annotate", "set", "restart"]) => Verb::Changes,
+        () => Verb::Reads,
+    };
+    let space = arg("namespace").or_else(|| inner("namespace"));
+    let wide = |kind: &str| tool.kind(kind).is_some_and(|(_, wide)| wide);
+    let canonical = |kind: &str| tool.kind(kind).map_or_else(|| kind.to_lowercase(), |(kind, _)| kind.to_owned());
+    let resource = arg("resource").map(|resource| resource.split('/'));
+    let (kind, name) = match resource.as_deref() {
+        Some([kind, name]) => (kind.literal().map(str::to_owned), Some(name.clone())),
+        Some([kind]) => (kind.literal().map(str::to_owned), arg("name")),
+        _ => {
+            let named = words.iter().find(|word| tool.kind(word).is_some()).cloned();
+            let kind = arg("kind").and_then(|kind| kind.literal().map(str::to_owned)).or(named);
+            (kind, arg("name").or_else(|| inner("name")))
+        }
+    };
+    match (kind, name) {
+        (Some(kind), Some(name)) => {
+            let kind = canonical(&kind);
+            let space = if wide(&kind) { None } else { space };
+            vec![(verb, kind, space, Some(name))]
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,129 @@
+//! The objects that a manifest of Kubernetes describes, as far as their names tell. Only what decides which object is meant is read:
+//! kind, name and namespace of each document, also in a `List`.
+
+use super::value::{Piece, Value};
+
+/// An object of a manifest.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Object {
+    pub kind: String,
+    pub name: Value,
+    pub namespace: Option<Value>,
+}
+
+/// All objects of a text. `None`: there may be others in it than can be read here.
+pub fn objects(text: &Value) -> Option<Vec<Object>> {
+    let lines = text.split('\n');
+    let mut found = Vec::new();
+    let mut document: Vec<&Value> = Vec::new();
+    for line in &lines {
+        if line.literal().is_some_and(|line| line.trim_end() == "---") {
+            found.extend(object(&document)?);
+            document.clear();
+        } else {
+            document.push(line);
+        }
+    }
+    found.extend(object(&document)?);
+    Some(found)
+}
+
+/// The object of one document; nothing where it is empty.
+fn object(lines: &[&Value]) -> Option<Option<Object>> {
+    let (mut kind, mut name, mut namespace) = (None, None, None);
+    let mut inside = false;
+    let mut inner = None;
+    let mut is_empty = true;
+    for line in lines {
+        let Some(Piece::Text(begin)) = line.pieces().first() else {
+            // A line that is filled in may be anything.
+            if line.pieces().is_empty() {
+                continue;
+            }
+            return None;
+        };
+        let content = begin.trim_start();
+        if content.is_empty() && line.pieces().len() == 1 || content.starts_with('#') {
+            continue;
+        }
+        is_empty = false;
+        let indent = begin.len() - content.len();
+        if indent == 0 {
+            // JSON is not read, nor is a mapping on one line.
+            if content.starts_with(['{', '[']) {
+                return None;
+            }
+            inside = content.starts_with("metadata:");
+            inner = None;
+            if content.starts_with("metadata: {") || content.starts_with("items:") {
+                return None;
+            }
+            if let Some(value) = value(line, "kind:") {
+                kind = Some(value);
+            }
+        } else if inside {
+            let depth = *inner.get_or_insert(indent);
+            if indent == depth {
+                name = value(line, "name:").or(name);
+                namespace = value(line, "namespace:").or(namespace);
+                if content.starts_with("generateName:") {
+                    name = Some(Value::unknown());
+                }
+            }
+        }
+    }
+    if is_empty {
+        return Some(None);
+    }
+    let kind = kind?.literal()?.to_lowercase();
+    Some(Some(Object { kind, name: name?, namespace }))
+}
+
+/// What stands behind a key on its line, without quotes.
+fn value(line: &Value, key: &str) -> Option<Value> {
+    let mut pieces = line.pieces().iter();
+    let Some(Piece::Text(first)) = pieces.next() else { return None };
+    let rest = first.trim_start().strip_prefix(key)?;
+    let mut value = Value::text(rest.trim_start());
+    pieces.for_each(|piece| value.push(piece.clone()));
+    let mut all: Vec<Piece> = value.pieces().to_vec();
+    if let Some(Piece::Text(last)) = all.last_mut() {
+        let end = last.find(" #").unwrap_or(last.len());
+        *last = last[..end].trim_end().to_owned();
+    }
+    let quote = match all.first() {
+        Some(Piece::Text(text)) => text.chars().next().filter(|c| matches!(c, '"' | '\'')),
+        _ => None,
+    };
+    if let Some(quote) = quote {
+        if let Some(Piece::Text(text)) = all.first_mut() {
+            text.remove(0);
+        }
+        if let Some(Piece::Text(text)) = all.last_mut() {
+            *text = text.strip_suffix(quote)?.to_owned();
+        }
+    }
+    let mut value = Value::default();
+    all.into_iter().for_each(|piece| value.push(piece));
+    (!value.pieces().is_empty()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Option<Vec<(String, String)>> {
+        Some(objects(&Value::text(text))?.into_iter().map(|o| (o.kind, o.name.shown())).collect())
+    }
+
+    #[test]
+    fn kind_and_name_of_each_document() {
+        let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels:\n    name: no\n  name: \"web\" # it\nspec:\n  name: no\n---\n\n---\nkind: Service\nmetadata:\n    name: shop\n    namespace: a\n";
+        let pairs = |all: &[(&str, &str)]| Some(all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect());
+        assert_eq!(names(text), pairs(&[("pod", "web"), ("service", "shop")]));
+        assert_eq!(names("\n# nothing\n"), pairs(&[]));
+        for unread in ["{\"kind\": \"Pod\"}", "kind: Pod\n", "kind: List\nitems:\n- kind: Pod\n", "a: b"] {
+            assert_eq!(names(unread), None, "{unread}");
+        }
+    }
+}

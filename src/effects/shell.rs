@@ -1,0 +1,667 @@
+//! What a script runs: an abstract interpreter of shell. It follows assignments, functions, substitutions of literal texts and loops over
+//! known lists, and knows of each command the words as far as they can be told. What it does not know is [`Value::unknown`].
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    script::Content,
+    value::{Piece, Value},
+};
+use crate::bash::{
+    ast::{self, Part},
+    program::{Kind, Repeat, Statement},
+};
+
+/// Variables and what they hold.
+pub type Variables = HashMap<String, Value>;
+
+/// One run of a simple command.
+#[derive(Clone, Debug)]
+pub struct Run<'s> {
+    /// The text that it stands in.
+    pub content: &'s Content,
+    pub statement: &'s Statement,
+    /// Its words, the name first.
+    pub words: Vec<Value>,
+    /// What it reads from its standard input, where that is written out.
+    pub input: Option<Value>,
+    /// The file that its standard output goes to.
+    pub output: Option<Value>,
+    /// It may not run at all: it stands in a branch, or in a loop.
+    pub maybe: bool,
+    /// Its failure is passed over where it stands: before `||`, in a condition.
+    pub lenient: bool,
+}
+
+/// A variable that is read, and nothing in the script or its task sets it.
+#[derive(Clone, Debug)]
+pub struct Unset<'s> {
+    pub content: &'s Content,
+    pub name: String,
+    pub range: Range<usize>,
+    /// It has a default.
+    pub provided: bool,
+}
+
+/// A variable that a part of a pipeline, or a subshell, changes, and that is read behind it.
+#[derive(Clone, Debug)]
+pub struct Lost<'s> {
+    pub content: &'s Content,
+    pub name: String,
+    pub set: Range<usize>,
+    pub read: Range<usize>,
+}
+
+/// What was seen in one script.
+#[derive(Clone, Debug, Default)]
+pub struct Trace<'s> {
+    pub runs: Vec<Run<'s>>,
+    pub unset: Vec<Unset<'s>>,
+    /// Variables that the script sets.
+    pub sets: BTreeSet<String>,
+    /// Variables that are read after a shell of its own has changed them in vain.
+    pub lost: Vec<Lost<'s>>,
+    /// It may run what cannot be seen: `eval`, a file that is not there.
+    pub opaque: bool,
+}
+
+/// Scripts that others read, by the place of the command that reads them.
+pub type Sourced<'s> = HashMap<(*const Content, usize), (PathBuf, &'s Arc<Content>)>;
+
+/// How much is followed: statements, and calls of functions inside each other.
+const STEPS: usize = 20_000;
+const DEPTH: usize = 12;
+/// Rounds of a loop over a known list.
+const ROUNDS: usize = 32;
+
+/// Follows a script. `holes` are what stands in the place of its holes, in order.
+pub fn follow<'s>(
+    content: &'s Content,
+    holes: &[Value],
+    variables: &Variables,
+    sourced: &Sourced<'s>,
+    path: Option<&Path>,
+) -> Trace<'s> {
+    let mut shell = Shell {
+        texts: HashMap::from([(std::ptr::from_ref(content), marked(content))]),
+        holes,
+        sourced,
+        functions: HashMap::new(),
+        variables: variables.clone(),
+        trace: Trace { opaque: !content.program.sound, ..Trace::default() },
+        steps: STEPS,
+        read: BTreeSet::new(),
+        changed: HashMap::new(),
+        inner: None,
+        pipefail: content.program.sets('\0', "pipefail"),
+    };
+    if let Some(path) = path {
+        shell.variables.insert("0".to_owned(), Value::text(path.to_string_lossy()));
+    }
+    shell.list(content, &content.program.body, Place::default(), 0);
+    if shell.steps == 0 {
+        shell.trace.opaque = true;
+    }
+    shell.trace
+}
+
+/// Marks the beginning of a hole, behind which its number stands, and what fills it up.
+const BEGIN: char = super::script::HOLE;
+const FILL: char = '\u{19}';
+const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// The text of a script in which each hole says its number.
+fn marked(content: &Content) -> String {
+    let mut text = content.text.clone();
+    for (number, hole) in content.holes.iter().enumerate() {
+        let digit = |n: usize| char::from(DIGITS[n % DIGITS.len()]);
+        let mut mark = String::from(BEGIN);
+        mark.push(digit(number / DIGITS.len()));
+        mark.push(digit(number));
+        mark.extend(std::iter::repeat_n(FILL, hole.len().saturating_sub(3)));
+        if hole.len() >= 3 {
+            text.replace_range(hole.clone(), &mark);
+        }
+    }
+    text
+}
+
+/// Where a statement stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    maybe: bool,
+    lenient: bool,
+}
+
+struct Shell<'s, 'h> {
+    texts: HashMap<*const Content, String>,
+    holes: &'h [Value],
+    sourced: &'h Sourced<'s>,
+    functions: HashMap<String, (&'s Content, &'s [Statement])>,
+    variables: Variables,
+    trace: Trace<'s>,
+    steps: usize,
+    /// Variables with another value in a shell that has ended, and where they got it.
+    changed: HashMap<String, Range<usize>>,
+    /// Where variables are set in the part of a pipeline, or the subshell, that is being followed.
+    inner: Option<HashMap<String, Range<usize>>>,
+    /// Whether a pipeline fails where any part does.
+    pipefail: bool,
+    /// Places at which an unset variable was reported.
+    read: BTreeSet<(usize, String)>,
+}
+
+impl<'s> Shell<'s, '_> {
+    fn list(&mut self, content: &'s Content, list: &'s [Statement], place: Place, depth: usize) {
+        let mut place = place;
+        for statement in list {
+            self.statement(content, statement, None, place, depth);
+            // Behind `… || exit`, `if …; then exit; fi` it may be that nothing runs any more.
+            place.maybe |= leaves(statement) && list.len() > 1 && place.maybe;
+        }
+    }
+
+    fn text(&self, content: &Content, range: Range<usize>) -> String {
+        let text = self.texts.get(&std::ptr::from_ref(content)).map_or(content.text.as_str(), String::as_str);
+        text.get(range).unwrap_or_default().to_owned()
+    }
+
+    fn statement(&mut self, content: &'s Content, s: &'s Statement, input: Option<Value>, place: Place, depth: usize) {
+        if self.steps == 0 {
+            return;
+        }
+        self.steps -= 1;
+        let may = Place { maybe: true, ..place };
+        if !matches!(s.kind, Kind::Command(_)) {
+            self.nested(content, s, place, depth);
+        }
+        match &s.kind {
+            Kind::Command(_) => self.command(content, s, input, place, depth),
+            Kind::Assignment | Kind::Declaration => self.assignment(content, s),
+            Kind::Test => self.test(content, s),
+            Kind::Unknown => self.trace.opaque = true,
+            Kind::Pipeline(parts) => {
+                let before = self.enter();
+                let mut fed = None;
+                for (nth, part) in parts.iter().enumerate() {
+                    let last = nth + 1 == parts.len();
+                    let lenient = place.lenient || !last && !self.pipefail;
+                    let input = fed.take();
+                    fed = self.printed(content, part, input.as_ref());
+                    self.statement(content, part, input, Place { lenient, ..place }, depth);
+                }
+                // Each part runs in a shell of its own.
+                self.leave(before);
+            }
+            Kind::And(pair) => {
+                self.statement(content, &pair[0], None, place, depth);
+                self.statement(content, &pair[1], None, may, depth);
+            }
+            Kind::Or(pair) => {
+                self.statement(content, &pair[0], None, Place { lenient: true, ..place }, depth);
+                let before = self.variables.clone();
+                self.statement(content, &pair[1], None, may, depth);
+                self.join(before);
+            }
+            Kind::Not(inner) => self.statement(content, inner, None, Place { lenient: true, ..place }, depth),
+            Kind::If { branches, otherwise } => {
+                let mut ends = Vec::new();
+                for branch in branches {
+                    self.list(content, &branch.condition, Place { lenient: true, ..place }, depth);
+                    let before = self.variables.clone();
+                    self.list(content, &branch.body, may, depth);
+                    ends.push(std::mem::replace(&mut self.variables, before));
+                }
+                if let Some(body) = otherwise {
+                    self.list(content, body, may, depth);
+                }
+                ends.into_iter().for_each(|end| self.join(end));
+            }
+            Kind::Loop { repeat, condition, body } => {
+                self.repeated(content, s, *repeat, (condition, body), place, depth)
+            }
+            Kind::Case(arms) => {
+                for arm in arms {
+                    let before = self.variables.clone();
+                    self.list(content, arm, may, depth);
+                    self.join(before);
+                }
+            }
+            Kind::Group(body) => self.list(content, body, place, depth),
+            Kind::Subshell(body) => {
+                let before = self.enter();
+                self.list(content, body, place, depth);
+                self.leave(before);
+            }
+            Kind::Function { name, body } => {
+                self.functions.insert(name.clone(), (content, body));
+            }
+        }
+    }
+
+    /// What stands in substitutions.
+    fn nested(&mut self, content: &'s Content, s: &'s Statement, place: Place, depth: usize) {
+        if s.nested.is_empty() {
+            return;
+        }
+        let before = self.variables.clone();
+        self.list(content, &s.nested, place, depth);
+        self.variables = before;
+    }
+
+    /// What two ways left of a variable, where they differ, is not known.
+    fn join(&mut self, other: Variables) {
+        for (name, value) in &mut self.variables {
+            if other.get(name) != Some(value) {
+                *value = Value::unknown();
+            }
+        }
+        for (name, _) in other {
+            self.variables.entry(name).or_insert_with(Value::unknown);
+        }
+    }
+
+    /// Begins a shell of its own.
+    fn enter(&mut self) -> (Variables, Option<HashMap<String, Range<usize>>>) {
+        (self.variables.clone(), self.inner.replace(HashMap::new()))
+    }
+
+    /// Ends it: what it set is lost.
+    fn leave(&mut self, (variables, inner): (Variables, Option<HashMap<String, Range<usize>>>)) {
+        self.variables = variables;
+        let lost = std::mem::replace(&mut self.inner, inner).unwrap_or_default();
+        // Only of what was there before somebody may expect that it has changed.
+        let lost = lost.into_iter().filter(|(name, _)| self.variables.contains_key(name));
+        self.changed.extend(lost);
+    }
+
+    fn set_at(&mut self, name: &str, value: Value, place: Range<usize>) {
+        self.set(name, value);
+        if let Some(inner) = &mut self.inner {
+            inner.insert(name.to_owned(), place);
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Value) {
+        self.changed.remove(name);
+        self.trace.sets.insert(name.to_owned());
+        self.variables.insert(name.to_owned(), value);
+    }
+
+    fn repeated(
+        &mut self,
+        content: &'s Content,
+        s: &'s Statement,
+        repeat: Repeat,
+        (condition, body): (&'s [Statement], &'s [Statement]),
+        place: Place,
+        depth: usize,
+    ) {
+        let may = Place { maybe: true, ..place };
+        self.list(content, condition, Place { lenient: true, ..place }, depth);
+        let mut values = None;
+        if repeat == Repeat::For {
+            let head = self.text(content, s.range.start..body.first().map_or(s.range.end, |first| first.range.start));
+            if let Some(clause) = head.strip_prefix("for")
+                && !clause.trim_start().starts_with("((")
+            {
+                let words = ast::split(clause, s.range.start + 3);
+                let name = words.first().map(|word| word.source.clone()).unwrap_or_default();
+                let listed: Vec<ast::Word> = words
+                    .into_iter()
+                    .skip(1)
+                    .skip_while(|word| word.source == "in")
+                    .take_while(|word| word.source != "do")
+                    .collect();
+                let mut known = Vec::new();
+                for word in &listed {
+                    known.extend(self.words(content, word));
+                }
+                let all = !known.is_empty() && known.len() <= ROUNDS && known.iter().all(Value::is_known);
+                self.set(&name, Value::unknown());
+                values = all.then_some((name, known));
+            } else if let Some(name) = head.split(['(', '=', ' ']).find(|word| ast::is_name(word) && *word != "for") {
+                self.set(name, Value::unknown());
+            }
+        }
+        match values {
+            Some((name, known)) => {
+                for value in known {
+                    self.set(&name, value);
+                    // A known list is gone through to its end, unless a round leaves.
+                    let leaves = body.iter().any(leaves);
+                    self.list(content, body, if leaves { may } else { place }, depth);
+                }
+            }
+            None => {
+                // What a round changes is not known at the beginning of any.
+                let (before, steps) = (self.variables.clone(), self.steps);
+                let (runs, unset) = (self.trace.runs.len(), self.trace.unset.len());
+                let read = self.read.clone();
+                self.list(content, body, may, depth + 1);
+                self.trace.runs.truncate(runs);
+                self.trace.unset.truncate(unset);
+                self.read = read;
+                self.steps = self.steps.min(steps);
+                self.join(before);
+                self.list(content, body, may, depth);
+            }
+        }
+    }
+
+    fn assignment(&mut self, content: &'s Content, s: &'s Statement) {
+        let text = self.text(content, s.range.clone());
+        let words = ast::split(&text, s.range.start);
+        for (nth, word) in words.iter().enumerate() {
+            if nth == 0
+                && matches!(word.source.as_str(), "export" | "local" | "readonly" | "declare" | "typeset" | "unset")
+            {
+                continue;
+            }
+            let name_end = word.source.find(['=', '+', '[']).unwrap_or(word.source.len());
+            let (name, rest) = word.source.split_at(name_end);
+            if !ast::is_name(name) {
+                continue;
+            }
+            match rest.strip_prefix('=') {
+                Some(value) if value.starts_with('(') => self.set(name, Value::unknown()),
+                Some(value) => {
+                    let value = ast::Word::read(value, word.range.start + name_end + 1);
+                    let value = self.value(content, &value);
+                    self.set_at(name, value, word.range.clone());
+                }
+                None if !rest.is_empty() => self.set(name, Value::unknown()),
+                None => {
+                    let known = self.variables.get(name).cloned().unwrap_or_default();
+                    self.set(name, known);
+                }
+            }
+        }
+    }
+
+    /// A test reads variables; `(( … ))` may set some.
+    fn test(&mut self, content: &'s Content, s: &'s Statement) {
+        let text = self.text(content, s.range.clone());
+        if text.starts_with("((") {
+            for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| ast::is_name(word))
+            {
+                self.set(word, Value::unknown());
+            }
+            return;
+        }
+        for word in ast::split(&text, s.range.start) {
+            self.value(content, &word);
+        }
+    }
+
+    fn command(&mut self, content: &'s Content, s: &'s Statement, input: Option<Value>, place: Place, depth: usize) {
+        self.nested(content, s, place, depth);
+        let Some(first) = s.words().first() else { return };
+        // `NAME=value command`: of the command alone.
+        let own = self.text(content, s.range.start..first.range.start);
+        let before = (!own.trim().is_empty()).then(|| self.variables.clone());
+        for word in ast::split(&own, s.range.start) {
+            if let Some((name, value)) = word.source.split_once('=')
+                && ast::is_name(name)
+            {
+                let value = self.value(content, &ast::Word::read(value, word.range.start + name.len() + 1));
+                self.variables.insert(name.to_owned(), value);
+            }
+        }
+        let mut words: Vec<Value> = Vec::new();
+        for word in s.words() {
+            let source = self.text(content, word.range.clone());
+            words.extend(self.words(content, &ast::Word::read(&source, word.range.start)));
+        }
+        let last = s.words().last().map_or(s.range.start, |word| word.range.end);
+        let behind = self.text(content, last..s.range.end);
+        let document = self.document(content, s);
+        let input = document.or(input);
+        let output = s.written.then(|| self.output(content, &behind, last)).flatten();
+        let name = words.first().and_then(Value::literal).unwrap_or_default().to_owned();
+        if let Some(&(within, body)) = self.functions.get(&name) {
+            if depth < DEPTH {
+                let outer = self.variables.clone();
+                for nth in 1..10 {
+                    let value = words.get(nth).cloned().unwrap_or_default();
+                    self.variables.insert(nth.to_string(), value);
+                }
+                let count = (words.len() - 1).to_string();
+                self.variables.insert("#".to_owned(), Value::text(count));
+                self.list(within, body, place, depth + 1);
+                for nth in (1..10).map(|n| n.to_string()).chain(["#".to_owned()]) {
+                    match outer.get(&nth) {
+                        Some(value) => self.variables.insert(nth, value.clone()),
+                        None => self.variables.remove(&nth),
+                    };
+                }
+            }
+        } else {
+            self.known(content, s, &name, &words, place, depth);
+            self.trace.runs.push(Run {
+                content,
+                statement: s,
+                words,
+                input,
+                output,
+                maybe: place.maybe,
+                lenient: place.lenient,
+            });
+        }
+        if let Some(before) = before {
+            self.variables = before;
+        }
+    }
+
+    /// What the shell itself does.
+    fn known(
+        &mut self,
+        content: &'s Content,
+        s: &'s Statement,
+        name: &str,
+        words: &[Value],
+        place: Place,
+        depth: usize,
+    ) {
+        match name {
+            "read" | "mapfile" | "readarray" | "getopts" | "let" => {
+                let names: Vec<String> = words[1..]
+                    .iter()
+                    .filter_map(Value::literal)
+                    .filter(|w| ast::is_name(w))
+                    .map(str::to_owned)
+                    .collect();
+                names.iter().for_each(|name| self.set(name, Value::unknown()));
+                if name == "read" && names.is_empty() {
+                    self.set("REPLY", Value::unknown());
+                }
+            }
+            "printf" if words.get(1).and_then(Value::literal) == Some("-v") => {
+                if let Some(name) = words.get(2).and_then(Value::literal).map(str::to_owned) {
+                    self.set(&name, Value::unknown());
+                }
+            }
+            "set" if words.get(1).and_then(Value::literal) == Some("--") => {
+                for nth in 1..10 {
+                    let value = words.get(nth + 1).cloned().unwrap_or_default();
+                    self.variables.insert(nth.to_string(), value);
+                }
+            }
+            "source" | "." => match self.sourced.get(&(std::ptr::from_ref(content), s.range.start)) {
+                Some((_, inner)) if depth < DEPTH => {
+                    let inner: &'s Content = inner;
+                    self.texts.entry(std::ptr::from_ref(inner)).or_insert_with(|| inner.text.clone());
+                    self.trace.opaque |= !inner.program.sound;
+                    self.list(inner, &inner.program.body, place, depth + 1);
+                }
+                _ => self.trace.opaque = true,
+            },
+            "eval" => self.trace.opaque = true,
+            // A program that cannot be told, or one that runs another.
+            "" | "bash" | "sh" | "xargs" | "make" | "python" | "python3" | "node" | "find" | "parallel" => {
+                self.trace.opaque = true
+            }
+            _ if name.contains('/') && !name.starts_with("/usr/") && !name.starts_with("/bin/") => {
+                self.trace.opaque = true
+            }
+            _ => {}
+        }
+    }
+
+    /// The texts that a word becomes.
+    fn words(&mut self, content: &'s Content, word: &ast::Word) -> Vec<Value> {
+        let value = self.value(content, word);
+        // A variable without quotes becomes several words, as does a brace expansion.
+        if let [Part::Var { quoted: false, .. }] = word.parts.as_slice()
+            && value.literal().is_some_and(|text| text.contains(' '))
+        {
+            return value.split(' ').into_iter().filter(|part| !part.pieces().is_empty()).collect();
+        }
+        vec![value]
+    }
+
+    /// The text of a word, as far as it is known.
+    fn value(&mut self, content: &'s Content, word: &ast::Word) -> Value {
+        let mut value = Value::default();
+        self.parts(content, &word.parts, &word.range, &mut value);
+        value
+    }
+
+    fn parts(&mut self, content: &'s Content, parts: &[Part], range: &Range<usize>, value: &mut Value) {
+        for part in parts {
+            match part {
+                Part::Text { text, .. } => self.filled(text, value),
+                Part::Var { name, default, .. } => {
+                    if let Some(set) = self.changed.remove(name) {
+                        self.trace.lost.push(Lost { content, name: name.clone(), set, read: range.clone() });
+                    }
+                    let known = self.variables.get(name).cloned();
+                    match (known, default) {
+                        (Some(known), _) if !known.pieces().is_empty() || default.is_none() => value.append(&known),
+                        (_, Some(default)) => {
+                            self.unset(content, name, range, true);
+                            self.parts(content, default, range, value);
+                        }
+                        (_, None) => {
+                            self.unset(content, name, range, false);
+                            value.push(Piece::Name(format!("${name}")));
+                        }
+                    }
+                }
+                Part::Command { .. } | Part::Other => value.push(Piece::Unknown),
+            }
+        }
+    }
+
+    fn unset(&mut self, content: &'s Content, name: &str, range: &Range<usize>, provided: bool) {
+        if ast::is_name(name) && self.read.insert((range.start, name.to_owned())) {
+            self.trace.unset.push(Unset { content, name: name.to_owned(), range: range.clone(), provided });
+        }
+    }
+
+    /// A literal text, in which holes are what stands in their place.
+    fn filled(&self, text: &str, value: &mut Value) {
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once(BEGIN) {
+            value.push(Piece::Text(before.to_owned()));
+            let digit = |at: usize| behind.as_bytes().get(at).and_then(|b| DIGITS.iter().position(|d| d == b));
+            match digit(0).zip(digit(1)) {
+                Some((high, low)) => {
+                    match self.holes.get(high * DIGITS.len() + low) {
+                        Some(hole) => value.append(hole),
+                        None => value.push(Piece::Unknown),
+                    }
+                    rest = behind[2..].trim_start_matches(FILL);
+                }
+                None => {
+                    value.push(Piece::Unknown);
+                    rest = behind;
+                }
+            }
+        }
+        value.push(Piece::Text(rest.to_owned()));
+    }
+
+    /// What a here-document or a here-string gives to a command.
+    fn document(&mut self, content: &'s Content, s: &Statement) -> Option<Value> {
+        if !s.fed {
+            return None;
+        }
+        let all = self.text(content, s.range.start..content.text.len());
+        let at = all.find("<<").filter(|at| s.range.start + at < s.range.end)?;
+        let behind = &all[at + 2..];
+        let place = s.range.start + at..s.range.end;
+        let mut value = Value::default();
+        if let Some(text) = behind.strip_prefix('<') {
+            let word = ast::split(text, s.range.start + at + 3).into_iter().next()?;
+            return Some(self.value(content, &word));
+        }
+        let stripped = behind.strip_prefix('-');
+        let word = ast::split(stripped.unwrap_or(behind), 0).into_iter().next()?;
+        let quoted = word.source.contains(['\'', '"', '\\']);
+        let end =
+            word.source.trim_matches(['\'', '"']).split(['|', '>', '&', ')']).next().unwrap_or_default().to_owned();
+        let body = behind.split_once('\n')?.1;
+        let mut text = String::new();
+        for line in body.split_inclusive('\n') {
+            let line = if stripped.is_some() { line.trim_start_matches('\t') } else { line };
+            if line.trim_end_matches('\n') == end {
+                break;
+            }
+            text.push_str(line);
+        }
+        match quoted {
+            true => self.filled(&text, &mut value),
+            false => self.parts(content, &ast::quoted(&text, true), &place, &mut value),
+        }
+        Some(value)
+    }
+
+    /// The file of `> FILE` and `>> FILE`.
+    fn output(&mut self, content: &'s Content, behind: &str, start: usize) -> Option<Value> {
+        let at = behind.match_indices('>').map(|(at, _)| at).find(|&at| {
+            let before = behind[..at].chars().next_back();
+            !matches!(before, Some('2' | '&' | '>')) && !behind[at + 1..].starts_with('&')
+        })?;
+        let rest = behind[at + 1..].trim_start_matches(['>', '|', ' ']);
+        let word = ast::split(rest, start + behind.len() - rest.len()).into_iter().next()?;
+        let value = self.value(content, &word);
+        (value.literal() != Some("/dev/null")).then_some(value)
+    }
+
+    /// What a command prints, where that is written out: `echo`, `printf '%s'`, `cat` of a here-document.
+    fn printed(&mut self, content: &'s Content, s: &'s Statement, input: Option<&Value>) -> Option<Value> {
+        match s.name() {
+            "cat" if s.words().len() == 1 => self.document(content, s).or_else(|| input.cloned()),
+            "envsubst" => None,
+            "echo" | "printf" => {
+                let mut text = Value::default();
+                for (nth, word) in s.words().iter().enumerate().skip(1) {
+                    let source = self.text(content, word.range.clone());
+                    if matches!(source.as_str(), "-n" | "-e" | "-ne" | "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\"") {
+                        continue;
+                    }
+                    if nth > 1 && !text.pieces().is_empty() {
+                        text.push(Piece::Text(" ".to_owned()));
+                    }
+                    let value = self.value(content, &ast::Word::read(&source, word.range.start));
+                    text.append(&value);
+                }
+                Some(text)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a statement may leave the list or the loop that it stands in.
+fn leaves(statement: &Statement) -> bool {
+    let mut found = false;
+    statement.walk(&mut |s| found |= matches!(s.name(), "exit" | "return" | "break" | "continue"));
+    found
+}

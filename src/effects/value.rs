@@ -1,0 +1,194 @@
+//! What is known of a text before anything runs: literal pieces, names of which it is known that they are the same text wherever they
+//! stand (`{random.id}`, a variable of the environment), and what is not known at all.
+
+/// A text in pieces.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Value {
+    pieces: Vec<Piece>,
+}
+
+/// A piece of a text.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Piece {
+    Text(String),
+    /// Something of this name, the same wherever it stands in a task.
+    Name(String),
+    Unknown,
+}
+
+impl Value {
+    /// A literal text.
+    pub fn text(text: impl Into<String>) -> Self {
+        let mut value = Self::default();
+        value.push(Piece::Text(text.into()));
+        value
+    }
+
+    /// A text of which nothing is known.
+    pub fn unknown() -> Self {
+        Self { pieces: vec![Piece::Unknown] }
+    }
+
+    /// A text that is known by a name.
+    pub fn name(name: impl Into<String>) -> Self {
+        Self { pieces: vec![Piece::Name(name.into())] }
+    }
+
+    /// Adds a piece at the end.
+    pub fn push(&mut self, piece: Piece) {
+        match (self.pieces.last_mut(), piece) {
+            (_, Piece::Text(text)) if text.is_empty() => {}
+            (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
+            (Some(Piece::Unknown), Piece::Unknown) => {}
+            (_, piece) => self.pieces.push(piece),
+        }
+    }
+
+    /// Adds a text at the end.
+    pub fn append(&mut self, other: &Self) {
+        other.pieces.iter().for_each(|piece| self.push(piece.clone()));
+    }
+
+    /// Its pieces; texts do not follow one another.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The text, where all of it is literal.
+    pub fn literal(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing in it is unknown.
+    pub fn is_known(&self) -> bool {
+        !self.pieces.contains(&Piece::Unknown)
+    }
+
+    /// Whether the two are certainly the same text.
+    pub fn is(&self, other: &Self) -> bool {
+        self.is_known() && self == other
+    }
+
+    /// Whether the two may be the same text.
+    pub fn may_be(&self, other: &Self) -> bool {
+        if let (Some(a), Some(b)) = (self.literal(), other.literal()) {
+            return a == b;
+        }
+        self.is_known() && self == other
+            || !(self.is_known() && other.is_known() && self.is_apart(other))
+                && self.begins().starts_with_either(other.begins())
+                && self.ends().ends_with_either(other.ends())
+    }
+
+    /// Of texts with the same names in the same order only the literal pieces tell them apart.
+    fn is_apart(&self, other: &Self) -> bool {
+        let names = |value: &Self| -> Vec<Piece> {
+            value.pieces.iter().filter(|piece| matches!(piece, Piece::Name(_))).cloned().collect()
+        };
+        names(self) == names(other) && self != other
+    }
+
+    fn begins(&self) -> &str {
+        match self.pieces.first() {
+            Some(Piece::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    fn ends(&self) -> &str {
+        match self.pieces.last() {
+            Some(Piece::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// For people: names in their own form, `…` for what is not known.
+    pub fn shown(&self) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) | Piece::Name(text) => text.clone(),
+            Piece::Unknown => "…".to_owned(),
+        };
+        self.pieces.iter().map(piece).collect()
+    }
+
+    /// The values between a character, where it stands in literal pieces.
+    pub fn split(&self, at: char) -> Vec<Self> {
+        let mut parts = vec![Self::default()];
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => {
+                    for (nth, part) in text.split(at).enumerate() {
+                        if nth > 0 {
+                            parts.push(Self::default());
+                        }
+                        if let Some(last) = parts.last_mut() {
+                            last.push(Piece::Text(part.to_owned()));
+                        }
+                    }
+                }
+                other => {
+                    if let Some(last) = parts.last_mut() {
+                        last.push(other.clone());
+                    }
+                }
+            }
+        }
+        parts
+    }
+}
+
+trait Either {
+    fn starts_with_either(&self, other: &str) -> bool;
+    fn ends_with_either(&self, other: &str) -> bool;
+}
+
+impl Either for str {
+    fn starts_with_either(&self, other: &str) -> bool {
+        self.starts_with(other) || other.starts_with(self)
+    }
+
+    fn ends_with_either(&self, other: &str) -> bool {
+        self.ends_with(other) || other.ends_with(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demo(id: &str) -> Value {
+        let mut value = Value::text("demo-");
+        value.push(Piece::Name(id.to_owned()));
+        value
+    }
+
+    #[test]
+    fn what_is_the_same_and_what_may_be() {
+        let (a, b) = (demo("{random.id}"), demo("{random.id}"));
+        assert!(a.is(&b) && a.may_be(&b));
+        let mut other = Value::text("test-");
+        other.push(Piece::Name("{random.id}".to_owned()));
+        assert!(!a.is(&other) && !a.may_be(&other));
+        let mut unknown = Value::text("demo-");
+        unknown.push(Piece::Unknown);
+        assert!(!a.is(&unknown) && a.may_be(&unknown) && !other.may_be(&unknown));
+        assert!(Value::unknown().may_be(&a) && !Value::unknown().is(&Value::unknown()));
+        // Two names may be one text.
+        assert!(Value::name("$A").may_be(&Value::name("$B")) && !Value::name("$A").is(&Value::name("$B")));
+        assert!(Value::text("demo-1").may_be(&a) && !Value::text("x").may_be(&a));
+    }
+
+    #[test]
+    fn pieces_are_split_and_joined() {
+        let mut value = Value::text("pod/");
+        value.append(&demo("{random.id}"));
+        let parts = value.split('/');
+        assert_eq!(parts, [Value::text("pod"), demo("{random.id}")]);
+        assert_eq!(value.shown(), "pod/demo-{random.id}");
+        assert_eq!(Value::text("a b").split(' ').len(), 2);
+    }
+}

@@ -1,0 +1,429 @@
+//! Verify, or cleanup, looks at something else than what the task is about: another name, another namespace.
+
+use super::TaskView;
+use crate::{
+    bash::tools,
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    effects::{
+        Act, Verb,
+        value::{Piece, Value},
+    },
+    hir::PhaseKind,
+    rule,
+};
+
+rule! {
+    pub static UNKNOWN_RESOURCE = "unknown-resource", Warning;
+}
+
+/// Needs: a name that is known, a prompt that does not name it, and nothing in the task that makes it. Then either a name that is
+/// nearly the same, or a set-up whose doings are all known.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    names(view, out);
+    places(view, out);
+    urls(view, out);
+}
+
+fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = spelt(&view.effects.prompt);
+    let makes: Vec<&Act> = model.acts.iter().filter(|act| act.verb == Verb::Creates).collect();
+    let mut told: Vec<String> = Vec::new();
+    for act in &model.acts {
+        let looks = match act.phase {
+            PhaseKind::Setup => false,
+            PhaseKind::Verify => act.verb != Verb::Creates,
+            PhaseKind::Cleanup => false,
+        };
+        let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known() && looks) else { continue };
+        let plain = spelt(name).chars().all(|c| !matches!(c, ',' | '=' | '*' | ' '));
+        if !plain || act.thing.system == "file" || act.thing.system == "http" || is_given(act) || spelt(name).is_empty()
+        {
+            continue;
+        }
+        let makers: Vec<&&Act> = makes
+            .iter()
+            .filter(|made| {
+                made.thing.system == act.thing.system
+                    && made.thing.name.as_ref().is_none_or(|made| made.may_be(name) || derives(made, name))
+            })
+            .collect();
+        if makers.is_empty() && !has_word(&said, &spelt(name)) && !named_in_files(view, name) {
+            let literals: Vec<String> = makes
+                .iter()
+                .filter(|made| made.thing.system == act.thing.system)
+                .filter_map(|made| made.thing.name.as_ref()?.literal().map(str::to_owned))
+                .chain(words(&said))
+                .collect();
+            let near = name
+                .literal()
+                .filter(|name| name.len() > 2)
+                .and_then(|name| nearest(name, literals.iter().map(String::as_str)));
+            let sees = model.sees(PhaseKind::Setup)
+                && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
+            // A prompt that calls nothing by its name leaves names to other places.
+            let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word));
+            // What a chart or a controller makes is called after what the prompt names.
+            let derived = spelt(name).match_indices('-').any(|(at, _)| has_word(&said, &spelt(name)[..at]));
+            if derived || near.is_none() && (!sees || !names || !is_specific(act)) {
+                continue;
+            }
+            let shown = format!("{} `{}`", act.thing.kind, name.shown());
+            if told.contains(&shown) {
+                continue;
+            }
+            let mut finding = Diagnostic::new(
+                &UNKNOWN_RESOURCE,
+                act.span,
+                format!("neither the prompt nor the task names the {}", shown.trim()),
+            );
+            if let Some(near) = near {
+                finding = finding.here(format!("did you mean `{near}`?"));
+            }
+            told.push(shown);
+            out.push(finding.help("verify looks at what set-up makes, or at what the prompt asks for"));
+            continue;
+        }
+        // Only what is made somewhere has a place that is known.
+        let certain: Vec<&&&Act> = makers
+            .iter()
+            .filter(|made| {
+                made.thing.kind == act.thing.kind && made.thing.name.as_ref().is_some_and(|made| made.is(name))
+            })
+            .collect();
+        let elsewhere = |made: &Act| match (&made.thing.space, &act.thing.space) {
+            (Some(made), Some(here)) => made.is_known() && here.is_known() && !made.may_be(here),
+            (Some(made), None) => made.is_known() && made.literal() != Some("default"),
+            _ => false,
+        };
+        let wide = tools::tool("kubectl").and_then(|tool| tool.kind(&act.thing.kind)).is_some_and(|(_, wide)| wide);
+        if let (Some(first), true, false) = (certain.first(), certain.iter().all(|made| elsewhere(made)), wide)
+            && act.thing.system == "kubernetes"
+            && !changes_namespace(view)
+            && !act.thing.space.as_ref().is_some_and(|space| has_word(&said, &spelt(space)))
+        {
+            let shown = format!("{} `{}`", act.thing.kind, name.shown());
+            let place = |space: &Option<Value>| {
+                space
+                    .as_ref()
+                    .map_or_else(|| "the namespace of the context".to_owned(), |space| format!("`{}`", space.shown()))
+            };
+            if !told.contains(&shown) {
+                out.push(
+                    Diagnostic::new(
+                        &UNKNOWN_RESOURCE,
+                        act.span,
+                        format!(
+                            "the {shown} is looked for in {}, and made in {}",
+                            place(&act.thing.space),
+                            place(&first.thing.space)
+                        ),
+                    )
+                    .label(first.span, "made here")
+                    .help("look in the namespace in which it is made"),
+                );
+                told.push(shown);
+            }
+        }
+    }
+}
+
+/// Verify looks into a namespace that nobody names, or into none where all else is in one; and for a label that nothing has.
+fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    if view.task.prompt.is_none() {
+        return;
+    }
+    let said = spelt(&view.effects.prompt);
+    let kubernetes = || model.acts.iter().filter(|act| act.thing.system == "kubernetes");
+    let made: Vec<&Act> = kubernetes()
+        .filter(|act| act.verb == Verb::Creates && act.thing.kind == "namespace" && act.phase == PhaseKind::Setup)
+        .collect();
+    let wide = |kind: &str| tools::tool("kubectl").and_then(|tool| tool.kind(kind)).is_some_and(|(_, wide)| wide);
+    let changes = !made.is_empty() && changes_namespace(view);
+    let mut told: Vec<String> = Vec::new();
+    for act in
+        kubernetes().filter(|act| act.phase == PhaseKind::Verify && act.verb != Verb::Creates && !wide(&act.thing.kind))
+    {
+        if is_given(act) || made.is_empty() || changes {
+            continue;
+        }
+        match &act.thing.space {
+            // A literal in a command is found by `cluster::namespace`.
+            Some(space) if space.is_known() && act.span != act.step => {
+                let known = kubernetes().any(|other| {
+                    other.phase == PhaseKind::Setup
+                        && (other.thing.space.as_ref().is_some_and(|other| other.may_be(space))
+                            || other.thing.kind == "namespace"
+                                && other.thing.name.as_ref().is_none_or(|name| name.may_be(space)))
+                });
+                let literal = view.scripts.iter().any(|script| {
+                    let text = &script.content.text;
+                    script.phase == PhaseKind::Verify
+                        && space.literal().is_some_and(|space| {
+                            text.contains(&format!("-n {space}"))
+                                || text.contains(&format!("namespace {space}"))
+                                || text.contains(&format!("namespace={space}"))
+                        })
+                });
+                let shown = space.shown();
+                if !known
+                    && !literal
+                    && !has_word(&said, &spelt(space))
+                    && model.sees(PhaseKind::Setup)
+                    && !told.contains(&shown)
+                    && shown != "default"
+                {
+                    out.push(
+                        Diagnostic::new(
+                            &super::cluster::UNKNOWN_NAMESPACE,
+                            act.span,
+                            format!("neither setup nor the prompt names the namespace `{shown}`"),
+                        )
+                        .help(format!(
+                            "setup makes {}",
+                            made.iter()
+                                .filter_map(|act| act.thing.name.as_ref())
+                                .map(|name| format!("`{}`", name.shown()))
+                                .collect::<Vec<_>>()
+                                .join(", ")
+                        )),
+                    );
+                    told.push(shown);
+                }
+            }
+            None => {
+                let others = kubernetes().filter(|other| {
+                    other.phase != PhaseKind::Cleanup && !std::ptr::eq(*other, act) && !wide(&other.thing.kind)
+                });
+                let (with, without): (Vec<&Act>, Vec<&Act>) = others.partition(|other| other.thing.space.is_some());
+                let alone = !with.is_empty()
+                    && without.iter().all(|other| {
+                        other.span == act.span
+                            || other.phase == PhaseKind::Verify && without.len() * 3 <= with.len() + 2
+                    });
+                let shown = act.thing.shown();
+                let by_name = model.acts.iter().any(|other| other.verb == Verb::Creates && other.thing.is(&act.thing));
+                if alone && !by_name && act.thing.name.is_some() && !told.contains(&shown) {
+                    out.push(
+                        Diagnostic::new(
+                            &UNKNOWN_RESOURCE,
+                            act.span,
+                            format!(
+                                "the {shown} is looked for in the namespace of the context, and all else is in another"
+                            ),
+                        )
+                        .label(with[0].span, "as here")
+                        .help("name the namespace"),
+                    );
+                    told.push(shown);
+                }
+            }
+            _ => {}
+        }
+    }
+    selectors(view, &said, out);
+}
+
+/// Verify asks an API for another thing than that which set-up makes, at an address that differs in one part.
+fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.prompt.is_none() {
+        return;
+    }
+    let said = spelt(&view.effects.prompt);
+    let urls = |phase: PhaseKind| view.effects.in_phase(phase).filter(|act| act.thing.system == "http");
+    let made: Vec<&Act> =
+        urls(PhaseKind::Setup).filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes)).collect();
+    for act in urls(PhaseKind::Verify).filter(|act| act.verb == Verb::Reads) {
+        let Some(url) = act.thing.name.as_ref().filter(|url| url.is_known()) else { continue };
+        let parts = url.split('/');
+        let differs = |made: &&&Act| {
+            let other = made.thing.name.as_ref().filter(|url| url.is_known())?;
+            let others = other.split('/');
+            let differing: Vec<&Value> = parts.iter().zip(&others).filter(|(a, b)| a != b).map(|(a, _)| a).collect();
+            (others.len() == parts.len() && parts.len() > 4 && differing.len() == 1).then(|| differing[0].clone())
+        };
+        let same =
+            made.iter().any(|made| made.thing.name.as_ref().is_some_and(|made| spelt(url).starts_with(&spelt(made))));
+        if let Some((other, part)) = made.iter().find_map(|made| Some((made, differs(&made)?)))
+            && !same
+            && part.literal().is_none()
+            && !has_word(&said, &spelt(&part))
+        {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    act.span,
+                    format!("set-up makes something else: nothing names `{}`", part.shown()),
+                )
+                .label(other.span, "made here")
+                .help("verify looks at what set-up makes, or at what the prompt asks for"),
+            );
+        }
+    }
+}
+
+/// `-l app=web` where set-up only makes things with `app: api`.
+fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let mut texts = said.to_owned();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup) {
+        texts.push_str(&script.content.text);
+    }
+    view.task.walk(&mut |phase, step| {
+        if phase == PhaseKind::Setup {
+            step.templates(&mut |template| texts.push_str(&super::texts::written(template)));
+        }
+    });
+    let mut asked: Vec<(crate::source::Span, String)> = Vec::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let after = words.windows(2).find(|pair| matches!(pair[0], "-l" | "--selector")).map(|pair| pair[1]);
+            let joined =
+                words.iter().find_map(|word| word.strip_prefix("--selector=").or_else(|| word.strip_prefix("-l=")));
+            asked.extend(after.or(joined).map(|text| (run.content.span(run.statement.range.clone()), text.to_owned())));
+        }
+    }
+    for step in &view.task.verify.steps {
+        step.walk(&mut |step| {
+            asked.extend(step.arg("selector").and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))))
+        });
+    }
+    for (span, text) in asked {
+        for (key, value) in text.split(',').filter_map(|part| part.split_once('=')) {
+            let value = value.trim_start_matches('=');
+            if key.ends_with('!') || value.is_empty() || value.contains(['$', '(', '{']) {
+                continue;
+            }
+            let values: Vec<&str> = texts
+                .match_indices(key)
+                .filter_map(|(at, _)| {
+                    let rest = texts[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
+                    let rest = rest.strip_prefix([':', '='])?.trim_start().trim_start_matches(['"', '\'']);
+                    let end = rest
+                        .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '$' | '{' | '}')))
+                        .unwrap_or(rest.len());
+                    Some(&rest[..end])
+                })
+                .filter(|value| !value.is_empty())
+                .collect();
+            let quoted: Vec<String> = words(said).collect();
+            let plain: Vec<&str> =
+                said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| word.len() > 3).collect();
+            let near = nearest(value, quoted.iter().map(String::as_str).chain(plain.iter().copied()))
+                .filter(|near| *near != value && value.len() > 3 && !has_word(&texts, value));
+            let other = !values.is_empty()
+                && values.iter().all(|known| *known != value && !known.contains('$') && !known.contains('{'))
+                && view.effects.sees(PhaseKind::Setup)
+                && !has_word(said, value);
+            if other || near.is_some() {
+                let known = near.map_or_else(|| values[0].to_owned(), str::to_owned);
+                out.push(
+                    Diagnostic::new(
+                        &UNKNOWN_RESOURCE,
+                        span,
+                        format!("nothing that set-up makes has the label `{key}={value}`"),
+                    )
+                    .here(format!("did you mean `{key}={known}`?"))
+                    .help("a search that finds nothing is no failure by itself"),
+                );
+            }
+        }
+    }
+}
+
+/// What every cluster has.
+fn is_given(act: &Act) -> bool {
+    let name = act.thing.name.as_ref().and_then(Value::literal).unwrap_or_default();
+    let is_system = |name: &str| {
+        name == "default" || name.starts_with("kube-") || name.starts_with("openshift") || name.starts_with("system:")
+    };
+    is_system(name)
+        || act.thing.space.as_ref().and_then(Value::literal).is_some_and(|space| space != "default" && is_system(space))
+        || matches!(
+            act.thing.kind.as_str(),
+            "node"
+                | "storageclass"
+                | "customresourcedefinition"
+                | "event"
+                | "clusterrole"
+                | "ingressclass"
+                | "priorityclass"
+                | "namespace"
+        )
+        || act.thing.kind == "service" && name == "kubernetes"
+}
+
+/// Whether others do not name things of this kind: replica sets and their pods get names from controllers.
+fn is_specific(act: &Act) -> bool {
+    !matches!(
+        act.thing.kind.as_str(),
+        "replicaset"
+            | "controllerrevision"
+            | "endpointslice"
+            | "secret"
+            | "serviceaccount"
+            | "lease"
+            | "persistentvolume"
+            | ""
+    ) && act.thing.system == "kubernetes"
+}
+
+/// `web-0` of a stateful set `web`, a job of a cron job.
+fn derives(made: &Value, name: &Value) -> bool {
+    spelt(name).starts_with(&format!("{}-", spelt(made)))
+}
+
+fn named_in_files(view: &TaskView<'_>, name: &Value) -> bool {
+    let Some(name) = name.literal() else { return true };
+    let other = |script: &super::script::ScriptView<'_>| {
+        script.phase != PhaseKind::Verify && has_word(&script.content.text, name)
+    };
+    let mut named = view.scripts.iter().any(other);
+    view.task.walk(&mut |phase, step| {
+        let shell = step.arg("run").or_else(|| step.arg("inline")).map(|arg| arg.span);
+        for (_, arg) in step.args.iter().filter(|(_, arg)| phase != PhaseKind::Verify && Some(arg.span) != shell) {
+            arg.templates(&mut |template| named |= has_word(&super::texts::written(template), name));
+        }
+    });
+    named
+}
+
+/// A text with names in it, each once in a form that no author writes.
+fn spelt(value: &Value) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Name(name) => format!("\u{1}{name}\u{1}"),
+        Piece::Unknown => "\u{2}".to_owned(),
+    };
+    value.pieces().iter().map(piece).collect()
+}
+
+/// Whether a name stands in a text with neither letters nor hyphens beside it.
+fn has_word(text: &str, name: &str) -> bool {
+    super::cluster::whole(text, name)
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
+    // A name of a thing is mostly no word of a language: it has a hyphen, a digit, or stands in quotes.
+    let quoted = text
+        .split(['`', '"', '\''])
+        .skip(1)
+        .step_by(2)
+        .filter(|word| !word.contains(char::is_whitespace))
+        .map(str::to_owned);
+    let odd = text
+        .split(part)
+        .filter(|word| word.len() > 2 && word.contains(['-', '_']) || word.contains(|c: char| c.is_ascii_digit()))
+        .map(str::to_owned);
+    quoted.chain(odd).map(|word| word.trim_matches('.').to_owned()).collect::<Vec<_>>().into_iter()
+}
+
+/// `kubectl config set-context --namespace`, `oc project`: then nobody knows what is meant where no namespace is written.
+fn changes_namespace(view: &TaskView<'_>) -> bool {
+    view.scripts.iter().any(|script| {
+        ["set-context", "oc project", "kubens", "new-project"].iter().any(|word| script.content.text.contains(word))
+    })
+}

@@ -1,0 +1,184 @@
+//! Variables of scripts that nobody sets, and values that are lost on the way.
+
+use std::collections::BTreeSet;
+
+use super::{TaskView, env::UNDECLARED_PROCESS_VARIABLE};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::Dialect,
+    rule,
+};
+
+rule! {
+    pub static UNSET_VARIABLE = "unset-variable", Verdict;
+    pub static VALUE_LOST_IN_SUBSHELL = "value-lost-in-subshell", Verdict;
+}
+
+/// `$NSS` beside a variable `NS`, and what only another script sets. Other names may come from the environment that gevals runs in.
+pub fn unset(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for followed in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
+        of_script(view, followed, out);
+    }
+}
+
+fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: &mut Diagnostics) {
+    {
+        let trace = &followed.trace;
+        let own = followed.view.step.arg("env").and_then(|env| match &env.kind {
+            crate::hir::ArgKind::Record(fields) => Some(fields),
+            _ => None,
+        });
+        let declared = view.task.env.iter().map(|(name, _)| name.value.as_str());
+        let given = own.into_iter().flatten().map(|(name, _)| name.value.as_str());
+        let known: Vec<&str> = declared.chain(given).chain(trace.sets.iter().map(String::as_str)).collect();
+        for read in &trace.unset {
+            let name = read.name.as_str();
+            if trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name) {
+                continue;
+            }
+            let elsewhere = view.effects.scripts.iter().find(|other| {
+                !std::ptr::eq(*other, followed)
+                    && other.trace.sets.contains(name)
+                    && other.view.step.key != followed.view.step.key
+            });
+            let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1);
+            let span = read.content.span(read.range.clone());
+            let finding = match (near, elsewhere) {
+                (Some(near), _) if !read.provided => {
+                    Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}`"))
+                        .here(format!("did you mean `${near}`?"))
+                        .help("an unset variable is an empty text: declare it under `env`, or give it a default")
+                }
+                (None, Some(other)) if !read.provided => {
+                    Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}` here"))
+                        .label(other.view.key, "set in this script, which is a process of its own")
+                        .help("declare it under `env` of the task, or set it in this script, too")
+                }
+                _ => continue,
+            };
+            out.push(finding);
+        }
+    }
+}
+
+/// `kubectl get … | while read x; do n=$((n+1)); done; [ $n -gt 0 ]`: the loop is a process of its own.
+pub fn lost(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in &view.effects.scripts {
+        for lost in &script.trace.lost {
+            out.push(
+                Diagnostic::new(
+                    &VALUE_LOST_IN_SUBSHELL,
+                    lost.content.span(lost.read.clone()),
+                    format!("`${}` is what it was before: the shell that changed it has ended", lost.name),
+                )
+                .label(lost.content.span(lost.set.clone()), "changed here, in a part of a pipeline or a subshell")
+                .help("feed the loop without a pipe, `done < <(command)`, or let the subshell print the value"),
+            );
+        }
+    }
+}
+
+/// Whether [`unset`] has something to say of a variable.
+fn is_found(
+    view: &TaskView<'_>,
+    script: &crate::effects::Followed<'_>,
+    read: &crate::effects::shell::Unset<'_>,
+) -> bool {
+    let mut found = Diagnostics::default();
+    of_script(view, script, &mut found);
+    found.iter().any(|finding| finding.span == read.content.span(read.range.clone()))
+}
+
+/// `{env.NAME}` and `$NAME` of which the task says nothing.
+pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
+    super::env::undeclared(view, out);
+    if view.task.dialect == Dialect::Portable {
+        in_scripts(view, out);
+    }
+}
+
+/// The same of `$NAME` in a script of which all can be followed.
+fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
+    // A task without variables of its own takes them from around it.
+    if view.task.env.is_empty() {
+        return;
+    }
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for script in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
+        for read in &script.trace.unset {
+            let name = read.name.as_str();
+            let known = script.trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name);
+            // Who asks whether a variable is set knows that it may not be.
+            let text = &read.content.text;
+            let asks = |operator: &str| {
+                text.contains(&format!("{operator} \"${name}\"")) || text.contains(&format!("{operator} \"${{{name}"))
+            };
+            let is_reported = || is_found(view, script, read);
+            if known
+                || asks("-z")
+                || asks("-n")
+                || read.provided
+                || name.len() < 2
+                || !name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+            {
+                continue;
+            }
+            if !is_reported() && told.insert(name) {
+                out.push(
+                    Diagnostic::new(
+                        &UNDECLARED_PROCESS_VARIABLE,
+                        read.content.span(read.range.clone()),
+                        format!(
+                            "nothing in the task sets `${name}`: it is read from the environment that gevals runs in"
+                        ),
+                    )
+                    .help(format!(
+                        "declare it under `spec.env`, or say what to take where it is missing: `${{{name}:-…}}`"
+                    )),
+                );
+            }
+        }
+    }
+}
+
+/// What bash sets by itself.
+fn is_bash_own(name: &str) -> bool {
+    name.starts_with("BASH")
+        || name.starts_with("COMP_")
+        || name.starts_with("GEVALS_")
+        || name.starts_with("MCPCHECKER_")
+        || name.starts_with("MCP_")
+        || matches!(
+            name,
+            "RANDOM"
+                | "SRANDOM"
+                | "SECONDS"
+                | "LINENO"
+                | "UID"
+                | "EUID"
+                | "GROUPS"
+                | "OSTYPE"
+                | "HOSTTYPE"
+                | "MACHTYPE"
+                | "PPID"
+                | "FUNCNAME"
+                | "OPTARG"
+                | "OPTIND"
+                | "OPTERR"
+                | "REPLY"
+                | "PIPESTATUS"
+                | "PS1"
+                | "PS4"
+                | "OLDPWD"
+                | "DIRSTACK"
+                | "EPOCHSECONDS"
+                | "EPOCHREALTIME"
+                | "SHLVL"
+                | "SHELLOPTS"
+                | "MAPFILE"
+                | "HISTFILE"
+                | "TIMEFORMAT"
+                | "COPROC"
+                | "_"
+        )
+}
