@@ -541,6 +541,21 @@ mod tests {
     }
 
     #[test]
+    fn json_is_written_for_html_at_its_depth_and_its_size_is_known() {
+        let value = serde_json::json!({"a": "<b> & c", "d": [1]});
+        let text = nested(&value, 1);
+        assert_eq!(text, "{\n    \"a\": \"\\u003cb\\u003e \\u0026 c\",\n    \"d\": [\n      1\n    ]\n  }");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        assert_eq!(size(&value, 1), text.len() as u64);
+        assert_eq!(size(&Value::Null, 0), 4);
+        let mut out = std::io::BufWriter::new(Vec::new());
+        Safe { out: &mut out, newline: String::new() }.write_all(b"x").unwrap();
+        assert!(out.get_ref().is_empty());
+        Safe { out: &mut out, newline: String::new() }.flush().unwrap();
+        assert_eq!(out.get_ref(), b"x");
+    }
+
+    #[test]
     fn what_is_missing_or_of_another_type_is_no_fault() {
         let file = read(
             r#"[{"taskName": "a", "taskPassed": "yes", "assertionResults": {"x": 5, "y": {}}, "tokenEstimate": [1]}]"#,

@@ -751,7 +751,7 @@ apiVersion: mcp-eval/v1
 metadata: {name: t}
 spec:
   prompt: Write down that I need bread.
-  setup: [{command: {run: touch WORLD/set-up}}]
+  setup: [{command: {run: touch WORLD/set-up}}]   # gevals: allow(resource-not-released)
   verify: [{command: {run: touch WORLD/verified && test -e WORLD/nothing}}]
   cleanup: [{command: {run: touch WORLD/cleaned-up}}]
 ";

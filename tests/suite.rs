@@ -169,6 +169,58 @@ impl Case {
     }
 }
 
+/// Semantic faults, each a single edit of a project in which nothing is wrong: `tests/ledger/`.
+#[test]
+fn faults_of_the_ledger_are_seen() {
+    let mut faults = Faults::default();
+    let (mut seen, mut all) = (0, 0);
+    for page in pages(&root().join("tests/ledger")) {
+        let is_file = |block: &&Block| !matches!(block.language(), "fault" | "seen");
+        let base: Vec<&Block> = page.blocks.iter().filter(is_file).collect();
+        match Case::new(&base).map(|case| case.concise()) {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => faults.push(&page, 1, format!("nothing is wrong with the project, and gevals says\n{found}")),
+            Err(why) => faults.push(&page, 1, why),
+        }
+        let mut bodies = Vec::new();
+        for pair in page.blocks.windows(2) {
+            let [fault, block] = pair else { continue };
+            if fault.language() != "fault" || block.language() != "seen" {
+                continue;
+            }
+            all += 1;
+            let edited: Vec<Block> = base.iter().map(|file| with_fault(file, fault)).collect();
+            let edited: Vec<&Block> = edited.iter().collect();
+            match Case::new(&edited) {
+                Ok(case) => {
+                    let rules: BTreeSet<&str> = case.diagnostics().iter().map(|finding| finding.rule.name).collect();
+                    seen += usize::from(!rules.is_empty());
+                    let text: String = rules.iter().map(|rule| format!("{rule}\n")).collect();
+                    bodies.push((block.line, block.range.clone(), if text.is_empty() { "nothing\n".to_owned() } else { text }));
+                }
+                Err(why) => faults.push(&page, fault.line, why),
+            }
+        }
+        faults.expect(&page, bodies);
+    }
+    faults.done();
+    assert!(all > 70 && seen * 4 >= all * 3, "{seen} of {all} faults are seen");
+}
+
+/// A file with a fault, where the fault is one of this file: lines with `-` are replaced by those with `+`.
+fn with_fault(file: &Block, fault: &Block) -> Block {
+    if file.file() != fault.file() {
+        return file.clone();
+    }
+    let lines = |sign: char| -> String {
+        let lines = fault.body.lines().filter_map(|line| line.strip_prefix(sign));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    let (old, new) = (lines('-'), lines('+'));
+    assert_eq!(file.body.matches(&old).count(), 1, "{}: {old}", fault.line);
+    Block { body: file.body.replacen(&old, &new, 1), ..file.clone() }
+}
+
 #[test]
 fn rules_do_what_their_pages_say() {
     let mut faults = Faults::default();

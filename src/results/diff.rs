@@ -287,6 +287,24 @@ mod tests {
     use super::*;
     use crate::results::read;
 
+    #[test]
+    fn no_text_becomes_a_link() {
+        for (text, cell_text) in [
+            ("http://a.b/c", "http:\\//a.b/c"),
+            ("a/b", "a/b"),
+            ("www.a.b", "www\\.a.b"),
+            ("x WWW.a", "x WWW\\.a"),
+            ("a.b", "a.b"),
+            ("ww.a", "ww.a"),
+            (".", "."),
+            ("abcd.e", "abcd.e"),
+            ("wwwx.e", "wwwx.e"),
+            ("xx.", "xx."),
+        ] {
+            assert_eq!(cell(text), cell_text, "{text}");
+        }
+    }
+
     fn file(runs: &[(&str, bool)]) -> ResultsFile {
         let runs = runs.iter().map(|(name, passed)| {
             serde_json::json!({"taskName": name, "taskPassed": passed, "allAssertionsPassed": true, "taskError": "x | <y>"})
