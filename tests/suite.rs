@@ -196,7 +196,11 @@ fn faults_of_the_ledger_are_seen() {
                     let rules: BTreeSet<&str> = case.diagnostics().iter().map(|finding| finding.rule.name).collect();
                     seen += usize::from(!rules.is_empty());
                     let text: String = rules.iter().map(|rule| format!("{rule}\n")).collect();
-                    bodies.push((block.line, block.range.clone(), if text.is_empty() { "nothing\n".to_owned() } else { text }));
+                    bodies.push((
+                        block.line,
+                        block.range.clone(),
+                        if text.is_empty() { "nothing\n".to_owned() } else { text },
+                    ));
                 }
                 Err(why) => faults.push(&page, fault.line, why),
             }

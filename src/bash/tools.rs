@@ -79,6 +79,9 @@ pub struct Command {
     pub awaits: Option<String>,
     pub changes: Option<String>,
     pub deletes: Option<String>,
+    /// The words of `usage`.
+    #[serde(skip)]
+    words: Vec<String>,
 }
 
 macro_rules! tables {
@@ -96,6 +99,9 @@ const TABLES: &[&str] = tables![
 static TOOLS: LazyLock<HashMap<String, Tool>> = LazyLock::new(|| {
     let tools = TABLES.iter().filter_map(|text| toml::from_str::<Tool>(text).ok()).map(|mut tool| {
         tool.valued = tool.values.iter().cloned().collect();
+        for command in &mut tool.commands {
+            command.words = command.usage.split_whitespace().map(str::to_owned).collect();
+        }
         for (kinds, wide) in [(&tool.kinds, false), (&tool.wide, true)] {
             for (kind, others) in kinds {
                 for word in others.iter().chain([kind]) {
@@ -180,10 +186,10 @@ impl Tool {
         let operands: Vec<&str> = operands(&self.names[0], words).map(AsRef::as_ref).collect();
         self.commands.iter().find(|command| {
             (!command.fed || fed)
+                && command.fits(&operands)
                 && (command.with.is_empty() || command.with.iter().any(|option| self.has(words, option)))
                 && (command.named.is_empty() || command.named.iter().any(|option| self.has(words, option)))
                 && !command.without.iter().any(|option| self.has(words, option))
-                && command.fits(&operands)
         })
     }
 
@@ -216,8 +222,8 @@ impl Tool {
 impl Command {
     fn fits(&self, operands: &[&str]) -> bool {
         let mut given = operands.iter();
-        for word in self.usage.split_whitespace() {
-            match word {
+        for word in &self.words {
+            match word.as_str() {
                 "FILES" => return true,
                 "NAMES" => return given.next().is_some(),
                 // `KIND NAME` may be one word.
@@ -234,7 +240,7 @@ impl Command {
                     }
                 }
                 _ => {
-                    if given.next() != Some(&word) {
+                    if given.next() != Some(&word.as_str()) {
                         return false;
                     }
                 }

@@ -377,6 +377,7 @@ fn portable(name: &str, server: Option<&Server>) -> String {
   verify:
     - {server}.{tool}:
         args: {}
+        expect: {{isError: false}}      # and what it must answer: `content: {{contains: …}}`
     - command:
         run: test -n \"$ANSWER\"
         env: {{ANSWER: \"{{agent.output}}\"}}

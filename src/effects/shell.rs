@@ -2,9 +2,11 @@
 //! known lists, and knows of each command the words as far as they can be told. What it does not know is [`Value::unknown`].
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashMap},
     ops::Range,
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -87,12 +89,13 @@ pub fn follow<'s>(
     sourced: &Sourced<'s>,
     path: Option<&Path>,
 ) -> Trace<'s> {
+    let marked = marked(content);
     let mut shell = Shell {
-        texts: HashMap::from([(std::ptr::from_ref(content), marked(content))]),
+        marked: (content, &marked),
         holes,
         sourced,
         functions: HashMap::new(),
-        variables: variables.clone(),
+        variables: Rc::new(variables.clone()),
         trace: Trace { opaque: !content.program.sound, ..Trace::default() },
         steps: STEPS,
         read: BTreeSet::new(),
@@ -101,7 +104,7 @@ pub fn follow<'s>(
         pipefail: content.program.sets('\0', "pipefail"),
     };
     if let Some(path) = path {
-        shell.variables.insert("0".to_owned(), Value::text(path.to_string_lossy()));
+        Rc::make_mut(&mut shell.variables).insert("0".to_owned(), Value::text(path.to_string_lossy()));
     }
     shell.list(content, &content.program.body, Place::default(), 0);
     if shell.steps == 0 {
@@ -116,7 +119,10 @@ const FILL: char = '\u{19}';
 const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// The text of a script in which each hole says its number.
-fn marked(content: &Content) -> String {
+fn marked(content: &Content) -> Cow<'_, str> {
+    if content.holes.is_empty() {
+        return Cow::Borrowed(&content.text);
+    }
     let mut text = content.text.clone();
     for (number, hole) in content.holes.iter().enumerate() {
         let digit = |n: usize| char::from(DIGITS[n % DIGITS.len()]);
@@ -128,7 +134,7 @@ fn marked(content: &Content) -> String {
             text.replace_range(hole.clone(), &mark);
         }
     }
-    text
+    Cow::Owned(text)
 }
 
 /// Where a statement stands.
@@ -139,11 +145,12 @@ struct Place {
 }
 
 struct Shell<'s, 'h> {
-    texts: HashMap<*const Content, String>,
+    /// The script, and its text in which each hole says its number.
+    marked: (&'s Content, &'h str),
     holes: &'h [Value],
     sourced: &'h Sourced<'s>,
     functions: HashMap<String, (&'s Content, &'s [Statement])>,
-    variables: Variables,
+    variables: Rc<Variables>,
     trace: Trace<'s>,
     steps: usize,
     /// Variables with another value in a shell that has ended, and where they got it.
@@ -156,7 +163,7 @@ struct Shell<'s, 'h> {
     read: BTreeSet<(usize, String)>,
 }
 
-impl<'s> Shell<'s, '_> {
+impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn list(&mut self, content: &'s Content, list: &'s [Statement], place: Place, depth: usize) {
         let mut place = place;
         for statement in list {
@@ -166,9 +173,9 @@ impl<'s> Shell<'s, '_> {
         }
     }
 
-    fn text(&self, content: &Content, range: Range<usize>) -> String {
-        let text = self.texts.get(&std::ptr::from_ref(content)).map_or(content.text.as_str(), String::as_str);
-        text.get(range).unwrap_or_default().to_owned()
+    fn text(&self, content: &'s Content, range: Range<usize>) -> &'h str {
+        let text = if std::ptr::eq(self.marked.0, content) { self.marked.1 } else { content.text.as_str() };
+        text.get(range).unwrap_or_default()
     }
 
     fn statement(&mut self, content: &'s Content, s: &'s Statement, input: Option<Value>, place: Place, depth: usize) {
@@ -204,7 +211,7 @@ impl<'s> Shell<'s, '_> {
             }
             Kind::Or(pair) => {
                 self.statement(content, &pair[0], None, Place { lenient: true, ..place }, depth);
-                let before = self.variables.clone();
+                let before = Rc::clone(&self.variables);
                 self.statement(content, &pair[1], None, may, depth);
                 self.join(before);
             }
@@ -213,7 +220,7 @@ impl<'s> Shell<'s, '_> {
                 let mut ends = Vec::new();
                 for branch in branches {
                     self.list(content, &branch.condition, Place { lenient: true, ..place }, depth);
-                    let before = self.variables.clone();
+                    let before = Rc::clone(&self.variables);
                     self.list(content, &branch.body, may, depth);
                     ends.push(std::mem::replace(&mut self.variables, before));
                 }
@@ -227,7 +234,7 @@ impl<'s> Shell<'s, '_> {
             }
             Kind::Case(arms) => {
                 for arm in arms {
-                    let before = self.variables.clone();
+                    let before = Rc::clone(&self.variables);
                     self.list(content, arm, may, depth);
                     self.join(before);
                 }
@@ -249,30 +256,36 @@ impl<'s> Shell<'s, '_> {
         if s.nested.is_empty() {
             return;
         }
-        let before = self.variables.clone();
+        let before = Rc::clone(&self.variables);
         self.list(content, &s.nested, place, depth);
         self.variables = before;
     }
 
     /// What two ways left of a variable, where they differ, is not known.
-    fn join(&mut self, other: Variables) {
-        for (name, value) in &mut self.variables {
+    fn join(&mut self, other: Rc<Variables>) {
+        if Rc::ptr_eq(&self.variables, &other) {
+            return;
+        }
+        let own = Rc::make_mut(&mut self.variables);
+        for (name, value) in own.iter_mut() {
             if other.get(name) != Some(value) {
                 *value = Value::unknown();
             }
         }
-        for (name, _) in other {
-            self.variables.entry(name).or_insert_with(Value::unknown);
+        for name in other.keys() {
+            if !own.contains_key(name) {
+                own.insert(name.clone(), Value::unknown());
+            }
         }
     }
 
     /// Begins a shell of its own.
-    fn enter(&mut self) -> (Variables, Option<HashMap<String, Range<usize>>>) {
-        (self.variables.clone(), self.inner.replace(HashMap::new()))
+    fn enter(&mut self) -> (Rc<Variables>, Option<HashMap<String, Range<usize>>>) {
+        (Rc::clone(&self.variables), self.inner.replace(HashMap::new()))
     }
 
     /// Ends it: what it set is lost.
-    fn leave(&mut self, (variables, inner): (Variables, Option<HashMap<String, Range<usize>>>)) {
+    fn leave(&mut self, (variables, inner): (Rc<Variables>, Option<HashMap<String, Range<usize>>>)) {
         self.variables = variables;
         let lost = std::mem::replace(&mut self.inner, inner).unwrap_or_default();
         // Only of what was there before somebody may expect that it has changed.
@@ -290,7 +303,7 @@ impl<'s> Shell<'s, '_> {
     fn set(&mut self, name: &str, value: Value) {
         self.changed.remove(name);
         self.trace.sets.insert(name.to_owned());
-        self.variables.insert(name.to_owned(), value);
+        Rc::make_mut(&mut self.variables).insert(name.to_owned(), value);
     }
 
     fn repeated(
@@ -340,7 +353,7 @@ impl<'s> Shell<'s, '_> {
             }
             None => {
                 // What a round changes is not known at the beginning of any.
-                let (before, steps) = (self.variables.clone(), self.steps);
+                let (before, steps) = (Rc::clone(&self.variables), self.steps);
                 let (runs, unset) = (self.trace.runs.len(), self.trace.unset.len());
                 let read = self.read.clone();
                 self.list(content, body, may, depth + 1);
@@ -356,7 +369,7 @@ impl<'s> Shell<'s, '_> {
 
     fn assignment(&mut self, content: &'s Content, s: &'s Statement) {
         let text = self.text(content, s.range.clone());
-        let words = ast::split(&text, s.range.start);
+        let words = ast::split(text, s.range.start);
         for (nth, word) in words.iter().enumerate() {
             if nth == 0
                 && matches!(word.source.as_str(), "export" | "local" | "readonly" | "declare" | "typeset" | "unset")
@@ -394,7 +407,7 @@ impl<'s> Shell<'s, '_> {
             }
             return;
         }
-        for word in ast::split(&text, s.range.start) {
+        for word in ast::split(text, s.range.start) {
             self.value(content, &word);
         }
     }
@@ -404,40 +417,40 @@ impl<'s> Shell<'s, '_> {
         let Some(first) = s.words().first() else { return };
         // `NAME=value command`: of the command alone.
         let own = self.text(content, s.range.start..first.range.start);
-        let before = (!own.trim().is_empty()).then(|| self.variables.clone());
-        for word in ast::split(&own, s.range.start) {
+        let before = (!own.trim().is_empty()).then(|| Rc::clone(&self.variables));
+        for word in ast::split(own, s.range.start) {
             if let Some((name, value)) = word.source.split_once('=')
                 && ast::is_name(name)
             {
                 let value = self.value(content, &ast::Word::read(value, word.range.start + name.len() + 1));
-                self.variables.insert(name.to_owned(), value);
+                Rc::make_mut(&mut self.variables).insert(name.to_owned(), value);
             }
         }
         let mut words: Vec<Value> = Vec::new();
         for word in s.words() {
             let source = self.text(content, word.range.clone());
-            words.extend(self.words(content, &ast::Word::read(&source, word.range.start)));
+            words.extend(self.words(content, &ast::Word::read(source, word.range.start)));
         }
         let last = s.words().last().map_or(s.range.start, |word| word.range.end);
         let behind = self.text(content, last..s.range.end);
         let document = self.document(content, s);
         let input = document.or(input);
-        let output = s.written.then(|| self.output(content, &behind, last)).flatten();
+        let output = s.written.then(|| self.output(content, behind, last)).flatten();
         let name = words.first().and_then(Value::literal).unwrap_or_default().to_owned();
         if let Some(&(within, body)) = self.functions.get(&name) {
             if depth < DEPTH {
-                let outer = self.variables.clone();
+                let outer = Rc::clone(&self.variables);
                 for nth in 1..10 {
                     let value = words.get(nth).cloned().unwrap_or_default();
-                    self.variables.insert(nth.to_string(), value);
+                    Rc::make_mut(&mut self.variables).insert(nth.to_string(), value);
                 }
                 let count = (words.len() - 1).to_string();
-                self.variables.insert("#".to_owned(), Value::text(count));
+                Rc::make_mut(&mut self.variables).insert("#".to_owned(), Value::text(count));
                 self.list(within, body, place, depth + 1);
                 for nth in (1..10).map(|n| n.to_string()).chain(["#".to_owned()]) {
                     match outer.get(&nth) {
-                        Some(value) => self.variables.insert(nth, value.clone()),
-                        None => self.variables.remove(&nth),
+                        Some(value) => Rc::make_mut(&mut self.variables).insert(nth, value.clone()),
+                        None => Rc::make_mut(&mut self.variables).remove(&nth),
                     };
                 }
             }
@@ -489,13 +502,12 @@ impl<'s> Shell<'s, '_> {
             "set" if words.get(1).and_then(Value::literal) == Some("--") => {
                 for nth in 1..10 {
                     let value = words.get(nth + 1).cloned().unwrap_or_default();
-                    self.variables.insert(nth.to_string(), value);
+                    Rc::make_mut(&mut self.variables).insert(nth.to_string(), value);
                 }
             }
             "source" | "." => match self.sourced.get(&(std::ptr::from_ref(content), s.range.start)) {
                 Some((_, inner)) if depth < DEPTH => {
                     let inner: &'s Content = inner;
-                    self.texts.entry(std::ptr::from_ref(inner)).or_insert_with(|| inner.text.clone());
                     self.trace.opaque |= !inner.program.sound;
                     self.list(inner, &inner.program.body, place, depth + 1);
                 }
@@ -643,13 +655,13 @@ impl<'s> Shell<'s, '_> {
                 let mut text = Value::default();
                 for (nth, word) in s.words().iter().enumerate().skip(1) {
                     let source = self.text(content, word.range.clone());
-                    if matches!(source.as_str(), "-n" | "-e" | "-ne" | "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\"") {
+                    if matches!(source, "-n" | "-e" | "-ne" | "'%s'" | "\"%s\"" | "'%s\\n'" | "\"%s\\n\"") {
                         continue;
                     }
                     if nth > 1 && !text.pieces().is_empty() {
                         text.push(Piece::Text(" ".to_owned()));
                     }
-                    let value = self.value(content, &ast::Word::read(&source, word.range.start));
+                    let value = self.value(content, &ast::Word::read(source, word.range.start));
                     text.append(&value);
                 }
                 Some(text)

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::TaskView;
 use crate::{
     bash::tools,
-    diagnostic::{Diagnostic, Diagnostics, nearest},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::{Def, OperationKind, Step},
     kubernetes::operation::is_known_group,
     rule,
@@ -36,7 +36,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// The same of what commands are told: kinds, conditions to wait for, fields of objects. What they know stands in the table of their program.
 fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = tools::tool("kubectl") else { return };
-    let mut found: Vec<(Span, String, String)> = Vec::new();
+    let (mut found, mut named): (Vec<(Span, String, String)>, Vec<(Span, String, String)>) = Default::default();
     for script in &view.effects.scripts {
         for run in &script.trace.runs {
             if run.statement.tool() != "kubectl" {
@@ -95,7 +95,7 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let known_kind = kind.is_some_and(|kind| tool.kind(kind).is_some());
             for path in words.iter().filter(|word| known_kind && word.contains("{.")) {
-                found.extend(fields(path, tool).map(|(word, near)| (span(path), word, near)));
+                named.extend(fields(path, tool).map(|(word, near)| (span(path), word, near)));
             }
         }
     }
@@ -104,20 +104,17 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
         let resource = step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal());
         let known = resource.is_none_or(|resource| tool.kind(resource.split('/').next().unwrap_or(resource)).is_some());
         if let Some((arg, text)) = path.and_then(|arg| Some((arg, arg.as_literal()?))).filter(|_| known) {
-            found.extend(fields(text, tool).map(|(word, near)| (arg.span, word, near)));
+            named.extend(fields(text, tool).map(|(word, near)| (arg.span, word, near)));
         }
     });
-    for (span, word, near) in found {
-        out.push(
-            Diagnostic::new(
-                &MISSPELT_VALUE,
-                span,
-                format!("`{word}` is nothing that is known here, and nearly something"),
-            )
+    let finding = |(span, word, near): (Span, String, String), what: &str| {
+        Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no {what} that is known, and nearly one"))
             .here(format!("did you mean `{near}`?"))
-            .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
-        );
-    }
+            .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+    };
+    found.into_iter().for_each(|fault| out.push(finding(fault, "kind or condition")));
+    // A field that is not known may be a newer one.
+    named.into_iter().for_each(|fault| out.push(finding(fault, "field").strength(Strength::Warning)));
 }
 
 /// Names in a JSONPath that no field has, and one nearly has.
@@ -140,7 +137,10 @@ fn fields(path: &str, tool: &'static tools::Tool) -> impl Iterator<Item = (Strin
         "hard",
     ];
     let signs = ['.', '{', '}', '[', ']', '(', ')', '@', '?', '*', ' ', '=', '"', '\'', ':', ',', '\\'];
-    for name in path.split(signs).take_while(|name| !free.contains(name)) {
+    // Names stand in braces; what is in quotes is compared with.
+    let braced = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
+    let paths = braced.flat_map(|inside| inside.split(['"', '\'']).step_by(2));
+    for name in paths.flat_map(|path| path.split(signs).take_while(|name| !free.contains(name))) {
         let plain =
             name.len() > 4 && name.bytes().all(|b| b.is_ascii_alphabetic()) && name.starts_with(char::is_lowercase);
         if !plain || known.contains(name) {
