@@ -31,7 +31,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `value: "80"` for a field that holds a number: the operation compares values, and a text is none.
+/// `value: "80"` for a field that holds a number: `field-equals` compares values, and a text is none.
 fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
     const NUMBERS: [&str; 16] = [
         "port",
@@ -60,7 +60,7 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
         let value = step.arg("value").and_then(|value| Some((value.span, value.as_literal()?)));
         if let (Some(path), Some((span, text))) = (path, value)
-            && matches!(step.op.kind, crate::hir::OperationKind::Extension { .. })
+            && matches!(&step.op.kind, crate::hir::OperationKind::Extension { operation, .. } if operation == "field-equals")
             && path.rsplit('.').next().is_some_and(|field| NUMBERS.contains(&field))
             && text.parse::<i64>().is_ok()
         {
