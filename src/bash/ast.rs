@@ -146,7 +146,13 @@ impl Word {
 
     /// Reads a word from its text.
     pub fn read(source: &str, start: usize) -> Self {
-        let parts = parts(source, Mode::Word);
+        let inner = source.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        // Most words are as plain as this.
+        let parts = match inner {
+            _ if super::is_safe(source) => vec![Part::Text { text: source.to_owned(), quoted: false }],
+            Some(inner) if super::is_safe(inner) => vec![Part::Text { text: inner.to_owned(), quoted: true }],
+            _ => parts(source, Mode::Word),
+        };
         Self { range: start..start + source.len(), source: source.to_owned(), parts }
     }
 

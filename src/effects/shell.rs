@@ -15,6 +15,7 @@ use super::{
     value::{Piece, Value},
 };
 use crate::bash::{
+    self,
     ast::{self, Part},
     program::{Kind, Repeat, Statement},
 };
@@ -429,6 +430,10 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         let mut words: Vec<Value> = Vec::new();
         for word in s.words() {
             let source = self.text(content, word.range.clone());
+            if bash::is_safe(source) {
+                words.push(Value::text(source));
+                continue;
+            }
             words.extend(self.words(content, &ast::Word::read(source, word.range.start)));
         }
         let last = s.words().last().map_or(s.range.start, |word| word.range.end);

@@ -21,7 +21,14 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = texts::written(&prompt.text);
-    let asked = values(&said);
+    let mut asked = values(&said);
+    // In a prompt numbers may be words.
+    let lower = said.to_lowercase();
+    for (number, word) in ["two", "three", "four", "five", "six", "seven", "eight", "nine"].iter().enumerate() {
+        if lower.contains(word) && texts::has_word(&lower, word) {
+            asked.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
+        }
+    }
     if asked.is_empty() {
         return;
     }
@@ -101,18 +108,12 @@ fn values(text: &str) -> BTreeSet<Item> {
         };
         found.insert(Item { form, text: word.to_owned() });
     }
-    let lower = text.to_lowercase();
-    for (number, word) in ["two", "three", "four", "five", "six", "seven", "eight", "nine"].iter().enumerate() {
-        if texts::has_word(&lower, word) {
-            found.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
-        }
-    }
     found
 }
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static VALUE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\b(?:[a-z][a-z0-9-]*(?:/[a-z0-9-]+)*:v?\d[\w.-]*\w|\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|m|MB|GB|KB)\b|\d+\b|[A-Z][A-Z0-9_]{4,}\b)").unwrap()
+    Regex::new(r"(?-u)\b(?:[a-z][a-z0-9-]*(?:/[a-z0-9-]+)*:v?\d[\w.-]*\w|\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|m|MB|GB|KB)\b|\d+\b|[A-Z][A-Z0-9_]{4,}\b)").unwrap()
 });
 
 /// The literal texts that verify compares with, each with its place.
