@@ -131,7 +131,7 @@ fn same_space(a: &Thing, b: &Thing) -> bool {
     }
 }
 
-/// The scripts that scripts of a task read, each once, and those that they read.
+/// The scripts that scripts of a task read, each once. One that reads others is opaque.
 pub fn sourced(
     scripts: &[ScriptView<'_>],
     all: &ScriptFiles,

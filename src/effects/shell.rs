@@ -166,11 +166,8 @@ struct Shell<'s, 'h> {
 
 impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn list(&mut self, content: &'s Content, list: &'s [Statement], place: Place, depth: usize) {
-        let mut place = place;
         for statement in list {
             self.statement(content, statement, None, place, depth);
-            // Behind `… || exit`, `if …; then exit; fi` it may be that nothing runs any more.
-            place.maybe |= leaves(statement) && list.len() > 1 && place.maybe;
         }
     }
 
@@ -355,12 +352,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             None => {
                 // What a round changes is not known at the beginning of any.
                 let (before, steps) = (Rc::clone(&self.variables), self.steps);
-                let (runs, unset) = (self.trace.runs.len(), self.trace.unset.len());
-                let read = self.read.clone();
+                let (runs, unset, lost) = (self.trace.runs.len(), self.trace.unset.len(), self.trace.lost.len());
+                let (read, changed) = (self.read.clone(), self.changed.clone());
                 self.list(content, body, may, depth + 1);
                 self.trace.runs.truncate(runs);
                 self.trace.unset.truncate(unset);
-                self.read = read;
+                self.trace.lost.truncate(lost);
+                (self.read, self.changed) = (read, changed);
                 self.steps = self.steps.min(steps);
                 self.join(before);
                 self.list(content, body, may, depth);

@@ -1,4 +1,4 @@
-//! Verify, or cleanup, looks at something else than what the task is about: another name, another namespace.
+//! Verify looks at something else than what the task is about: another name, namespace, label or address.
 
 use super::TaskView;
 use crate::{
@@ -31,11 +31,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
     let makes: Vec<&Act> = model.acts.iter().filter(|act| act.verb == Verb::Creates).collect();
     let mut told: Vec<String> = Vec::new();
     for act in &model.acts {
-        let looks = match act.phase {
-            PhaseKind::Setup => false,
-            PhaseKind::Verify => act.verb != Verb::Creates,
-            PhaseKind::Cleanup => false,
-        };
+        let looks = act.phase == PhaseKind::Verify && act.verb != Verb::Creates;
         let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known() && looks) else { continue };
         let plain = spelt(name).chars().all(|c| !matches!(c, ',' | '=' | '*' | ' '));
         if !plain || act.thing.system == "file" || act.thing.system == "http" || is_given(act) || spelt(name).is_empty()

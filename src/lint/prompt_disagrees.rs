@@ -64,21 +64,19 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let mut told = BTreeSet::new();
     for (span, item) in expected {
-        {
-            if others.contains(&item) || !told.insert(item.clone()) {
-                continue;
-            }
-            if let [other] = free.iter().filter(|other| other.form == item.form).collect::<Vec<_>>()[..] {
-                out.push(
-                    Diagnostic::new(
-                        &PROMPT_DISAGREES,
-                        span,
-                        format!("verify expects `{}`, and the prompt says `{}`", item.text, other.text),
-                    )
-                    .label(prompt.text.span, "in this prompt")
-                    .help("one of them was changed alone: make them say the same"),
-                );
-            }
+        if others.contains(&item) || !told.insert(item.clone()) {
+            continue;
+        }
+        if let [other] = free.iter().filter(|other| other.form == item.form).collect::<Vec<_>>()[..] {
+            out.push(
+                Diagnostic::new(
+                    &PROMPT_DISAGREES,
+                    span,
+                    format!("verify expects `{}`, and the prompt says `{}`", item.text, other.text),
+                )
+                .label(prompt.text.span, "in this prompt")
+                .help("one of them was changed alone: make them say the same"),
+            );
         }
     }
 }

@@ -22,42 +22,40 @@ pub fn unset(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: &mut Diagnostics) {
-    {
-        let trace = &followed.trace;
-        let own = followed.view.step.arg("env").and_then(|env| match &env.kind {
-            crate::hir::ArgKind::Record(fields) => Some(fields),
-            _ => None,
-        });
-        let declared = view.task.env.iter().map(|(name, _)| name.value.as_str());
-        let given = own.into_iter().flatten().map(|(name, _)| name.value.as_str());
-        let known: Vec<&str> = declared.chain(given).chain(trace.sets.iter().map(String::as_str)).collect();
-        for read in &trace.unset {
-            let name = read.name.as_str();
-            if trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name) {
-                continue;
-            }
-            let elsewhere = view.effects.scripts.iter().find(|other| {
-                !std::ptr::eq(*other, followed)
-                    && other.trace.sets.contains(name)
-                    && other.view.step.key != followed.view.step.key
-            });
-            let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1);
-            let span = read.content.span(read.range.clone());
-            let finding = match (near, elsewhere) {
-                (Some(near), _) if !read.provided => {
-                    Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}`"))
-                        .here(format!("did you mean `${near}`?"))
-                        .help("an unset variable is an empty text: declare it under `env`, or give it a default")
-                }
-                (None, Some(other)) if !read.provided => {
-                    Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}` here"))
-                        .label(other.view.key, "set in this script, which is a process of its own")
-                        .help("declare it under `env` of the task, or set it in this script, too")
-                }
-                _ => continue,
-            };
-            out.push(finding);
+    let trace = &followed.trace;
+    let own = followed.view.step.arg("env").and_then(|env| match &env.kind {
+        crate::hir::ArgKind::Record(fields) => Some(fields),
+        _ => None,
+    });
+    let declared = view.task.env.iter().map(|(name, _)| name.value.as_str());
+    let given = own.into_iter().flatten().map(|(name, _)| name.value.as_str());
+    let known: Vec<&str> = declared.chain(given).chain(trace.sets.iter().map(String::as_str)).collect();
+    for read in &trace.unset {
+        let name = read.name.as_str();
+        if trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name) {
+            continue;
         }
+        let elsewhere = view.effects.scripts.iter().find(|other| {
+            !std::ptr::eq(*other, followed)
+                && other.trace.sets.contains(name)
+                && other.view.step.key != followed.view.step.key
+        });
+        let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1);
+        let span = read.content.span(read.range.clone());
+        let finding = match (near, elsewhere) {
+            (Some(near), _) if !read.provided => {
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}`"))
+                    .here(format!("did you mean `${near}`?"))
+                    .help("an unset variable is an empty text: declare it under `env`, or give it a default")
+            }
+            (None, Some(other)) if !read.provided => {
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}` here"))
+                    .label(other.view.key, "set in this script, which is a process of its own")
+                    .help("declare it under `env` of the task, or set it in this script, too")
+            }
+            _ => continue,
+        };
+        out.push(finding);
     }
 }
 
