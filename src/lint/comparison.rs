@@ -228,6 +228,7 @@ pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
                     | "test"
                     | "["
                     | "echo"
+                    | "printf"
                     | "virtctl"
                     | "git"
                     | "mkdir"
@@ -248,7 +249,9 @@ pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
         let known = |name: &str| {
-            followed.trace.sets.contains(name) || view.task.env.iter().any(|(known, _)| known.value == name)
+            followed.trace.sets.contains(name)
+                || view.task.env.iter().any(|(known, _)| known.value == name)
+                || followed.view.step.arg("env").is_some_and(|env| env.get(name).is_some())
         };
         for word in words {
             for (at, inner) in single_quoted(&word.source) {
