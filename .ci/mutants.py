@@ -2,7 +2,8 @@
 
 cargo-mutants builds the crate anew for each mutant. Here every mutant is written into a copy of the sources beside the original,
 `if mutant::on(7) { a != b } else { a == b }`, and GEVALS_MUTANT chooses one when a test runs. A mutant that does not compile is
-taken out again: it is not viable. The tests of a mutant are run until one fails.
+taken out again: it is not viable. Each test is run once by itself to see which mutants it reaches; a mutant is tried with the tests that reach
+it, the quickest first, until one fails.
 """
 import json
 import os
@@ -20,24 +21,33 @@ import tree_sitter_rust
 
 PARSER = tree_sitter.Parser(tree_sitter.Language(tree_sitter_rust.language()))
 ON = "crate::mutant::on"
-SWITCH = """//! Which mutant is on.
-use std::sync::OnceLock;
+SWITCH = """//! Which mutant is on, and which were reached.
+use std::io::Write;
+use std::sync::{Mutex, OnceLock};
 
 pub fn on(id: u32) -> bool {
     static ID: OnceLock<u32> = OnceLock::new();
+    static REACHED: OnceLock<Option<Mutex<(Vec<bool>, std::fs::File)>>> = OnceLock::new();
+    let reached = REACHED.get_or_init(|| {
+        let directory = std::env::var("GEVALS_REACHED").ok()?;
+        let path = std::path::Path::new(&directory).join(std::process::id().to_string());
+        Some(Mutex::new((Vec::new(), std::fs::OpenOptions::new().create(true).append(true).open(path).ok()?)))
+    });
+    if let Some(reached) = reached {
+        let mut reached = reached.lock().unwrap();
+        let nth = id as usize;
+        if reached.0.len() <= nth {
+            reached.0.resize(nth + 1, false);
+        }
+        if !std::mem::replace(&mut reached.0[nth], true) {
+            let _ = writeln!(reached.1, "{id}");
+        }
+    }
     *ID.get_or_init(|| std::env::var("GEVALS_MUTANT").ok().and_then(|t| t.parse().ok()).unwrap_or(0)) == id
 }
 """
 TESTS = ["step", "verdicts", "parity", "run", "result", "agents", "mcp", "scenarios", "limits", "suite"]
-# The quickest tests that may notice, by file; `gevals` are those of the library itself.
-ORDER = {
-    "src/ty/number.rs": ["gevals", "step", "verdicts", "suite"],
-    "src/step/": ["step", "verdicts", "parity", "gevals", "scenarios"],
-    "src/run/": ["gevals", "run", "verdicts", "parity", "scenarios"],
-    "src/mcp/record.rs": ["gevals", "mcp", "parity", "scenarios", "agents"],
-    "src/agent/replay.rs": ["agents", "gevals"],
-    "src/results": ["result", "gevals", "scenarios", "limits", "agents"],
-}
+ALONE = 6  # So many of the quickest tests run by themselves; the others, by program.
 
 
 def walk(node):
@@ -219,19 +229,38 @@ def build(root, mutants):
     return [m for m in mutants if m["id"] not in dead], dead
 
 
-def run(root, executable, mutant, limit):
-    """Whether the tests of an executable pass with a mutant, in so many seconds."""
-    env = dict(os.environ, GEVALS_MUTANT=str(mutant), RUST_BACKTRACE="0", CI="true", RUST_TEST_THREADS="2")
+def run(root, executable, tests, mutant, limit, **more):
+    """Whether tests of an executable pass with a mutant, in so many seconds."""
+    env = dict(os.environ, GEVALS_MUTANT=str(mutant), RUST_BACKTRACE="0", CI="true", RUST_TEST_THREADS="2", **more)
     # What one mutant fails at must not be tried with the next.
     env.update(PROPTEST_RNG_SEED="20261122", PROPTEST_DISABLE_FAILURE_PERSISTENCE="true")
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
-    process = subprocess.Popen([executable, "-q"], cwd=root, env=env, start_new_session=True, **pipes)
+    process = subprocess.Popen([executable, "-q", "--exact", *tests], cwd=root, env=env, start_new_session=True, **pipes)
     try:
         return process.wait(timeout=limit) == 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return False
+
+
+def reach(root, executables, out):
+    """Runs every test by itself. Gives for each its seconds and the mutants it reaches."""
+    found = {}
+    for program, executable in executables.items():
+        listed = subprocess.run([executable, "--list"], cwd=root, capture_output=True, text=True, check=True).stdout
+        for test in re.findall(r"^(.*): test$", listed, re.M):
+            directory = os.path.join(out, "reached")
+            shutil.rmtree(directory, ignore_errors=True)
+            os.makedirs(directory)
+            begun = time.time()
+            if not run(root, executable, [test], 0, 600, GEVALS_REACHED=os.path.abspath(directory)):
+                sys.exit(f"`{test}` of `{program}` fails without a mutant")
+            seconds, reached = time.time() - begun, set()
+            for name in os.listdir(directory):
+                reached.update(int(line) for line in open(os.path.join(directory, name)))
+            found[program, test] = seconds, reached
+    return found
 
 
 def main():
@@ -259,15 +288,23 @@ def main():
     made.check_returncode()
     artifacts = [json.loads(line) for line in made.stdout.splitlines() if line.startswith("{")]
     executables = {a["target"]["name"]: a["executable"] for a in artifacts if a.get("executable") and a["profile"]["test"]}
-    usual = {}
-    for name, executable in executables.items():
-        begun = time.time()
-        if not run(root, executable, 0, 600):
-            sys.exit(f"`{name}` fails without a mutant")
-        usual[name] = time.time() - begun
+    reached = reach(root, executables, out)
+    print(f"{len(reached)} tests, {sum(s for s, _ in reached.values()):.0f} s", flush=True)
     waiting, results, lock = queue.Queue(), {}, threading.Lock()
     for mutant in viable:
         waiting.put(mutant)
+
+    def caught(mutant):
+        tests = sorted((seconds, test) for test, (seconds, ids) in reached.items() if mutant["id"] in ids)
+        groups = [(seconds, program, [test]) for seconds, (program, test) in tests[:ALONE]]
+        for name in executables:
+            of = [(seconds, test) for seconds, (program, test) in tests[ALONE:] if program == name]
+            if of:
+                groups.append((sum(s for s, _ in of), name, [test for _, test in of]))
+        for seconds, name, tests in groups:
+            if not run(root, executables[name], tests, mutant["id"], seconds * 5 + 20):
+                return name
+        return None
 
     def work():
         while True:
@@ -275,11 +312,10 @@ def main():
                 mutant = waiting.get_nowait()
             except queue.Empty:
                 return
-            order = next(tests for prefix, tests in ORDER.items() if mutant["file"].startswith(prefix))
-            caught = next((t for t in order if not run(root, executables[t], mutant["id"], usual[t] * 5 + 20)), None)
+            test = caught(mutant)
             with lock:
-                results[mutant["name"]] = caught
-                if caught is None:
+                results[mutant["name"]] = test
+                if test is None:
                     print("missed:", mutant["name"], flush=True)
 
     threads = [threading.Thread(target=work) for _ in range(os.cpu_count() or 2)]

@@ -132,9 +132,9 @@ impl World {
             .env("HOME", self.dir.path())
             .env("TMPDIR", self.path("tmp"))
             .env(MARK, self.dir.path());
-        // Which mutant is on (`.ci/mutants`).
-        if let Some(mutant) = std::env::var_os("GEVALS_MUTANT") {
-            command.env("GEVALS_MUTANT", mutant);
+        // Of `.ci/mutants`: which mutant is on, and where it is noted which are reached.
+        for name in ["GEVALS_MUTANT", "GEVALS_REACHED"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
         command
     }
