@@ -145,6 +145,13 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
     }
 
+    if options.soft {
+        for unit in &project.evals {
+            let touches: Vec<&[lint::Touch]> =
+                unit.selected.iter().map(|s| results[s.task].touches.as_slice()).collect();
+            lint::between(&touches, &mut out);
+        }
+    }
     let mut evals = Vec::new();
     for (index, (unit, found)) in project.evals.iter().zip(linted).enumerate() {
         let under: Vec<Option<Under>> = unit
@@ -245,6 +252,8 @@ struct TaskResult {
     /// Its plan where no eval selects it.
     alone: Option<Box<Plan>>,
     under: Vec<Under>,
+    /// What it touches, where it may run beside others.
+    touches: Vec<lint::Touch>,
 }
 
 /// What came of a task under an eval that selects it.
@@ -289,6 +298,9 @@ impl Shared<'_> {
                 sources,
                 files,
             };
+            if self.options.soft && task.meta.parallel && nth == 0 {
+                result.touches = lint::touches(&view);
+            }
             if selecting.is_empty() {
                 lint::in_task(&view, self.options.soft, &mut result.found);
             }

@@ -2,9 +2,11 @@
 //! known of a text, [`crate::bash::tools`] what is known of programs. What is not known is said to be so, and no rule concludes from it.
 
 pub mod manifest;
+mod operation;
 pub mod script;
 pub mod shell;
 pub mod sourced;
+mod sql;
 pub mod value;
 
 use std::{path::PathBuf, sync::Arc};
@@ -17,7 +19,7 @@ use self::{
 };
 use crate::{
     bash::tools::{self, Tool},
-    hir::{Arg, ArgKind, Def, OperationKind, Part, PhaseKind, Step, Target, Task, Template},
+    hir::{ArgKind, Def, Part, PhaseKind, Target, Task, Template},
     source::{Files, Sources, Span, resolve},
 };
 
@@ -181,7 +183,7 @@ impl<'a> Model<'a> {
             }
             model.scripts.push(Followed { view, trace });
         }
-        given.task.walk(&mut |phase, step| in_step(phase, step, given, &environment, &mut model));
+        operation::steps(given, &environment, &mut model);
         model
     }
 
@@ -225,6 +227,11 @@ impl<'a> Model<'a> {
 /// The name of the task among its variables: no variable can be called so.
 const TASK_NAME: &str = "{task.name}";
 
+/// The variable of a `foreach` among the task's.
+fn loop_name(name: &str) -> String {
+    format!("{{{name}}}")
+}
+
 /// The variables of a task, with what is known of them.
 pub fn environment(task: &Task<Def>) -> Variables {
     let mut known = Variables::new();
@@ -259,6 +266,7 @@ fn of_hole(target: &Target, text: &str, is_plain: bool, environment: &Variables)
     match target {
         Target::TaskEnv(name) if is_plain => environment.get(name).cloned().unwrap_or_else(|| Value::name(text)),
         Target::TaskName if is_plain => environment.get(TASK_NAME).cloned().unwrap_or_else(|| Value::name(text)),
+        Target::Loop(name) if is_plain => environment.get(&loop_name(name)).cloned().unwrap_or_else(Value::unknown),
         Target::Loop(_) | Target::Local(_) => Value::unknown(),
         _ => Value::name(text),
     }
@@ -274,6 +282,16 @@ fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variable
             };
             variables.insert(name.value.clone(), value);
         }
+    }
+    if let Some(ArgKind::List(args)) = view.step.arg("args").map(|arg| &arg.kind) {
+        for (nth, arg) in args.iter().enumerate() {
+            let value = match &arg.kind {
+                ArgKind::Text(template) => of_template(template, environment),
+                _ => arg.as_value().map_or_else(Value::unknown, |value| Value::text(value.to_string())),
+            };
+            variables.insert((nth + 1).to_string(), value);
+        }
+        variables.insert("#".to_owned(), Value::text(args.len().to_string()));
     }
     let holes: Vec<Value> = match &view.value.kind {
         ArgKind::Text(template) => template
@@ -330,6 +348,14 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         (Verb::Deletes, &command.deletes),
     ];
     let space = option(tool, &tool.space, &run.words[1..]);
+    let system = command.system.as_ref().unwrap_or(&tool.system);
+    if command.sql {
+        let text = option(tool, &tool.sql, &run.words[1..]).or_else(|| run.input.clone());
+        for (verb, kind, name, succeeds) in text.iter().flat_map(sql::statements) {
+            let thing = Thing { system: system.clone(), kind, space: None, name: Some(name) };
+            model.acts.push(act(verb, thing, succeeds));
+        }
+    }
     for (verb, kind) in verbs.into_iter().filter_map(|(verb, kind)| Some((verb, kind.as_ref()?))) {
         if kind == "FILES" {
             match described(run, tool, view, given) {
@@ -352,7 +378,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         for (kind, name) in things {
             let canonical = tool.kind(&kind).map_or_else(|| kind.to_lowercase(), |(kind, _)| kind.to_owned());
             let space = if wide(&canonical) { None } else { space.clone() };
-            let thing = Thing { system: tool.system.clone(), kind: canonical, space, name };
+            let thing = Thing { system: system.clone(), kind: canonical, space, name };
             model.acts.push(act(verb, thing, command.succeeds));
         }
     }
@@ -463,133 +489,4 @@ fn of_object(object: Object, space: Option<Value>, tool: &Tool) -> Thing {
         tool.kind(&object.kind).map_or((object.kind.clone(), false), |(kind, wide)| (kind.to_owned(), wide));
     let space = if wide { None } else { object.namespace.or(space) };
     Thing { system: tool.system.clone(), kind, space, name: Some(object.name) }
-}
-
-/// What a step does that is no script.
-fn in_step<'a>(
-    phase: PhaseKind,
-    step: &'a Step<Def>,
-    given: Given<'a>,
-    environment: &Variables,
-    model: &mut Model<'a>,
-) {
-    let text = |arg: &Arg<Def>| match &arg.kind {
-        ArgKind::Text(template) => Some(of_template(template, environment)),
-        _ => None,
-    };
-    let arg = |key: &str| step.arg(key).and_then(&text);
-    let act = |verb, system: &str, kind: &str, space, name| Act {
-        phase,
-        verb,
-        thing: Thing { system: system.to_owned(), kind: kind.to_owned(), space, name },
-        span: step.key,
-        step: step.key,
-        maybe: false,
-        lenient: step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value),
-    };
-    match &step.op.kind {
-        OperationKind::Builtin("file") => {
-            let verb = if step.arg("content").is_some() { Verb::Creates } else { Verb::Reads };
-            let path = arg("path").map(|path| match path.literal() {
-                Some(path) => Value::text(resolve(&given.task.dir, path).to_string_lossy()),
-                None => path,
-            });
-            model.acts.extend(path.map(|path| act(verb, "file", "file", None, Some(path))));
-        }
-        OperationKind::Builtin("http") => {
-            let method = arg("method")
-                .and_then(|method| method.literal().map(str::to_uppercase))
-                .unwrap_or_else(|| "GET".to_owned());
-            let verb = match method.as_str() {
-                "GET" | "HEAD" | "OPTIONS" => Verb::Reads,
-                "DELETE" => Verb::Deletes,
-                "POST" | "PUT" => Verb::Creates,
-                _ => Verb::Changes,
-            };
-            model.acts.extend(arg("url").map(|url| act(verb, "http", "url", None, Some(url))));
-        }
-        OperationKind::Extension { operation, .. } => {
-            let mut found = operation_acts(operation, step, &arg, environment);
-            found.extend(described_by_step(operation, step, &arg, given).unwrap_or_default());
-            if found.is_empty() {
-                model.opaque.push(phase);
-            }
-            model
-                .acts
-                .extend(found.into_iter().map(|(verb, kind, space, name)| act(verb, "kubernetes", &kind, space, name)));
-        }
-        OperationKind::Tool { .. } => model.opaque.push(phase),
-        _ => {}
-    }
-}
-
-/// The objects of the manifest that an operation is given.
-fn described_by_step(
-    operation: &str,
-    step: &Step<Def>,
-    arg: &dyn Fn(&str) -> Option<Value>,
-    given: Given<'_>,
-) -> Option<Found> {
-    let tool = tools::tool("kubectl")?;
-    let verb = match operation {
-        "apply" | "create" => Verb::Creates,
-        "delete" => Verb::Deletes,
-        _ => return None,
-    };
-    let text = match (arg("inline").or_else(|| arg("manifest")), step.arg("file").and_then(|file| file.as_literal())) {
-        (Some(text), _) => text,
-        (None, Some(file)) => {
-            Value::text(String::from_utf8(given.files.read(&resolve(&given.task.dir, file)).ok()?).ok()?)
-        }
-        (None, None) => return None,
-    };
-    let objects = manifest::objects(&text)?;
-    let things = objects.into_iter().map(|object| of_object(object, arg("namespace"), tool));
-    Some(things.map(|thing| (verb, thing.kind, thing.space, thing.name)).collect())
-}
-
-type Found = Vec<(Verb, String, Option<Value>, Option<Value>)>;
-
-/// What an operation on Kubernetes does, by its name and arguments; nothing where these do not tell.
-fn operation_acts(
-    operation: &str,
-    step: &Step<Def>,
-    arg: &dyn Fn(&str) -> Option<Value>,
-    environment: &Variables,
-) -> Found {
-    let Some(tool) = tools::tool("kubectl") else { return Vec::new() };
-    let inner = |key: &str| match step.arg("metadata").and_then(|metadata| metadata.get(key)).map(|arg| &arg.kind) {
-        Some(ArgKind::Text(template)) => Some(of_template(template, environment)),
-        _ => None,
-    };
-    let words: Vec<String> = operation.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_lowercase).collect();
-    let is = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-    let verb = match () {
-        () if is(&["create", "apply", "run", "expose"]) => Verb::Creates,
-        () if is(&["delete", "remove"]) => Verb::Deletes,
-        () if is(&["wait", "ready", "rollout"]) => Verb::Awaits,
-        () if is(&["scale", "patch", "label", "annotate", "set", "restart"]) => Verb::Changes,
-        () => Verb::Reads,
-    };
-    let space = arg("namespace").or_else(|| inner("namespace"));
-    let wide = |kind: &str| tool.kind(kind).is_some_and(|(_, wide)| wide);
-    let canonical = |kind: &str| tool.kind(kind).map_or_else(|| kind.to_lowercase(), |(kind, _)| kind.to_owned());
-    let resource = arg("resource").map(|resource| resource.split('/'));
-    let (kind, name) = match resource.as_deref() {
-        Some([kind, name]) => (kind.literal().map(str::to_owned), Some(name.clone())),
-        Some([kind]) => (kind.literal().map(str::to_owned), arg("name")),
-        _ => {
-            let named = words.iter().find(|word| tool.kind(word).is_some()).cloned();
-            let kind = arg("kind").and_then(|kind| kind.literal().map(str::to_owned)).or(named);
-            (kind, arg("name").or_else(|| inner("name")))
-        }
-    };
-    match (kind, name) {
-        (Some(kind), Some(name)) => {
-            let kind = canonical(&kind);
-            let space = if wide(&kind) { None } else { space };
-            vec![(verb, kind, space, Some(name))]
-        }
-        _ => Vec::new(),
-    }
 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod allowed;
+mod already_true;
 mod agent_file;
 mod assertion_sense;
 mod assertions;
@@ -24,6 +25,7 @@ mod error_branch;
 mod executable;
 mod exit_status;
 mod expectations;
+mod facts;
 mod flow;
 mod foreign;
 mod idle_step;
@@ -60,6 +62,7 @@ mod unreferenced_script;
 pub mod unresolved_source;
 mod unsatisfiable;
 mod verify;
+mod wrong_state;
 
 pub use agent::TYPES as AGENT_TYPES;
 
@@ -75,6 +78,7 @@ use crate::{
     yaml,
 };
 
+pub use collisions::{Touch, between, touches};
 pub use orphan::check as orphans;
 
 /// A rule and where its fault is found.
@@ -255,6 +259,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &comparison::QUOTED_VARIABLE, found: Found::InTask(comparison::quoted) },
     Lint { rule: &dead_check::STATUS_IGNORED, found: Found::InTask(dead_check::check) },
     Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },
+    Lint { rule: &capture::WRONG_STREAM, found: Found::InTask(capture::stream) },
     Lint { rule: &capture::CURL_WITHOUT_FAIL, found: Found::InTask(capture::curl) },
     Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
     Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
@@ -277,6 +282,8 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &idle_step::STEP_DECIDES_NOTHING, found: Found::InTask(idle_step::check) },
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
+    Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
+    Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(wrong_state::check) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(prompt_disagrees::check) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
@@ -305,7 +312,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
-    Lint { rule: &collisions::SAME_RESOURCE_IN_PARALLEL_TASKS, found: Found::InEval(collisions::check) },
+    way(&collisions::SAME_RESOURCE_IN_PARALLEL_TASKS),
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the world
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },

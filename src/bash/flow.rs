@@ -43,13 +43,35 @@ pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) ->
 }
 
 /// Whether a script ends in the same way whether the statement at `range` succeeds or fails, for each of some.
-pub fn without_effect<'r>(program: &Program, ranges: impl Iterator<Item = &'r Range<usize>>) -> Vec<bool> {
+/// `others` are programs that it reads, for their functions.
+pub fn without_effect<'r>(
+    program: &Program,
+    others: &[&Program],
+    ranges: impl Iterator<Item = &'r Range<usize>>,
+) -> Vec<bool> {
     let mut evaluator = Evaluator::new(program, None);
+    for other in others {
+        other.walk(&mut |s| {
+            if let Kind::Function { name, body } = &s.kind {
+                evaluator.functions.push((name.as_str(), body.as_slice()));
+            }
+        });
+    }
     let mut outcome = |range: &Range<usize>, given| {
+        // Of all ways through the script only those count that lead here.
+        evaluator.focus = Some(range.clone());
         evaluator.given = Some((range.clone(), given));
         evaluator.run()
     };
     ranges.map(|range| outcome(range, Status::ZERO) == outcome(range, Status::OTHER)).collect()
+}
+
+/// The statuses a script can end with where the statement at `range` succeeds, and where it fails.
+pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
+    let with = |status| {
+        Evaluator { given: Some((range.clone(), status)), ..Evaluator::new(program, Some(range.clone())) }.run()
+    };
+    (with(Status::ZERO), with(Status::OTHER))
 }
 
 /// Whether nothing behind a statement runs: every way through it ends the script.
@@ -257,6 +279,10 @@ impl<'p> Evaluator<'p> {
     ) -> Flow {
         let asked = self.list(condition, Status::ZERO, true, depth);
         let round = self.list(body, Status::ZERO, tested, depth);
+        if self.given.is_some() && body.iter().any(|s| self.holds(s)) {
+            let end = if round.breaks { round.end.or(Status::ZERO) } else { round.end };
+            return Flow { end, breaks: false, ..round };
+        }
         if self.focus.as_ref() == Some(&s.range) {
             if self.by_break {
                 return Flow::ends(Status::ZERO);

@@ -20,6 +20,9 @@ pub struct Tool {
     /// Options that say in which part of the system: a namespace.
     #[serde(default)]
     pub space: Vec<String>,
+    /// Options that hold statements of SQL.
+    #[serde(default)]
+    pub sql: Vec<String>,
     /// Options whose value is the next word, where it is not written behind `=`. Another option is a word alone.
     #[serde(default)]
     pub values: Vec<String>,
@@ -73,6 +76,11 @@ pub struct Command {
     /// It succeeds whatever it finds, as long as the system answers.
     #[serde(default)]
     pub succeeds: bool,
+    /// What its things live in, where that is something else than for the program.
+    pub system: Option<String>,
+    /// What it does stands in SQL: in an option, or in its input.
+    #[serde(default)]
+    pub sql: bool,
     /// What it does, to things of which kind: a word, or `KIND` as on the command line.
     pub creates: Option<String>,
     pub reads: Option<String>,
@@ -92,7 +100,7 @@ macro_rules! tables {
 
 const TABLES: &[&str] = tables![
     "kubectl", "helm", "docker", "kind", "virtctl", "git", "mkdir", "touch", "rm", "jq", "filters", "sed", "tr",
-    "createdb", "dropdb"
+    "createdb", "dropdb", "psql", "mysql"
 ];
 
 /// All of them, by every name.
@@ -260,7 +268,7 @@ mod tests {
         let mut names = Vec::new();
         for text in TABLES {
             let tool: Tool = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-            assert!(!tool.commands.is_empty());
+            assert!(!tool.commands.is_empty(), "{:?}", tool.names);
             names.extend(tool.names);
         }
         let all = names.len();

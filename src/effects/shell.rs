@@ -18,6 +18,7 @@ use crate::bash::{
     self,
     ast::{self, Part},
     program::{Kind, Repeat, Statement},
+    tools,
 };
 
 /// Variables and what they hold.
@@ -71,6 +72,8 @@ pub struct Trace<'s> {
     pub lost: Vec<Lost<'s>>,
     /// It may run what cannot be seen: `eval`, a file that is not there.
     pub opaque: bool,
+    /// The scripts that it reads.
+    pub sources: Vec<&'s Content>,
 }
 
 /// Scripts that others read, by the place of the command that reads them.
@@ -209,21 +212,25 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
             Kind::Or(pair) => {
                 self.statement(content, &pair[0], None, Place { lenient: true, ..place }, depth);
-                let before = Rc::clone(&self.variables);
+                let (before, changed) = (Rc::clone(&self.variables), self.changed.clone());
                 self.statement(content, &pair[1], None, may, depth);
                 self.join(before);
+                self.changed_as(changed);
             }
             Kind::Not(inner) => self.statement(content, inner, None, Place { lenient: true, ..place }, depth),
             Kind::If { branches, otherwise } => {
                 let mut ends = Vec::new();
                 for branch in branches {
                     self.list(content, &branch.condition, Place { lenient: true, ..place }, depth);
-                    let before = Rc::clone(&self.variables);
+                    let (before, changed) = (Rc::clone(&self.variables), self.changed.clone());
                     self.list(content, &branch.body, may, depth);
                     ends.push(std::mem::replace(&mut self.variables, before));
+                    self.changed_as(changed);
                 }
                 if let Some(body) = otherwise {
+                    let changed = self.changed.clone();
                     self.list(content, body, may, depth);
+                    self.changed_as(changed);
                 }
                 ends.into_iter().for_each(|end| self.join(end));
             }
@@ -289,6 +296,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         // Only of what was there before somebody may expect that it has changed.
         let lost = lost.into_iter().filter(|(name, _)| self.variables.contains_key(name));
         self.changed.extend(lost);
+    }
+
+    /// Behind what may not have run: what was lost before it still is, unless it was reported.
+    fn changed_as(&mut self, before: HashMap<String, Range<usize>>) {
+        let reported = |name: &String| self.trace.lost.iter().any(|lost| lost.name == *name);
+        let still: Vec<_> = before.into_iter().filter(|(name, _)| !reported(name)).collect();
+        self.changed.extend(still);
     }
 
     fn set_at(&mut self, name: &str, value: Value, place: Range<usize>) {
@@ -512,6 +526,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 Some((_, inner)) if depth < DEPTH => {
                     let inner: &'s Content = inner;
                     self.trace.opaque |= !inner.program.sound;
+                    if !self.trace.sources.iter().any(|known| std::ptr::eq(*known, inner)) {
+                        self.trace.sources.push(inner);
+                    }
                     self.list(inner, &inner.program.body, place, depth + 1);
                 }
                 _ => self.trace.opaque = true,
@@ -654,6 +671,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         match s.name() {
             "cat" if s.words().len() == 1 => self.document(content, s).or_else(|| input.cloned()),
             "envsubst" => None,
+            "kubectl" | "oc" if tools::is_dry(&s.words().iter().map(|word| &word.text).collect::<Vec<_>>()) => {
+                self.dry(content, s)
+            }
             "echo" | "printf" => {
                 let mut text = Value::default();
                 for (nth, word) in s.words().iter().enumerate().skip(1) {
@@ -671,6 +691,35 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
             _ => None,
         }
+    }
+}
+
+impl<'s: 'h, 'h> Shell<'s, 'h> {
+    /// The manifest that `kubectl create KIND NAME --dry-run=client -o yaml` prints, as far as it says which object it is.
+    fn dry(&mut self, content: &'s Content, s: &'s Statement) -> Option<Value> {
+        let mut words = Vec::new();
+        for word in s.words() {
+            let source = self.text(content, word.range.clone());
+            words.extend(self.words(content, &ast::Word::read(source, word.range.start)));
+        }
+        let spelt: Vec<&str> = words.iter().map(|word| word.literal().unwrap_or("?")).collect();
+        let space =
+            spelt.iter().position(|word| matches!(*word, "-n" | "--namespace")).and_then(|at| words.get(at + 1));
+        let operands: Vec<&Value> = tools::operands("kubectl", &spelt)
+            .filter_map(|word| words.get(spelt.iter().position(|known| std::ptr::eq(known, word))?))
+            .collect();
+        let (kind, name) = match operands.get(1..)? {
+            [_, kind, _, name, ..] if matches!(kind.literal(), Some("secret" | "service")) => (*kind, *name),
+            [_, kind, name, ..] => (*kind, *name),
+            _ => return None,
+        };
+        let mut text = Value::text(format!("kind: {}\nmetadata:\n  name: ", kind.literal()?));
+        text.append(name);
+        if let Some(space) = space {
+            text.push(Piece::Text("\n  namespace: ".to_owned()));
+            text.append(space);
+        }
+        Some(text)
     }
 }
 

@@ -78,6 +78,11 @@ impl Value {
         if let (Some(a), Some(b)) = (self.literal(), other.literal()) {
             return a == b;
         }
+        if let Some(text) = self.literal().or_else(|| other.literal()) {
+            let other = if self.literal().is_some() { other } else { self };
+            let (begins, ends) = (other.begins(), other.ends());
+            return text.len() >= begins.len() + ends.len() && text.starts_with(begins) && text.ends_with(ends);
+        }
         self.is_known() && self == other
             || !(self.is_known() && other.is_known() && self.is_apart(other))
                 && self.begins().starts_with_either(other.begins())

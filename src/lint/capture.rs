@@ -2,7 +2,10 @@
 
 use super::TaskView;
 use crate::{
-    bash::program::{Kind, Statement},
+    bash::{
+        program::{Kind, Statement},
+        tools,
+    },
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::PhaseKind,
     rule,
@@ -10,6 +13,7 @@ use crate::{
 
 rule! {
     pub static GREP_ENDS_SCRIPT = "grep-ends-script", Warning;
+    pub static WRONG_STREAM = "wrong-stream", Warning;
     pub static CURL_WITHOUT_FAIL = "curl-without-fail", Warning;
 }
 
@@ -23,7 +27,11 @@ pub fn grep(view: &TaskView<'_>, out: &mut Diagnostics) {
         let pipefail = program.sets('\0', "pipefail");
         program.walk(&mut |statement| {
             let (Kind::Assignment, [inner]) = (&statement.kind, statement.nested.as_slice()) else { return };
-            let ends = |s: &Statement| matches!(s.name(), "grep" | "egrep" | "fgrep");
+            let ends = |s: &Statement| {
+                matches!(s.name(), "grep" | "egrep" | "fgrep" | "pgrep")
+                    || s.name() == "git"
+                        && tools::operands("git", &s.words()[1..]).next().is_some_and(|w| w.text == "grep")
+            };
             let found = match &inner.kind {
                 Kind::Command(_) if ends(inner) => Some(inner),
                 Kind::Pipeline(parts) => parts
@@ -75,8 +83,162 @@ pub fn grep(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// `kubectl apply … | grep -q forbidden`: errors are written to the other stream, and a pipe takes the first only.
+pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        let text = |s: &Statement| content.text.get(s.range.clone()).unwrap_or_default();
+        if !content.program.sound || !content.text.contains("grep") && !content.text.contains('*') {
+            continue;
+        }
+        let mut found: Vec<&Statement> = Vec::new();
+        let mut captures: Vec<(String, &Statement)> = Vec::new();
+        content.program.walk(&mut |s| match &s.kind {
+            Kind::Pipeline(parts) => {
+                for pair in parts.windows(2) {
+                    let looks = matches!(pair[1].name(), "grep" | "egrep" | "fgrep");
+                    let between = content.text.get(pair[0].range.end..pair[1].range.start).unwrap_or_default();
+                    let merged = between.contains("|&") || between.contains("2>&1") || text(&pair[0]).contains("2>&1");
+                    if looks
+                        && !merged
+                        && (says_errors(&pair[0], text(&pair[1])) || is_silenced(&pair[0], text(&pair[0]), between))
+                    {
+                        found.push(&pair[0]);
+                    }
+                }
+            }
+            Kind::Assignment | Kind::Declaration => {
+                if let ([inner], Some((name, _))) = (s.nested.as_slice(), text(s).split_once('=')) {
+                    if !text(s).contains("2>&1") {
+                        captures.push((name.rsplit(' ').next().unwrap_or(name).to_owned(), inner));
+                    }
+                }
+            }
+            _ => {}
+        });
+        for (name, inner) in captures {
+            let asks = [format!("\"${name}\""), format!("${name} "), format!("\"${{{name}}}\"")];
+            let line = content.text.lines().find(|line| {
+                let rest = asks.iter().find_map(|form| Some(&line[line.find(form.as_str())? + form.len()..]));
+                rest.is_some_and(|rest| (line.contains("grep") || line.contains("[[")) && says_errors(inner, rest))
+            });
+            if line.is_some() {
+                found.push(inner);
+            }
+        }
+        for statement in found {
+            out.push(
+                Diagnostic::new(
+                    &WRONG_STREAM,
+                    content.span(statement.range.clone()),
+                    "what is looked for is written to standard error, and only standard output is read",
+                )
+                .help("put `2>&1` behind the command"),
+            );
+        }
+    }
+}
+
+/// Whether a command's errors are what is looked for.
+fn says_errors(command: &Statement, wanted: &str) -> bool {
+    let wanted = wanted.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| wanted.contains(word));
+    let refused = has(&["forbidden", "not found", "notfound", "refused", "unauthorized", "denied"]);
+    let verb = command.words().iter().skip(1).find(|word| !word.text.starts_with('-')).map(|word| word.text.as_str());
+    match (command.tool(), verb) {
+        ("kubectl", Some("logs" | "describe" | "exec" | "auth" | "events")) => false,
+        ("kubectl", Some("get")) => {
+            refused
+                && !command
+                    .words()
+                    .iter()
+                    .any(|w| w.text.starts_with("-o") || w.text.starts_with("--output") || w.text.starts_with("event"))
+        }
+        ("kubectl", _) => refused || has(&["error", "invalid", "already exists", "conflict"]),
+        ("helm", Some("status" | "get" | "list")) => false,
+        ("helm" | "git", _) => {
+            has(&["error", "fatal", "not found", "rejected", "denied"])
+                && !matches!(verb, Some("log" | "show" | "diff" | "grep"))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a program that reports on standard error is silenced.
+fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
+    let thrown = text.contains("2>/dev/null")
+        || text.contains("2> /dev/null")
+        || between.contains("2>/dev/null")
+        || between.contains("2> /dev/null");
+    let words: Vec<&str> = command.words().iter().map(|word| word.text.as_str()).collect();
+    let reports = words.windows(2).any(|pair| {
+        matches!(
+            pair,
+            ["docker" | "podman", "logs"]
+                | ["nginx", "-t" | "-T"]
+                | ["java" | "javac", "-version"]
+                | ["git", "push" | "switch" | "checkout" | "clone"]
+        )
+    });
+    let verbose =
+        command.name() == "curl" && words.iter().any(|word| matches!(*word, "-v" | "--verbose" | "-sv" | "-vs"));
+    thrown && (reports || verbose)
+}
+
+/// Verify asks an API for a thing and throws the answer away: a server that answers 404 answers.
+fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify && script.decides_by_status()) {
+        let content = &script.content;
+        if !content.program.sound {
+            continue;
+        }
+        let mut waits: Vec<&Statement> = Vec::new();
+        content.program.walk(&mut |s| {
+            // What goes on in a pipe is read there.
+            if let Kind::Pipeline(parts) = &s.kind {
+                parts.iter().for_each(|part| part.walk(&mut |s| waits.push(s)));
+            }
+            if let Kind::Loop { condition, .. } = &s.kind {
+                condition.iter().for_each(|s| s.walk(&mut |s| waits.push(s)));
+            }
+        });
+        for command in content.program.commands() {
+            let words = command.words();
+            let has = |options: &[&str]| words.iter().any(|w| options.contains(&w.text.as_str()));
+            let short = |letter: char| {
+                words
+                    .iter()
+                    .skip(1)
+                    .any(|w| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(letter))
+            };
+            let text = content.text.get(command.range.clone()).unwrap_or_default();
+            let thrown = text.contains("/dev/null")
+                && (short('o') || has(&["--output"]) || command.written || text.contains("&>"));
+            let fails = short('f') || words.iter().any(|word| word.text.starts_with("--fail"));
+            if command.name() == "curl"
+                && thrown
+                && !fails
+                && !(short('w') || has(&["--write-out"]) || short('I') && !text.contains("> /dev/null"))
+                && !waits.iter().any(|s| std::ptr::eq(*s, command))
+            {
+                let range = words[0].range.clone();
+                out.push(
+                    Diagnostic::new(
+                        &CURL_WITHOUT_FAIL,
+                        content.span(range.clone()),
+                        "an answer of 404 or 500 is a success here, and nobody reads the answer",
+                    )
+                    .help("add `--fail`")
+                    .fix("add `--fail`", content.span(range.end..range.end), " --fail"),
+                );
+            }
+        }
+    }
+}
+
 /// Set-up asks an API for something by curl, and nobody looks at the answer: an error is a success.
 pub fn curl(view: &TaskView<'_>, out: &mut Diagnostics) {
+    unread_answer(view, out);
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup && script.decides_by_status()) {
         let (content, program) = (&script.content, &script.content.program);
         if !program.sound {

@@ -121,8 +121,116 @@ pub(super) fn whole(text: &str, name: &str) -> bool {
     })
 }
 
+/// Deletions that fail where there is nothing: at the begin of set-up, and in cleanup of what only the agent makes.
+fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    for script in model.scripts.iter().filter(|script| script.view.phase != PhaseKind::Verify && !script.trace.opaque) {
+        let content = &script.view.content;
+        let program = &content.program;
+        let phase = script.view.phase;
+        let stops = program.stops_at_errors() || errexit_line(&content.text);
+        if script.view.step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value) {
+            continue;
+        }
+        for run in script.trace.runs.iter().filter(|run| std::ptr::eq(run.content, &**content)) {
+            let last = program.body.last().is_some_and(|last| last.range == run.statement.range);
+            let span = content.span(run.statement.range.clone());
+            let act = model.in_phase(phase).find(|act| {
+                act.verb == crate::effects::Verb::Deletes && act.span.file == span.file && act.span.start == span.start
+            });
+            let Some(act) = act.filter(|act| !act.lenient && !act.maybe && (stops || last)) else { continue };
+            let same = |other: &crate::effects::Act| {
+                other.thing.may_be(&act.thing) || act.thing.system == "file" && other.thing.name == act.thing.name
+            };
+            let made = model
+                .in_phase(PhaseKind::Setup)
+                .take_while(|other| phase == PhaseKind::Cleanup || !std::ptr::eq(*other, act))
+                .any(|other| other.verb == crate::effects::Verb::Creates && same(other));
+            // What set-up deletes may be there for long; what it makes behind is the task's own.
+            let own = || {
+                model.in_phase(PhaseKind::Setup).any(|other| other.verb == crate::effects::Verb::Creates && same(other))
+                    || model
+                        .in_phase(PhaseKind::Cleanup)
+                        .any(|other| other.verb == crate::effects::Verb::Deletes && same(other))
+            };
+            let by_name = act.thing.name.as_ref().is_some_and(crate::effects::value::Value::is_known);
+            // Cleanup of objects has a finding of its own.
+            let own_rule = phase == PhaseKind::Cleanup && matches!(act.thing.system.as_str(), "kubernetes" | "helm");
+            if made || own_rule || !by_name || phase == PhaseKind::Setup && !own() || !model.sees(PhaseKind::Setup) {
+                continue;
+            }
+            let (message, help) = match (phase, act.thing.system.as_str()) {
+                (PhaseKind::Setup, "kubernetes" | "helm") => {
+                    ("this fails on the first run, where there is nothing to delete", "write `--ignore-not-found`")
+                }
+                (PhaseKind::Setup, _) => (
+                    "this fails on the first run, where there is nothing to delete",
+                    "delete it only where it is there (`-f`, `IF EXISTS`, `|| true`)",
+                ),
+                _ => (
+                    "this fails where the agent has made nothing",
+                    "delete it only where it is there (`-f`, `IF EXISTS`, `|| true`)",
+                ),
+            };
+            out.push(Diagnostic::new(&CLEANUP_NEEDS_IGNORE_NOT_FOUND, span, message).help(help));
+        }
+    }
+}
+
+/// Cleanup demands that a thing be there which only the agent makes.
+fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    view.task.cleanup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let is_delete = matches!(step.op.kind, OperationKind::Builtin("http"))
+                && step.arg("method").and_then(|m| m.as_literal()).is_some_and(|m| m.eq_ignore_ascii_case("delete"));
+            if !is_delete || step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value) {
+                return;
+            }
+            let Some((status, value)) = step
+                .expect
+                .as_ref()
+                .and_then(|(_, expect)| expect.get("status"))
+                .and_then(|status| Some((status.span, status.as_value()?)))
+            else {
+                return;
+            };
+            let accepts = value == 404
+                || value.as_array().is_some_and(|all| all.iter().any(|code| code == 404))
+                || value.is_string();
+            let url = model
+                .in_phase(PhaseKind::Cleanup)
+                .find(|act| act.step == step.key)
+                .and_then(|act| act.thing.name.as_ref());
+            let Some(url) = url.map(crate::effects::value::Value::shown) else { return };
+            // What set-up asks for at this address, or makes in what lies around it.
+            let parent = url.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let made = model.in_phase(PhaseKind::Setup).any(|act| {
+                act.thing.system == "http"
+                    && act.thing.name.as_ref().is_some_and(|made| {
+                        let made = made.shown();
+                        let made = made.split('?').next().unwrap_or(&made).trim_end_matches('/').to_owned();
+                        made == parent || made == url
+                    })
+            });
+            if !accepts && !made && !url.contains("{steps.") && model.sees(PhaseKind::Setup) {
+                out.push(
+                    Diagnostic::new(
+                        &CLEANUP_NEEDS_IGNORE_NOT_FOUND,
+                        status,
+                        "this fails where the agent has made nothing",
+                    )
+                    .help("cleanup runs also when the agent failed: accept 404, too"),
+                );
+            }
+        });
+    });
+}
+
 /// Cleanup runs also where setup failed early: then there is nothing to delete, and the deletion fails (author mistake 11).
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
+    not_found(view, out);
+    first_run(view, out);
     for script in in_phase(view, PhaseKind::Cleanup).filter(|s| s.step.continue_on_error.is_none_or(|c| !c.value)) {
         let content = &script.content;
         let mut guarded: Vec<&Statement> = Vec::new();
@@ -163,8 +271,65 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Cleanup deletes a namespace without waiting, and set-up makes it: the next run comes too early.
+fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let runs = |phase: PhaseKind| {
+        model.scripts.iter().filter(move |script| script.view.phase == phase).flat_map(|script| &script.trace.runs)
+    };
+    let named = |run: &crate::effects::shell::Run<'_>, verb: &str| {
+        let words: Vec<String> = run.words.iter().map(crate::effects::value::Value::shown).collect();
+        let tool = words.first().is_some_and(|name| tools::canonical(name) == "kubectl") && !tools::is_dry(&words);
+        let operands: Vec<&String> = tools::operands("kubectl", words.get(1..)?).collect();
+        match operands.as_slice() {
+            [first, kind, name, ..] if tool && *first == verb && is_namespace(kind) => {
+                Some((words.clone(), (*name).clone()))
+            }
+            _ => None,
+        }
+    };
+    // Where cleanup waits for anything, it may wait for this.
+    if !model.sees(PhaseKind::Cleanup)
+        || runs(PhaseKind::Cleanup).any(|run| run.words.iter().any(|word| word.literal() == Some("wait")))
+    {
+        return;
+    }
+    for gone in runs(PhaseKind::Cleanup) {
+        let Some((words, name)) = named(gone, "delete") else { continue };
+        if !words.iter().any(|word| word == "--wait=false") || name.contains("random.") {
+            continue;
+        }
+        for made in runs(PhaseKind::Setup) {
+            // Where it is there already, this set-up goes on.
+            if made.lenient || named(made, "create").is_none_or(|(_, made)| made != name) {
+                continue;
+            }
+            let before = runs(PhaseKind::Setup).take_while(|run| !std::ptr::eq(*run, made));
+            let waits = before.into_iter().any(|run| {
+                run.words.iter().any(|word| word.literal() == Some("wait"))
+                    || matches!(run.words.first().and_then(crate::effects::value::Value::literal), Some("sleep"))
+                    || named(run, "delete")
+                        .is_some_and(|(words, gone)| gone == name && !words.iter().any(|w| w == "--wait=false"))
+                    || run.words.iter().any(|word| word.literal() == Some("get"))
+            });
+            if !waits && model.sees(PhaseKind::Setup) {
+                out.push(
+                    Diagnostic::new(
+                        &DELETE_THEN_CREATE,
+                        made.content.span(made.statement.range.clone()),
+                        format!("`{name}` may still be there when the task runs again: cleanup does not wait"),
+                    )
+                    .label(gone.content.span(gone.statement.range.clone()), "deleted here, without waiting")
+                    .help("wait in cleanup, or begin set-up with `kubectl delete namespace NAME --ignore-not-found`"),
+                );
+            }
+        }
+    }
+}
+
 /// A namespace is deleted without waiting, and made again (author mistake 16).
 pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
+    next_run(view, out);
     let mut gone: Vec<(String, Span)> = Vec::new();
     let mut by_step: indexmap::IndexMap<Span, Vec<&ScriptView<'_>>> = indexmap::IndexMap::new();
     in_phase(view, PhaseKind::Setup).for_each(|s| by_step.entry(s.step.key).or_default().push(s));

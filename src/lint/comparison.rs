@@ -20,10 +20,22 @@ rule! {
 /// `[ $n > 3 ]` writes a file `3`, `[[ $n > 10 ]]` compares letters, `[ $x -eq Running ]` fails, `[ -n $x ]` is always true.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, out);
+    types(view, out);
+    phases(view, out);
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
         let mut found = Vec::new();
-        content.program.walk(&mut |statement| found.extend(otherwise(statement, content)));
+        let followed = view.effects.scripts.iter().find(|followed| std::ptr::eq(followed.view, script));
+        let known = |name: &str| {
+            followed.is_none_or(|followed| followed.trace.opaque || followed.trace.sets.contains(name))
+                || view.task.env.iter().any(|(known, _)| known.value == name)
+                || script.step.arg("env").is_some_and(|env| env.get(name).is_some())
+        };
+        content.program.walk(&mut |statement| found.extend(otherwise(statement, content, &known)));
+        if script.phase == PhaseKind::Verify {
+            unquoted_conditions(content, &mut found);
+            printed_forms(content, &mut found);
+        }
         for (span, message, help) in found {
             let finding = Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help);
             out.push(if script.phase == PhaseKind::Verify { finding } else { finding.strength(Strength::Warning) });
@@ -77,9 +89,107 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
+/// `equals: "1"` for a field that set-up has made a number: JSON tells the two apart.
+fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let is_json = |step: &crate::hir::Step<crate::hir::Def>| {
+        matches!(step.op.kind, crate::hir::OperationKind::Builtin("http") | crate::hir::OperationKind::Tool { .. })
+    };
+    let mut spans: Vec<Span> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            spans.extend(step.expect.iter().filter(|_| is_json(step)).map(|(_, expect)| expect.span))
+        });
+    });
+    if spans.is_empty() {
+        return;
+    }
+    let inside = |span: Span| spans.iter().any(|s| s.file == span.file && s.start <= span.start && span.end <= s.end);
+    let asked: Vec<_> = super::facts::asked(view).into_iter().filter(|fact| inside(fact.span)).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let given = super::facts::given(view);
+    for question in asked {
+        let mut same = given.iter().filter(|fact| fact.key == question.key).peekable();
+        let Some(first) = same.peek().copied() else { continue };
+        let kind = |value: &serde_json::Value| (value.is_number(), value.is_string(), value.is_boolean());
+        let scalar = |value: &serde_json::Value| value.is_number() || value.is_string() || value.is_boolean();
+        if scalar(&question.value) && same.all(|fact| scalar(&fact.value) && kind(&fact.value) != kind(&question.value))
+        {
+            let (text, number) = (question.text(), first.value.is_number());
+            let reads = match number {
+                true => text.parse::<f64>().is_ok(),
+                false => true,
+            };
+            if reads {
+                out.push(
+                    Diagnostic::new(
+                        &COMPARES_OTHERWISE,
+                        question.span,
+                        format!(
+                            "set-up gives `{}` {}, and this is {}",
+                            question.key,
+                            noun(&first.value),
+                            noun(&question.value)
+                        ),
+                    )
+                    .label(first.span, "given here")
+                    .help("values of JSON are equal only where their types are"),
+                );
+            }
+        }
+    }
+}
+
+/// `running` where the phase is `Running`: phases have one spelling.
+fn phases(view: &TaskView<'_>, out: &mut Diagnostics) {
+    const PHASES: [&str; 18] = [
+        "Pending",
+        "Running",
+        "Succeeded",
+        "Failed",
+        "Unknown",
+        "Bound",
+        "Active",
+        "Terminating",
+        "Available",
+        "Released",
+        "Lost",
+        "Stopped",
+        "Starting",
+        "Provisioning",
+        "Migrating",
+        "Paused",
+        "Scheduling",
+        "Scheduled",
+    ];
+    for fact in super::facts::asked(view) {
+        let text = fact.text();
+        let phase = PHASES.iter().find(|phase| phase.eq_ignore_ascii_case(&text) && **phase != text);
+        if let Some(phase) = phase.filter(|_| matches!(fact.key.as_str(), "phase" | "printableStatus")) {
+            out.push(
+                Diagnostic::new(
+                    &COMPARES_OTHERWISE,
+                    fact.span,
+                    format!("the {} is `{phase}`, with a capital letter", fact.key),
+                )
+                .help(format!("write `{phase}`")),
+            );
+        }
+    }
+}
+
+fn noun(value: &serde_json::Value) -> &'static str {
+    match value {
+        serde_json::Value::Number(_) => "a number",
+        serde_json::Value::Bool(_) => "a truth value",
+        _ => "a text",
+    }
+}
+
 type Fault = (Span, String, &'static str);
 
-fn otherwise(statement: &Statement, content: &Content) -> Option<Fault> {
+fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> bool) -> Option<Fault> {
     let text = content.text.get(statement.range.clone())?;
     let span = || content.span(statement.range.clone());
     let is_test = matches!(statement.kind, Kind::Test) || statement.name() == "test" || statement.name() == "[";
@@ -104,7 +214,11 @@ fn otherwise(statement: &Statement, content: &Content) -> Option<Fault> {
                     "compare numbers by `-gt`, `-ge`, `-lt`, `-le`",
                 ));
             }
-            ">" | "<" if left.is_some_and(is_number) || right.is_some_and(is_number) => {
+            ">" | "<"
+                if left.is_some_and(is_number)
+                    || right.is_some_and(is_number)
+                    || [left, right].into_iter().flatten().any(|word| is_counter(word, content)) =>
+            {
                 return Some((
                     span(),
                     format!("`{}` compares the letters: 10 comes before 9", word.source),
@@ -117,12 +231,7 @@ fn otherwise(statement: &Statement, content: &Content) -> Option<Fault> {
                 };
                 let operand = [left, right].into_iter().flatten().find_map(text);
                 // In `[[ … ]]` a name is a variable.
-                let operand = operand.filter(|text| {
-                    !(is_double && ast::is_name(text))
-                        || text.contains(|c: char| {
-                            c.is_ascii_uppercase() && text.contains(|c: char| c.is_ascii_lowercase())
-                        })
-                });
+                let operand = operand.filter(|text| !(is_double && ast::is_name(text) && known(text)));
                 if let Some(operand) = operand.filter(|operand| !operand.contains(super::script::HOLE)) {
                     return Some((
                         span(),
@@ -145,6 +254,13 @@ fn otherwise(statement: &Statement, content: &Content) -> Option<Fault> {
                     "put the variable in double quotes: `[ -n \"$x\" ]`",
                 ));
             }
+            "=~" if right.is_some_and(|word| is_quoted_regex(word, content)) => {
+                return Some((
+                    span(),
+                    "the pattern is quoted: its signs are letters".to_owned(),
+                    "leave the quotes off, or keep the pattern in a variable: `[[ $x =~ $pattern ]]`",
+                ));
+            }
             "=" | "==" | "!=" if is_double && right.is_some_and(is_quoted_pattern) => {
                 return Some((
                     span(),
@@ -165,6 +281,187 @@ fn otherwise(statement: &Statement, content: &Content) -> Option<Fault> {
         }
     }
     None
+}
+
+/// Whether a word is a variable that holds numbers: of seconds, or one that is counted on.
+fn is_counter(word: &ast::Word, content: &Content) -> bool {
+    word.variable().is_some_and(|name| {
+        matches!(name, "SECONDS" | "EPOCHSECONDS" | "RANDOM" | "LINENO")
+            || content.text.contains(&format!("{name}=$(("))
+            || content.text.contains(&format!("(({name}++"))
+            || content.text.contains(&format!("{name}=$(date +%s"))
+            || counts(content, name)
+    })
+}
+
+/// `=~ "^v1"`, where the whole pattern is quoted.
+fn is_quoted_regex(word: &ast::Word, content: &Content) -> bool {
+    // What the cutter of words took apart is written together.
+    let text = content.text.get(word.range.clone()).unwrap_or_default();
+    text.starts_with(['"', '\''])
+        && text.len() > 2
+        && text.ends_with(['"', '\''])
+        && word.literal().is_some_and(|inner| {
+            inner.starts_with('^')
+                || inner.ends_with('$')
+                || [".*", ".+", "|", "[0-9]", "[a-z", "\\d"].iter().any(|sign| inner.contains(sign))
+        })
+}
+
+/// `if [ $x != ok ]; then exit 1; fi`: where `$x` is empty the test is an error, which counts as no, and verify passes.
+fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
+    let program = &content.program;
+    let mut captured: Vec<String> = Vec::new();
+    let mut fails: Vec<&str> = Vec::new();
+    program.walk(&mut |s| match &s.kind {
+        Kind::Assignment | Kind::Declaration if !s.nested.is_empty() => {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            captured
+                .extend(ast::split(text, 0).iter().filter_map(|word| Some(word.source.split_once('=')?.0.to_owned())));
+        }
+        Kind::Function { name, body } if body.iter().any(ends_badly) => fails.push(name),
+        _ => {}
+    });
+    let ends = |list: &[Statement]| list.iter().any(|s| ends_badly(s) || fails.contains(&s.name()));
+    let mut conditions: Vec<&Statement> = Vec::new();
+    program.walk(&mut |s| match &s.kind {
+        Kind::If { branches, otherwise: None } => {
+            for branch in branches {
+                if let ([.., last], true) = (branch.condition.as_slice(), ends(&branch.body)) {
+                    conditions.push(last);
+                }
+            }
+        }
+        Kind::And(pair) if ends(&pair[1..]) => conditions.push(&pair[0]),
+        _ => {}
+    });
+    for condition in conditions {
+        // Either side of `||`: each is a question of its own.
+        let mut open = vec![condition];
+        while let Some(condition) = open.pop() {
+            if let Kind::Or(pair) | Kind::And(pair) = &condition.kind {
+                open.extend(pair.iter());
+                continue;
+            }
+            let text = content.text.get(condition.range.clone()).unwrap_or_default();
+            let single = matches!(condition.kind, Kind::Test) && !text.starts_with("[[") && !text.starts_with("((")
+                || condition.name() == "test";
+            if !single {
+                continue;
+            }
+            let words = ast::split(text, condition.range.start);
+            let compares = words.iter().any(|word| {
+                matches!(word.source.as_str(), "=" | "==" | "!=" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
+            });
+            let bare = words.iter().find(|word| match word.parts.as_slice() {
+                [Part::Var { quoted: false, name, .. }] => captured.contains(name),
+                [Part::Command { quoted: false, .. }] => true,
+                _ => false,
+            });
+            if let Some(word) = bare.filter(|_| compares) {
+                found.push((
+                    content.span(condition.range.clone()),
+                    format!("where `{}` is empty, this test is an error, and an error counts as no", word.source),
+                    "put it in double quotes, or compare in `[[ … ]]`",
+                ));
+            }
+        }
+    }
+}
+
+/// `exit 1`, `return 1`.
+fn ends_badly(statement: &Statement) -> bool {
+    matches!(statement.name(), "exit" | "return") && statement.words().get(1).is_some_and(|word| word.text != "0")
+        || matches!(&statement.kind, Kind::Group(list) if list.iter().any(ends_badly))
+}
+
+/// What programs print around a value: `jq` without `-r` puts texts in quotes, `-o name` writes the kind before a name.
+fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
+    let program = &content.program;
+    // What a variable was given last, where it is one capture.
+    let mut captures: Vec<(String, &Statement)> = Vec::new();
+    let mut others: Vec<String> = Vec::new();
+    program.walk(&mut |s| {
+        if matches!(s.kind, Kind::Assignment | Kind::Declaration) {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            for word in ast::split(text, 0) {
+                let Some((name, value)) = word.source.split_once('=') else { continue };
+                let value = value.trim_matches('"');
+                match s.nested.as_slice() {
+                    [inner] if value.starts_with("$(") && value.ends_with(')') => {
+                        captures.push((name.to_owned(), inner))
+                    }
+                    _ => others.push(name.to_owned()),
+                }
+            }
+        }
+    });
+    program.walk(&mut |s| {
+        let text = content.text.get(s.range.clone()).unwrap_or_default();
+        if !(matches!(s.kind, Kind::Test) || s.name() == "test") || text.starts_with("((") {
+            return;
+        }
+        let words = ast::split(text, s.range.start);
+        for triple in words.windows(3) {
+            let [left, operator, right] = triple else { continue };
+            if !matches!(operator.source.as_str(), "=" | "==" | "!=") {
+                continue;
+            }
+            let Some(expected) = right.literal().filter(|text| !text.is_empty() && !text.contains('*')) else {
+                continue;
+            };
+            let given: Vec<&Statement> = match left.variable() {
+                Some(name) if !others.iter().any(|other| other == name) => {
+                    captures.iter().filter(|(known, _)| known == name).map(|(_, inner)| *inner).collect()
+                }
+                _ => continue,
+            };
+            let [inner] = given.as_slice() else { continue };
+            let last = match &inner.kind {
+                Kind::Pipeline(parts) => parts.last().unwrap_or(inner),
+                _ => inner,
+            };
+            if let Some(form) = form(last, &expected) {
+                found.push((content.span(s.range.clone()), form.0, form.1));
+            }
+        }
+    });
+}
+
+/// What is wrong where the output of a command is compared with a text.
+fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
+    let words = command.words();
+    let has = |options: &[&str]| words.iter().any(|word| options.contains(&word.text.as_str()));
+    match command.tool() {
+        "jq" => {
+            let raw = words.iter().skip(1).any(|w| {
+                matches!(w.text.as_str(), "--raw-output" | "--join-output" | "--raw-output0" | "--tojson")
+                    || w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(['r', 'j'])
+            });
+            let filter = words.iter().skip(1).find(|word| !word.text.starts_with('-'))?;
+            let path = filter.text.trim_matches(['\'', '"']);
+            let is_path = path.starts_with('.')
+                && path.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '[' | ']' | '-'));
+            let plain = expected.parse::<f64>().is_err()
+                && !matches!(expected, "true" | "false" | "null")
+                && !expected.starts_with(['"', '{', '[']);
+            (is_path && !raw && plain)
+                .then(|| (format!("`jq` prints texts in quotes: this is never `{expected}`"), "write `jq -r`"))
+        }
+        "kubectl" => {
+            let named = has(&["-oname", "-o=name", "--output=name"])
+                || words
+                    .windows(2)
+                    .any(|pair| matches!(pair[0].text.as_str(), "-o" | "--output") && pair[1].text == "name");
+            (named && !expected.contains('/')).then(|| {
+                (
+                    format!("`-o name` prints the kind before the name: this is never `{expected}`"),
+                    "compare with `KIND/NAME`, or ask for `jsonpath={.metadata.name}`",
+                )
+            })
+        }
+        _ => None,
+    }
 }
 
 /// `"nginx:*"`, where the quotes are around a star.
@@ -241,15 +538,21 @@ pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let text = content.text.get(statement.range.clone()).unwrap_or_default();
                 words.extend(ast::split(text, statement.range.start));
             } else if takes
-                && !statement.words().iter().any(|word| matches!(word.text.as_str(), "--" | "-c" | "sh" | "bash"))
+                && !statement.words().iter().any(|word| {
+                    matches!(word.text.as_str(), "--" | "sh" | "bash")
+                        || word.text == "-c" && statement.tool() != "psql"
+                })
             {
                 let source = |range: &std::ops::Range<usize>| content.text.get(range.clone()).unwrap_or_default();
                 let quoted = statement.words().iter().filter(|word| source(&word.range).contains('\''));
                 words.extend(quoted.map(|word| ast::Word::read(source(&word.range), word.range.start)));
             }
         });
+        filters(followed, view, out);
+        let positional = content.program.body.iter().any(|s| s.function().is_some());
         let known = |name: &str| {
             followed.trace.sets.contains(name)
+                || positional && name.len() == 1 && name.starts_with(|c: char| c.is_ascii_digit() && c != '0')
                 || view.task.env.iter().any(|(known, _)| known.value == name)
                 || followed.view.step.arg("env").is_some_and(|env| env.get(name).is_some())
         };
@@ -335,5 +638,81 @@ fn variable_in(inner: &str) -> Option<&str> {
     }
     let rest = inner.split_once('$')?.1.trim_start_matches('{');
     let name = &rest[..rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())];
-    ast::is_name(name).then_some(name)
+    let positional = inner == format!("${name}") && name.bytes().all(|b| b.is_ascii_digit());
+    (ast::is_name(name) || positional).then_some(name)
+}
+
+/// Where `$NAME` stands, without a backslash.
+fn places_of<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't {
+    text.match_indices('$').map(|(at, _)| at).filter(move |at| {
+        let rest = &text[at + 1..];
+        !text[..*at].ends_with('\\')
+            && rest
+                .strip_prefix(name)
+                .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_'))
+    })
+}
+
+/// `jq '.[] | select(.name == "$NAME")'`: a filter in single quotes with a variable of the shell inside a text.
+fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &mut Diagnostics) {
+    let content = &followed.view.content;
+    let known =
+        |name: &str| followed.trace.sets.contains(name) || view.task.env.iter().any(|(known, _)| known.value == name);
+    content.program.walk(&mut |statement| {
+        if !matches!(statement.tool(), "jq" | "yq" | "awk" | "sed" | "kubectl" | "grep") {
+            return;
+        }
+        if statement.words().iter().any(|word| matches!(word.text.as_str(), "--" | "sh" | "bash")) {
+            return;
+        }
+        let given: Vec<&str> = statement
+            .words()
+            .windows(2)
+            .filter(|pair| matches!(pair[0].text.as_str(), "--arg" | "--argjson" | "--slurpfile" | "--rawfile"))
+            .map(|pair| pair[1].text.as_str())
+            .collect();
+        for word in statement.words() {
+            let source = content.text.get(word.range.clone()).unwrap_or_default();
+            let bound = given
+                .iter()
+                .find(|name| source.starts_with('"') && places_of(source, name).next().is_some() && !known(name));
+            if let Some(name) = bound.filter(|_| statement.tool() == "jq") {
+                out.push(
+                    Diagnostic::new(
+                        &QUOTED_VARIABLE,
+                        content.span(word.range.clone()),
+                        format!("the shell reads `${name}` in double quotes, and jq sees nothing of it"),
+                    )
+                    .help("put the filter in single quotes"),
+                );
+            }
+            for (at, inner) in single_quoted(source) {
+                // What stands alone is a word of its own for the other rule.
+                if variable_in(inner).is_some() || !inner.contains('$') {
+                    continue;
+                }
+                let name = inner.split('$').skip(1).find_map(|rest| {
+                    let rest = rest.trim_start_matches('{');
+                    let name =
+                        &rest[..rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())];
+                    let bound = inner.contains(&format!("as ${name}")) || given.contains(&name);
+                    (ast::is_name(name) && name.len() > 1 && known(name) && !bound).then_some(name)
+                });
+                let Some(name) = name else { continue };
+                let range = word.range.start + at..word.range.start + at + inner.len() + 2;
+                out.push(
+                    Diagnostic::new(
+                        &QUOTED_VARIABLE,
+                        content.span(range),
+                        format!("`${name}` is not the shell's in single quotes"),
+                    )
+                    .help(match statement.tool() {
+                        "jq" => "hand it over: `jq --arg x \"$X\" '… $x …'`",
+                        "awk" => "hand it over: `awk -v x=\"$X\" '… x …'`",
+                        _ => "use double quotes, and a backslash before what the shell must not read",
+                    }),
+                );
+            }
+        }
+    });
 }

@@ -1,11 +1,11 @@
 //! Checks in verify that decide nothing: whether they succeed or fail, the script ends in the same way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{TaskView, error_branch, exit_status, script::Content};
 use crate::{
     bash::{
-        flow,
+        ast, flow,
         program::{Kind, Program, Statement},
         tools,
     },
@@ -34,22 +34,49 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         if !program.sound || program.commands().len() > COMMANDS {
             continue;
         }
-        if let Some(trap) = program.commands().into_iter().find(|command| ends_in_success(command)) {
+        let exits = |name: &str| {
+            let mut exits = false;
+            program.walk(&mut |s| match &s.kind {
+                Kind::Function { name: known, body } if known == name => {
+                    exits |= body.last().is_some_and(|last| {
+                        last.name() == "exit" && last.words().get(1).is_some_and(|w| w.text == "0")
+                    });
+                }
+                _ => {}
+            });
+            exits
+        };
+        if let Some(trap) = program.commands().into_iter().find(|command| ends_in_success(command, &exits)) {
             out.push(
                 finding(content.span(trap.range.clone()), "this ends the script with success, whatever came before")
                     .help("leave `exit 0` out: the status of the script stays what it was"),
             );
             continue;
         }
-        let mut search = Search { found: Vec::new(), around: Vec::new(), functions: HashMap::new() };
+        let reported = reported(content);
+        unread(view, script, &reported, out);
+        of_another(content, out);
+        let mut search = Search { found: Vec::new(), around: Vec::new(), functions: HashMap::new(), reported, content };
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
                 search.functions.insert(name, body);
             }
         });
+        let followed = view.effects.scripts.iter().find(|followed| std::ptr::eq(followed.view, script));
+        let sources: Vec<&Program> =
+            followed.iter().flat_map(|followed| &followed.trace.sources).map(|content| &content.program).collect();
+        for source in &sources {
+            source.walk(&mut |s| {
+                if let Kind::Function { name, body } = &s.kind {
+                    search.functions.insert(name, body);
+                }
+            });
+        }
         search.list(&program.body);
+        search.at_the_end(&program.body);
         let Search { found, around, .. } = search;
-        let same = flow::without_effect(program, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
+        let same =
+            flow::without_effect(program, &sources, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
         for (at, ((statement, fault), same)) in found.into_iter().zip(same).enumerate() {
             let (message, help) = match fault {
                 Fault::Always if matches!(statement.name(), "jq" | "yq") => {
@@ -60,7 +87,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     "this succeeds whatever the command in it does",
                     "declare first, and assign behind it: `local x; x=$(command) || return 1`",
                 ),
-                Fault::Either if !same => continue,
+                Fault::Either | Fault::Inner if !same => continue,
+                Fault::Inner => (
+                    "an `exit` in here ends only this part: the script goes on",
+                    "feed the loop without a pipe, `done < <(command)`, or write `|| exit 1` behind it",
+                ),
                 Fault::Either => (
                     "whether this succeeds or fails, the script ends in the same way",
                     "write `exit 1` where the check fails, or end with the check",
@@ -88,7 +119,7 @@ fn finding(span: Span, message: &str) -> Diagnostic {
 }
 
 /// `trap '…; exit 0' EXIT`.
-fn ends_in_success(command: &Statement) -> bool {
+fn ends_in_success(command: &Statement, exits: &dyn Fn(&str) -> bool) -> bool {
     let words = command.words();
     let Some(text) = words
         .get(1)
@@ -96,7 +127,8 @@ fn ends_in_success(command: &Statement) -> bool {
     else {
         return false;
     };
-    text.text.trim_end().trim_end_matches(';').trim_end().ends_with("exit 0")
+    let text = text.text.trim_end().trim_end_matches(';').trim_end();
+    text.ends_with("exit 0") || exits(text.rsplit([';', ' ']).next().unwrap_or_default())
 }
 
 /// Checks behind a statement that always ends the script.
@@ -133,6 +165,8 @@ enum Fault {
     Masked,
     /// It succeeds whatever it finds.
     Always,
+    /// It leaves a shell of its own, and nobody asks how.
+    Inner,
 }
 
 struct Search<'p> {
@@ -140,6 +174,9 @@ struct Search<'p> {
     found: Vec<(&'p Statement, Fault)>,
     /// What holds the check, as far as it is known.
     around: Vec<std::ops::Range<usize>>,
+    /// Variables that are told, and decide nothing.
+    reported: HashSet<String>,
+    content: &'p Content,
 }
 
 impl<'p> Search<'p> {
@@ -154,6 +191,9 @@ impl<'p> Search<'p> {
                 self.found.push((statement, Fault::Either));
             }
             Kind::Declaration if tested && !statement.nested.is_empty() => self.found.push((statement, Fault::Masked)),
+            Kind::Pipeline(_) | Kind::Subshell(_) if !tested && exits_inside(statement) => {
+                self.found.push((statement, Fault::Inner));
+            }
             Kind::Pipeline(parts) => {
                 // What a pipeline reads decides by what is made of it.
                 if let [first, .., last] = parts.as_slice()
@@ -161,21 +201,29 @@ impl<'p> Search<'p> {
                 {
                     self.statement(first, tested);
                 } else if let [.., last] = parts.as_slice()
-                    && is_check(last, tested)
-                {
-                    self.found.push((statement, Fault::Either));
-                } else if let [.., last] = parts.as_slice()
                     && always(last, tested)
                 {
                     self.found.push((last, Fault::Always));
+                } else if let [.., last] = parts.as_slice()
+                    && is_check(last, tested)
+                {
+                    self.found.push((statement, Fault::Either));
                 }
             }
             Kind::And(pair) | Kind::Or(pair) => {
-                if self.says(&pair[1..]) {
-                    self.statement(&pair[0], true);
+                let known = self.found.len();
+                self.statement(&pair[0], true);
+                if !self.says(&pair[1..]) {
+                    let mut at = 0;
+                    self.found.retain(|(found, fault)| {
+                        at += 1;
+                        at <= known || *fault == Fault::Always && matches!(found.name(), "jq" | "yq")
+                    });
                 }
                 self.statement(&pair[1], tested);
             }
+            // Under `set -e` a negation is no failure.
+            Kind::Not(inner) if !tested => self.found.push((inner, Fault::Either)),
             Kind::Not(inner) => self.statement(inner, true),
             Kind::If { branches, otherwise } => {
                 let lists = branches.iter().map(|branch| branch.body.as_slice()).chain(otherwise.as_deref());
@@ -193,7 +241,41 @@ impl<'p> Search<'p> {
             }
             Kind::Group(list) | Kind::Subshell(list) => self.list(list),
             Kind::Function { body, .. } => self.list(body),
+            // Who waits may say how it stands.
+            Kind::Loop { body, .. } if !sleeps(body) => self.list(body),
+            Kind::Case(arms) => arms.iter().for_each(|arm| self.list(arm)),
             _ => {}
+        }
+    }
+
+    /// What the script ends with counts, though it may only print.
+    fn at_the_end(&mut self, body: &'p [Statement]) {
+        let Some(last) = body.last() else { return };
+        if matches!(last.kind, Kind::Declaration) && !last.nested.is_empty() {
+            self.found.push((last, Fault::Masked));
+            return;
+        }
+        let deciding = match &last.kind {
+            // Here what comes before decides as well.
+            Kind::Pipeline(_) if self.content.program.sets('\0', "pipefail") => return,
+            Kind::Pipeline(parts) => parts.last().unwrap_or(last),
+            _ => last,
+        };
+        let prints = match deciding.name() {
+            "jq" | "yq" => flow::succeeds(deciding.name(), deciding),
+            "wc" => deciding.fed,
+            "psql" | "mysql" => deciding.words().iter().any(|word| is_search(&word.text)),
+            _ => self.functions.get(deciding.name()).is_some_and(|body| {
+                matches!(only(body), Some("psql" | "mysql"))
+                    && deciding.words().iter().any(|word| is_search(&word.text))
+            }),
+        };
+        if prints
+            && !last.written
+            && !deciding.written
+            && !self.found.iter().any(|(known, _)| std::ptr::eq(*known, deciding))
+        {
+            self.found.push((deciding, Fault::Always));
         }
     }
 
@@ -219,12 +301,204 @@ impl<'p> Search<'p> {
                 };
                 matches!(statement.name(), "echo" | "printf" | "true" | ":" | "exit" | "return" | "sleep") || looks()
             }
+            Kind::Assignment | Kind::Declaration => {
+                let names = assigned(self.content, statement);
+                statement.nested.is_empty()
+                    && !names.is_empty()
+                    && names.iter().all(|name| self.reported.contains(name))
+            }
             Kind::Group(list) | Kind::Subshell(list) => says(list),
             Kind::Pipeline(parts) => says(parts),
             Kind::And(pair) | Kind::Or(pair) => says(pair.as_slice()),
             _ => false,
         })
     }
+}
+
+fn sleeps(list: &[Statement]) -> bool {
+    let mut sleeps = false;
+    list.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
+    sleeps
+}
+
+/// The command of a function that has only one.
+fn only(body: &[Statement]) -> Option<&str> {
+    match body {
+        [Statement { kind: Kind::Group(list), .. }] => only(list),
+        [only] => Some(only.name()),
+        _ => None,
+    }
+}
+
+/// `SELECT … WHERE …`: it asks whether something is there, and succeeds where nothing is.
+fn is_search(text: &str) -> bool {
+    let text = text.to_lowercase();
+    text.trim_start_matches(['"', '\'']).starts_with("select") && text.contains(" where ")
+}
+
+/// Whether a statement runs in a shell of its own and may leave it with a failure.
+fn exits_inside(statement: &Statement) -> bool {
+    let parts = match &statement.kind {
+        Kind::Pipeline(parts) => parts.iter().filter(|part| matches!(part.kind, Kind::Loop { .. })).collect::<Vec<_>>(),
+        _ => vec![statement],
+    };
+    let mut exits = false;
+    for part in parts {
+        part.walk(&mut |s| exits |= s.name() == "exit" && s.words().get(1).is_some_and(|word| word.text != "0"));
+    }
+    exits
+}
+
+/// Where the name of a variable stands.
+fn places<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name)
+        .map(|(at, _)| at)
+        .filter(move |at| !text[..*at].ends_with(part) && !text[at + name.len()..].starts_with(part))
+}
+
+/// The innermost statement that holds a place.
+fn holder<'p>(program: &'p Program, at: usize) -> Option<&'p Statement> {
+    let mut found: Option<&Statement> = None;
+    program.walk(&mut |s| {
+        if s.range.contains(&at) && found.is_none_or(|known| s.range.len() <= known.range.len()) {
+            found = Some(s);
+        }
+    });
+    found
+}
+
+/// Variables that a script sets, and reads only to print them or to count on.
+fn reported(content: &Content) -> HashSet<String> {
+    let program = &content.program;
+    let mut names: HashSet<String> = HashSet::new();
+    program.walk(&mut |s| names.extend(assigned(content, s)));
+    let only = |name: &str| {
+        places(&content.text, name).all(|at| {
+            let Some(holder) = holder(program, at) else { return is_comment(content, at) };
+            match &holder.kind {
+                Kind::Assignment | Kind::Declaration => assigned(content, holder).iter().any(|set| set == name),
+                Kind::Command(_) => matches!(holder.name(), "echo" | "printf"),
+                _ => false,
+            }
+        })
+    };
+    names.into_iter().filter(|name| only(name)).collect()
+}
+
+/// The variables that an assignment or a declaration names.
+fn assigned(content: &Content, statement: &Statement) -> Vec<String> {
+    if !matches!(statement.kind, Kind::Assignment | Kind::Declaration) {
+        return Vec::new();
+    }
+    let text = content.text.get(statement.range.clone()).unwrap_or_default();
+    let names = ast::split(text, 0).into_iter().map(|word| {
+        let end = word.source.find(['=', '+', '[']).unwrap_or(word.source.len());
+        word.source[..end].to_owned()
+    });
+    let declares =
+        |name: &String| matches!(name.as_str(), "export" | "local" | "readonly" | "declare" | "typeset" | "unset");
+    names.filter(|name| ast::is_name(name) && !declares(name)).collect()
+}
+
+fn is_comment(content: &Content, at: usize) -> bool {
+    content.text[content.line_start(at)..at].contains('#')
+}
+
+/// `local found=$(kubectl get …)` and nobody asks for `$found`: neither the status nor what was found decides anything.
+fn unread(
+    view: &TaskView<'_>,
+    script: &super::script::ScriptView<'_>,
+    reported: &HashSet<String>,
+    out: &mut Diagnostics,
+) {
+    let content = &script.content;
+    let program = &content.program;
+    let followed = view.effects.scripts.iter().find(|followed| std::ptr::eq(followed.view, script));
+    if followed.is_none_or(|followed| followed.trace.opaque) {
+        return;
+    }
+    let given =
+        |name: &str| view.task.env.iter().any(|(known, _)| known.value == name) || super::env::read_by_programs(name);
+    let errexit = program.stops_at_errors() || exit_status::errexit_line(&content.text);
+    let mut lists = Vec::new();
+    program.walk(&mut |s| match &s.kind {
+        Kind::If { branches, otherwise } => {
+            lists.extend(branches.iter().map(|branch| branch.body.as_slice()));
+            lists.extend(otherwise.as_deref());
+        }
+        Kind::Loop { body, .. } | Kind::Function { body, .. } | Kind::Group(body) => lists.push(body.as_slice()),
+        _ => {}
+    });
+    lists.push(program.body.as_slice());
+    for list in lists {
+        for (nth, statement) in list.iter().enumerate() {
+            let masked = matches!(statement.kind, Kind::Declaration);
+            let plain = matches!(statement.kind, Kind::Assignment) && !errexit && nth + 1 < list.len();
+            if !(masked || plain) || statement.nested.is_empty() {
+                continue;
+            }
+            let names = assigned(content, statement);
+            let [name] = names.as_slice() else { continue };
+            let is_read = |at: usize| {
+                holder(program, at).map_or(!is_comment(content, at), |holder| {
+                    !matches!(holder.kind, Kind::Assignment | Kind::Declaration)
+                        || !assigned(content, holder).contains(name)
+                })
+            };
+            // `rc=$?` reads how the capture ended.
+            let asked = list.get(nth + 1).is_some_and(|next| content.text[next.range.clone()].contains("$?"));
+            if !reported.contains(name)
+                || name.starts_with('_')
+                || given(name)
+                || asked
+                || content.text[statement.range.clone()].starts_with("export")
+                || places(&content.text, name).any(is_read)
+            {
+                continue;
+            }
+            out.push(
+                finding(
+                    content.span(first_line(content, statement)),
+                    "nothing looks at what this finds, nor at how it ends",
+                )
+                .here(format!("`${name}` is read nowhere"))
+                .help("compare it with what is expected, or let the command itself decide"),
+            );
+        }
+    }
+}
+
+/// `echo …; if [ $? -ne 0 ]`: the status is that of `echo`.
+fn of_another(content: &Content, out: &mut Diagnostics) {
+    let mut look = |list: &[Statement]| {
+        for pair in list.windows(2) {
+            let prints = matches!(pair[0].name(), "echo" | "printf")
+                && !pair[0].words().iter().any(|word| word.text.contains("$?"));
+            let asks = match &pair[1].kind {
+                Kind::If { branches, .. } => branches
+                    .first()
+                    .and_then(|branch| branch.condition.first())
+                    .is_some_and(|condition| content.text[condition.range.clone()].contains("$?")),
+                Kind::Test | Kind::Assignment => content.text[pair[1].range.clone()].contains("$?"),
+                Kind::And(inner) | Kind::Or(inner) => content.text[inner[0].range.clone()].contains("$?"),
+                Kind::Command(words) => pair[1].name() == "exit" && words.get(1).is_some_and(|word| word.text == "$?"),
+                _ => false,
+            };
+            if prints && asks {
+                out.push(
+                    finding(
+                        content.span(first_line(content, &pair[1])),
+                        "`$?` is the status of the command before, which only prints",
+                    )
+                    .label(content.span(first_line(content, &pair[0])), "this succeeds")
+                    .help("keep the status right behind the command: `rc=$?`"),
+                );
+            }
+        }
+    };
+    look(&content.program.body);
+    content.program.walk(&mut |s| s.lists(&mut |list| look(list)));
 }
 
 /// Whether a command that is asked whether something is so says yes in any case.
@@ -242,7 +516,7 @@ fn always(statement: &Statement, tested: bool) -> bool {
         let filter = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
         return !strict
             && filter.is_some_and(|filter| {
-                asks(&filter.text) && !filter.text.contains("select(") && !filter.text.contains("error")
+                asks(&filter.text) && !filter.text.contains("select(") && !filter.text.contains("error(")
             });
     }
     tested && matches!(statement.tool(), "helm" | "kubectl" | "docker") && flow::succeeds(statement.name(), statement)
@@ -270,7 +544,7 @@ fn is_check(statement: &Statement, tested: bool) -> bool {
             let verb = tools::operands("kubectl", &words[1..]).next().map(|word| word.text.as_str());
             matches!(verb, Some("wait" | "rollout")) || tested && matches!(verb, Some("get"))
         }
-        "helm" => has(&["status"]) || tested,
+        "helm" => has(&["status", "test"]) || tested,
         "docker" => tested && has(&["inspect", "exec"]),
         _ => false,
     }

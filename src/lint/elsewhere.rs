@@ -22,6 +22,78 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, out);
     places(view, out);
     urls(view, out);
+    accounts(view, out);
+    files(view, out);
+}
+
+/// `system:serviceaccount:ACCOUNT:NAMESPACE`: the two have changed places.
+fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let made = |kind: &str, name: &Value| {
+        view.effects.acts.iter().any(|act| {
+            act.verb == Verb::Creates
+                && act.thing.kind == kind
+                && act.thing.name.as_ref().is_some_and(|made| made.is(name))
+        })
+    };
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        let swapped = script.trace.runs.iter().find(|run| {
+            run.words.iter().any(|word| {
+                let parts = word.split(':');
+                match parts.as_slice() {
+                    [.., kind, first, second] if kind.literal() == Some("serviceaccount") => {
+                        made("namespace", second) && !made("namespace", first)
+                    }
+                    _ => false,
+                }
+            })
+        });
+        if let Some(run) = swapped {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    run.content.span(run.statement.range.clone()),
+                    "the user of a service account is `system:serviceaccount:NAMESPACE:NAME`: here the two have changed places",
+                )
+                .help("write the namespace first"),
+            );
+        }
+    }
+}
+
+/// Verify reads a file in a folder of the task that neither set-up makes nor the prompt names, and the prompt names others in it.
+fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    if view.task.prompt.is_none() || !model.sees(PhaseKind::Setup) {
+        return;
+    }
+    let said = model.prompt.shown();
+    let made: Vec<String> = model
+        .acts
+        .iter()
+        .filter(|act| act.verb == Verb::Creates && act.thing.system == "file")
+        .filter_map(|act| act.thing.name.as_ref().map(Value::shown))
+        .collect();
+    let mut told: Vec<String> = Vec::new();
+    for (span, path) in super::prompt_disagrees::read_paths(view) {
+        let Some((folder, file)) = path.rsplit_once('/') else { continue };
+        let whole = file.contains('.') && !file.contains(['*', '$', '…', '{']) && folder.len() > 4;
+        let siblings = said.contains(&format!("{folder}/"));
+        let known =
+            made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/"))) || said.contains(file);
+        // What a command of set-up made besides, by another name, stands in its text.
+        let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file));
+        if whole && siblings && !known && !in_text && !told.contains(&path) {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    span,
+                    format!("neither the prompt nor the task names the file `{path}`"),
+                )
+                .help("verify looks at what set-up makes, or at what the prompt asks for"),
+            );
+            told.push(path);
+        }
+    }
 }
 
 fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -33,7 +105,8 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
     for act in &model.acts {
         let looks = act.phase == PhaseKind::Verify && act.verb != Verb::Creates;
         let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known() && looks) else { continue };
-        let plain = spelt(name).chars().all(|c| !matches!(c, ',' | '=' | '*' | ' '));
+        let behind_tool = act.span == act.step && act.thing.system != "kubernetes";
+        let plain = spelt(name).chars().all(|c| !matches!(c, ',' | '=' | '*' | ' ') || behind_tool);
         if !plain || act.thing.system == "file" || act.thing.system == "http" || is_given(act) || spelt(name).is_empty()
         {
             continue;
@@ -42,10 +115,12 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             .iter()
             .filter(|made| {
                 made.thing.system == act.thing.system
-                    && made.thing.name.as_ref().is_none_or(|made| made.may_be(name) || derives(made, name))
+                    && made.thing.name.as_ref().is_none_or(|made| {
+                        made.may_be(name) || derives(made, name) && (may_derive(&act.thing) || made.literal().is_none())
+                    })
             })
             .collect();
-        if makers.is_empty() && !has_word(&said, &spelt(name)) && !named_in_files(view, name) {
+        if makers.is_empty() && !is_named(&said, &spelt(name), &act.thing.kind) && !named_in_files(view, name) {
             let literals: Vec<String> = makes
                 .iter()
                 .filter(|made| made.thing.system == act.thing.system)
@@ -61,7 +136,12 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             // A prompt that calls nothing by its name leaves names to other places.
             let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word));
             // What a chart or a controller makes is called after what the prompt names.
-            let derived = spelt(name).match_indices('-').any(|(at, _)| has_word(&said, &spelt(name)[..at]));
+            let may_derive = may_derive(&act.thing)
+                || ["helm", "chart", "operator"].iter().any(|word| {
+                    said.to_lowercase().contains(word) || view.scripts.iter().any(|s| s.content.text.contains(word))
+                });
+            let derived =
+                may_derive && spelt(name).match_indices('-').any(|(at, _)| has_word(&said, &spelt(name)[..at]));
             if derived || near.is_none() && (!sees || !names || !is_specific(act)) {
                 continue;
             }
@@ -91,6 +171,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
         let elsewhere = |made: &Act| match (&made.thing.space, &act.thing.space) {
             (Some(made), Some(here)) => made.is_known() && here.is_known() && !made.may_be(here),
             (Some(made), None) => made.is_known() && made.literal() != Some("default"),
+            (None, Some(here)) => here.is_known() && here.literal() != Some("default") && !act_is_step(act),
             _ => false,
         };
         let wide = tools::tool("kubectl").and_then(|tool| tool.kind(&act.thing.kind)).is_some_and(|(_, wide)| wide);
@@ -154,14 +235,12 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                             || other.thing.kind == "namespace"
                                 && other.thing.name.as_ref().is_none_or(|name| name.may_be(space)))
                 });
-                let literal = view.scripts.iter().any(|script| {
-                    let text = &script.content.text;
-                    script.phase == PhaseKind::Verify
-                        && space.literal().is_some_and(|space| {
-                            text.contains(&format!("-n {space}"))
-                                || text.contains(&format!("namespace {space}"))
-                                || text.contains(&format!("namespace={space}"))
-                        })
+                let mut others = Diagnostics::default();
+                super::cluster::namespace(view, &mut others);
+                let literal = others.iter().any(|other| {
+                    other.span.file == act.span.file
+                        && act.span.start <= other.span.start
+                        && other.span.start <= act.span.end
                 });
                 let shown = space.shown();
                 if !known
@@ -286,42 +365,44 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             asked.extend(step.arg("selector").and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))))
         });
     }
+    let labels = if asked.is_empty() { None } else { super::facts::labels(view) };
     for (span, text) in asked {
         for (key, value) in text.split(',').filter_map(|part| part.split_once('=')) {
             let value = value.trim_start_matches('=');
             if key.ends_with('!') || value.is_empty() || value.contains(['$', '(', '{']) {
                 continue;
             }
-            let values: Vec<&str> = texts
-                .match_indices(key)
-                .filter_map(|(at, _)| {
-                    let rest = texts[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
-                    let rest = rest.strip_prefix([':', '='])?.trim_start().trim_start_matches(['"', '\'']);
-                    let end = rest
-                        .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '$' | '{' | '}')))
-                        .unwrap_or(rest.len());
-                    Some(&rest[..end])
-                })
-                .filter(|value| !value.is_empty())
-                .collect();
             let quoted: Vec<String> = words(said).collect();
             let plain: Vec<&str> =
                 said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| word.len() > 3).collect();
             let near = nearest(value, quoted.iter().map(String::as_str).chain(plain.iter().copied()))
                 .filter(|near| *near != value && value.len() > 3 && !has_word(&texts, value));
-            let other = !values.is_empty()
-                && values.iter().all(|known| *known != value && !known.contains('$') && !known.contains('{'))
-                && view.effects.sees(PhaseKind::Setup)
-                && !has_word(said, value);
+            let written = format!("{key}={value}");
+            // What is filled in may be anything.
+            let open = |text: &str| text.contains(['$', '{', '\u{2026}']);
+            let is_own =
+                ["kubernetes.io", "job-name", "pod-template", "controller-"].iter().any(|word| key.contains(word));
+            let told = has_word(said, value) && has_word(said, key) || said.contains(&written);
+            let known_labels = labels.as_deref().unwrap_or_default();
+            let of_key: Vec<&(String, String)> = known_labels.iter().filter(|(known, _)| known == key).collect();
+            let has = of_key.iter().any(|(_, known)| known == value || open(known));
+            let moved = of_key.is_empty().then(|| known_labels.iter().find(|(_, known)| known == value)).flatten();
+            let known = match (of_key.first(), moved) {
+                _ if labels.is_none() || told || is_own || has => None,
+                (Some((_, known)), _) if !has_word(said, value) => Some(format!("{key}={known}")),
+                (None, Some((other, value))) => Some(format!("{other}={value}")),
+                _ => None,
+            };
+            let other = known.is_some();
             if other || near.is_some() {
-                let known = near.map_or_else(|| values[0].to_owned(), str::to_owned);
+                let known = known.unwrap_or_else(|| format!("{key}={}", near.unwrap_or_default()));
                 out.push(
                     Diagnostic::new(
                         &UNKNOWN_RESOURCE,
                         span,
                         format!("nothing that set-up makes has the label `{key}={value}`"),
                     )
-                    .here(format!("did you mean `{key}={known}`?"))
+                    .here(format!("did you mean `{known}`?"))
                     .help("a search that finds nothing is no failure by itself"),
                 );
             }
@@ -363,7 +444,20 @@ fn is_specific(act: &Act) -> bool {
             | "lease"
             | "persistentvolume"
             | ""
-    ) && act.thing.system == "kubernetes"
+    ) && !matches!(act.thing.system.as_str(), "file" | "http" | "git" | "postgres" | "mysql" | "kind" | "docker")
+}
+
+/// Whether things of a kind are called after others that made them.
+fn may_derive(thing: &crate::effects::Thing) -> bool {
+    thing.system != "kubernetes"
+        || matches!(
+            thing.kind.as_str(),
+            "pod" | "replicaset" | "job" | "persistentvolumeclaim" | "persistentvolume" | "endpointslice" | "secret"
+        )
+}
+
+fn act_is_step(act: &Act) -> bool {
+    act.span == act.step
 }
 
 /// `web-0` of a stateful set `web`, a job of a cron job.
@@ -372,7 +466,7 @@ fn derives(made: &Value, name: &Value) -> bool {
 }
 
 fn named_in_files(view: &TaskView<'_>, name: &Value) -> bool {
-    let Some(name) = name.literal() else { return true };
+    let name = &name.shown();
     let other = |script: &super::script::ScriptView<'_>| {
         script.phase != PhaseKind::Verify && has_word(&script.content.text, name)
     };
@@ -399,6 +493,29 @@ fn spelt(value: &Value) -> String {
 /// Whether a name stands in a text with neither letters nor hyphens beside it.
 fn has_word(text: &str, name: &str) -> bool {
     super::cluster::whole(text, name)
+}
+
+/// Whether a text names a thing of this kind so: of `a route \`site\`` no release has the name.
+fn is_named(text: &str, name: &str, kind: &str) -> bool {
+    let known = |word: &str| {
+        matches!(
+            word,
+            "release" | "chart" | "container" | "network" | "volume" | "image" | "branch" | "tag" | "table" | "route"
+        ) || tools::tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
+    };
+    let same = |word: &str| {
+        word == kind || tools::tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
+    };
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.match_indices(name).any(|(at, _)| {
+        let (before, behind) = (&text[..at], &text[at + name.len()..]);
+        if before.chars().next_back().is_some_and(part) || behind.chars().next().is_some_and(part) {
+            return false;
+        }
+        let before = before.trim_end_matches(['`', '"', '\'', ' ']);
+        let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
+        kind.is_empty() || !known(&word) || same(&word)
+    })
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {

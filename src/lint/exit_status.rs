@@ -189,8 +189,97 @@ fn is_used(task: &Task<Def>, script: &ScriptView<'_>) -> bool {
     used
 }
 
+/// A loop in verify that gives up by `break` and says so, and nothing behind it asks again for what it has waited for.
+fn gives_up(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
+        let content = &script.content;
+        let program = &content.program;
+        program.walk(&mut |s| last_round(content, s, out));
+        for (nth, whole) in program.body.iter().enumerate() {
+            let Kind::Loop { repeat: Repeat::While | Repeat::Until, condition, body } = &whole.kind else { continue };
+            let [condition] = condition.as_slice() else { continue };
+            let Some(limit) = limit(content, whole, body) else { continue };
+            let Kind::If { branches, otherwise: None } = &limit.kind else { continue };
+            let only_says = branches
+                .iter()
+                .flat_map(|branch| &branch.body)
+                .all(|s| matches!(s.name(), "echo" | "printf" | "break"));
+            let asked = &content.text[condition.range.clone()];
+            let asked = asked.trim_start_matches("! ").split(['>', '|']).next().unwrap_or(asked).trim();
+            let again = content.text[whole.range.end..].contains(asked);
+            let poll = Poll { whole, limit: Some(limit) };
+            if !only_says
+                || again
+                || nth + 1 == program.body.len()
+                || poll.ends_in_success(program)
+                || matches!(condition.name(), "true" | ":" | "")
+            {
+                continue;
+            }
+            out.push(
+                Diagnostic::new(
+                    &POLL_ENDS_IN_SUCCESS,
+                    content.span(line(content, whole)),
+                    "when the time is up, the script goes on as if what it waits for had come",
+                )
+                .here("nothing behind the loop asks again")
+                .label(content.span(line(content, limit)), "here the time is up")
+                .help("write `exit 1` in place of this `break`"),
+            );
+        }
+    }
+}
+
+/// `if [ "$i" -eq 30 ]; then exit 0; fi` in a loop over `i`; and a round that ends the loop whatever it finds.
+fn last_round(content: &Content, whole: &Statement, out: &mut Diagnostics) {
+    let Kind::Loop { repeat: Repeat::For, body, .. } = &whole.kind else { return };
+    let text = &content.text[whole.range.clone()];
+    let name = text.trim_start_matches("for").trim_start().split([' ', ';', '\n']).next().unwrap_or_default();
+    let succeeds =
+        |s: &Statement| matches!(s.name(), "exit" | "return") && s.words().get(1).is_some_and(|word| word.text == "0");
+    for statement in body {
+        let Kind::If { branches, .. } = &statement.kind else { continue };
+        let limit = branches.iter().find(|branch| {
+            let asks = branch.condition.last().is_some_and(|condition| {
+                let text = &content.text[condition.range.clone()];
+                let counts = text.contains(&format!("${name}")) || text.contains(&format!("${{{name}}}"));
+                matches!(condition.kind, Kind::Test)
+                    && counts
+                    && ["-eq", "-ge", "-gt", "=="].iter().any(|o| text.contains(o))
+            });
+            asks && branch.body.iter().any(succeeds)
+        });
+        if limit.is_some() {
+            out.push(
+                Diagnostic::new(
+                    &POLL_ENDS_IN_SUCCESS,
+                    content.span(line(content, whole)),
+                    "when the time is up, this loop ends with success",
+                )
+                .label(content.span(line(content, statement)), "here the time is up")
+                .help("write `exit 1` in its last round"),
+            );
+        }
+    }
+    let mut goes_on = false;
+    body.iter().for_each(|s| s.walk(&mut |s| goes_on |= s.name() == "continue"));
+    let checks = body.len() > 1 && body.iter().any(|s| matches!(s.kind, Kind::If { .. } | Kind::Or(_) | Kind::Test));
+    if let Some(last) = body.last().filter(|last| succeeds(last) && !goes_on && checks) {
+        out.push(
+            Diagnostic::new(
+                &POLL_ENDS_IN_SUCCESS,
+                content.span(line(content, last)),
+                "this ends the script with success in the first round: the others are not looked at",
+            )
+            .label(content.span(line(content, whole)), "of this loop")
+            .help("write `exit 0` behind the loop"),
+        );
+    }
+}
+
 /// A loop that waits, and passes when it has waited in vain (author mistake 7).
 pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
+    gives_up(view, out);
     for script in view.scripts.iter().filter(|s| understood(s)) {
         let content = &script.content;
         let program = &content.program;

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     bash::{Word, program::Statement, tools::operands},
     diagnostic::{Diagnostic, Diagnostics, nearest},
+    effects::{Act, Verb},
     hir::{Def, OperationKind, PhaseKind, Step},
     rule,
     source::{Span, resolve},
@@ -38,8 +39,12 @@ struct Deletion {
 /// A setup or a cleanup deletes what nothing in the task makes or names.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Vec::new();
+    // What compose makes has names of its own.
+    let composed = is_composed(view);
+    let mut by = Diagnostics::default();
+    by_model(view, composed, &mut by);
     for script in view.scripts.iter().filter(|s| s.phase != PhaseKind::Verify && may_delete(&s.content.text)) {
-        script.content.program.walk(&mut |s| in_command(s, script, &mut found));
+        script.content.program.walk(&mut |s| in_command(s, script, composed, &mut found));
     }
     view.task.walk(&mut |phase, step| {
         if phase != PhaseKind::Verify {
@@ -50,6 +55,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let prompt = view.task.prompt.as_ref().map(|p| texts::written(&p.text)).unwrap_or_default();
     let makers = view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && !may_delete(&s.content.text));
     let said: Vec<&str> = makers.map(|s| s.content.text.as_str()).chain([prompt.as_str()]).collect();
+    let known: Vec<Span> = by.iter().map(|finding| finding.span).collect();
+    out.extend(by);
+    let is_known =
+        |span: &Span| known.iter().any(|k| k.file == span.file && k.start <= span.start && span.start <= k.end);
+    found.retain(|deletion| !is_known(&deletion.span));
     found.retain(|deletion| match &deletion.target {
         Target::Named { name, .. } => !said.iter().any(|text| whole(text, name)),
         Target::Everything(_) => true,
@@ -86,6 +96,64 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Where a step names what it deletes.
+fn named_at(view: &TaskView<'_>, act: &Act) -> Span {
+    let mut found = None;
+    view.task.walk(&mut |_, step| {
+        if step.key == act.step && act.span == act.step {
+            let arg = |key: &str| step.arg(key).or_else(|| step.arg("args")?.get(key));
+            found =
+                ["name", "resource", "title", "path", "key", "id"].iter().find_map(|key| arg(key)).map(|arg| arg.span);
+        }
+    });
+    found.unwrap_or(act.span)
+}
+
+fn is_composed(view: &TaskView<'_>) -> bool {
+    view.scripts.iter().any(|script| script.content.text.contains("compose"))
+}
+
+/// What steps of cleanup and statements of SQL delete, and nothing in the task makes: names that are filled in, tables, things behind tools.
+/// Needs: all that set-up does is known, and a prompt that names things does not name this.
+fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
+    let model = view.effects;
+    if !model.sees(PhaseKind::Setup) || view.task.prompt.is_none() {
+        return;
+    }
+    let said = model.prompt.shown();
+    let other = |act: &&Act| !(act.verb == Verb::Deletes && act.phase != PhaseKind::Verify);
+    for act in model.in_phase(PhaseKind::Cleanup).filter(|act| act.verb == Verb::Deletes) {
+        let thing = &act.thing;
+        let is_sql = matches!(thing.system.as_str(), "postgres" | "mysql");
+        let Some(name) = thing.name.as_ref().filter(|name| name.is_known()) else { continue };
+        let by_docker = thing.system == "docker" && !composed && name.literal().is_some();
+        let by_step = act.span == act.step && (name.literal().is_none() || thing.system != "kubernetes");
+        if !(is_sql || by_step || by_docker) || matches!(thing.system.as_str(), "http" | "file" | "helm") {
+            continue;
+        }
+        let same = |other: &Act| {
+            other.thing.system == thing.system && other.thing.name.as_ref().is_none_or(|other| other.may_be(name))
+        };
+        // In a namespace of the task's own may be what the agent makes.
+        let own = thing.space.is_some();
+        if own || model.acts.iter().filter(other).any(same) || said.contains(&name.shown()) {
+            continue;
+        }
+        let made = model.acts.iter().filter(other).filter(|other| other.thing.system == thing.system);
+        if made.clone().next().is_none() {
+            continue;
+        }
+        out.push(
+            Diagnostic::new(
+                &DELETES_FOREIGN_RESOURCE,
+                named_at(view, act),
+                format!("nothing in the task makes or names `{}`", name.shown()),
+            )
+            .help("delete what setup makes, or what the prompt asks for, and leave the rest to others"),
+        );
+    }
+}
+
 /// Whether a text has a word of those that [`in_command`] knows.
 fn may_delete(text: &str) -> bool {
     ["delete", "uninstall", "rm", "prune"].iter().any(|word| text.contains(word))
@@ -97,7 +165,7 @@ fn is_shared(namespace: &str) -> bool {
 }
 
 /// What a command deletes, as far as its words tell.
-fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Deletion>) {
+fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, found: &mut Vec<Deletion>) {
     let words = command.words();
     let mut push = |target: Option<Target>, within: Option<&Word>, word: &Word| {
         let span = script.content.span(word.range.clone());
@@ -149,7 +217,7 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Dele
             operands(command.tool(), words_of(2)).for_each(|w| push(named(w, false), None, w));
         }
         ("docker", "rm") => {
-            operands(command.tool(), words_of(2)).for_each(|w| push(named(w, true), None, w));
+            operands(command.tool(), words_of(2)).for_each(|w| push(named(w, composed), None, w));
         }
         ("docker", "system" | "container" | "volume" | "network" | "image") => {
             let Some(verb) = words.get(2) else { return };
@@ -161,7 +229,7 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, found: &mut Vec<Dele
                     let name = w.text[end..].split([':', '@']).next().unwrap_or_default();
                     push(named(&Word { text: name.into(), ..w.clone() }, true), None, w);
                 }),
-                "rm" => operands(command.tool(), words_of(3)).for_each(|w| push(named(w, true), None, w)),
+                "rm" => operands(command.tool(), words_of(3)).for_each(|w| push(named(w, composed), None, w)),
                 _ => {}
             }
         }
@@ -234,8 +302,9 @@ fn in_step(step: &Step<Def>) -> Option<Deletion> {
     };
     let deletes = ["delete", "remove", "uninstall"].iter().any(|verb| operation.to_lowercase().contains(verb));
     let arg = |key: &str| step.arg(key).or_else(|| step.arg("args")?.get(key));
-    let name = arg("name").or_else(|| arg("metadata")?.get("name")).filter(|_| deletes)?;
-    let target = Target::Named { name: name.as_literal()?.to_owned(), derived: false };
+    let name = arg("name").or_else(|| arg("metadata")?.get("name")).or_else(|| arg("resource")).filter(|_| deletes)?;
+    let text = name.as_literal()?;
+    let target = Target::Named { name: text.rsplit('/').next().unwrap_or(text).to_owned(), derived: false };
     Some(Deletion { target, within: None, span: name.span })
 }
 
@@ -278,6 +347,7 @@ impl Made {
     }
 
     fn script(&mut self, view: &TaskView<'_>, script: &ScriptView<'_>) {
+        let composed = is_composed(view);
         let mut text = script.content.text.clone();
         let makes = script.phase == PhaseKind::Setup;
         let program = &script.content.program;
@@ -286,7 +356,7 @@ impl Made {
         program.walk(&mut |s| functions.extend(s.function()));
         for command in program.commands() {
             let mut deleted = Vec::new();
-            in_command(command, script, &mut deleted);
+            in_command(command, script, composed, &mut deleted);
             if !deleted.is_empty() {
                 text.replace_range(command.range.clone(), &" ".repeat(command.range.len()));
             }

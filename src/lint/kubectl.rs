@@ -17,6 +17,25 @@ rule! {
 pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         for command in script.content.program.commands() {
+            if command.name() == "rm" {
+                for word in &command.words()[1..] {
+                    let source = script.content.text.get(word.range.clone()).unwrap_or_default();
+                    let quoted = source.len() > 2
+                        && source.ends_with(['"', '\''])
+                        && source.trim_end_matches(['"', '\'']).ends_with('*');
+                    if quoted {
+                        out.push(
+                            Diagnostic::new(
+                                &GLOB_IN_DELETE,
+                                script.content.span(word.range.clone()),
+                                "in quotes `*` is a star: nothing has this name",
+                            )
+                            .help("leave the star outside the quotes: `\"$DIR\"/*`"),
+                        );
+                    }
+                }
+                continue;
+            }
             let Some(delete) = delete(command) else { continue };
             let words = &command.words()[delete + 1..];
             let mut before = "";

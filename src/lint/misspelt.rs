@@ -31,11 +31,57 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     });
     commands(view, out);
+    paths(view, out);
+}
+
+/// `$.asignee` where set-up sends `assignee`.
+fn paths(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if matches!(step.op.kind, OperationKind::Builtin("http") | OperationKind::Tool { .. }) {
+                step.expect.iter().for_each(|(_, expect)| names(expect, &mut asked));
+            }
+        });
+    });
+    if asked.is_empty() {
+        return;
+    }
+    let given = super::facts::given(view);
+    for (span, name) in asked {
+        let known: Vec<&str> = given.iter().map(|fact| fact.key.as_str()).filter(|key| key.len() > 3).collect();
+        if name.len() < 4 || given.iter().any(|fact| fact.key == name) {
+            continue;
+        }
+        if let Some(near) = nearest(&name, known.iter().copied()) {
+            out.push(
+                Diagnostic::new(&MISSPELT_VALUE, span, format!("set-up sends no `{name}`, and nearly that"))
+                    .here(format!("did you mean `{near}`?"))
+                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                    .strength(Strength::Warning),
+            );
+        }
+    }
+}
+
+/// The last names of the paths in an expectation.
+fn names(arg: &crate::hir::Arg<Def>, found: &mut Vec<(Span, String)>) {
+    match &arg.kind {
+        crate::hir::ArgKind::Record(fields) => {
+            if let Some(path) = arg.get("path") {
+                found.extend(path.as_literal().and_then(super::facts::last_name).map(|name| (path.span, name)));
+            }
+            fields.iter().for_each(|(_, arg)| names(arg, found));
+        }
+        crate::hir::ArgKind::List(items) => items.iter().for_each(|arg| names(arg, found)),
+        _ => {}
+    }
 }
 
 /// The same of what commands are told: kinds, conditions to wait for, fields of objects. What they know stands in the table of their program.
 fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = tools::tool("kubectl") else { return };
+    let mut foreign: Vec<(Span, String, String)> = Vec::new();
     let (mut found, mut named): (Vec<(Span, String, String)>, Vec<(Span, String, String)>) = Default::default();
     for script in &view.effects.scripts {
         for run in &script.trace.runs {
@@ -84,6 +130,15 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
                         Some(known) => known.iter().map(String::as_str).collect(),
                         None => tool.conditions.values().flatten().map(String::as_str).collect(),
                     };
+                let own = kind.and_then(|kind| tool.kind(kind)).filter(|(kind, _)| tool.conditions.contains_key(*kind));
+                let is_known = known.iter().any(|known| known.eq_ignore_ascii_case(condition));
+                // Pods have conditions of others, too.
+                let others = || tool.conditions.values().flatten().any(|other| other.eq_ignore_ascii_case(condition));
+                if let Some((kind, _)) =
+                    own.filter(|(kind, _)| *kind != "pod" && form == "condition" && !is_known && others())
+                {
+                    foreign.push((span(condition), condition.to_owned(), kind.to_owned()));
+                }
                 if form == "condition"
                     && !condition.is_empty()
                     && !known.iter().any(|known| known.eq_ignore_ascii_case(condition))
@@ -101,12 +156,34 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     view.task.walk(&mut |_, step| {
         let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        if let (Some(resource), Some(condition)) = (
+            step.arg("resource"),
+            step.arg("condition").or_else(|| step.arg("type").filter(|_| step.op.name.ends_with("condition"))),
+        ) && let (Some(resource), Some(name)) = (resource.as_literal(), condition.as_literal())
+            && let Some((kind, _)) = tool.kind(resource.split('/').next().unwrap_or(resource))
+            && let Some(own) = tool.conditions.get(kind)
+        {
+            let has = |all: &[String]| all.iter().any(|known| known.eq_ignore_ascii_case(name));
+            if kind != "pod" && !has(own) && tool.conditions.values().any(|all| has(all)) {
+                foreign.push((condition.span, name.to_owned(), kind.to_owned()));
+            }
+        }
         let resource = step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal());
         let known = resource.is_none_or(|resource| tool.kind(resource.split('/').next().unwrap_or(resource)).is_some());
         if let Some((arg, text)) = path.and_then(|arg| Some((arg, arg.as_literal()?))).filter(|_| known) {
             named.extend(fields(text, tool).map(|(word, near)| (arg.span, word, near)));
         }
     });
+    for (span, condition, kind) in foreign {
+        out.push(
+            Diagnostic::new(
+                &MISSPELT_VALUE,
+                span,
+                format!("a {kind} has no condition `{condition}`: nothing ends this wait"),
+            )
+            .help(format!("a {kind} has {}", tool.conditions.get(&kind).map(|all| all.join(", ")).unwrap_or_default())),
+        );
+    }
     let finding = |(span, word, near): (Span, String, String), what: &str| {
         Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no {what} that is known, and nearly one"))
             .here(format!("did you mean `{near}`?"))

@@ -42,6 +42,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && made.iter().any(|outer| {
                     !std::ptr::eq(*outer, *act) && outer.thing.system == "http" && lies_in(thing, &outer.thing)
                 });
+        // A database goes with what holds it.
+        let is_inner = is_inner
+            || matches!(thing.system.as_str(), "postgres" | "mysql")
+                && (made.iter().any(|outer| outer.thing.system == "docker" || outer.thing.system == "kubernetes")
+                    || thing.kind != "database"
+                        && deleted.iter().any(|gone| {
+                            gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema")
+                        }));
         let shown = thing.name.as_ref().map(Value::shown).unwrap_or_default();
         if is_inner || deleted.iter().any(|gone| goes_with(thing, gone)) || told.contains(&shown) {
             continue;
@@ -75,12 +83,20 @@ fn makes(act: &Act, view: &TaskView<'_>) -> bool {
         // What a POST makes has a name that only the server knows.
         "http" => is_put(act, view),
         "kubernetes" => !matches!(thing.kind.as_str(), "event" | "token"),
-        _ => !thing.kind.is_empty(),
+        "helm" | "docker" | "kind" => !thing.kind.is_empty(),
+        "postgres" | "mysql" => {
+            matches!(thing.kind.as_str(), "table" | "database" | "schema" | "role" | "user" | "view")
+        }
+        "git" => false,
+        // What lies behind a server of a task may end with it; where cleanup deletes such things, it deletes them all.
+        system => {
+            view.effects.in_phase(PhaseKind::Cleanup).any(|act| act.verb == Verb::Deletes && act.thing.system == system)
+        }
     }
 }
 
 /// A PUT says itself what the thing is called.
-fn is_put(act: &Act, view: &TaskView<'_>) -> bool {
+pub(super) fn is_put(act: &Act, view: &TaskView<'_>) -> bool {
     let mut found = false;
     view.task.walk(&mut |_, step| {
         found |= step.key == act.step
@@ -150,7 +166,8 @@ fn command(thing: &Thing, shown: &str) -> Option<String> {
         ("docker", kind) => format!("docker {kind} rm {shown}"),
         ("kind", _) => format!("kind delete cluster --name {shown}"),
         ("file", _) => format!("rm -rf {shown}"),
-        ("postgres", _) => format!("dropdb --if-exists {shown}"),
+        ("postgres", "database") => format!("dropdb --if-exists {shown}"),
+        ("postgres", kind) => format!("psql -c 'DROP {} IF EXISTS {shown}'", kind.to_uppercase()),
         _ => return None,
     })
 }

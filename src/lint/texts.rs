@@ -4,7 +4,11 @@ use crate::hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template};
 
 /// The shell text of a step, with its holes as written.
 pub fn script(step: &Step<Def>) -> Option<String> {
-    let arg = step.arg("run").or_else(|| step.arg("inline"))?;
+    script_text(step.arg("run").or_else(|| step.arg("inline"))?)
+}
+
+/// The text of an argument, with its holes as written.
+pub fn script_text(arg: &crate::hir::Arg<Def>) -> Option<String> {
     match &arg.kind {
         crate::hir::ArgKind::Text(template) => Some(written(template)),
         _ => None,

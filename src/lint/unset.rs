@@ -40,7 +40,8 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                 && other.trace.sets.contains(name)
                 && other.view.step.key != followed.view.step.key
         });
-        let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1);
+        let same = || known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
+        let near = nearest(name, known.iter().copied()).filter(|near| name.len() > 2 && near.len() > 1).or_else(same);
         let span = read.content.span(read.range.clone());
         let finding = match (near, elsewhere) {
             (Some(near), _) if !read.provided => {
@@ -53,10 +54,35 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .label(other.view.key, "set in this script, which is a process of its own")
                     .help("declare it under `env` of the task, or set it in this script, too")
             }
+            // Variables in small letters are a script's own: nobody gives it any.
+            (None, None) if !read.provided && is_own(name) && !asks(read) => {
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}`"))
+                    .help("an unset variable is an empty text: declare it under `env`, or give it a default")
+            }
             _ => continue,
         };
         out.push(finding);
     }
+}
+
+/// Whether a name is one that scripts give to their own variables.
+fn is_own(name: &str) -> bool {
+    name.len() > 1
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !matches!(
+            name,
+            "http_proxy" | "https_proxy" | "no_proxy" | "all_proxy" | "ftp_proxy" | "npm_config_registry"
+        )
+}
+
+/// Who asks whether a variable is set knows that it may not be.
+fn asks(read: &crate::effects::shell::Unset<'_>) -> bool {
+    let (text, name) = (&read.content.text, &read.name);
+    ["-z", "-n", "-v"].iter().any(|operator| {
+        text.contains(&format!("{operator} \"${name}\""))
+            || text.contains(&format!("{operator} \"${{{name}"))
+            || text.contains(&format!("{operator} {name}"))
+    })
 }
 
 /// `kubectl get … | while read x; do n=$((n+1)); done; [ $n -gt 0 ]`: the loop is a process of its own.
@@ -106,15 +132,9 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
         for read in &script.trace.unset {
             let name = read.name.as_str();
             let known = script.trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name);
-            // Who asks whether a variable is set knows that it may not be.
-            let text = &read.content.text;
-            let asks = |operator: &str| {
-                text.contains(&format!("{operator} \"${name}\"")) || text.contains(&format!("{operator} \"${{{name}"))
-            };
             let is_reported = || is_found(view, script, read);
             if known
-                || asks("-z")
-                || asks("-n")
+                || asks(read)
                 || read.provided
                 || name.len() < 2
                 || !name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')

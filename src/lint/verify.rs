@@ -136,6 +136,11 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
         OperationKind::Builtin("http") if task.dialect == Dialect::Portable => expect
             .is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any")),
         OperationKind::Builtin("file") => made_by_setup(step, task),
+        // `min: 0` is always so.
+        OperationKind::Extension { operation, .. } if operation == "count" && step.arg("min").is_some() => {
+            let is_zero = step.arg("min").and_then(|min| min.as_value()).is_some_and(|min| min == 0);
+            is_zero && step.arg("max").is_none() && step.arg("equals").is_none()
+        }
         OperationKind::Tool { tool: name, .. } | OperationKind::Extension { operation: name, .. } => {
             expect.is_none() && lists(name)
         }
@@ -146,9 +151,11 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
 /// `pods_list`, `helmList`, `listPods`: an empty list is a success, too.
 fn lists(operation: &str) -> bool {
     operation.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
-        word.eq_ignore_ascii_case("list")
+        ["list", "search", "find", "query"].iter().any(|verb| word.eq_ignore_ascii_case(verb))
             || word.ends_with("List")
-            || word.strip_prefix("list").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+            || ["list", "search", "find", "query"].iter().any(|verb| {
+                word.strip_prefix(verb).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+            })
     })
 }
 

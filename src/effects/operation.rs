@@ -1,0 +1,291 @@
+//! What steps do that are no scripts: files, requests, operations of extensions, and tools of MCP servers, by their names and arguments.
+
+use super::{Act, Given, Model, Thing, Variables, Verb, loop_name, manifest, of_object, of_template, value::Value};
+use crate::{
+    bash::tools,
+    hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step},
+    signature::{Control, Effects},
+    source::resolve,
+};
+
+/// Rounds of a `foreach` over a list that is written out.
+const ROUNDS: usize = 32;
+
+/// Follows the steps of a task.
+pub(super) fn steps(given: Given<'_>, environment: &Variables, model: &mut Model<'_>) {
+    for phase in PhaseKind::ALL {
+        for step in &given.task.phase(phase).steps {
+            follow(step, Place { phase, maybe: false }, given, environment, model);
+        }
+    }
+}
+
+/// Where a step stands.
+#[derive(Clone, Copy)]
+struct Place {
+    phase: PhaseKind,
+    /// It may not run at all.
+    maybe: bool,
+}
+
+fn follow(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variables, model: &mut Model<'_>) {
+    let control = step.op.signature.control;
+    if control == Control::Leaf {
+        leaf(step, place, given, environment, model);
+        return;
+    }
+    let mut inside = |environment: &Variables| {
+        for block in &step.blocks {
+            let phase = match block.role {
+                BlockRole::Setup if place.phase == PhaseKind::Verify => PhaseKind::Setup,
+                BlockRole::Cleanup => PhaseKind::Cleanup,
+                _ => place.phase,
+            };
+            let maybe = place.maybe || control == Control::Any;
+            block.steps.iter().for_each(|step| follow(step, Place { phase, maybe }, given, environment, model));
+        }
+    };
+    let listed = match step.arg("in").map(|values| &values.kind) {
+        Some(ArgKind::List(values)) if control == Control::Each && values.len() <= ROUNDS => Some(values),
+        _ => None,
+    };
+    match listed.zip(step.var.as_ref()) {
+        Some((values, name)) => {
+            for value in values {
+                let mut environment = environment.clone();
+                environment.insert(loop_name(&name.value), text_of(value, &environment));
+                inside(&environment);
+            }
+        }
+        None => inside(environment),
+    }
+}
+
+fn text_of(arg: &Arg<Def>, environment: &Variables) -> Value {
+    match &arg.kind {
+        ArgKind::Text(template) => of_template(template, environment),
+        _ => arg.as_value().map_or_else(Value::unknown, |value| Value::text(value.to_string())),
+    }
+}
+
+/// What is done: to which thing, in which system.
+type Done = (Verb, Thing);
+
+fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variables, model: &mut Model<'_>) {
+    // The arguments of a tool stand together.
+    let find = |key: &str| step.arg(key).or_else(|| step.arg("args")?.get(key));
+    let arg = |key: &str| match &find(key)?.kind {
+        ArgKind::Text(template) => Some(of_template(template, environment)),
+        ArgKind::List(_) | ArgKind::Record(_) => None,
+        _ => find(key).map(|arg| text_of(arg, environment)),
+    };
+    let thing = |system: &str, kind: &str, name: Option<Value>| Thing {
+        system: system.to_owned(),
+        kind: kind.to_owned(),
+        space: None,
+        name,
+    };
+    let done: Option<Vec<Done>> = match &step.op.kind {
+        OperationKind::Builtin("file") => {
+            let verb = match (step.arg("content"), step.arg("absent").and_then(|absent| absent.as_value())) {
+                (Some(_), _) => Verb::Creates,
+                (None, Some(serde_json::Value::Bool(true))) if place.phase != PhaseKind::Verify => Verb::Deletes,
+                _ => Verb::Reads,
+            };
+            let path = arg("path").map(|path| match path.literal() {
+                Some(path) => Value::text(resolve(&given.task.dir, path).to_string_lossy()),
+                None => path,
+            });
+            Some(path.map(|path| (verb, thing("file", "file", Some(path)))).into_iter().collect())
+        }
+        OperationKind::Builtin("http") => {
+            let method = arg("method").and_then(|method| method.literal().map(str::to_uppercase));
+            let verb = match method.as_deref().unwrap_or("GET") {
+                "GET" | "HEAD" | "OPTIONS" => Verb::Reads,
+                "DELETE" => Verb::Deletes,
+                "POST" | "PUT" => Verb::Creates,
+                _ => Verb::Changes,
+            };
+            Some(arg("url").map(|url| (verb, thing("http", "url", Some(url)))).into_iter().collect())
+        }
+        OperationKind::Extension { operation, .. } => {
+            let mut found = on_kubernetes(operation, step, &arg, environment);
+            found.extend(described(operation, step, &arg, given, environment).unwrap_or_default());
+            (!found.is_empty()).then_some(found)
+        }
+        OperationKind::Tool { server, tool } => by_tool(server, tool, step, &arg),
+        _ => Some(Vec::new()),
+    };
+    let lenient = step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value);
+    match done {
+        None => model.opaque.push(place.phase),
+        Some(done) => model.acts.extend(done.into_iter().map(|(verb, thing)| Act {
+            phase: place.phase,
+            verb,
+            thing,
+            span: step.key,
+            step: step.key,
+            maybe: place.maybe,
+            lenient,
+        })),
+    }
+}
+
+/// The objects of the manifest that an operation is given.
+fn described(
+    operation: &str,
+    step: &Step<Def>,
+    arg: &dyn Fn(&str) -> Option<Value>,
+    given: Given<'_>,
+    environment: &Variables,
+) -> Option<Vec<Done>> {
+    let tool = tools::tool("kubectl")?;
+    let verb = match operation {
+        "apply" | "create" => Verb::Creates,
+        "delete" => Verb::Deletes,
+        _ => return None,
+    };
+    let inline = step.arg("inline").or_else(|| step.arg("manifest")).map(|arg| match &arg.kind {
+        ArgKind::List(items) => items.iter().collect(),
+        _ => vec![arg],
+    });
+    if let Some(records) = inline.filter(|records| records.iter().all(|record| record.get("kind").is_some())) {
+        let object = |record: &Arg<Def>| {
+            let inner = |key: &str| Some(text_of(record.get("metadata")?.get(key)?, environment));
+            let kind = text_of(record.get("kind")?, environment).literal()?.to_lowercase();
+            let object = manifest::Object { kind, name: inner("name")?, namespace: inner("namespace") };
+            Some((verb, of_object(object, arg("namespace"), tool)))
+        };
+        return records.into_iter().map(object).collect();
+    }
+    let text = match (arg("inline").or_else(|| arg("manifest")), step.arg("file").and_then(|file| file.as_literal())) {
+        (Some(text), _) => text,
+        (None, Some(file)) => {
+            Value::text(String::from_utf8(given.files.read(&resolve(&given.task.dir, file)).ok()?).ok()?)
+        }
+        (None, None) => return None,
+    };
+    let objects = manifest::objects(&text)?;
+    Some(objects.into_iter().map(|object| (verb, of_object(object, arg("namespace"), tool))).collect())
+}
+
+/// What an operation on Kubernetes does, by its name and arguments; nothing where these do not tell.
+fn on_kubernetes(
+    operation: &str,
+    step: &Step<Def>,
+    arg: &dyn Fn(&str) -> Option<Value>,
+    environment: &Variables,
+) -> Vec<Done> {
+    let Some(tool) = tools::tool("kubectl") else { return Vec::new() };
+    let inner = |key: &str| Some(text_of(step.arg("metadata")?.get(key)?, environment));
+    let words = words(operation);
+    let is = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    let verb = match () {
+        () if is(&["create", "apply", "run", "expose"]) => Verb::Creates,
+        () if is(&["delete", "remove"]) => Verb::Deletes,
+        () if is(&["wait", "ready", "rollout"]) => Verb::Awaits,
+        () if is(&["scale", "patch", "label", "annotate", "set", "restart"]) => Verb::Changes,
+        () => Verb::Reads,
+    };
+    let resource = arg("resource").map(|resource| resource.split('/'));
+    let (kind, name) = match resource.as_deref() {
+        Some([kind, name]) => (kind.literal().map(str::to_owned), Some(name.clone())),
+        Some([kind]) => (kind.literal().map(str::to_owned), arg("name")),
+        _ => {
+            let named = words.iter().find(|word| tool.kind(word).is_some()).cloned();
+            let kind = arg("kind").and_then(|kind| kind.literal().map(str::to_owned)).or(named);
+            (kind, arg("name").or_else(|| inner("name")))
+        }
+    };
+    match (kind, name) {
+        (Some(kind), Some(name)) => {
+            vec![(verb, object(&kind, arg("namespace").or_else(|| inner("namespace")), name, tool))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn object(kind: &str, space: Option<Value>, name: Value, tool: &tools::Tool) -> Thing {
+    of_object(manifest::Object { kind: kind.to_lowercase(), name, namespace: None }, space, tool)
+}
+
+/// The words of a name: `notes_create`, `listPods`.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut before = ' ';
+    for c in name.chars() {
+        if !c.is_ascii_alphanumeric() || c.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            words.push(String::new());
+        }
+        if let Some(last) = words.last_mut().filter(|_| c.is_ascii_alphanumeric()) {
+            last.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Words of tools that say what they do.
+const VERBS: [(Verb, &[&str]); 4] = [
+    (
+        Verb::Reads,
+        &[
+            "get", "read", "list", "search", "find", "query", "show", "describe", "fetch", "view", "count", "check",
+            "exists", "log", "logs", "status", "top", "stat",
+        ],
+    ),
+    (Verb::Deletes, &["delete", "remove", "uninstall", "destroy", "drop", "purge", "unlink"]),
+    (
+        Verb::Changes,
+        &[
+            "update", "patch", "append", "set", "edit", "modify", "rename", "move", "scale", "restart", "replace",
+            "rollback", "assign", "close", "reopen", "complete", "merge", "upgrade",
+        ],
+    ),
+    (
+        Verb::Creates,
+        &["create", "add", "new", "insert", "write", "put", "upload", "save", "make", "run", "install", "register"],
+    ),
+];
+
+/// Arguments that say what a thing is called.
+const NAMES: [&str; 11] =
+    ["name", "title", "path", "key", "slug", "id", "uri", "filename", "file_path", "filePath", "table"];
+
+/// What a tool does, by its name and arguments. `None`: these do not tell.
+fn by_tool(server: &str, name: &str, step: &Step<Def>, arg: &dyn Fn(&str) -> Option<Value>) -> Option<Vec<Done>> {
+    let words = words(name);
+    let said = words.iter().find_map(|word| VERBS.iter().find(|(_, known)| known.contains(&word.as_str())));
+    let looks = step.op.signature.effects == Effects::None;
+    let verb = match said {
+        _ if looks => Verb::Reads,
+        Some((verb, _)) => *verb,
+        None => return None,
+    };
+    let is_verb = |word: &String| VERBS.iter().any(|(_, known)| known.contains(&word.as_str()));
+    let nouns: Vec<&str> =
+        words.iter().filter(|word| !is_verb(word)).map(|word| word.strip_suffix('s').unwrap_or(word)).collect();
+    let named = NAMES.iter().find_map(|key| arg(key));
+    let kubectl = tools::tool("kubectl")?;
+    if let Some(objects) = arg("resource").or_else(|| arg("manifest")).as_ref().and_then(manifest::objects) {
+        return Some(objects.into_iter().map(|object| (verb, of_object(object, arg("namespace"), kubectl))).collect());
+    }
+    let known = || nouns.iter().copied().find(|noun| kubectl.kind(noun).is_some());
+    let kind = arg("kind").and_then(|kind| kind.literal().map(str::to_owned));
+    if let Some(kind) = kind.or_else(|| known().filter(|_| arg("namespace").is_some()).map(str::to_owned)) {
+        return Some(named.map(|name| (verb, object(&kind, arg("namespace"), name, kubectl))).into_iter().collect());
+    }
+    let (system, kind) = match nouns.as_slice() {
+        _ if nouns.contains(&"helm") => ("helm", "release".to_owned()),
+        _ if nouns.contains(&"file") || nouns.contains(&"directory") => ("file", "file".to_owned()),
+        _ => (server, nouns.join(" ")),
+    };
+    // What has no name of its own is called something by the server.
+    let name = match verb {
+        Verb::Creates => Some(named.unwrap_or_else(Value::unknown)),
+        _ => named,
+    };
+    let space = arg("namespace").filter(|_| system == "helm");
+    Some(vec![(verb, Thing { system: system.to_owned(), kind, space, name })])
+}

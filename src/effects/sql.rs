@@ -1,0 +1,63 @@
+//! What statements of SQL make, drop and read, as far as their first words tell.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{Verb, value::Value};
+
+/// What each statement does: the verb, the kind of thing and its name, and whether it succeeds where there is nothing to be done.
+pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
+    let text = text.shown();
+    let mut found = Vec::new();
+    for statement in MAKES.captures_iter(&text) {
+        let word = |group: usize| statement.get(group).map_or("", |m| m.as_str());
+        let verb = if word(1).eq_ignore_ascii_case("create") { Verb::Creates } else { Verb::Deletes };
+        let kind = word(2).to_lowercase();
+        for name in word(4).split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty()) {
+            found.push((verb, kind.clone(), Value::text(name), !word(3).is_empty()));
+        }
+    }
+    for statement in READS.captures_iter(&text) {
+        let word = |group: usize| statement.get(group).map_or("", |m| m.as_str());
+        let verb = if word(1).eq_ignore_ascii_case("from") { Verb::Reads } else { Verb::Changes };
+        let name = word(2).trim_matches('"');
+        // What the database itself has.
+        if !name.starts_with("pg_") && !name.starts_with("information_schema") {
+            found.push((verb, "table".to_owned(), Value::text(name), false));
+        }
+    }
+    found
+}
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static MAKES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r#"(?i)\b(create|drop)\s+(?:or\s+replace\s+|unique\s+|materialized\s+)*(table|database|schema|role|user|index|view)\s+(?:concurrently\s+)?(if\s+(?:not\s+)?exists\s+)?([\w."${}-]+(?:\s*,\s*[\w."${}-]+)*)"#,
+    )
+    .unwrap()
+});
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static READS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?i)\b(from|insert\s+into|update|alter\s+table)\s+(?:if\s+exists\s+|only\s+)?([a-z_"][\w."]*)"#)
+        .unwrap()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_made_dropped_and_read() {
+        let told = |text: &str| -> Vec<String> {
+            let found = statements(&Value::text(text));
+            found.into_iter().map(|(verb, kind, name, _)| format!("{} {kind} {}", verb.name(), name.shown())).collect()
+        };
+        assert_eq!(told("DROP TABLE IF EXISTS a, b CASCADE;"), ["deletes table a", "deletes table b"]);
+        assert_eq!(told("create unique index a_i on a (x)"), ["creates index a_i"]);
+        assert_eq!(told("CREATE TABLE IF NOT EXISTS \"a\" (id int)"), ["creates table a"]);
+        assert_eq!(told("INSERT INTO a SELECT * FROM b"), ["changes table a", "reads table b"]);
+        assert_eq!(told("SELECT 1 FROM pg_indexes"), Vec::<String>::new());
+    }
+}

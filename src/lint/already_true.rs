@@ -1,0 +1,404 @@
+//! What verify asks for is so before the agent has done anything.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{TaskView, facts, texts};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::Verb,
+    hir::{ArgKind, OperationKind, PhaseKind},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static ALREADY_TRUE = "already-true", Warning;
+}
+
+/// Needs: the prompt tells the agent to bring about a value, a line or a thing (`set the mode to live`), verify asks for it, and
+/// set-up has made it so.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = view.effects.prompt.shown();
+    let mut found: Vec<(Span, Span, String)> = Vec::new();
+    values(view, &said, &mut found);
+    lines(view, &said, &mut found);
+    things(view, &said, &mut found);
+    given_up(view, &said, &mut found);
+    waits(view, &mut found);
+    never_made(view, &said, out);
+    let mut told: Vec<String> = Vec::new();
+    for (span, made, what) in found {
+        if told.contains(&what) {
+            continue;
+        }
+        out.push(
+            Diagnostic::new(&ALREADY_TRUE, span, format!("{what} is there before the agent has done anything"))
+                .label(made, "set-up makes it")
+                .label(prompt.text.span, "and the prompt asks for it")
+                .help("let set-up begin in another state: an agent that does nothing must not pass"),
+        );
+        told.push(what);
+    }
+}
+
+/// `set the mode to live`, where set-up gives the field that value and no other.
+fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let asked = facts::asked(view);
+    if asked.is_empty() {
+        return;
+    }
+    let given = facts::given(view);
+    for question in &asked {
+        let value = question.text();
+        // `suspend the cron job`: the name of a field that is true or false is the verb.
+        let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
+        if value.is_empty() || !(is_verb || is_asked(said, &value)) {
+            continue;
+        }
+        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key)).peekable();
+        let Some(first) = same.peek().map(|fact| fact.span) else { continue };
+        if same.all(|fact| fact.text() == value) {
+            found.push((question.span, first, format!("`{}: {value}`", question.key)));
+        }
+    }
+}
+
+/// Fields of which one follows from the other.
+fn alike(given: &str, asked: &str) -> bool {
+    let is_replicas = |key: &str| {
+        matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
+    };
+    given == asked || is_replicas(given) && is_replicas(asked)
+}
+
+/// `append the line "2. Elections"`, where what set-up writes has it.
+fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let mut written: Vec<(Span, String)> = Vec::new();
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if matches!(step.op.kind, OperationKind::Tool { .. } | OperationKind::Builtin("file")) {
+                step.args
+                    .iter()
+                    .for_each(|(_, arg)| arg.templates(&mut |text| written.push((step.key, texts::written(text)))));
+            }
+        });
+    });
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in script.trace.runs.iter().filter(|run| run.output.is_some()) {
+            if let Some(text) = &run.input {
+                written.push((run.content.span(run.statement.range.clone()), text.shown()));
+            }
+        }
+    }
+    if written.is_empty() {
+        return;
+    }
+    for quoted in QUOTED.captures_iter(said) {
+        let (Some(whole), Some(text)) = (quoted.get(0), quoted.get(1).or_else(|| quoted.get(2))) else { continue };
+        let (text, sentence) = (text.as_str(), sentence(said, whole.start()));
+        let head = &said[sentence.start..whole.start()];
+        // A name of one word is mostly a key, or stands for what is elsewhere.
+        let is_line = text.contains([' ', ':', '=', '#', '.']);
+        let object = !AWAY.is_match(&head[ADDS.find_iter(head).last().map_or(0, |verb| verb.end())..]);
+        if text.len() < 4
+            || !is_line
+            || !object
+            || !ADDS.is_match(head)
+            || KEEPS.is_match(&said[sentence.clone()])
+            || head.contains(" from ")
+        {
+            continue;
+        }
+        let Some((made, _)) = written.iter().find(|(_, known)| known.contains(text)) else { continue };
+        if let Some(span) = looks_for(view, text) {
+            found.push((span, *made, format!("`{text}`")));
+        }
+    }
+}
+
+/// Where verify looks for a text.
+fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
+    let mut found = None;
+    let escaped = [text.to_owned(), regex::escape(text), text.replace('.', "\\.")];
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let mut has = false;
+            let mut look = |arg: &crate::hir::Arg<crate::hir::Def>| {
+                arg.templates(&mut |t| has |= escaped.iter().any(|text| texts::written(t).contains(text)));
+                has |= matches!(&arg.kind, ArgKind::Text(t) if escaped.iter().any(|text| texts::written(t).contains(text)));
+            };
+            step.expect.iter().for_each(|(_, expect)| look(expect));
+            step.arg("run").or_else(|| step.arg("inline")).into_iter().for_each(look);
+            if has {
+                found.get_or_insert(step.key);
+            }
+        });
+    });
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        if let Some(at) = escaped.iter().find_map(|text| content.text.find(text.as_str())) {
+            found.get_or_insert(content.span(at..at + text.len()));
+        }
+    }
+    found
+}
+
+/// `create a role binding web`, where set-up creates it and verify looks at it.
+fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let model = view.effects;
+    for made in model.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates) {
+        let Some(name) = made.thing.name.as_ref().filter(|name| name.is_known()).map(|name| name.shown()) else {
+            continue;
+        };
+        // `make the file readable` makes no file.
+        let verbs: &Regex = if made.thing.system == "file" { &WRITES } else { &MAKES };
+        if name.len() < 3 || !MAKES.is_match(said) || !is_object(said, &name, verbs) {
+            continue;
+        }
+        let behind = model.acts.iter().skip_while(|act| !std::ptr::eq(*act, made)).skip(1);
+        let gone = behind
+            .filter(|act| act.phase == PhaseKind::Setup && act.verb == Verb::Deletes)
+            .any(|act| act.thing.may_be(&made.thing));
+        let looked = model.in_phase(PhaseKind::Verify).find(|act| act.thing.is(&made.thing)).map(|act| act.span);
+        let looked = looked.or_else(|| looks_for(view, &name).filter(|_| made.thing.system == "git"));
+        if let Some(span) = looked.filter(|_| !gone) {
+            found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
+        }
+    }
+}
+
+/// `delete the service old`, where verify is content that it is not there, and nothing has ever made it.
+fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let model = view.effects;
+    let Some(prompt) = view.task.prompt.as_ref().filter(|_| model.sees(PhaseKind::Setup)) else { return };
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let absent = match &step.op.kind {
+                OperationKind::Builtin("file") => {
+                    let exists =
+                        step.expect.as_ref().and_then(|(_, expect)| expect.get("exists")).and_then(|e| e.as_value());
+                    exists == Some(serde_json::Value::Bool(false))
+                }
+                OperationKind::Extension { operation, .. } => operation.contains("absent"),
+                _ => false,
+            };
+            let act = model.in_phase(PhaseKind::Verify).find(|act| act.step == step.key).filter(|_| absent);
+            let Some(act) = act else { return };
+            let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known()) else { return };
+            let made = model.acts.iter().any(|made| {
+                made.verb == Verb::Creates
+                    && made.thing.system == act.thing.system
+                    && made.thing.name.as_ref().is_none_or(|n| n.may_be(name))
+            });
+            // What a program makes may have any name.
+            let shown = name.shown();
+            let in_text = view.scripts.iter().any(|s| {
+                s.phase == PhaseKind::Setup && s.content.text.contains(shown.rsplit('/').next().unwrap_or(&shown))
+            });
+            let there = said.match_indices(shown.as_str()).any(|(at, _)| !NEGATES.is_match(&said[sentence(said, at)]));
+            if !made && !in_text && there {
+                out.push(
+                    Diagnostic::new(
+                        &ALREADY_TRUE,
+                        step.key,
+                        format!("`{shown}` is not there before the agent has done anything"),
+                    )
+                    .label(prompt.text.span, "the prompt speaks of it")
+                    .help("let set-up make it: an agent that does nothing must not pass"),
+                );
+            }
+        });
+    });
+}
+
+/// `listen on 8443 instead of 8080`, where verify looks for what set-up has written.
+fn given_up(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let old: Vec<&str> =
+        OLD.captures_iter(said).filter_map(|old| old.get(1)).map(|m| m.as_str().trim_end_matches('.')).collect();
+    let old: Vec<&str> = old
+        .into_iter()
+        .filter(|word| {
+            word.len() > 1
+                && said.matches(word).count()
+                    == OLD.captures_iter(said).filter(|o| o[1].trim_end_matches('.') == *word).count()
+        })
+        .collect();
+    if old.is_empty() {
+        return;
+    }
+    let given = facts::given(view);
+    let mut written: Vec<(Span, String)> = given.iter().map(|fact| (fact.span, fact.text())).collect();
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let Some(text) = step.arg("content").and_then(|content| content.as_literal()) {
+                written.push((step.key, text.to_owned()));
+            }
+        });
+    });
+    let mut asked: Vec<(Span, String)> = facts::asked(view).into_iter().map(|fact| (fact.span, fact.text())).collect();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let contains = step.expect.as_ref().and_then(|(_, expect)| expect.get("contains"));
+            asked.extend(contains.and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))));
+        });
+    });
+    for (span, text) in asked {
+        let made = written.iter().find(|(_, known)| known.contains(&text));
+        if let Some((made, _)) = made.filter(|_| text.len() > 1 && old.iter().any(|word| texts::has_word(&text, word)))
+        {
+            found.push((span, *made, format!("`{text}`")));
+        }
+    }
+}
+
+/// Verify waits for the very value that set-up has waited for.
+fn waits(view: &TaskView<'_>, found: &mut Vec<(Span, Span, String)>) {
+    let asked = |phase: PhaseKind| {
+        let mut all: Vec<(Span, [Option<String>; 4])> = Vec::new();
+        view.task.phase(phase).steps.iter().for_each(|step| {
+            step.walk(&mut |step| {
+                let text = |key: &str| {
+                    step.arg(key).map(|arg| {
+                        arg.as_value().map_or_else(|| texts::script_text(arg).unwrap_or_default(), |v| v.to_string())
+                    })
+                };
+                let parts = ["resource", "namespace", "jsonpath", "value"].map(text);
+                if matches!(step.op.kind, OperationKind::Extension { .. })
+                    && parts[0].is_some()
+                    && parts[2].is_some()
+                    && parts[3].is_some()
+                {
+                    all.push((step.key, parts));
+                }
+            });
+        });
+        all
+    };
+    let verified = asked(PhaseKind::Verify);
+    if verified.is_empty() {
+        return;
+    }
+    let kind = |parts: &[Option<String>; 4]| {
+        let resource = parts[0].clone().unwrap_or_default().replace('"', "");
+        let (kind, name) =
+            resource.split_once('/').map_or((resource.clone(), String::new()), |(a, b)| (a.to_owned(), b.to_owned()));
+        let kind = crate::bash::tools::tool("kubectl")
+            .and_then(|tool| tool.kind(&kind))
+            .map_or(kind.clone(), |(kind, _)| kind.to_owned());
+        let kind = match kind.as_str() {
+            "vm" | "virtualmachines" => "virtualmachine".to_owned(),
+            _ => kind,
+        };
+        (kind, name, parts[1].clone(), parts[2].clone(), parts[3].clone())
+    };
+    for (made, known) in asked(PhaseKind::Setup) {
+        if let Some((span, parts)) = verified.iter().find(|(_, parts)| kind(parts) == kind(&known)) {
+            let value = parts[3].clone().unwrap_or_default().replace('"', "");
+            found.push((*span, made, format!("`{value}`")));
+        }
+    }
+}
+
+/// Whether a prompt has the name of a field as its verb, in a sentence that changes something.
+fn is_told(said: &str, key: &str) -> bool {
+    said.match_indices(key).any(|(at, _)| {
+        let alone = !said[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '`' | '.'))
+            && said[at + key.len()..].starts_with(' ');
+        alone && !KEEPS.is_match(&said[sentence(said, at)])
+    })
+}
+
+/// The sentence around a place.
+fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
+    let ends = [". ", ".\n", ";", "\n\n", "\n-", "\n*"];
+    let start = ends.iter().filter_map(|end| Some(text[..at].rfind(end)? + end.len())).max().unwrap_or(0);
+    let end = ends.iter().filter_map(|end| Some(at + text[at..].find(end)?)).min().unwrap_or(text.len());
+    start..end
+}
+
+/// Whether a prompt says `to VALUE`, in a sentence that does not keep things as they are.
+fn is_asked(said: &str, value: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    said.match_indices(value).any(|(at, _)| {
+        let (before, behind) = (&said[..at], &said[at + value.len()..]);
+        let ends = behind.trim_start_matches('.').chars().next().is_none_or(|c| !part(c)) || behind.starts_with(". ");
+        let sentence = sentence(said, at);
+        let head = &said[sentence.start..at];
+        let before = before.trim_end_matches(['`', '"', '\'']);
+        // `Set the mode to live, and leave the queue`: each part says something of its own.
+        let start = head.rfind(',').map_or(sentence.start, |comma| sentence.start + comma);
+        let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
+        ends && TO.is_match(before) && CHANGES.is_match(head) && !KEEPS.is_match(&said[start..end])
+    })
+}
+
+/// Whether a prompt asks to make a thing of this name: it is what the verb is about, and nothing stands between.
+pub(super) fn is_object(said: &str, name: &str, verbs: &Regex) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    said.match_indices(name).any(|(at, _)| {
+        if said[..at].ends_with(part) || said[at + name.len()..].starts_with(part) {
+            return false;
+        }
+        let sentence = sentence(said, at);
+        let head = &said[sentence.start..at];
+        // `the tag v1` is no verb.
+        let is_noun = |verb: &regex::Match<'_>| {
+            let before = head[..verb.start()].trim_end().to_lowercase();
+            ["the", "a", "an", "this", "that", "its"]
+                .iter()
+                .any(|word| before == *word || before.ends_with(&format!(" {word}")))
+        };
+        let Some(verb) = verbs.find_iter(head).filter(|verb| !is_noun(verb)).last() else { return false };
+        let between = head[verb.end()..].to_lowercase();
+        let away = [
+            " in ", " into ", " from ", " of ", " on ", " to ", " for ", " using ", " by ", " that ", " which ",
+            " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
+            " off ", " with ",
+        ];
+        !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
+    })
+}
+
+macro_rules! pattern {
+    ($name:ident, $text:expr) => {
+        #[expect(clippy::unwrap_used, reason = "a constant")]
+        pub(super) static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($text).unwrap());
+    };
+}
+
+pattern!(WRITES, r"(?i)\b(?:create|write|save)\b");
+pattern!(TO, r"(?i)\b(?:to|to be|as)\s+$");
+pattern!(
+    CHANGES,
+    r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert)\b"
+);
+pattern!(ADDS, r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
+pattern!(MAKES, r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");
+pattern!(DELETES, r"(?i)\b(?:delete|remove|uninstall|drop|destroy|tear down|get rid of|clean up|evict|terminate)\b");
+pattern!(NEGATES, r"(?i)\b(?:not|never|no|without|avoid)\b");
+pattern!(OLD, r#"(?i)\b(?:instead of|rather than|in place of)\s+[`"']?([\w.:/-]+)"#);
+pattern!(AWAY, r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
+pattern!(
+    KEEPS,
+    r"(?i)\b(?:leave|leaves|left|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b"
+);
+pattern!(QUOTED, r#"(?:"([^"\n]+)"|`([^`\n]+)`)"#);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_prompt_asks_for() {
+        assert!(is_asked("Set the mode to `live`, and leave the queue.", "live"));
+        assert!(!is_asked("Set the queue to `a`, and leave the mode set to `live`.", "live"));
+        assert!(is_asked("Set the mode to `live`. Leave the queue as it is.", "live"));
+        assert!(is_asked("Scale it to 3 replicas and expose it", "3") && !is_asked("Scale it to 30 replicas", "3"));
+        assert!(is_object("Create a role binding `web` in demo", "web", &MAKES));
+        assert!(!is_object("In the namespace demo, create a service for web", "web", &MAKES));
+        assert!(!is_object("create a pod in demo", "demo", &MAKES));
+    }
+}

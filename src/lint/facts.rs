@@ -1,0 +1,392 @@
+//! What set-up says of things, and what verify asks of them: names of fields with their values.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value as Json;
+
+use super::{TaskView, texts};
+use crate::{
+    bash::program::{Kind, Statement},
+    effects::{script::Content, shell::Run, value::Value},
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
+    source::{Span, resolve},
+};
+
+/// A field and a value that it is given, or that it is compared with.
+pub(super) struct Fact {
+    /// The last part of its path.
+    pub(super) key: String,
+    pub(super) value: Json,
+    pub(super) span: Span,
+}
+
+impl Fact {
+    /// The value as a text.
+    pub(super) fn text(&self) -> String {
+        match &self.value {
+            Json::String(text) => text.clone(),
+            value => value.to_string(),
+        }
+    }
+}
+
+/// What set-up gives to fields: in manifests, bodies of requests, arguments of tools and options.
+pub(super) fn given(view: &TaskView<'_>) -> Vec<Fact> {
+    let mut found = Vec::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in &script.trace.runs {
+            let span = run.content.span(run.statement.range.clone());
+            in_run(run, span, &mut found);
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let file = words.windows(2).find(|pair| matches!(pair[0], "-f" | "--filename")).map(|pair| pair[1]);
+            let text = file.zip(script.view.dir.as_ref()).and_then(|(file, dir)| read(view, dir, file));
+            found.extend(text.iter().flat_map(|text| lines(text, span)));
+        }
+    }
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| match &step.op.kind {
+            OperationKind::Builtin("http") => {
+                let body = step.arg("body").and_then(|body| body.get("json"));
+                body.into_iter().for_each(|body| leaves(None, body, &mut found));
+            }
+            OperationKind::Builtin("file") => {
+                let text = step.arg("content").and_then(|content| content.as_literal());
+                found.extend(text.iter().flat_map(|text| lines(text, step.key)));
+            }
+            OperationKind::Tool { .. } | OperationKind::Extension { .. } => {
+                step.args.iter().for_each(|(key, arg)| leaves(Some(&key.value), arg, &mut found));
+                let file = step.arg("file").and_then(|file| file.as_literal());
+                let text = file.and_then(|file| read(view, &view.task.dir, file));
+                found.extend(text.iter().flat_map(|text| lines(text, step.key)));
+            }
+            _ => {}
+        });
+    });
+    found
+}
+
+fn read(view: &TaskView<'_>, dir: &std::path::Path, file: &str) -> Option<String> {
+    String::from_utf8(view.files.read(&resolve(dir, file)).ok()?).ok()
+}
+
+fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
+    if let Some(input) = run.input.as_ref().map(Value::shown) {
+        found.extend(lines(&input, span));
+    }
+    let words: Vec<String> = run.words.iter().map(Value::shown).collect();
+    let is_label = words.iter().any(|word| matches!(word.as_str(), "label" | "annotate"));
+    let mut push = |key: &str, value: &str| {
+        found.push(Fact { key: key.to_owned(), value: Json::String(value.to_owned()), span });
+    };
+    for (nth, word) in words.iter().enumerate() {
+        let next = || words.get(nth + 1).map(String::as_str);
+        let pair = match word.as_str() {
+            "--from-literal" | "--set" | "-l" | "--labels" => next(),
+            _ => ["--from-literal=", "--set=", "--labels="].iter().find_map(|head| word.strip_prefix(head)),
+        };
+        let own = Some(word.as_str()).filter(|word| is_label && !word.starts_with('-'));
+        for (key, value) in pair.or(own).iter().flat_map(|pair| pair.split(',')).filter_map(|pair| pair.split_once('='))
+        {
+            push(key.rsplit('.').next().unwrap_or(key), value);
+        }
+        for option in ["replicas", "image", "type", "port"] {
+            let value = word.strip_prefix("--").and_then(|word| word.strip_prefix(option));
+            match value {
+                Some("") => next().into_iter().for_each(|value| push(option, value)),
+                Some(value) => value.strip_prefix('=').into_iter().for_each(|value| push(option, value)),
+                None => {}
+            }
+        }
+    }
+    for word in words.iter().filter(|word| word.starts_with('{')) {
+        if let Ok(json) = serde_json::from_str::<Json>(word) {
+            of_json(None, &json, span, found);
+        }
+    }
+}
+
+/// The labels that set-up gives to things, and asks them for by selectors of their own. `None`: there may be others.
+pub(super) fn labels(view: &TaskView<'_>) -> Option<Vec<(String, String)>> {
+    if !view.effects.sees(PhaseKind::Setup) {
+        return None;
+    }
+    let mut found = Vec::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in &script.trace.runs {
+            let words: Vec<String> = run.words.iter().map(Value::shown).collect();
+            let spelt: Vec<&str> = words.iter().map(String::as_str).collect();
+            // What a chart, a manifest from elsewhere or another program makes has labels that only it knows.
+            let foreign = matches!(run.statement.tool(), "helm" | "virtctl" | "kind" | "make" | "terraform")
+                || spelt
+                    .iter()
+                    .any(|word| word.starts_with("http") || *word == "-k" || word.starts_with("--kustomize"));
+            if foreign {
+                return None;
+            }
+            in_manifest(&run.input.as_ref().map(Value::shown).unwrap_or_default(), &mut found);
+            let file = spelt.windows(2).find(|pair| matches!(pair[0], "-f" | "--filename")).map(|pair| pair[1]);
+            let text = file.zip(script.view.dir.as_ref()).and_then(|(file, dir)| read(view, dir, file));
+            in_manifest(&text.unwrap_or_default(), &mut found);
+            let by_name = match spelt.as_slice() {
+                [_, "create", "deployment" | "deploy", name, ..] => Some(("app", *name)),
+                [_, "run", name, ..] => Some(("run", *name)),
+                _ => None,
+            };
+            found.extend(by_name.map(|(key, name)| (key.to_owned(), name.to_owned())));
+            // `kubectl label pod web tier=a`, `--labels tier=a`.
+            let labels = spelt.contains(&"label");
+            for (nth, word) in spelt.iter().enumerate() {
+                let own = Some(*word).filter(|word| labels && !word.starts_with('-'));
+                let behind = spelt
+                    .get(nth + 1)
+                    .copied()
+                    .filter(|_| matches!(*word, "--labels" | "-l") && spelt.contains(&"run"));
+                let pairs = own.or(behind).or_else(|| word.strip_prefix("--labels=")).unwrap_or_default();
+                found.extend(
+                    pairs.split(',').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())),
+                );
+            }
+        }
+    }
+    let mut step_labels = |arg: &Arg<Def>| in_argument(None, arg, &mut found);
+    view.task
+        .setup
+        .steps
+        .iter()
+        .for_each(|step| step.walk(&mut |step| step.args.iter().for_each(|(_, arg)| step_labels(arg))));
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let file =
+                step.arg("file").and_then(|file| file.as_literal()).and_then(|file| read(view, &view.task.dir, file));
+            in_manifest(&file.unwrap_or_default(), &mut found);
+        });
+    });
+    Some(found)
+}
+
+fn in_argument(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<(String, String)>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            for (name, value) in fields {
+                if matches!(key, Some("labels" | "matchLabels" | "selector"))
+                    && let Some(text) = value.as_literal()
+                {
+                    found.push((name.value.clone(), text.to_owned()));
+                }
+                in_argument(Some(&name.value), value, found);
+            }
+        }
+        ArgKind::List(items) => items.iter().for_each(|item| in_argument(key, item, found)),
+        _ => {
+            if let Some(text) = arg.as_literal().filter(|text| text.contains('\n')) {
+                in_manifest(text, found);
+            }
+        }
+    }
+}
+
+/// Labels in the text of a manifest: behind `labels:` on the same line, or on lines further in.
+fn in_manifest(text: &str, found: &mut Vec<(String, String)>) {
+    let mut depth = None;
+    let clean = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
+    for line in text.lines() {
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        if depth.is_some_and(|depth| indent <= depth) && !content.is_empty() {
+            depth = None;
+        }
+        if depth.is_some() {
+            found.extend(content.split_once(':').map(|(key, value)| (clean(key), clean(value))));
+        }
+        for head in ["labels:", "matchLabels:", "selector:"] {
+            let Some(rest) = content
+                .trim_start_matches("- ")
+                .strip_prefix(head)
+                .or_else(|| content.split_once(&format!("{{{head}")).map(|(_, rest)| rest))
+            else {
+                continue;
+            };
+            match rest.split_once('{') {
+                Some((_, inner)) => {
+                    let inner = inner.rsplit('{').next().unwrap_or(inner);
+                    let pairs =
+                        inner.split('}').next().unwrap_or_default().split(',').filter_map(|pair| pair.split_once(':'));
+                    found.extend(pairs.map(|(key, value)| (clean(key), clean(value))));
+                }
+                None if rest.trim().is_empty() => depth = Some(indent),
+                None => {}
+            }
+        }
+    }
+}
+
+/// `key: value` and `"key": value`, a line each.
+fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
+    let found: Vec<Fact> = LINE
+        .captures_iter(text)
+        .map(|line| {
+            let value = &line[3];
+            let quoted = !line[2].is_empty();
+            let value = if quoted { Json::String(value.to_owned()) } else { scalar(value) };
+            Fact { key: line[1].to_owned(), value, span }
+        })
+        .collect();
+    found.into_iter()
+}
+
+fn scalar(text: &str) -> Json {
+    match serde_json::from_str::<Json>(text) {
+        Ok(value @ (Json::Number(_) | Json::Bool(_))) => value,
+        _ => Json::String(text.to_owned()),
+    }
+}
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static LINE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?m)(?:^|[{,])[ \t]*(?:- )?"?([A-Za-z][\w.-]*)"?[ \t]*:[ \t]+(["']?)([^"'{}\[\],\n#]+?)["']?[ \t]*(?:,|\}|$)"#).unwrap()
+});
+
+fn leaves(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<Fact>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(key, arg)| leaves(Some(&key.value), arg, found)),
+        ArgKind::List(items) => items.iter().for_each(|arg| leaves(key, arg, found)),
+        _ => {
+            if let Some((key, value)) = key.zip(arg.as_value()) {
+                found.push(Fact { key: key.to_owned(), value, span: arg.span });
+            }
+        }
+    }
+}
+
+fn of_json(key: Option<&str>, value: &Json, span: Span, found: &mut Vec<Fact>) {
+    match value {
+        Json::Object(fields) => fields.iter().for_each(|(key, value)| of_json(Some(key), value, span, found)),
+        Json::Array(items) => items.iter().for_each(|value| of_json(key, value, span, found)),
+        value => found.extend(key.map(|key| Fact { key: key.to_owned(), value: value.clone(), span })),
+    }
+}
+
+/// Fields that verify compares with a literal value.
+pub(super) fn asked(view: &TaskView<'_>) -> Vec<Fact> {
+    let mut found = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        in_tests(&script.content, &mut found);
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let (Some(path), Some(value)) =
+                (step.arg("jsonpath").and_then(|path| path.as_literal()), step.arg("value"))
+                && let Some((key, json)) = last_name(path).zip(value.as_value())
+            {
+                found.push(Fact { key, value: json, span: value.span });
+            }
+            if let Some((_, expect)) = &step.expect {
+                paths(expect, &mut found);
+                let stdout = expect.get("stdout").map(|out| out.get("equals").unwrap_or(out));
+                let key = step.arg("run").and_then(|run| texts::script_text(run)).and_then(|run| field(&run));
+                if let (Some(key), Some(value)) = (key, stdout)
+                    && let Some(json) = value.as_literal().map(scalar)
+                {
+                    found.push(Fact { key, value: json, span: value.span });
+                }
+            }
+        });
+    });
+    found
+}
+
+/// `{path: $.a.b, equals: c}`, wherever it stands in an expectation.
+fn paths(arg: &Arg<Def>, found: &mut Vec<Fact>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            let path = arg.get("path").and_then(|path| path.as_literal()).and_then(last_name);
+            if let (Some(key), Some(value)) = (path, arg.get("equals"))
+                && let Some(json) = value.as_value().filter(|json| !json.is_array() && !json.is_object())
+            {
+                found.push(Fact { key, value: json, span: value.span });
+            }
+            fields.iter().for_each(|(_, arg)| paths(arg, found));
+        }
+        ArgKind::List(items) => items.iter().for_each(|arg| paths(arg, found)),
+        _ => {}
+    }
+}
+
+/// The last name in a path: `mode` of `{.data.mode}`, `$.items[0].mode`.
+pub(super) fn last_name(path: &str) -> Option<String> {
+    let path = path.trim_end_matches(['}', '"', '\'', ' ']);
+    let path = match path.strip_suffix(']') {
+        Some(inner) => &inner[..inner.rfind('[')?],
+        None => path,
+    };
+    let name = path.rsplit(['.', ']', '$']).next()?.trim_matches(['"', '\'']);
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    plain.then(|| name.to_owned())
+}
+
+/// `mode=$(kubectl get … -o jsonpath='{.data.mode}')`, and then `[ "$mode" = live ]`.
+fn in_tests(content: &Content, found: &mut Vec<Fact>) {
+    let mut captures: Vec<(String, String)> = Vec::new();
+    content.program.walk(&mut |s| {
+        if matches!(s.kind, Kind::Assignment | Kind::Declaration) && s.nested.len() == 1 {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            let text = text.trim_start_matches("local ").trim_start_matches("export ").trim_start_matches("readonly ");
+            if let Some((name, key)) = text.split_once('=').and_then(|(name, rest)| Some((name, field(rest)?))) {
+                captures.push((name.to_owned(), key));
+            }
+        }
+    });
+    content.program.walk(&mut |s: &Statement| {
+        let text = content.text.get(s.range.clone()).unwrap_or_default();
+        if s.tool() == "jq" {
+            for word in s.words() {
+                for equal in EQUAL.captures_iter(&word.text) {
+                    found.push(Fact {
+                        key: equal[1].to_owned(),
+                        value: scalar(&equal[2]),
+                        span: content.span(word.range.clone()),
+                    });
+                }
+            }
+            return;
+        }
+        if !(matches!(s.kind, Kind::Test) || s.name() == "test") {
+            return;
+        }
+        for test in TEST.captures_iter(text) {
+            let group = |name: &str| test.name(name).map(|m| m.as_str());
+            let key = match (group("var"), group("command")) {
+                (Some(var), _) => captures.iter().rev().find(|(name, _)| name == var).map(|(_, key)| key.clone()),
+                (None, Some(command)) => field(command),
+                _ => None,
+            };
+            if let (Some(key), Some(value)) = (key, group("value")) {
+                let span = content.span(s.range.clone());
+                found.push(Fact { key, value: scalar(value), span });
+            }
+        }
+    });
+}
+
+/// The field that a command prints.
+fn field(command: &str) -> Option<String> {
+    FIELD.captures(command).and_then(|found| last_name(found.get(1).or_else(|| found.get(2))?.as_str()))
+}
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static FIELD: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)"#).unwrap());
+
+/// `.key == value` in a filter of jq.
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static EQUAL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\.([A-Za-z_]\w*)\s*==\s*"?([^"\s()]+)"?"#).unwrap());
+
+/// A variable or a capture, an operator, a literal.
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static TEST: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
+    )
+    .unwrap()
+});
