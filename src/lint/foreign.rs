@@ -99,6 +99,16 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Where a step names what it deletes.
 fn named_at(view: &TaskView<'_>, act: &Act) -> Span {
     let mut found = None;
+    let name = act.thing.name.as_ref().and_then(|name| name.literal());
+    for script in view.scripts {
+        script.content.program.walk(&mut |s| {
+            let starts = script.content.span(s.range.start..s.range.start);
+            if (starts.file, starts.start) == (act.span.file, act.span.start) {
+                let word = s.words().iter().find(|word| Some(&*word.text) == name);
+                found = found.or(word.map(|word| script.content.span(word.range.clone())));
+            }
+        });
+    }
     view.task.walk(&mut |_, step| {
         if step.key == act.step && act.span == act.step {
             let arg = |key: &str| step.arg(key).or_else(|| step.arg("args")?.get(key));
