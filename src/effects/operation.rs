@@ -87,7 +87,7 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
     };
     let done: Option<Vec<Done>> = match &step.op.kind {
         OperationKind::Builtin("file") => {
-            let verb = match (step.arg("content"), step.arg("absent").and_then(|absent| absent.as_value())) {
+            let verb = match (step.arg("content"), step.arg("absent").and_then(Arg::as_value)) {
                 (Some(_), _) => Verb::Creates,
                 (None, Some(serde_json::Value::Bool(true))) if place.phase != PhaseKind::Verify => Verb::Deletes,
                 _ => Verb::Reads,

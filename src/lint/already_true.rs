@@ -7,7 +7,7 @@ use regex::Regex;
 use super::{TaskView, facts, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::Verb,
+    effects::{Verb, value::Value},
     hir::{ArgKind, OperationKind, PhaseKind},
     rule,
     source::Span,
@@ -150,7 +150,7 @@ fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
 fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let model = view.effects;
     for made in model.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates) {
-        let Some(name) = made.thing.name.as_ref().filter(|name| name.is_known()).map(|name| name.shown()) else {
+        let Some(name) = made.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown) else {
             continue;
         };
         // `make the file readable` makes no file.
@@ -178,8 +178,11 @@ fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         step.walk(&mut |step| {
             let absent = match &step.op.kind {
                 OperationKind::Builtin("file") => {
-                    let exists =
-                        step.expect.as_ref().and_then(|(_, expect)| expect.get("exists")).and_then(|e| e.as_value());
+                    let exists = step
+                        .expect
+                        .as_ref()
+                        .and_then(|(_, expect)| expect.get("exists"))
+                        .and_then(crate::hir::Arg::as_value);
                     exists == Some(serde_json::Value::Bool(false))
                 }
                 OperationKind::Extension { operation, .. } => operation.contains("absent"),
@@ -364,7 +367,6 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Regex) -> bool {
 
 macro_rules! pattern {
     ($name:ident, $text:expr) => {
-        #[expect(clippy::unwrap_used, reason = "a constant")]
         pub(super) static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($text).unwrap());
     };
 }

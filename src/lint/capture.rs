@@ -108,10 +108,10 @@ pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             }
             Kind::Assignment | Kind::Declaration => {
-                if let ([inner], Some((name, _))) = (s.nested.as_slice(), text(s).split_once('=')) {
-                    if !text(s).contains("2>&1") {
-                        captures.push((name.rsplit(' ').next().unwrap_or(name).to_owned(), inner));
-                    }
+                if let ([inner], Some((name, _))) = (s.nested.as_slice(), text(s).split_once('='))
+                    && !text(s).contains("2>&1")
+                {
+                    captures.push((name.rsplit(' ').next().unwrap_or(name).to_owned(), inner));
                 }
             }
             _ => {}

@@ -130,7 +130,7 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
                 .is_some_and(|m| m.eq_ignore_ascii_case("post"));
         // What is made from one body twice has one name. A question may be asked twice.
         if let (true, PhaseKind::Setup, Some(url)) = (is_post, phase, step.arg("url").and_then(|url| url.as_literal()))
-            && let Some(body) = step.arg("body").and_then(|body| body.as_value())
+            && let Some(body) = step.arg("body").and_then(crate::hir::Arg::as_value)
         {
             let what = format!("the request `POST {url}` ({})", builtin::excerpt(&body.to_string()));
             found.push(Touch {

@@ -358,7 +358,7 @@ fn places<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't 
 }
 
 /// The innermost statement that holds a place.
-fn holder<'p>(program: &'p Program, at: usize) -> Option<&'p Statement> {
+fn holder(program: &Program, at: usize) -> Option<&Statement> {
     let mut found: Option<&Statement> = None;
     program.walk(&mut |s| {
         if s.range.contains(&at) && found.is_none_or(|known| s.range.len() <= known.range.len()) {

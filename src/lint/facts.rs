@@ -284,7 +284,7 @@ pub(super) fn asked(view: &TaskView<'_>) -> Vec<Fact> {
             if let Some((_, expect)) = &step.expect {
                 paths(expect, &mut found);
                 let stdout = expect.get("stdout").map(|out| out.get("equals").unwrap_or(out));
-                let key = step.arg("run").and_then(|run| texts::script_text(run)).and_then(|run| field(&run));
+                let key = step.arg("run").and_then(texts::script_text).and_then(|run| field(&run));
                 if let (Some(key), Some(value)) = (key, stdout)
                     && let Some(json) = value.as_literal().map(scalar)
                 {

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::{TaskView, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::Verb,
+    effects::{Verb, value::Value},
     hir::{ArgKind, PhaseKind},
     rule,
     source::Span,
@@ -91,7 +91,7 @@ pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
     let acts =
         view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "file" && act.verb == Verb::Reads);
     for act in acts {
-        let name = act.thing.name.as_ref().filter(|name| name.is_known()).map(|name| name.shown());
+        let name = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown);
         found.extend(name.map(|name| (act.span, name)));
     }
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
@@ -136,7 +136,7 @@ fn paths(view: &TaskView<'_>, prompt: Span, out: &mut Diagnostics) {
         .iter()
         .filter(|act| act.thing.system == "file")
         .filter_map(|act| act.thing.name.as_ref())
-        .map(|name| name.shown())
+        .map(Value::shown)
         .collect();
     let asked: Vec<&str> = PATH.find_iter(&said).map(|m| m.as_str().trim_end_matches(['.', ','])).collect();
     let read = read_paths(view);

@@ -138,7 +138,7 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
         OperationKind::Builtin("file") => made_by_setup(step, task),
         // `min: 0` is always so.
         OperationKind::Extension { operation, .. } if operation == "count" && step.arg("min").is_some() => {
-            let is_zero = step.arg("min").and_then(|min| min.as_value()).is_some_and(|min| min == 0);
+            let is_zero = step.arg("min").and_then(crate::hir::Arg::as_value).is_some_and(|min| min == 0);
             is_zero && step.arg("max").is_none() && step.arg("equals").is_none()
         }
         OperationKind::Tool { tool: name, .. } | OperationKind::Extension { operation: name, .. } => {

@@ -99,7 +99,7 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         .effects
         .in_phase(PhaseKind::Verify)
         .filter(|act| act.verb == Verb::Reads && matches!(act.thing.system.as_str(), "kubernetes" | "docker" | "helm"))
-        .filter_map(|act| act.thing.name.as_ref().filter(|name| name.is_known()).map(|name| name.shown()))
+        .filter_map(|act| act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown))
         .filter(|name| name.len() > 2)
         .collect();
     let asked = |name: &String| {
@@ -127,7 +127,7 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 .effects
                 .in_phase(PhaseKind::Verify)
                 .find(|act| act.verb == Verb::Reads && act.span.file == span.file && act.span.start == span.start);
-            let name = act.and_then(|act| act.thing.name.as_ref()).map(|name| name.shown());
+            let name = act.and_then(|act| act.thing.name.as_ref()).map(Value::shown);
             let Some((name, made)) = asked.iter().find(|(known, _)| Some(known) == name.as_ref()) else { continue };
             let (there, gone) = flow::outcomes(&content.program, &run.statement.range);
             let wants = match (there.zero, gone.zero) {
