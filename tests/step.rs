@@ -420,8 +420,11 @@ async fn requests() {
     outcome(&step.run("http", json!({ "url": "" })).await, Outcome::Broken, "URL");
     let step = Step { timeout: Duration::from_millis(200), ..step };
     outcome(&step.run("http", at("/slow")).await, Outcome::Broken, "did not end within 200ms");
+}
 
-    // The client keeps the same limit, and may see first that it has passed.
+/// The client of HTTP keeps the limit of its step, too, and may see first that it has passed.
+#[tokio::test]
+async fn a_time_out_of_the_client_is_one_of_the_step() {
     let host = FakeHost::new();
     for (kind, message) in [
         (HttpFaultKind::Timeout, "it did not end within 10s"),
