@@ -416,19 +416,19 @@ while read -r line; do
 done
 "#;
 
-/// Green would mean that the servers are as they were; and what was random is the same.
-#[test]
-fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
+/// An agent that calls the tool of this server so many times.
+fn moody(calls: usize) -> World {
+    let oracle = format!(
+        "kind: Oracle\ntasks: {{t: {{calls: [{}], output: done}}}}\n",
+        vec!["{server: s, tool: ask, args: {of: '{random.id}'}}"; calls].join(", ")
+    );
     let world = World::new(&[
         (
             "eval.yaml",
             "kind: Eval\nmetadata: {name: e}\nconfig: {agent: {type: builtin.script, path: oracle.yaml}, mcpConfigFile: mcp.yaml, taskSets: [{path: task.yaml}]}\n",
         ),
         ("mcp.yaml", "mcpServers: {s: {command: WORLD/bin/server, enableAllTools: true}}\n"),
-        (
-            "oracle.yaml",
-            "kind: Oracle\ntasks: {t: {calls: [{server: s, tool: ask, args: {of: '{random.id}'}}], output: done}}\n",
-        ),
+        ("oracle.yaml", &oracle),
         (
             "task.yaml",
             "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Ask.\n  verify:\n  - command: {run: 'echo {random.id} {random.port} >> WORLD/drawn'}\n",
@@ -436,6 +436,13 @@ fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
         ("mode", "same"),
     ]);
     world.program("server", MOODY);
+    world
+}
+
+/// Green would mean that the servers are as they were; and what was random is the same.
+#[test]
+fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
+    let world = moody(1);
     world.run(&["run", "eval.yaml"]).expect(0, &[]);
     std::fs::rename(world.path(&recording(&world)), world.path("r.jsonl")).unwrap();
     let replay = ["run", "eval.yaml", "--agent", "builtin.replay:r.jsonl"];
@@ -480,6 +487,33 @@ fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
     ran(&["--replay", "tolerant"], "").expect(1, &["call 1 of the recording, x.ask (r.jsonl:"]);
     // For no other agent.
     world.run(&["run", "eval.yaml", "--replay", "strict"]).expect(2, &["--replay", "builtin.replay"]);
+}
+
+/// A call that a server refused then must be refused now, in the same words; and of many differences twenty are told.
+#[test]
+fn a_refusal_is_replayed_as_one_and_all_calls_are_in_the_transcript() {
+    let world = moody(21);
+    world.write("mode", "gone");
+    world.run(&["run", "eval.yaml"]).expect(0, &[]);
+    std::fs::rename(world.path(&recording(&world)), world.path("r.jsonl")).unwrap();
+    let replay = |how| world.run(&["run", "eval.yaml", "--agent", "builtin.replay:r.jsonl", "--replay", how]);
+    replay("strict").expect(0, &[]);
+
+    world.write("mode", "same");
+    replay("strict").expect(1, &["21 of the 21 calls of the recording went otherwise", "no such tool"]);
+    replay("tolerant").expect(0, &["its answer in call 20 of the recording"]);
+    let result = world.results("e")["results"][0].clone();
+    let remarks = result["remarks"].as_array().unwrap().iter();
+    assert_eq!(remarks.filter(|remark| remark["kind"] == "diverged").count(), 20, "{result:#}");
+    let transcript = result["agentOutput"]["Steps"][0]["report"]["stdout"].as_str().unwrap();
+    let lines: Vec<&str> = transcript.lines().collect();
+    assert_eq!(lines.len(), 21 * 3 + 1, "{transcript}");
+    for call in lines[..63].chunks(3) {
+        assert!(call[0].starts_with("tool ask on s: {\"of\":\""), "{transcript}");
+        assert_eq!(call[1], r#"→ {"content":[{"type":"text","text":"yes"}]}"#);
+        assert!(call[2].starts_with("≠ …") && call[2].contains("no such tool (-32602)"), "{transcript}");
+    }
+    assert_eq!(lines[63], "done");
 }
 
 #[test]

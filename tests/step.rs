@@ -20,10 +20,12 @@ use gevals::{
     },
     event::{ExitReport, Outcome},
     hir::{Dialect, Operation, OperationKind},
-    host::{FakeHost, Host, RealHost},
+    host::{FakeHost, Host, HttpFault, HttpFaultKind, RealHost},
     plan::StepAction,
     signature::{Control, Schema},
-    step::{AgentState, Context, Contract, Done, TaskState, ToolAnswer, ToolFault, Tools, compare, run_of},
+    step::{
+        AgentState, Context, Contract, Done, TaskState, ToolAnswer, ToolFault, Tools, compare, no_such_tool, run_of,
+    },
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -210,6 +212,9 @@ async fn commands() {
         Outcome::Broken,
         "not a pattern",
     );
+    // Also where the status is another: nothing was compared.
+    let bad = step.expect("command", json!({ "run": "exit 3" }), json!({ "stdout": { "matches": "(" } })).await;
+    outcome(&bad, Outcome::Broken, "`(` is not a pattern");
     outcome(&step.run("command", json!({ "run": "kill -9 $$" })).await, Outcome::Broken, "signal 9 (SIGKILL)");
     outcome(
         &step.expect("command", json!({ "run": "kill -9 $$" }), json!({ "exitCode": 137 })).await,
@@ -417,6 +422,21 @@ async fn requests() {
     outcome(&step.run("http", at("/slow")).await, Outcome::Broken, "did not end within 200ms");
 }
 
+/// The client of HTTP keeps the limit of its step, too, and may see first that it has passed.
+#[tokio::test]
+async fn a_time_out_of_the_client_is_one_of_the_step() {
+    let host = FakeHost::new();
+    for (kind, message) in [
+        (HttpFaultKind::Timeout, "it did not end within 10s"),
+        (HttpFaultKind::Tls, "there was no answer: as the client says it"),
+    ] {
+        let url = format!("http://a.test/{kind:?}");
+        host.on_http(&url, Err(HttpFault { kind, message: "as the client says it".to_owned() }));
+        let done = Step::with(&host, Dialect::Portable, Path::new("/w")).run("http", json!({ "url": url })).await;
+        assert_eq!((done.outcome, done.message.as_str()), (Outcome::Broken, message));
+    }
+}
+
 #[tokio::test]
 async fn requests_of_the_steps_dialect() {
     let temp = Temp::new();
@@ -451,6 +471,17 @@ async fn files() {
     outcome(&done, Outcome::Failed, "");
     assert_eq!(subjects(&done), ["a/b/c.txt", "mode of a/b/c.txt"]);
     outcome(&look(json!({ "exists": false })).await, Outcome::Failed, "");
+    // A file that must not be there is not looked into.
+    let done = look(json!({ "exists": false, "contains": "x", "mode": "0644" })).await;
+    outcome(&done, Outcome::Failed, "");
+    assert_eq!(subjects(&done), ["a/b/c.txt"]);
+    for mode in ["+600", "10600", "0o+600", "9", ""] {
+        let message = format!("`{mode}` is not an octal mode");
+        outcome(&look(json!({ "mode": mode })).await, Outcome::Broken, &message);
+        let make = json!({ "path": "a/b/none.txt", "content": "", "mode": mode });
+        outcome(&step.run("file", make).await, Outcome::Broken, &message);
+    }
+    assert!(!temp.0.join("a/b/none.txt").exists());
     outcome(&step.run("file", json!({ "path": "a/b", "absent": true })).await, Outcome::Broken, "folder");
     for _ in 0..2 {
         outcome(&step.run("file", json!({ "path": "a/b/c.txt", "absent": true })).await, Outcome::Passed, "");
@@ -492,6 +523,51 @@ async fn tools() {
     outcome(&good.tool(json!({ "isError": true })).await, Outcome::Passed, "");
     outcome(&step(Dialect::Steps, answer("oh", true)).tool(Value::Null).await, Outcome::Failed, "oh");
     outcome(&step(Dialect::Steps, refused()).tool(json!({ "isError": true })).await, Outcome::Passed, "");
+    outcome(&step(Dialect::Steps, refused()).tool(Value::Null).await, Outcome::Broken, "refused the call: no such arg");
+}
+
+#[tokio::test]
+async fn whole_values_of_an_answer_are_compared() {
+    let temp = Temp::new();
+    let content = json!([{ "type": "text", "text": "up" }]);
+    let structured_content = Some(json!({ "n": 1 }));
+    let tools = Answer::new(Ok(ToolAnswer { content: content.clone(), structured_content, is_error: false }));
+    let step = Step { tools, ..Step::new(Dialect::Portable, &temp.0) };
+    // That it is no error is compared, too.
+    let done = step.tool(json!({ "structuredContent": { "n": 1.0 }, "content": { "equals": content } })).await;
+    outcome(&done, Outcome::Passed, "");
+    assert_eq!(done.comparisons, 3);
+
+    let other = json!([{ "type": "text", "text": "down" }]);
+    let done = step.tool(json!({ "structuredContent": { "n": 2 }, "content": { "equals": other } })).await;
+    outcome(&done, Outcome::Failed, "not as expected");
+    let told = |d: &gevals::event::Difference| format!("{}: {} / {}", d.subject, d.expected, d.actual);
+    let told: Vec<_> = done.differences.iter().map(told).collect();
+    assert_eq!(told, [r#"structuredContent.n: 2 / 1"#, r#"content[0].text: "down" / "up""#]);
+    assert_eq!(done.comparisons, 3);
+
+    let tools = Answer::new(Ok(ToolAnswer { content, structured_content: None, is_error: false }));
+    let step = Step { tools, ..Step::new(Dialect::Portable, &temp.0) };
+    let done = step.tool(json!({ "structuredContent": { "n": 1 } })).await;
+    outcome(&done, Outcome::Failed, "");
+    assert_eq!((subjects(&done), done.differences[0].actual.as_str()), (vec!["structuredContent"], "nothing"));
+}
+
+#[test]
+fn a_tool_that_is_not_listed_is_told_with_those_that_are() {
+    let names = |n: usize| (0..n).map(|i| format!("other{i}")).collect::<Vec<_>>();
+    let told = |listed: &[String]| {
+        let said = no_such_tool("notes", "search", listed);
+        let (what, others) = said.split_once(": ").unwrap();
+        assert_eq!(what, "the tool `search`, which the server `notes` does not list");
+        others.to_owned()
+    };
+    assert_eq!(told(&[]), "it lists none");
+    assert_eq!(told(&["serach".to_owned()]), "did you mean `serach`?");
+    assert_eq!(told(&names(2)), "it lists `other0`, `other1`");
+    // Twelve are named.
+    assert!(told(&names(12)).ends_with("`other10`, `other11`"));
+    assert!(told(&names(13)).ends_with("`other10`, `other11`, …"));
 }
 
 #[tokio::test]
@@ -517,6 +593,17 @@ async fn tools_are_held_to_their_schemas() {
         let message =
             "the schema of `search`, so it was not called: it has no `limit`; `query` must have at least 3 characters";
         outcome(&done, Outcome::Broken, message);
+        // Three faults are named, of more their number is.
+        let short = |n: usize| takes(json!({ "required": &["limit", "order", "page", "size", "sort"][..n] }), None);
+        for (n, message) in [
+            (3, "it has no `limit`; it has no `order`; it has no `page`"),
+            (4, "it has no `limit`; it has no `order`; it has no `page`; 1 more"),
+            (5, "it has no `limit`; it has no `order`; it has no `page`; 2 more"),
+        ] {
+            let done = step(answer(json!(1), false), [&short(n), &short(n)]).tool(Value::Null).await;
+            let message = format!("the arguments do not fit the schema of `search`, so it was not called: {message}");
+            assert_eq!((done.outcome, done.message), (Outcome::Broken, message));
+        }
         // It may have changed since.
         outcome(&step(answer(json!(1), false), [&long, &any]).tool(Value::Null).await, Outcome::Passed, "");
         // What is gone is not called, and what never was answers with an error that nobody meant.
@@ -586,6 +673,16 @@ fn values_compare_with_their_types() {
         let expect: JsonExpect = serde_json::from_value(expect).unwrap();
         let found = compare::json("x", &[expect], &document).unwrap().differences;
         assert_eq!((found[0].expected.as_str(), found[0].actual.as_str()), (said, "nothing at this path"));
+    }
+    // Whether there is a value is compared, whatever else is.
+    for (expect, made) in [
+        (json!({ "path": "$.gone", "exists": false }), 1),
+        (json!({ "path": "$.none" }), 1),
+        (json!({ "path": "$.none", "equals": null, "type": "null" }), 3),
+    ] {
+        let expect: JsonExpect = serde_json::from_value(expect).unwrap();
+        let found = compare::json("x", &[expect], &document).unwrap();
+        assert_eq!((found.made, found.differences.len()), (made, 0));
     }
     assert!(met(json!({ "path": "$.none", "equals": null, "type": "null", "exists": true })));
     assert!(!met(json!({ "path": "$.gone" })) && !met(json!({ "path": "$.none", "matches": "" })));

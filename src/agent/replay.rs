@@ -330,6 +330,8 @@ mod tests {
             (json!("token is ***"), json!("a token is x")),
             (json!("***: no"), json!("x: yes")),
             (json!("a***b***c"), json!("acb")),
+            // Each part stands behind the one before it.
+            (json!("***b***b"), json!("xb")),
             (json!(["***"]), json!([])),
             (json!({ "a": "***" }), json!({ "b": "x" })),
             (json!("x"), json!("xy")),
@@ -353,6 +355,9 @@ mod tests {
             ("due 2026-01-01T09:59:59Z", "due 2026-05-05T18:59:59Z"),
             ("due 2026-01-01T09:59:59Z", "due 2026-05-05T20:01:01Z"),
             ("due 2026-01-01T10:01:01Z", "due 2026-05-05T20:00:00Z"),
+            // An hour before is not within the hour, nor a minute later within the minute.
+            ("due 2026-01-01T09:00:00Z", "due 2026-05-05T20:00:00Z"),
+            ("due 2026-01-01T10:01:00Z", "due 2026-05-05T20:00:00Z"),
             ("made 2026-01-01T09:59:59Z", "lost 2026-05-05T19:59:59Z"),
             ("2026-01-01T09:59:59Z", "today"),
         ] {
@@ -432,6 +437,46 @@ mod tests {
         assert_eq!(read(&[&head(1)]), Err("the recording `x` has nothing of the task `t`".to_owned()));
     }
 
+    /// What is not in a recording is not replayed as if it were all.
+    #[test]
+    fn of_a_recording_that_was_too_small_only_what_is_whole_is_played() {
+        let at = "2026-01-01T00:00:00Z";
+        let head = json!({ "type": "recording", "version": 1, "run": "r", "eval": "e", "planDigest": "d", "at": at });
+        let task = |name: &str| json!({ "index": 0, "name": name, "run": 0 });
+        let message = |name: &str, message: Value| {
+            json!({ "type": "message", "at": at, "task": task(name), "server": "s", "session": 1,
+                "direction": "toServer", "message": message })
+        };
+        let called = |name| {
+            message(name, json!({ "id": 1, "method": "tools/call", "params": { "name": "a", "arguments": {} } }))
+        };
+        let long = |name, bytes: u64| {
+            let mut line = message(name, Value::Null);
+            line["cut"] = bytes.into();
+            line
+        };
+        let output = |name| json!({ "type": "output", "at": at, "task": task(name), "text": "", "exitCode": 0 });
+        let full = json!({ "type": "cut", "at": at });
+        let read = |lines: &[Value]| {
+            let text: String = [&head].into_iter().chain(lines).map(|line| format!("{line}\n")).collect();
+            part(&text, "x", "t", 0).map(|part| part.calls.iter().map(|call| call.line).collect::<Vec<_>>())
+        };
+        // Calls are named by their lines.
+        assert_eq!(read(&[called("t"), called("u"), called("t"), output("t")]), Ok(vec![2, 4]));
+
+        let too_long = "line 3 of the recording `x` stands for a message of 7 bytes, which was too long for it: record it \
+                        again with a larger `--max-recorded`";
+        let lines = [called("t"), long("t", 7), long("t", 8), output("t")];
+        assert_eq!(read(&lines), Err(too_long.to_owned()), "the first of them");
+        assert_eq!(read(&[called("t"), long("u", 7), output("t")]), Ok(vec![2]), "of another task");
+
+        let was_full = "the recording `x` was full before the task `t` had ended: record it again with a larger \
+                        `--max-recording`";
+        assert_eq!(read(&[called("t"), output("u"), full.clone()]), Err(was_full.to_owned()));
+        assert_eq!(read(&[called("t"), output("t"), called("u"), full]), Ok(vec![2]), "it had ended");
+        assert_eq!(read(&[called("t")]), Ok(vec![2]), "the run died, and the recording was not full");
+    }
+
     #[test]
     fn a_difference_is_shown_where_it_is() {
         let long = |at: &str| format!("{}{{\"at\":\"{at}\"}}{}", "x".repeat(1000), "y".repeat(1000));
@@ -439,5 +484,12 @@ mod tests {
         assert!(a.contains("T10:00:00Z") && b.contains("T11:30:00Z") && a.chars().count() < 90, "{a}");
         assert_eq!(apart("aa", "aaa"), ("aa".to_owned(), "aaa".to_owned()));
         assert_eq!(apart("", "x"), (String::new(), "x".to_owned()));
+        // What is left out is marked, and only where something is.
+        let long = |n: usize| "x".repeat(n);
+        let within = |c: &str| apart(&format!("{0}{c}{0}", long(100)), &format!("{0}b{0}", long(100))).0;
+        assert_eq!(within("a"), format!("…{0}a{0}…", long(AROUND)));
+        assert_eq!(apart(&long(100), &long(101)), (format!("…{}", long(32)), format!("…{}", long(33))));
+        let (a, _) = apart(&long(300), "y");
+        assert_eq!(a, format!("{}…", long(SHOWN)));
     }
 }
