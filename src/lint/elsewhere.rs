@@ -73,6 +73,8 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
         .filter(|act| act.verb == Verb::Creates && act.thing.system == "file")
         .filter_map(|act| act.thing.name.as_ref().map(Value::shown))
         .collect();
+    // `a file NAME.json for each`: the names are the agent's to make.
+    let each = ["each", "every", "per "].iter().any(|word| said.to_lowercase().contains(word));
     let mut told: Vec<String> = Vec::new();
     for (span, path) in super::prompt_disagrees::read_paths(view) {
         let Some((folder, file)) = path.rsplit_once('/') else { continue };
@@ -82,7 +84,9 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
             made.iter().any(|made| *made == path || made.starts_with(&format!("{path}/"))) || said.contains(file);
         // What a command of set-up made besides, by another name, stands in its text.
         let in_text = view.scripts.iter().any(|s| s.phase != PhaseKind::Verify && s.content.text.contains(file));
-        if whole && siblings && !known && !in_text && !told.contains(&path) {
+        // `access.log.gz` is what `access.log` becomes.
+        let packed = file.rsplit_once('.').is_some_and(|(stem, _)| stem.contains('.') && said.contains(stem));
+        if whole && siblings && !each && !packed && !known && !in_text && !told.contains(&path) {
             out.push(
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
