@@ -156,7 +156,16 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
             let by_name = act.thing.name.as_ref().is_some_and(crate::effects::value::Value::is_known);
             // Cleanup of objects has a finding of its own.
             let own_rule = phase == PhaseKind::Cleanup && matches!(act.thing.system.as_str(), "kubernetes" | "helm");
-            if made || own_rule || !by_name || phase == PhaseKind::Setup && !own() || !model.sees(PhaseKind::Setup) {
+            // What the prompt does not name, the agent has not been asked to make.
+            let name = act.thing.name.as_ref().map(crate::effects::value::Value::shown).unwrap_or_default();
+            let asked = phase == PhaseKind::Setup || model.prompt.shown().contains(&name) && !name.contains("{steps.");
+            if made
+                || own_rule
+                || !asked
+                || !by_name
+                || phase == PhaseKind::Setup && !own()
+                || !model.sees(PhaseKind::Setup)
+            {
                 continue;
             }
             let (message, help) = match (phase, act.thing.system.as_str()) {

@@ -91,6 +91,21 @@ pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
     let acts =
         view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "file" && act.verb == Verb::Reads);
     for act in acts {
+        // Who expects an error, or that nothing is there, names what is not there.
+        let mut absent = false;
+        view.task.walk(&mut |_, step| {
+            let expects = |key: &str, value: bool| {
+                step.expect
+                    .as_ref()
+                    .and_then(|(_, expect)| expect.get(key))
+                    .and_then(crate::hir::Arg::as_value)
+                    .is_some_and(|found| found == value)
+            };
+            absent |= step.key == act.step && (expects("isError", true) || expects("exists", false));
+        });
+        if absent {
+            continue;
+        }
         let name = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown);
         found.extend(name.map(|name| (act.span, name)));
     }
