@@ -159,7 +159,18 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
             // What the prompt does not name, the agent has not been asked to make.
             let name = act.thing.name.as_ref().map(crate::effects::value::Value::shown).unwrap_or_default();
             let asked = phase == PhaseKind::Setup || model.prompt.shown().contains(&name) && !name.contains("{steps.");
-            if made
+            // `cp -R files DIR`: what set-up names besides, it may make.
+            let named = phase == PhaseKind::Cleanup
+                && (model
+                    .in_phase(PhaseKind::Setup)
+                    .any(|other| other.thing.name.as_ref().is_some_and(|other| other.shown().starts_with(&name)))
+                    || model.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup).any(|script| {
+                        script.trace.runs.iter().any(|run| {
+                            run.statement.name() != "rm" && run.words.iter().any(|word| word.shown().contains(&name))
+                        })
+                    }));
+            if named
+                || made
                 || own_rule
                 || !asked
                 || !by_name
