@@ -56,7 +56,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let reported = reported(content);
         unread(view, script, &reported, out);
         of_another(content, out);
-        let mut search = Search { found: Vec::new(), around: Vec::new(), functions: HashMap::new(), reported, content };
+        let mut search = Search {
+            found: Vec::new(),
+            around: Vec::new(),
+            functions: HashMap::new(),
+            reported,
+            content,
+            asked: HashSet::new(),
+        };
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
                 search.functions.insert(name, body);
@@ -72,6 +79,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             });
         }
+        program.walk(&mut |s| search.ask(s));
         search.list(&program.body);
         search.at_the_end(&program.body);
         let Search { found, around, .. } = search;
@@ -177,6 +185,8 @@ struct Search<'p> {
     /// Variables that are told, and decide nothing.
     reported: HashSet<String>,
     content: &'p Content,
+    /// Functions of which somebody asks how they end, and does something then: their checks decide there.
+    asked: HashSet<&'p str>,
 }
 
 impl<'p> Search<'p> {
@@ -240,11 +250,34 @@ impl<'p> Search<'p> {
                 }
             }
             Kind::Group(list) | Kind::Subshell(list) => self.list(list),
-            Kind::Function { body, .. } => self.list(body),
+            Kind::Function { name, body } if !self.asked.contains(name.as_str()) => self.list(body),
             // Who waits may say how it stands.
             Kind::Loop { body, .. } if !sleeps(body) => self.list(body),
             Kind::Case(arms) => arms.iter().for_each(|arm| self.list(arm)),
             _ => {}
+        }
+    }
+
+    /// Notes the functions whose status decides about more than what is said.
+    fn ask(&mut self, s: &'p Statement) {
+        let asks: Vec<&'p Statement> = match &s.kind {
+            Kind::If { branches, otherwise } => {
+                let lists = branches.iter().map(|branch| branch.body.as_slice()).chain(otherwise.as_deref());
+                match lists.into_iter().all(|list| self.says(list)) {
+                    true => Vec::new(),
+                    false => branches.iter().flat_map(|branch| &branch.condition).collect(),
+                }
+            }
+            Kind::And(pair) | Kind::Or(pair) if !self.says(&pair[1..]) => vec![&pair[0]],
+            Kind::Loop { condition, .. } => condition.iter().collect(),
+            _ => s.nested.iter().collect(),
+        };
+        for statement in asks {
+            statement.walk(&mut |s| {
+                if self.functions.contains_key(s.name()) {
+                    self.asked.insert(s.name());
+                }
+            });
         }
     }
 
