@@ -26,6 +26,9 @@ pub struct Tool {
     /// Options whose value is the next word, where it is not written behind `=`. Another option is a word alone.
     #[serde(default)]
     pub values: Vec<String>,
+    /// Options that are a word alone behind an operation, though they have a value behind others.
+    #[serde(default)]
+    pub alone: BTreeMap<String, Vec<String>>,
     /// Whether options of one letter may share a dash.
     #[serde(default)]
     pub short: bool,
@@ -156,14 +159,22 @@ pub fn operands<'w, W: AsRef<str>>(name: &str, words: &'w [W]) -> impl Iterator<
     let tool = tool(name);
     let mut value = false;
     let mut only_operands = false;
+    let mut alone: Option<&'static [String]> = None;
     words.iter().filter(move |word| {
         let word = word.as_ref();
         if only_operands {
             return true;
         }
         only_operands = word == "--";
-        let is_value = std::mem::replace(&mut value, tool.is_some_and(|tool| tool.valued.contains(word)));
-        !is_value && !word.starts_with('-')
+        let takes = |tool: &Tool| {
+            tool.valued.contains(word) && !alone.is_some_and(|alone| alone.iter().any(|option| option == word))
+        };
+        let is_value = std::mem::replace(&mut value, tool.is_some_and(takes));
+        let is_operand = !is_value && !word.starts_with('-');
+        if is_operand && alone.is_none() {
+            alone = tool.map(|tool| tool.alone.get(word).map_or(&[][..], Vec::as_slice));
+        }
+        is_operand
     })
 }
 
@@ -310,6 +321,8 @@ mod tests {
             ("wc -l", true, Some("")),
             ("wc -l file", true, None),
             ("rm -rf a", false, Some("NAMES")),
+            ("docker rm -f -v db", false, Some("rm NAMES")),
+            ("docker run -v a:b postgres", false, None),
         ] {
             assert_eq!(asked(line, fed), usage, "{line}");
         }
