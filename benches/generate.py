@@ -2,10 +2,12 @@
 """Writes suites for measuring: deterministic, valid, and shaped like those that people publish.
 
     generate.py suite DIR [FILES]       one eval and FILES (326) task files of about 1.2 KB, half of them with scripts
+    generate.py real DIR [COPIES]       COPIES (3) of the projects in tests/ledger, an eval each, and evals whose globs overlap with theirs
     generate.py findings DIR [COUNT]    tasks with COUNT (1000) findings
     generate.py workflows DIR BYTES     GitHub workflows of as many bytes, for linters that read nothing else
 """
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -165,6 +167,39 @@ def suite(root: Path, files: int) -> None:
             write(folder / "verify.sh", VERIFY.format(**values), executable=True)
 
 
+BLOCK = re.compile(r"^```(?:yaml|bash|json|text) (?P<path>[^ \n]+)(?P<exec> exec)?\n(?P<text>.*?)^```$", re.M | re.S)
+WIDE = """kind: Eval
+metadata:
+  name: wide-{i}
+config:
+  agent: {{type: builtin.noop}}
+  mcpConfigFile: mcp.yaml
+  taskSets:
+    - glob: {glob}
+    - glob: ../suites/{page}-*/**/task.yaml
+    - glob: shared/**/*.yaml
+"""
+
+
+def real(root: Path, copies: int) -> None:
+    """Many evals with scripts beside their tasks, of which no two are alike; wide globs; folders that are links."""
+    pages = sorted((Path(__file__).parent.parent / "tests" / "ledger").glob("*.md"))
+    for copy in range(copies):
+        for page in pages:
+            project = page.read_text().split("\n## ")[0]
+            for block in BLOCK.finditer(project):
+                path = root / "suites" / f"{page.stem}-{copy}" / block["path"]
+                write(path, block["text"].replace(f"name: {page.stem}", f"name: {page.stem}-{copy}"), bool(block["exec"]))
+    for i, page in enumerate(pages[:12]):
+        folder = root / f"wide-{i}"
+        glob = ["../suites/**/*.yaml", "../suites/*/tasks/**/*.yaml", "../**/task.yaml"][i % 3]
+        write(folder / "eval.yaml", WIDE.format(i=i, glob=glob, page=page.stem))
+        write(folder / "mcp.yaml", MCP)
+        link = folder / "shared"
+        if not link.is_symlink():
+            link.symlink_to(Path("..") / "suites" / f"{page.stem}-0" / "tasks")
+
+
 def findings(root: Path, count: int) -> None:
     for i in range(count // 2):
         write(root / f"wrong-{i}.yaml", WRONG.format(i=i))
@@ -182,6 +217,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["suite", root, *rest]:
             suite(Path(root), int(rest[0]) if rest else 326)
+        case ["real", root, *rest]:
+            real(Path(root), int(rest[0]) if rest else 3)
         case ["findings", root, *rest]:
             findings(Path(root), int(rest[0]) if rest else 1000)
         case ["workflows", root, size]:

@@ -10,7 +10,11 @@ mod resolve;
 mod scope;
 mod shape;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -166,6 +170,8 @@ struct Checker<'a> {
     aliases: Aliases,
     /// Every step id of the task and where it stands, to tell a typo from a forward reference.
     ids: IndexMap<String, (Span, Place)>,
+    /// The names of its variables.
+    variables: HashSet<&'a str>,
     files: IndexSet<PathBuf>,
     /// Within the setup or cleanup of a `group`, where actions are at home in every phase.
     in_section: bool,
@@ -181,6 +187,7 @@ impl<'a> Checker<'a> {
             out,
             failed: None,
             aliases: Aliases::default(),
+            variables: task.env.iter().map(|(name, _)| name.value.as_str()).collect(),
             ids,
             files: IndexSet::new(),
             in_section: false,
@@ -201,24 +208,27 @@ impl<'a> Checker<'a> {
     fn env(&mut self) -> Vec<(Name, Template<Def>)> {
         let mut scope = Scope::new(self.task);
         scope.place = Place::Env;
+        // Of several of one name the last counts.
+        let last: HashMap<&str, usize> =
+            self.task.env.iter().enumerate().map(|(nth, (name, _))| (name.value.as_str(), nth)).collect();
         let mut checked = Vec::new();
-        for (name, template) in &self.task.env {
-            if let Some(index) = checked.iter().position(|(n, _): &(Name, Template<Def>)| n.value == name.value) {
-                checked.remove(index);
+        for (nth, (name, template)) in self.task.env.iter().enumerate() {
+            let template = self.template(template, &scope);
+            if last.get(name.value.as_str()) == Some(&nth) {
+                checked.push((name.clone(), template));
             }
-            checked.push((name.clone(), self.template(template, &scope)));
         }
         self.env_cycles(&checked);
         checked
     }
 
     fn env_cycles(&mut self, env: &[(Name, Template<Def>)]) {
+        let places: HashMap<&str, usize> =
+            env.iter().enumerate().map(|(nth, (name, _))| (name.value.as_str(), nth)).collect();
         let uses = |i: usize| {
             let holes = env[i].1.holes();
             holes.filter_map(|h| match &h.reference.target {
-                crate::hir::Target::TaskEnv(name) => {
-                    env.iter().position(|(n, _)| n.value == *name).map(|j| (j, h.span))
-                }
+                crate::hir::Target::TaskEnv(name) => places.get(name.as_str()).map(|j| (*j, h.span)),
                 _ => None,
             })
         };

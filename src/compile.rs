@@ -19,7 +19,7 @@ use crate::{
         AgentRef, Assertion, AssertionKind, Assertions, Eval, Isolation, IsolationRef, JudgeRef, KubeWorld, Limits,
         Name, Permissions, TaskSet,
     },
-    lint::{self, EvalView, ProjectView, TaskView, unresolved_source},
+    lint::{self, EvalView, ProjectView, TaskView, UnderView, unresolved_source},
     lock::{self, Lock},
     plan::{self, AgentKind, EvalPlan, Granted, Isolated, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
@@ -287,13 +287,17 @@ impl Shared<'_> {
                 true => Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, files }),
                 false => Model::default(),
             };
+            let under: Vec<_> =
+                selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)).collect();
+            let facts = lint::Facts::default();
             let view = TaskView {
                 unit,
                 task,
                 scripts: if self.options.soft { &scripts } else { &[] },
                 effects: &effects,
-                eval: None,
-                asserted: false,
+                facts: &facts,
+                selected: !under.is_empty(),
+                asserted: !under.is_empty() && under.iter().all(|(eval, s)| is_asserted(&project.evals[*eval], s)),
                 unread: &unread,
                 sources,
                 files,
@@ -301,14 +305,18 @@ impl Shared<'_> {
             if self.options.soft && task.meta.parallel && nth == 0 {
                 result.touches = lint::touches(&view);
             }
+            let mut found = Diagnostics::default();
+            lint::in_task(&view, self.options.soft, &mut found);
             if selecting.is_empty() {
-                lint::in_task(&view, self.options.soft, &mut result.found);
+                lint::under_eval(&UnderView::new(&view, None, false), self.options.soft, &mut found);
             }
+            let hard = found.has_hard();
+            result.found.extend(found);
             let hashes = if planned { hashes(&checked, &scripts, files) } else { IndexMap::new() };
-            for (eval, selected) in selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)) {
+            for (eval, selected) in under {
                 let mut found = Diagnostics::default();
                 let plan = self.under(&view, &checked, *eval, selected, &hashes, cx, &mut found);
-                result.under.push(Under { eval: *eval, plan, hard: found.has_hard() });
+                result.under.push(Under { eval: *eval, plan, hard: hard || found.has_hard() });
                 result.found.extend(found);
             }
             if nth == 0 && self.options.plans == Plans::All {
@@ -334,12 +342,10 @@ impl Shared<'_> {
         let unit = &self.project.evals[index];
         let eval = unit.eval.as_ref()?;
         let limits = self.options.overrides.limits;
-        let assertions: Vec<&Assertions> =
-            selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref()).collect();
-        let decides = |i: &Assertion| !matches!(i.kind, AssertionKind::NoDuplicateCalls(false));
-        let asserted = assertions.iter().flat_map(|a| &a.items).any(decides);
+        let assertions = assertions(eval, selected).collect();
         let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources, files: self.files };
-        lint::in_task(&TaskView { eval: Some(eval_view), asserted, ..*view }, self.options.soft, out);
+        let under = UnderView::new(view, Some(eval_view), is_asserted(unit, selected));
+        lint::under_eval(&under, self.options.soft, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;
         if self.options.plans == Plans::None {
             return None;
@@ -360,6 +366,17 @@ impl Shared<'_> {
         }
         Some(Box::new(plan))
     }
+}
+
+/// The assertions of an eval that apply to a task.
+fn assertions<'e>(eval: &'e Eval, selected: &Selected) -> impl Iterator<Item = &'e Assertions> {
+    selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref())
+}
+
+/// Whether one of them decides anything.
+fn is_asserted(unit: &EvalUnit, selected: &Selected) -> bool {
+    let decides = |i: &Assertion| !matches!(i.kind, AssertionKind::NoDuplicateCalls(false));
+    unit.eval.as_ref().is_some_and(|eval| assertions(eval, selected).flat_map(|a| &a.items).any(decides))
 }
 
 fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) -> Option<Checked> {

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod ascii;
 pub mod source;
 pub mod secrets;
 pub mod ci;

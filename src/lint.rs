@@ -66,12 +66,14 @@ mod wrong_state;
 
 pub use agent::TYPES as AGENT_TYPES;
 
+use std::ops::Deref;
+
 use crate::{
     check, decode,
     diagnostic::{Diagnostics, Rule, Strength},
     dialect,
-    effects::{Model, script},
-    hir::{Def, Eval, Task},
+    effects::{Followed, Model, script},
+    hir::{Def, Eval, Step, Task},
     outside, policy, primitive,
     project::{self, EvalUnit, Project, TaskUnit},
     source::{Files, Sources, Span},
@@ -79,6 +81,7 @@ use crate::{
 };
 
 pub use collisions::{Touch, between, touches};
+pub use facts::Facts;
 pub use orphan::check as orphans;
 
 /// A rule and where its fault is found.
@@ -93,17 +96,21 @@ pub struct Lint {
 pub enum Found {
     /// While reading or checking.
     OnTheWay,
-    /// In a task under an eval, or under none.
+    /// In a task, whatever selects it.
     InTask(fn(&TaskView<'_>, &mut Diagnostics)),
+    /// In a task under each eval that selects it, or under none.
+    UnderEval(fn(&UnderView<'_>, &mut Diagnostics)),
     /// In an eval.
     InEval(fn(&EvalView<'_>, &mut Diagnostics)),
     /// In a task, and in an eval.
     InBoth(fn(&TaskView<'_>, &mut Diagnostics), fn(&EvalView<'_>, &mut Diagnostics)),
+    /// In a task under each eval, and in an eval.
+    UnderAndInEval(fn(&UnderView<'_>, &mut Diagnostics), fn(&EvalView<'_>, &mut Diagnostics)),
     /// Among all files.
     InProject(fn(&ProjectView<'_>, &mut Diagnostics)),
 }
 
-/// A task, and the eval that selects it. Rules that need an eval are notes where there is none (`decisions.md` §2).
+/// A task. Rules that need an eval are notes where there is none (`decisions.md` §2).
 #[derive(Clone, Copy)]
 pub struct TaskView<'a> {
     pub unit: &'a TaskUnit,
@@ -112,8 +119,11 @@ pub struct TaskView<'a> {
     pub scripts: &'a [script::ScriptView<'a>],
     /// What all of it does.
     pub effects: &'a Model<'a>,
-    pub eval: Option<EvalView<'a>>,
-    /// Whether an assertion set of the eval applies to the task.
+    /// What several rules look for in it.
+    pub facts: &'a Facts,
+    /// Whether an eval selects it.
+    pub selected: bool,
+    /// Whether each eval that selects it has assertions that apply to it.
     pub asserted: bool,
     /// Keys of the task that nobody reads, which have been reported.
     pub unread: &'a [Span],
@@ -121,11 +131,50 @@ pub struct TaskView<'a> {
     pub files: &'a dyn Files,
 }
 
-impl TaskView<'_> {
+impl<'a> TaskView<'a> {
+    /// The text that a step gives to a shell.
+    pub fn script_of(&self, step: &Step<Def>) -> Option<&'a script::ScriptView<'a>> {
+        self.facts.script_of(self.scripts, step)
+    }
+
+    /// What was seen in a script.
+    pub fn followed(&self, script: &script::ScriptView<'_>) -> Option<&'a Followed<'a>> {
+        self.facts.followed(&self.effects.scripts, script)
+    }
+
+    /// Whether the task declares a variable of this name.
+    pub fn declares(&self, name: &str) -> bool {
+        self.facts.declares(self.task, name)
+    }
+
     /// Whether a key in this place was to say something, and is not read: what is missing there follows from it.
     pub fn has_unread(&self, place: Span) -> bool {
         let inside = |key: &Span| key.file == place.file && place.start <= key.start && key.end <= place.end;
         self.unread.iter().any(inside)
+    }
+}
+
+/// A task under an eval, or under none.
+#[derive(Clone, Copy)]
+pub struct UnderView<'a> {
+    view: &'a TaskView<'a>,
+    pub eval: Option<EvalView<'a>>,
+    /// Whether an assertion set of the eval applies to the task.
+    pub asserted: bool,
+}
+
+impl<'a> UnderView<'a> {
+    /// A task under an eval. `asserted`: whether an assertion set of the eval applies to the task.
+    pub fn new(view: &'a TaskView<'a>, eval: Option<EvalView<'a>>, asserted: bool) -> Self {
+        Self { view, eval, asserted }
+    }
+}
+
+impl<'a> Deref for UnderView<'a> {
+    type Target = TaskView<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        self.view
     }
 }
 
@@ -215,7 +264,7 @@ pub static RULES: &[Lint] = &[
     way(&decode::UNKNOWN_TOOL),
     way(&check::WRONG_PHASE),
     way(&check::DUPLICATE_ALIAS),
-    Lint { rule: &check::UNUSED_REQUIREMENT, found: Found::InTask(requirement::check) },
+    Lint { rule: &check::UNUSED_REQUIREMENT, found: Found::UnderEval(requirement::check) },
     way(&check::DUPLICATE_ID),
     way(&check::ENV_CYCLE),
     way(&check::SHADOWED_NAME),
@@ -241,8 +290,8 @@ pub static RULES: &[Lint] = &[
     way(&policy::INVALID_CONFIG),
     way(&orphan::ORPHAN_TASK),
     // verdicts
-    Lint { rule: &no_verdict::NO_VERDICT, found: Found::InTask(no_verdict::check) },
-    Lint { rule: &judge::NO_JUDGE, found: Found::InTask(judge::check) },
+    Lint { rule: &no_verdict::NO_VERDICT, found: Found::UnderEval(no_verdict::check) },
+    Lint { rule: &judge::NO_JUDGE, found: Found::UnderEval(judge::check) },
     Lint { rule: &judge::JUDGE_CANNOT_JUDGE, found: Found::InEval(judge::cannot) },
     Lint { rule: &judge::JUDGE_IS_AGENT, found: Found::InEval(judge::own) },
     // scripts
@@ -301,16 +350,16 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &skills::SKILLS_NOT_SEEN, found: Found::InEval(skills::seen) },
     Lint { rule: &skills::UNKNOWN_SKILL, found: Found::InProject(skills::known) },
     // flow
-    Lint { rule: &flow::UNUSED_OUTPUT, found: Found::InTask(flow::unused) },
+    Lint { rule: &flow::UNUSED_OUTPUT, found: Found::UnderEval(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
-    Lint { rule: &env::UNUSED_ENV, found: Found::InTask(env::unused) },
+    Lint { rule: &env::UNUSED_ENV, found: Found::UnderEval(env::unused) },
     Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(unset::undeclared) },
     Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset::unset) },
     Lint { rule: &unset::VALUE_LOST_IN_SUBSHELL, found: Found::InTask(unset::lost) },
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
-    Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::InTask(steps::timeouts) },
+    Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::UnderEval(steps::timeouts) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
-    Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
+    Lint { rule: &place::PATH_LEAVES_TASK, found: Found::UnderEval(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
     way(&collisions::SAME_RESOURCE_IN_PARALLEL_TASKS),
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
@@ -326,7 +375,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
-    Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InBoth(servers::required, oracle::calls) },
+    Lint { rule: &servers::UNKNOWN_SERVER, found: Found::UnderAndInEval(servers::required, oracle::calls) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &allowed::SOURCE_NOT_ALLOWED, found: Found::InEval(allowed::allowed) },
@@ -348,11 +397,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &agent_file::EMPTY_COMMANDS, found: Found::InEval(agent_file::empty) },
     Lint { rule: &decode::SECRET_IN_CLEAR, found: Found::InBoth(secret::in_task, secret::in_eval) },
     Lint { rule: &config::RELATIVE_SERVER_COMMAND, found: Found::InEval(config::relative) },
-    Lint { rule: &config::UNKNOWN_EXTENSION, found: Found::InTask(config::unknown_extension) },
+    Lint { rule: &config::UNKNOWN_EXTENSION, found: Found::UnderEval(config::unknown_extension) },
     Lint { rule: &config::UNUSED_EXTENSION, found: Found::InEval(config::unused_extension) },
     Lint { rule: &config::UNUSED_SOURCE, found: Found::InEval(config::unused_source) },
     Lint { rule: &config::MISSING_DIFFICULTY, found: Found::InEval(config::difficulty) },
-    Lint { rule: &oracle::NO_ORACLE_ENTRY, found: Found::InTask(oracle::missing) },
+    Lint { rule: &oracle::NO_ORACLE_ENTRY, found: Found::UnderEval(oracle::missing) },
     Lint { rule: &oracle::UNUSED_ORACLE_ENTRY, found: Found::InProject(oracle::unused) },
 ];
 
@@ -361,7 +410,7 @@ pub fn rule(name: &str) -> Option<&'static Rule> {
     RULES.iter().map(|l| l.rule).find(|r| r.name == name)
 }
 
-/// `soft`: whether what means something, but nothing good, is looked for as well.
+/// Runs every rule about a task, whatever selects it. `soft`: whether what means something, but nothing good, is looked for as well.
 pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
         if let Found::InTask(check) | Found::InBoth(check, _) = lint.found {
@@ -370,10 +419,19 @@ pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     }
 }
 
+/// Runs every rule about a task under an eval. `soft` as for [`in_task`].
+pub fn under_eval(view: &UnderView<'_>, soft: bool, out: &mut Diagnostics) {
+    for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
+        if let Found::UnderEval(check) | Found::UnderAndInEval(check, _) = lint.found {
+            check(view, out);
+        }
+    }
+}
+
 /// Runs every rule about an eval.
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
-        if let Found::InEval(check) | Found::InBoth(_, check) = lint.found {
+        if let Found::InEval(check) | Found::InBoth(_, check) | Found::UnderAndInEval(_, check) = lint.found {
             check(view, out);
         }
     }

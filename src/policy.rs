@@ -1,16 +1,13 @@
 //! How much findings weigh here: levels from `gevals.toml` and the command line, and places where the author allows a
 //! rule to be broken (`decisions.md` §10).
 
-use std::{
-    path::{Path, PathBuf},
-    sync::LazyLock,
-};
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use regex::Regex;
 use serde::Deserialize;
 
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, Rule, Strength, nearest},
     outside, rule,
     source::{FileId, Files, ReadError, Sources, Span},
@@ -235,10 +232,7 @@ struct Allow {
     used: bool,
 }
 
-static ALLOW: LazyLock<Regex> = LazyLock::new(|| {
-    #[expect(clippy::unwrap_used, reason = "a constant")]
-    Regex::new(r"#[ \t]*gevals: allow\(([^)\n]*)[)\n]").unwrap()
-});
+static ALLOW: Ascii = ascii(r"#[ \t]*gevals: allow\(([^)\n]*)[)\n]");
 
 fn allows(file: FileId, sources: &Sources) -> Vec<Allow> {
     let source = sources.get(file);

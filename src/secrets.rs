@@ -1,5 +1,6 @@
 //! Masking of secrets in what gevals writes: results, logs, recordings, plans, messages. The wire is never masked.
 
+use crate::ascii::{Ascii, ascii};
 use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
 use base64::{
@@ -205,16 +206,12 @@ const HEADS: [&str; 9] = ["gh", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "
 /// In bytes: `AKIA` and sixteen more.
 const SHORTEST_TOKEN: usize = 20;
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(concat!(
-        r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}",
-        r"|sk-(?:ant|proj)-[A-Za-z0-9_-]{20,}|xox[baprs]-[A-Za-z0-9-]{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
-        r"|AIza[A-Za-z0-9_-]{35}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,})",
-        r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40,}",
-    ))
-    .unwrap()
-});
+static TOKENS: Ascii = ascii(concat!(
+    r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}",
+    r"|sk-(?:ant|proj)-[A-Za-z0-9_-]{20,}|xox[baprs]-[A-Za-z0-9-]{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
+    r"|AIza[A-Za-z0-9_-]{35}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,})",
+    r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/]{40,}",
+));
 
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
 
@@ -282,22 +279,16 @@ static PAIR: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!(r#"{name}["']?{}"#, pattern.replace("SCHEME", scheme))).unwrap()
 });
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static LOGIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"://([^/\s:@]*):([^@\s/$\{]+)@").unwrap());
+static LOGIN: Ascii = ascii(r"://([^/\s:@]*):([^@\s/$\{]+)@");
 
 /// `--token VALUE`, in a shell's text and in a list.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static FLAG: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#)
-        .unwrap()
-});
+static FLAG: Ascii = ascii(
+    r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#,
+);
 
 /// `"--token", "VALUE"`: in a list it may have any character.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static LISTED: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"["']--?[A-Za-z0-9-]*(?:token|key|secret|pass|pwd|password|credential)["'],\s*["']([^"'\s]{8,})["']"#)
-        .unwrap()
-});
+static LISTED: Ascii =
+    ascii(r#"["']--?[A-Za-z0-9-]*(?:token|key|secret|pass|pwd|password|credential)["'],\s*["']([^"'\s]{8,})["']"#);
 
 /// Whether a line has the form of those of a private key: all of one length, and of every kind of character.
 fn is_of_key(line: &str) -> bool {

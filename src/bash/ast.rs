@@ -846,33 +846,40 @@ fn has_token(node: Node<'_>, token: &str) -> bool {
 
 /// The words of a piece of a script, up to a `;` or its end; quotes and expansions are kept together. `start` is where the piece begins.
 pub fn split(text: &str, start: usize) -> Vec<Word> {
+    words(text, start).collect()
+}
+
+/// The same, word by word: who wants the first of a long text reads no more.
+pub fn words(text: &str, start: usize) -> impl Iterator<Item = Word> {
     let bytes = text.as_bytes();
-    let (mut words, mut at) = (Vec::new(), 0);
-    while at < bytes.len() && bytes[at] != b';' {
-        if matches!(bytes[at], b' ' | b'\t' | b'\n') {
-            at += 1;
-            continue;
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() && bytes[at] != b';' {
+            if matches!(bytes[at], b' ' | b'\t' | b'\n') {
+                at += 1;
+                continue;
+            }
+            if text[at..].starts_with("\\\n") {
+                at += 2;
+                continue;
+            }
+            let from = at;
+            while at < bytes.len() && !matches!(bytes[at], b' ' | b'\t' | b'\n' | b';') {
+                let rest = &text[at..];
+                at += match bytes[at] {
+                    b'\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+                    b'\'' => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+                    b'"' => closing_quote(rest).map_or(rest.len(), |end| end + 1),
+                    b'`' => rest[1..].find('`').map_or(rest.len(), |end| end + 2),
+                    b'$' if rest.starts_with("$(") => closing(&rest[1..], b'(', b')').map_or(rest.len(), |end| end + 2),
+                    b'$' if rest.starts_with("${") => closing(&rest[1..], b'{', b'}').map_or(rest.len(), |end| end + 2),
+                    _ => rest.chars().next().map_or(1, char::len_utf8),
+                };
+            }
+            return Some(Word::read(&text[from..at], start + from));
         }
-        if text[at..].starts_with("\\\n") {
-            at += 2;
-            continue;
-        }
-        let from = at;
-        while at < bytes.len() && !matches!(bytes[at], b' ' | b'\t' | b'\n' | b';') {
-            let rest = &text[at..];
-            at += match bytes[at] {
-                b'\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
-                b'\'' => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
-                b'"' => closing_quote(rest).map_or(rest.len(), |end| end + 1),
-                b'`' => rest[1..].find('`').map_or(rest.len(), |end| end + 2),
-                b'$' if rest.starts_with("$(") => closing(&rest[1..], b'(', b')').map_or(rest.len(), |end| end + 2),
-                b'$' if rest.starts_with("${") => closing(&rest[1..], b'{', b'}').map_or(rest.len(), |end| end + 2),
-                _ => rest.chars().next().map_or(1, char::len_utf8),
-            };
-        }
-        words.push(Word::read(&text[from..at], start + from));
-    }
-    words
+        None
+    })
 }
 
 /// The parts of a text that stands in `"…"`, or in a here-document.

@@ -128,7 +128,16 @@ impl Statement {
             }
             Kind::Case(arms) => arms.iter().for_each(|arm| visit(arm)),
         }
-        visit(&self.nested);
+        if !self.nested.is_empty() {
+            visit(&self.nested);
+        }
+    }
+
+    /// Whether nothing is inside: most statements are such, and every rule walks through all of them.
+    fn is_leaf(&self) -> bool {
+        let simple =
+            matches!(self.kind, Kind::Command(_) | Kind::Assignment | Kind::Declaration | Kind::Test | Kind::Unknown);
+        simple && self.nested.is_empty()
     }
 
     fn lists_mut(&mut self) -> Vec<&mut [Self]> {
@@ -152,7 +161,9 @@ impl Statement {
     /// This statement and every one below it, in the order written.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
         visit(self);
-        self.lists(&mut |list| list.iter().for_each(|s| s.walk(visit)));
+        if !self.is_leaf() {
+            self.lists(&mut |list| list.iter().for_each(|s| s.walk(visit)));
+        }
     }
 }
 
@@ -193,10 +204,12 @@ impl Program {
 
     /// Whether `set -FLAG`, or `set -o NAME`, stands anywhere.
     pub fn sets(&self, flag: char, name: &str) -> bool {
-        self.commands().iter().filter(|c| c.name() == "set").any(|c| {
-            let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
-            c.words()[1..].iter().any(|w| short(w) || w.text == name)
-        })
+        let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
+        let mut sets = false;
+        self.walk(&mut |s| {
+            sets |= s.name() == "set" && s.words()[1..].iter().any(|w| short(w) || w.text == name);
+        });
+        sets
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::LazyLock,
+    sync::{LazyLock, OnceLock},
 };
 
 use serde::Deserialize;
@@ -106,9 +106,21 @@ const TABLES: &[&str] = tables![
     "createdb", "dropdb", "psql", "mysql"
 ];
 
-/// All of them, by every name.
-static TOOLS: LazyLock<HashMap<String, Tool>> = LazyLock::new(|| {
-    let tools = TABLES.iter().filter_map(|text| toml::from_str::<Tool>(text).ok()).map(|mut tool| {
+/// Where the table of a program is, by every name of it. The names stand in the first list of a table.
+static BY_NAME: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+    let names = |text: &'static str| {
+        let list = text.split_once("names = [").map_or("", |(_, rest)| rest.split(']').next().unwrap_or_default());
+        list.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty())
+    };
+    TABLES.iter().enumerate().flat_map(|(table, text)| names(text).map(move |name| (name, table))).collect()
+});
+
+/// The tables that a task has asked for: that of Kubernetes alone takes as long to read as a small suite.
+static TOOLS: [OnceLock<Option<Tool>>; TABLES.len()] = [const { OnceLock::new() }; TABLES.len()];
+
+impl Tool {
+    fn read(text: &str) -> Option<Self> {
+        let mut tool = toml::from_str::<Self>(text).ok()?;
         tool.valued = tool.values.iter().cloned().collect();
         for command in &mut tool.commands {
             command.words = command.usage.split_whitespace().map(str::to_owned).collect();
@@ -120,10 +132,9 @@ static TOOLS: LazyLock<HashMap<String, Tool>> = LazyLock::new(|| {
                 }
             }
         }
-        tool
-    });
-    tools.flat_map(|tool| tool.names.clone().into_iter().map(move |name| (name, tool.clone()))).collect()
-});
+        Some(tool)
+    }
+}
 
 /// Programs that change nothing, whatever they are asked to do.
 #[rustfmt::skip]
@@ -137,7 +148,8 @@ pub const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash"
 
 /// The entry of a program; `name` is without a folder.
 pub fn tool(name: &str) -> Option<&'static Tool> {
-    TOOLS.get(name)
+    let table = *BY_NAME.get(name)?;
+    TOOLS[table].get_or_init(|| Tool::read(TABLES[table])).as_ref()
 }
 
 /// The name that stands for all programs with the same command line: `kubectl` for `oc`.
@@ -280,6 +292,11 @@ mod tests {
         for text in TABLES {
             let tool: Tool = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
             assert!(!tool.commands.is_empty(), "{:?}", tool.names);
+            assert!(
+                tool.names.iter().all(|name| super::tool(name).is_some_and(|t| t.names == tool.names)),
+                "{:?}",
+                tool.names
+            );
             names.extend(tool.names);
         }
         let all = names.len();

@@ -148,7 +148,7 @@ impl Checker<'_> {
                     self.incomplete(hole, "write `{env.NAME}` with the name of a variable");
                     return None;
                 };
-                let known = self.task.env.iter().any(|(n, _)| n.value == variable);
+                let known = self.variables.contains(variable);
                 let target = match known {
                     true => Target::TaskEnv(variable.to_owned()),
                     false => Target::ProcessEnv(variable.to_owned()),

@@ -625,16 +625,16 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             return None;
         }
         let all = self.text(content, s.range.start..content.text.len());
-        let at = all.find("<<").filter(|at| s.range.start + at < s.range.end)?;
+        let at = all.get(..s.range.len() + 1).unwrap_or(all).find("<<")?;
         let behind = &all[at + 2..];
         let place = s.range.start + at..s.range.end;
         let mut value = Value::default();
         if let Some(text) = behind.strip_prefix('<') {
-            let word = ast::split(text, s.range.start + at + 3).into_iter().next()?;
+            let word = ast::words(text, s.range.start + at + 3).next()?;
             return Some(self.value(content, &word));
         }
         let stripped = behind.strip_prefix('-');
-        let word = ast::split(stripped.unwrap_or(behind), 0).into_iter().next()?;
+        let word = ast::words(stripped.unwrap_or(behind), 0).next()?;
         let quoted = word.source.contains(['\'', '"', '\\']);
         let end =
             word.source.trim_matches(['\'', '"']).split(['|', '>', '&', ')']).next().unwrap_or_default().to_owned();
@@ -661,7 +661,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             !matches!(before, Some('2' | '&' | '>')) && !behind[at + 1..].starts_with('&')
         })?;
         let rest = behind[at + 1..].trim_start_matches(['>', '|', ' ']);
-        let word = ast::split(rest, start + behind.len() - rest.len()).into_iter().next()?;
+        let word = ast::words(rest, start + behind.len() - rest.len()).next()?;
         let value = self.value(content, &word);
         (value.literal() != Some("/dev/null")).then_some(value)
     }

@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::script::{Form, ScriptView};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{Word, program::Statement},
     source::resolve,
 };
@@ -78,5 +79,4 @@ static OWN_FOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("^(?:{cd}|{dir})")).unwrap()
 });
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\$(?:\{)?(\w+)(?:\})?(/.+)$").unwrap());
+static VARIABLE: Ascii = ascii(r"^\$(?:\{)?(\w+)(?:\})?(/.+)$");

@@ -1,10 +1,7 @@
 //! What statements of SQL make, drop and read, as far as their first words tell.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::{Verb, value::Value};
+use crate::ascii::{Ascii, ascii};
 
 /// What each statement does: the verb, the kind of thing and its name, and whether it succeeds where there is nothing to be done.
 pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
@@ -30,19 +27,12 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
     found
 }
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static MAKES: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r#"(?i)\b(create|drop)\s+(?:or\s+replace\s+|unique\s+|materialized\s+)*(table|database|schema|role|user|index|view)\s+(?:concurrently\s+)?(if\s+(?:not\s+)?exists\s+)?([\w."${}-]+(?:\s*,\s*[\w."${}-]+)*)"#,
-    )
-    .unwrap()
-});
+static MAKES: Ascii = ascii(
+    r#"(?i)\b(create|drop)\s+(?:or\s+replace\s+|unique\s+|materialized\s+)*(table|database|schema|role|user|index|view)\s+(?:concurrently\s+)?(if\s+(?:not\s+)?exists\s+)?([\w."${}-]+(?:\s*,\s*[\w."${}-]+)*)"#,
+);
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static READS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?i)\b(from|insert\s+into|update|alter\s+table)\s+(?:if\s+exists\s+|only\s+)?([a-z_"][\w."]*)"#)
-        .unwrap()
-});
+static READS: Ascii =
+    ascii(r#"(?i)\b(from|insert\s+into|update|alter\s+table)\s+(?:if\s+exists\s+|only\s+)?([a-z_"][\w."]*)"#);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,8 @@
 //! What verify asks for is so before the agent has done anything.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::{TaskView, facts, texts};
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Verb, value::Value},
     hir::{ArgKind, OperationKind, PhaseKind},
@@ -51,7 +48,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         return;
     }
     let given = facts::given(view);
-    for question in &asked {
+    for question in asked {
         let value = question.text();
         // `suspend the cron job`: the name of a field that is true or false is the verb.
         let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
@@ -154,7 +151,7 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             continue;
         };
         // `make the file readable` makes no file.
-        let verbs: &Regex = if made.thing.system == "file" { &WRITES } else { &MAKES };
+        let verbs: &regex::Regex = if made.thing.system == "file" { &WRITES } else { &MAKES };
         if name.len() < 3 || !MAKES.is_match(said) || !is_object(said, &name, verbs) {
             continue;
         }
@@ -241,7 +238,7 @@ fn given_up(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String
             }
         });
     });
-    let mut asked: Vec<(Span, String)> = facts::asked(view).into_iter().map(|fact| (fact.span, fact.text())).collect();
+    let mut asked: Vec<(Span, String)> = facts::asked(view).iter().map(|fact| (fact.span, fact.text())).collect();
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
             let contains = step.expect.as_ref().and_then(|(_, expect)| expect.get("contains"));
@@ -339,7 +336,7 @@ fn is_asked(said: &str, value: &str) -> bool {
 }
 
 /// Whether a prompt asks to make a thing of this name: it is what the verb is about, and nothing stands between.
-pub(super) fn is_object(said: &str, name: &str, verbs: &Regex) -> bool {
+pub(super) fn is_object(said: &str, name: &str, verbs: &regex::Regex) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     said.match_indices(name).any(|(at, _)| {
         if said[..at].ends_with(part) || said[at + name.len()..].starts_with(part) {
@@ -365,29 +362,23 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Regex) -> bool {
     })
 }
 
-macro_rules! pattern {
-    ($name:ident, $text:expr) => {
-        pub(super) static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($text).unwrap());
-    };
-}
-
-pattern!(WRITES, r"(?i)\b(?:create|write|save)\b");
-pattern!(TO, r"(?i)\b(?:to|to be|as)\s+$");
-pattern!(
-    CHANGES,
-    r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert)\b"
+static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
+static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
+static CHANGES: Ascii = ascii(
+    r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert)\b",
 );
-pattern!(ADDS, r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
-pattern!(MAKES, r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");
-pattern!(DELETES, r"(?i)\b(?:delete|remove|uninstall|drop|destroy|tear down|get rid of|clean up|evict|terminate)\b");
-pattern!(NEGATES, r"(?i)\b(?:not|never|no|without|avoid)\b");
-pattern!(OLD, r#"(?i)\b(?:instead of|rather than|in place of)\s+[`"']?([\w.:/-]+)"#);
-pattern!(AWAY, r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
-pattern!(
-    KEEPS,
-    r"(?i)\b(?:leave|leaves|left|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b"
+static ADDS: Ascii = ascii(r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
+pub(super) static MAKES: Ascii =
+    ascii(r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");
+pub(super) static DELETES: Ascii =
+    ascii(r"(?i)\b(?:delete|remove|uninstall|drop|destroy|tear down|get rid of|clean up|evict|terminate)\b");
+static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|no|without|avoid)\b");
+static OLD: Ascii = ascii(r#"(?i)\b(?:instead of|rather than|in place of)\s+[`"']?([\w.:/-]+)"#);
+static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
+static KEEPS: Ascii = ascii(
+    r"(?i)\b(?:leave|leaves|left|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",
 );
-pattern!(QUOTED, r#"(?:"([^"\n]+)"|`([^`\n]+)`)"#);
+static QUOTED: Ascii = ascii(r#"(?:"([^"\n]+)"|`([^`\n]+)`)"#);
 
 #[cfg(test)]
 mod tests {

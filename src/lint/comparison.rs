@@ -1,5 +1,7 @@
 //! Tests of shell that compare something else than their author thinks.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{TaskView, script::Content};
 use crate::{
     bash::{
@@ -25,10 +27,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
         let mut found = Vec::new();
-        let followed = view.effects.scripts.iter().find(|followed| std::ptr::eq(followed.view, script));
+        let followed = view.followed(script);
         let known = |name: &str| {
             followed.is_none_or(|followed| followed.trace.opaque || followed.trace.sets.contains(name))
-                || view.task.env.iter().any(|(known, _)| known.value == name)
+                || view.declares(name)
                 || script.step.arg("env").is_some_and(|env| env.get(name).is_some())
         };
         content.program.walk(&mut |statement| found.extend(otherwise(statement, content, &known)));
@@ -104,7 +106,7 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let inside = |span: Span| spans.iter().any(|s| s.file == span.file && s.start <= span.start && span.end <= s.end);
-    let asked: Vec<_> = super::facts::asked(view).into_iter().filter(|fact| inside(fact.span)).collect();
+    let asked: Vec<_> = super::facts::asked(view).iter().filter(|fact| inside(fact.span)).collect();
     if asked.is_empty() {
         return;
     }
@@ -379,8 +381,8 @@ fn ends_badly(statement: &Statement) -> bool {
 fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
     let program = &content.program;
     // What a variable was given last, where it is one capture.
-    let mut captures: Vec<(String, &Statement)> = Vec::new();
-    let mut others: Vec<String> = Vec::new();
+    let mut captures: HashMap<String, Vec<&Statement>> = HashMap::new();
+    let mut others: HashSet<String> = HashSet::new();
     program.walk(&mut |s| {
         if matches!(s.kind, Kind::Assignment | Kind::Declaration) {
             let text = content.text.get(s.range.clone()).unwrap_or_default();
@@ -389,9 +391,9 @@ fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
                 let value = value.trim_matches('"');
                 match s.nested.as_slice() {
                     [inner] if value.starts_with("$(") && value.ends_with(')') => {
-                        captures.push((name.to_owned(), inner))
+                        captures.entry(name.to_owned()).or_default().push(inner)
                     }
-                    _ => others.push(name.to_owned()),
+                    _ => drop(others.insert(name.to_owned())),
                 }
             }
         }
@@ -410,13 +412,8 @@ fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
             let Some(expected) = right.literal().filter(|text| !text.is_empty() && !text.contains('*')) else {
                 continue;
             };
-            let given: Vec<&Statement> = match left.variable() {
-                Some(name) if !others.iter().any(|other| other == name) => {
-                    captures.iter().filter(|(known, _)| known == name).map(|(_, inner)| *inner).collect()
-                }
-                _ => continue,
-            };
-            let [inner] = given.as_slice() else { continue };
+            let Some(name) = left.variable().filter(|name| !others.contains(*name)) else { continue };
+            let Some([inner]) = captures.get(name).map(Vec::as_slice) else { continue };
             let last = match &inner.kind {
                 Kind::Pipeline(parts) => parts.last().unwrap_or(inner),
                 _ => inner,
@@ -553,7 +550,7 @@ pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
         let known = |name: &str| {
             followed.trace.sets.contains(name)
                 || positional && name.len() == 1 && name.starts_with(|c: char| c.is_ascii_digit() && c != '0')
-                || view.task.env.iter().any(|(known, _)| known.value == name)
+                || view.declares(name)
                 || followed.view.step.arg("env").is_some_and(|env| env.get(name).is_some())
         };
         for word in words {
@@ -656,8 +653,7 @@ fn places_of<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 
 /// `jq '.[] | select(.name == "$NAME")'`: a filter in single quotes with a variable of the shell inside a text.
 fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &mut Diagnostics) {
     let content = &followed.view.content;
-    let known =
-        |name: &str| followed.trace.sets.contains(name) || view.task.env.iter().any(|(known, _)| known.value == name);
+    let known = |name: &str| followed.trace.sets.contains(name) || view.declares(name);
     content.program.walk(&mut |statement| {
         if !matches!(statement.tool(), "jq" | "yq" | "awk" | "sed" | "kubectl" | "grep") {
             return;

@@ -69,7 +69,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 search.functions.insert(name, body);
             }
         });
-        let followed = view.effects.scripts.iter().find(|followed| std::ptr::eq(followed.view, script));
+        let followed = view.followed(script);
         let sources: Vec<&Program> =
             followed.iter().flat_map(|followed| &followed.trace.sources).map(|content| &content.program).collect();
         for source in &sources {
@@ -447,12 +447,11 @@ fn unread(
 ) {
     let content = &script.content;
     let program = &content.program;
-    let followed = view.effects.scripts.iter().find(|followed| std::ptr::eq(followed.view, script));
+    let followed = view.followed(script);
     if followed.is_none_or(|followed| followed.trace.opaque) {
         return;
     }
-    let given =
-        |name: &str| view.task.env.iter().any(|(known, _)| known.value == name) || super::env::read_by_programs(name);
+    let given = |name: &str| view.declares(name) || super::env::read_by_programs(name);
     let errexit = program.stops_at_errors() || exit_status::errexit_line(&content.text);
     let mut lists = Vec::new();
     program.walk(&mut |s| match &s.kind {

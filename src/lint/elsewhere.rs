@@ -1,5 +1,7 @@
 //! Verify looks at something else than what the task is about: another name, namespace, label or address.
 
+use std::cell::LazyCell;
+
 use super::TaskView;
 use crate::{
     bash::tools,
@@ -223,6 +225,11 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
         .collect();
     let wide = |kind: &str| tools::tool("kubectl").and_then(|tool| tool.kind(kind)).is_some_and(|(_, wide)| wide);
     let changes = !made.is_empty() && changes_namespace(view);
+    let literals = LazyCell::new(|| {
+        let mut found = Diagnostics::default();
+        super::cluster::namespace(view, &mut found);
+        found
+    });
     let mut told: Vec<String> = Vec::new();
     for act in
         kubernetes().filter(|act| act.phase == PhaseKind::Verify && act.verb != Verb::Creates && !wide(&act.thing.kind))
@@ -239,9 +246,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                             || other.thing.kind == "namespace"
                                 && other.thing.name.as_ref().is_none_or(|name| name.may_be(space)))
                 });
-                let mut others = Diagnostics::default();
-                super::cluster::namespace(view, &mut others);
-                let literal = others.iter().any(|other| {
+                let literal = literals.iter().any(|other| {
                     other.span.file == act.span.file
                         && act.span.start <= other.span.start
                         && other.span.start <= act.span.end

@@ -3,14 +3,14 @@
 use indexmap::IndexSet;
 
 use super::{
-    TaskView,
+    TaskView, UnderView, facts,
     script::{Form, ScriptView},
     texts,
 };
 use crate::{
     bash::program::Statement,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{ArgKind, Def, Dialect, OperationKind, Step, Target},
+    hir::{Def, Dialect, OperationKind, Step, Target},
     rule,
 };
 
@@ -96,8 +96,11 @@ pub(super) fn read_by_programs(name: &str) -> bool {
 }
 
 /// Entries of `spec.env` that neither a hole nor a script's text names.
-pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
+pub fn unused(view: &UnderView<'_>, out: &mut Diagnostics) {
     let task = view.task;
+    if task.env.is_empty() {
+        return;
+    }
     let mut used: IndexSet<&str> = IndexSet::new();
     texts::holes(task, &mut |_, hole| {
         if let Target::TaskEnv(name) = &hole.reference.target {
@@ -105,15 +108,9 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     });
     let mut opaque = false;
-    let mut scripts: Vec<String> = Vec::new();
     task.walk(&mut |_, step| {
-        let file = view.scripts.iter().find(|s| std::ptr::eq(s.step, step) && matches!(s.form, Form::File { .. }));
+        let file = view.script_of(step).filter(|s| matches!(s.form, Form::File { .. }));
         opaque |= is_opaque(step, file);
-        scripts.extend(texts::script(step));
-        scripts.extend(file.map(|file| file.content.text.clone()));
-        if let Some(ArgKind::Record(env)) = step.arg("env").map(|a| &a.kind) {
-            scripts.extend(env.iter().filter_map(|(_, v)| Some(v.as_literal()?.to_owned())));
-        }
     });
     let oracle = view
         .eval
@@ -136,7 +133,9 @@ pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     for (name, _) in &task.env {
         let text = name.value.as_str();
-        let named = used.contains(text) || scripts.iter().chain(&said).any(|s| texts::has_word(s, text));
+        let named = used.contains(text)
+            || facts::shell_words(view).contains(text)
+            || said.iter().any(|s| texts::has_word(s, text));
         if !named && !read_by_programs(text) {
             out.push(
                 Diagnostic::new(&UNUSED_ENV, name.span, format!("nothing uses the variable `{text}`"))

@@ -1,19 +1,91 @@
 //! What set-up says of things, and what verify asks of them: names of fields with their values.
 
-use std::sync::LazyLock;
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+};
 
-use regex::Regex;
 use serde_json::Value as Json;
 
 use super::{TaskView, texts};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::program::{Kind, Statement},
-    effects::{script::Content, shell::Run, value::Value},
-    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
+    effects::{
+        Followed,
+        script::{Content, ScriptView},
+        shell::Run,
+        value::Value,
+    },
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind, Step, Task},
     source::{Span, resolve},
 };
 
+/// What was found of a task, when a rule first asked for it.
+#[derive(Debug, Default)]
+pub struct Facts {
+    given: OnceCell<Vec<Fact>>,
+    asked: OnceCell<Vec<Fact>>,
+    elsewhere: OnceCell<Elsewhere>,
+    words: OnceCell<HashSet<String>>,
+    declared: OnceCell<HashSet<String>>,
+    scripts: OnceCell<Places>,
+    followed: OnceCell<Places>,
+}
+
+/// Places in a list, by the address of what an item is about: a task may have thousands of steps.
+type Places = HashMap<usize, usize>;
+
+fn places<T>(of: impl Iterator<Item = *const T>) -> Places {
+    // The first of several.
+    let mut places = Places::new();
+    of.enumerate().for_each(|(place, of)| {
+        places.entry(of.addr()).or_insert(place);
+    });
+    places
+}
+
+impl Facts {
+    pub(super) fn script_of<'a>(&self, scripts: &'a [ScriptView<'a>], step: &Step<Def>) -> Option<&'a ScriptView<'a>> {
+        let places = self.scripts.get_or_init(|| places(scripts.iter().map(|s| std::ptr::from_ref(s.step))));
+        places.get(&std::ptr::from_ref(step).addr()).and_then(|place| scripts.get(*place))
+    }
+
+    pub(super) fn followed<'a>(&self, all: &'a [Followed<'a>], script: &ScriptView<'_>) -> Option<&'a Followed<'a>> {
+        let places = self.followed.get_or_init(|| places(all.iter().map(|f| std::ptr::from_ref(f.view).cast::<()>())));
+        places.get(&std::ptr::from_ref(script).addr()).and_then(|place| all.get(*place))
+    }
+
+    pub(super) fn declares(&self, task: &Task<Def>, name: &str) -> bool {
+        self.declared.get_or_init(|| task.env.iter().map(|(name, _)| name.value.clone()).collect()).contains(name)
+    }
+}
+
+/// Every word of the scripts of a task, and of the values that they are given.
+pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a HashSet<String> {
+    view.facts.words.get_or_init(|| {
+        let mut found = HashSet::new();
+        let mut add = |text: &str| {
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+            for word in words {
+                if !found.contains(word) {
+                    found.insert(word.to_owned());
+                }
+            }
+        };
+        view.scripts.iter().for_each(|script| add(&script.content.text));
+        view.task.walk(&mut |_, step| {
+            texts::script(step).iter().for_each(|text| add(text));
+            if let Some(ArgKind::Record(env)) = step.arg("env").map(|arg| &arg.kind) {
+                env.iter().filter_map(|(_, value)| value.as_literal()).for_each(&mut add);
+            }
+        });
+        found
+    })
+}
+
 /// A field and a value that it is given, or that it is compared with.
+#[derive(Debug)]
 pub(super) struct Fact {
     /// The last part of its path.
     pub(super) key: String,
@@ -31,8 +103,39 @@ impl Fact {
     }
 }
 
+/// What stands in a task beside its prompt.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    /// In verify.
+    pub(super) verify: String,
+    /// Everywhere else.
+    pub(super) rest: String,
+}
+
+/// What stands in a task beside its prompt: variables, the texts of steps, scripts.
+pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
+    view.facts.elsewhere.get_or_init(|| {
+        let mut found = Elsewhere { verify: String::new(), rest: String::new() };
+        let mut push = |phase, text: &str| {
+            let all = if phase == Some(PhaseKind::Verify) { &mut found.verify } else { &mut found.rest };
+            all.push_str(text);
+            all.push('\n');
+        };
+        view.task.env.iter().for_each(|(_, template)| push(None, &texts::written(template)));
+        view.task.walk(&mut |phase, step| {
+            step.templates(&mut |template| push(Some(phase), &texts::written(template)));
+        });
+        view.scripts.iter().for_each(|script| push(Some(script.phase), &script.content.text));
+        found
+    })
+}
+
 /// What set-up gives to fields: in manifests, bodies of requests, arguments of tools and options.
-pub(super) fn given(view: &TaskView<'_>) -> Vec<Fact> {
+pub(super) fn given<'a>(view: &TaskView<'a>) -> &'a [Fact] {
+    view.facts.given.get_or_init(|| find_given(view))
+}
+
+fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
     let mut found = Vec::new();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
         for run in &script.trace.runs {
@@ -242,10 +345,9 @@ fn scalar(text: &str) -> Json {
     }
 }
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static LINE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?m)(?:^|[{,])[ \t]*(?:- )?"?([A-Za-z][\w.-]*)"?[ \t]*:[ \t]+(["']?)([^"'{}\[\],\n#]+?)["']?[ \t]*(?:,|\}|$)"#).unwrap()
-});
+static LINE: Ascii = ascii(
+    r#"(?m)(?:^|[{,])[ \t]*(?:- )?"?([A-Za-z][\w.-]*)"?[ \t]*:[ \t]+(["']?)([^"'{}\[\],\n#]+?)["']?[ \t]*(?:,|\}|$)"#,
+);
 
 fn leaves(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<Fact>) {
     match &arg.kind {
@@ -268,7 +370,11 @@ fn of_json(key: Option<&str>, value: &Json, span: Span, found: &mut Vec<Fact>) {
 }
 
 /// Fields that verify compares with a literal value.
-pub(super) fn asked(view: &TaskView<'_>) -> Vec<Fact> {
+pub(super) fn asked<'a>(view: &TaskView<'a>) -> &'a [Fact] {
+    view.facts.asked.get_or_init(|| find_asked(view))
+}
+
+fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
     let mut found = Vec::new();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         in_tests(&script.content, &mut found);
@@ -374,19 +480,12 @@ fn field(command: &str) -> Option<String> {
     FIELD.captures(command).and_then(|found| last_name(found.get(1).or_else(|| found.get(2))?.as_str()))
 }
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static FIELD: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)"#).unwrap());
+static FIELD: Ascii = ascii(r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)"#);
 
 /// `.key == value` in a filter of jq.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static EQUAL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\.([A-Za-z_]\w*)\s*==\s*"?([^"\s()]+)"?"#).unwrap());
+static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*==\s*"?([^"\s()]+)"?"#);
 
 /// A variable or a capture, an operator, a literal.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static TEST: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
-    )
-    .unwrap()
-});
+static TEST: Ascii = ascii(
+    r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
+);

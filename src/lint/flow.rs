@@ -2,7 +2,7 @@
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{TaskView, texts};
+use super::{TaskView, UnderView, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, Def, Dialect, OperationKind, OracleTask, PhaseKind, Step, Target, Template},
@@ -17,7 +17,7 @@ rule! {
 }
 
 /// Outputs that a step lists and no hole names.
-pub fn unused(view: &TaskView<'_>, out: &mut Diagnostics) {
+pub fn unused(view: &UnderView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.dialect != Dialect::Portable {
         return;

@@ -1,5 +1,7 @@
 //! What somebody else wrote, read as code.
 
+use std::collections::HashMap;
+
 use super::{
     TaskView,
     script::{Content, ScriptView},
@@ -7,7 +9,7 @@ use super::{
 use crate::{
     bash::{Word, tools},
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{ArgKind, Def, Hole, OperationKind, Target, Task},
+    hir::{Arg, ArgKind, Def, Hole, OperationKind, Target, Task},
     rule,
     ty::Type,
     yaml::Style,
@@ -19,9 +21,10 @@ rule! {
 
 /// The agent's words, and what tools and requests answered, in the text of a shell or in an address.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let origins = Origins::of(view.task);
     for text in view.scripts {
-        in_script(view, text, out);
-        by_variable(view, text, out);
+        in_script(view, &origins, text, out);
+        by_variable(&origins, text, out);
     }
     view.task.walk(&mut |_, step| {
         let Some(url) = matches!(step.op.kind, OperationKind::Builtin("http")).then(|| step.arg("url")).flatten()
@@ -31,7 +34,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         url.templates(&mut |template| {
             for hole in template.holes() {
                 // The words of a server that the author asks himself, ids mostly, are parts of addresses everywhere.
-                let Some(origin @ (Origin::Agent | Origin::Tool)) = origin(view.task, hole) else { continue };
+                let Some(origin @ (Origin::Agent | Origin::Tool)) = origins.of_hole(hole) else { continue };
                 let message = match origin {
                     Origin::Agent => "the agent's words become a part of this address".to_owned(),
                     _ => format!("{} becomes a part of this address", origin.words()),
@@ -46,10 +49,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-fn in_script(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
+fn in_script(view: &TaskView<'_>, origins: &Origins<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
     let ArgKind::Text(template) = &text.value.kind else { return };
     let holes = template.holes().zip(&text.content.holes);
-    let foreign: Vec<_> = holes.filter_map(|(hole, range)| Some((hole, range, origin(view.task, hole)?))).collect();
+    let foreign: Vec<_> = holes.filter_map(|(hole, range)| Some((hole, range, origins.of_hole(hole)?))).collect();
     let [(first, _, origin), others @ ..] = foreign.as_slice() else { return };
     let mut diagnostic =
         Diagnostic::new(&SHELL_INJECTION, first.span, format!("{} becomes a part of the shell's text", origin.words()))
@@ -83,51 +86,68 @@ impl Origin {
     }
 }
 
-/// Whose words a hole brings, where they are not the author's: what his own commands print is his.
-fn origin(task: &Task<Def>, hole: &Hole<Def>) -> Option<Origin> {
-    origin_of(task, hole, LOOPS)
-}
-
 /// Loops over the items of loops that are followed.
 const LOOPS: usize = 4;
 
-fn origin_of(task: &Task<Def>, hole: &Hole<Def>, loops: usize) -> Option<Origin> {
-    if !is_text(hole) {
-        return None;
-    }
-    let mut found = None;
-    match &hole.reference.target {
-        Target::AgentOutput => found = Some(Origin::Agent),
-        Target::Output { step: id, .. } => task.walk(&mut |_, step| {
-            if step.id.as_ref().is_some_and(|i| i.value == *id) {
-                found = match step.op.kind {
-                    OperationKind::Tool { .. } => Some(Origin::Tool),
-                    OperationKind::Builtin("http") => Some(Origin::Server),
-                    _ => None,
-                };
+/// Whose words the outputs of steps and the items of loops are, by their names.
+struct Origins<'a> {
+    outputs: HashMap<&'a str, Origin>,
+    loops: HashMap<&'a str, Vec<&'a Arg<Def>>>,
+}
+
+impl<'a> Origins<'a> {
+    fn of(task: &'a Task<Def>) -> Self {
+        let mut origins = Self { outputs: HashMap::new(), loops: HashMap::new() };
+        task.walk(&mut |_, step| {
+            let origin = match step.op.kind {
+                OperationKind::Tool { .. } => Some(Origin::Tool),
+                OperationKind::Builtin("http") => Some(Origin::Server),
+                _ => None,
+            };
+            if let Some((id, origin)) = step.id.as_ref().zip(origin) {
+                origins.outputs.insert(&id.value, origin);
             }
-        }),
-        Target::Loop(name) if loops > 0 => task.walk(&mut |_, step| {
-            let list = step.arg("in").filter(|_| step.var.as_ref().is_some_and(|v| v.value == *name));
-            if let Some(list) = list {
-                list.templates(&mut |t| {
-                    found = found.or_else(|| t.holes().find_map(|h| origin_of(task, h, loops - 1)))
-                });
+            if let Some((var, list)) = step.var.as_ref().zip(step.arg("in")) {
+                origins.loops.entry(&var.value).or_default().push(list);
             }
-        }),
-        _ => {}
+        });
+        origins
     }
-    found
+
+    /// Whose words a hole brings, where they are not the author's: what his own commands print is his.
+    fn of_hole(&self, hole: &Hole<Def>) -> Option<Origin> {
+        self.within(hole, LOOPS)
+    }
+
+    fn within(&self, hole: &Hole<Def>, loops: usize) -> Option<Origin> {
+        if !is_text(hole) {
+            return None;
+        }
+        match &hole.reference.target {
+            Target::AgentOutput => Some(Origin::Agent),
+            Target::Output { step: id, .. } => self.outputs.get(id.as_str()).copied(),
+            Target::Loop(name) if loops > 0 => {
+                let mut found = None;
+                for list in self.loops.get(name.as_str()).into_iter().flatten() {
+                    list.templates(&mut |t| {
+                        found = found.or_else(|| t.holes().find_map(|h| self.within(h, loops - 1)))
+                    });
+                }
+                found
+            }
+            _ => None,
+        }
+    }
 }
 
 /// `eval "$A"` and `sh -c "… $A"`, where the variable is given such words: it is filled before they are read as code.
-fn by_variable(view: &TaskView<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
+fn by_variable(origins: &Origins<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
     let Some(ArgKind::Record(env)) = text.step.arg("env").map(|e| &e.kind) else { return };
     let foreign: Vec<_> = env
         .iter()
         .filter_map(|(name, value)| {
             let mut found = None;
-            value.templates(&mut |t| found = found.or_else(|| t.holes().find_map(|h| origin(view.task, h))));
+            value.templates(&mut |t| found = found.or_else(|| t.holes().find_map(|h| origins.of_hole(h))));
             Some((name, found?))
         })
         .collect();

@@ -1,6 +1,6 @@
 //! Judges: one that nobody configured, one that cannot judge, one that judges itself.
 
-use super::{EvalView, TaskView};
+use super::{EvalView, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{Agent, AgentRef, RequirementKind},
@@ -15,7 +15,7 @@ rule! {
 }
 
 /// Upstream installs a judge that passes everything (`tests/coverage.md` B11).
-pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
     if view.eval.is_some_and(|e| e.eval.judge.is_some()) {
         return;
     }

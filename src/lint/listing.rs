@@ -51,7 +51,7 @@ fn rests_on_lists<'v>(
     step: &Step<Def>,
     first: &mut Option<(&'v ScriptView<'v>, &'v Statement)>,
 ) -> bool {
-    let script = view.scripts.iter().find(|s| s.phase == PhaseKind::Verify && std::ptr::eq(s.step, step));
+    let script = view.script_of(step).filter(|s| s.phase == PhaseKind::Verify);
     if let Some(found) = script.and_then(|s| Some((s, only_lists(s)?))) {
         first.get_or_insert(found);
         return true;

@@ -1,6 +1,6 @@
 //! A task that nothing can fail.
 
-use super::{EvalView, TaskView};
+use super::{EvalView, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     dialect,
@@ -15,7 +15,7 @@ rule! {
 }
 
 /// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (`tests/coverage.md` A4).
-pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
     if !view.task.verify.steps.is_empty() {
         return;
     }
@@ -48,7 +48,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// Where the verify of a task is written, or, without one, the keys that may have been meant for it.
-fn verify_of(view: &TaskView<'_>) -> Option<Span> {
+fn verify_of(view: &UnderView<'_>) -> Option<Span> {
     let phases = find(view.unit.tree.root(), &["spec", "steps"])?.value;
     match find(phases, &["verify"]) {
         Some(verify) => Some(verify.value.span()),
@@ -64,7 +64,7 @@ fn find<'t>(node: Node<'t>, names: &[&str]) -> Option<Entry<'t>> {
 }
 
 /// The task set by which the eval selects the task.
-fn set(view: &TaskView<'_>, eval: &EvalView<'_>) -> Span {
+fn set(view: &UnderView<'_>, eval: &EvalView<'_>) -> Span {
     let nth = eval.tasks.iter().position(|task| std::ptr::eq(*task, view.unit));
     let set = nth.and_then(|nth| eval.unit.selected.get(nth)?.sets.first().copied());
     let named = set.map(|set| &eval.eval.task_sets[set]).and_then(|set| set.path.as_ref().or(set.glob.as_ref()));

@@ -8,6 +8,10 @@ use regex_automata::{
     nfa::thompson,
     util::{primitives::StateID, syntax},
 };
+use regex_syntax::{
+    ParserBuilder,
+    hir::{Hir, HirKind, Look},
+};
 
 /// Pairs of states looked at before giving up.
 const PAIRS: usize = 20_000;
@@ -52,7 +56,8 @@ pub fn covers(outer: &str, inner: &str, texts: Texts) -> bool {
 
 /// Whether a pattern matches every text.
 pub fn matches_all(pattern: &str, texts: Texts) -> bool {
-    covers(pattern, "", texts)
+    let takes_nothing = |hir: Hir| hir.properties().minimum_len() == Some(0);
+    parsed(pattern).is_some_and(takes_nothing) && covers(pattern, "", texts)
 }
 
 /// Whether no text matches a pattern; of `output`, newlines at the end are gone. `false` where nobody can tell.
@@ -60,7 +65,7 @@ pub fn matches_none(pattern: &str, output: bool) -> bool {
     // The automaton knows the words of ASCII alone.
     let words = pattern.contains("\\b") || pattern.contains("\\B");
     let wide = ["[^", "\\W", "\\D", "\\S", "\\p", "\\P", "."].iter().any(|part| pattern.contains(part));
-    if words && (wide || !pattern.is_ascii()) {
+    if words && (wide || !pattern.is_ascii()) || parsed(pattern).is_some_and(|hir| matches_some(&hir, output)) {
         return false;
     }
     none(pattern, |_| true, output)
@@ -103,6 +108,47 @@ fn none(pattern: &str, alphabet: fn(u8) -> bool, output: bool) -> bool {
 /// The pattern of one text, exactly.
 pub fn exactly(text: &str) -> String {
     format!(r"\A(?:{})\z", regex::escape(text))
+}
+
+/// A pattern as the automata read it.
+fn parsed(pattern: &str) -> Option<Hir> {
+    ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).ok()
+}
+
+/// Whether a pattern is seen to match some text without an automaton, which takes a hundred times as long: it looks around at its
+/// ends at most. Of `output`, newlines at the end are gone.
+fn matches_some(hir: &Hir, output: bool) -> bool {
+    match hir.kind() {
+        HirKind::Capture(capture) => matches_some(&capture.sub, output),
+        HirKind::Alternation(branches) => branches.iter().any(|branch| matches_some(branch, output)),
+        HirKind::Concat(parts) => {
+            let first = parts.iter().take_while(|part| is_look(part, [Look::Start, Look::StartLF])).count();
+            let rest = &parts[first..];
+            let last = rest.iter().rev().take_while(|part| is_look(part, [Look::End, Look::EndLF])).count();
+            let (inner, ends) = rest.split_at(rest.len() - last);
+            let kept = |part: &Hir| matches!(part.kind(), HirKind::Literal(text) if !text.0.ends_with(b"\n"));
+            let stays = !output || ends.is_empty() || inner.last().is_some_and(kept);
+            stays && inner.iter().all(is_free)
+        }
+        _ => is_free(hir),
+    }
+}
+
+fn is_look(hir: &Hir, looks: [Look; 2]) -> bool {
+    matches!(hir.kind(), HirKind::Look(look) if looks.contains(look))
+}
+
+/// Whether a part matches some text wherever it stands.
+fn is_free(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Literal(_) => true,
+        HirKind::Class(class) => !class.is_empty(),
+        HirKind::Look(_) => false,
+        HirKind::Repetition(repetition) => repetition.min == 0 || is_free(&repetition.sub),
+        HirKind::Capture(capture) => is_free(&capture.sub),
+        HirKind::Concat(parts) => parts.iter().all(is_free),
+        HirKind::Alternation(branches) => branches.iter().any(is_free),
+    }
 }
 
 fn automaton(pattern: &str) -> Option<dense::DFA<Vec<u32>>> {

@@ -1,11 +1,14 @@
 //! The prompt asks for one thing, and verify for another.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+use std::collections::BTreeSet;
 
-use regex::Regex;
-
-use super::{TaskView, texts};
+use super::{
+    TaskView,
+    facts::{self, Elsewhere},
+    texts,
+};
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Verb, value::Value},
     hir::{ArgKind, PhaseKind},
@@ -80,10 +83,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// A number of a stream: `>&2`, `2>&1`, `2>/dev/null`; a pause; the status of an exit.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static STREAM: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[12]?>&[12]|2>|\b(?:sleep|exit|return)\s+\d+|\bseq\s+\d+(?:\s+\d+)*|\{\d+\.\.\d+\}").unwrap()
-});
+static STREAM: Ascii = ascii(r"[12]?>&[12]|2>|\b(?:sleep|exit|return)\s+\d+|\bseq\s+\d+(?:\s+\d+)*|\{\d+\.\.\d+\}");
 
 /// The files that verify reads by their whole path, as far as that is known.
 pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
@@ -188,21 +188,12 @@ fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) -> Diagnostic
 
 /// Verify looks for a name that stands nowhere else, and the prompt has one that stands nowhere else and is made of the same parts.
 fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
-    let (mut others, mut verified) = (String::new(), String::new());
-    view.task.env.iter().for_each(|(_, template)| others.push_str(&format!("{}\n", texts::written(template))));
-    view.task.walk(&mut |phase, step| {
-        let text = if phase == PhaseKind::Verify { &mut verified } else { &mut others };
-        step.templates(&mut |template| text.push_str(&format!("{}\n", texts::written(template))));
-    });
-    for script in view.scripts {
-        let text = if script.phase == PhaseKind::Verify { &mut verified } else { &mut others };
-        text.push_str(&script.content.text);
-    }
+    let Elsewhere { verify: verified, rest: others } = facts::elsewhere(view);
     let has = |text: &str, name: &str| super::cluster::whole(text, name);
     let free: Vec<&str> = NAME
         .find_iter(said)
         .map(|m| m.as_str())
-        .filter(|name| !has(&others, name) && !verified.contains(name))
+        .filter(|name| !has(others, name) && !verified.contains(name))
         .collect();
     if free.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
@@ -232,8 +223,7 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     if quoted.is_empty() {
         return;
     }
-    let mut asked: Vec<(Span, String)> =
-        super::facts::asked(view).into_iter().map(|fact| (fact.span, fact.text())).collect();
+    let mut asked: Vec<(Span, String)> = facts::asked(view).iter().map(|fact| (fact.span, fact.text())).collect();
     // Where a program is told which database, user or branch.
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in &script.trace.runs {
@@ -251,14 +241,7 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             }
         }
     }
-    let mut others = String::new();
-    view.task.env.iter().for_each(|(_, template)| others.push_str(&format!("{}\n", texts::written(template))));
-    view.scripts.iter().filter(|s| s.phase != PhaseKind::Verify).for_each(|s| others.push_str(&s.content.text));
-    view.task.walk(&mut |phase, step| {
-        if phase != PhaseKind::Verify {
-            step.templates(&mut |template| others.push_str(&format!("{}\n", texts::written(template))));
-        }
-    });
+    let others = &facts::elsewhere(view).rest;
     let same = |a: &str, b: &str| {
         let letters = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
         letters(a) == letters(b)
@@ -284,7 +267,7 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
 
 /// `set threads to 8`, and verify asks for `.threads == 16`.
 fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
-    for fact in super::facts::asked(view) {
+    for fact in facts::asked(view) {
         let value = fact.text();
         if value.parse::<f64>().is_err() || fact.key.len() < 3 || texts::has_word(said, &value) {
             continue;
@@ -304,13 +287,9 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
 }
 
 /// The number right behind the name of a field.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"^[`"']?\s*(?:to|=|:|is|of|at)?\s*[`"']?(\d+(?:\.\d+)?)\b"#).unwrap());
+static NUMBER: Ascii = ascii(r#"^[`"']?\s*(?:to|=|:|is|of|at)?\s*[`"']?(\d+(?:\.\d+)?)\b"#);
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static QUOTED: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new("[`\"']([^`\"'\n]+)[`\"']|\\b([a-z]+[/-][a-z0-9./-]*[a-z0-9])\\b").unwrap());
+static QUOTED: Ascii = ascii("[`\"']([^`\"'\n]+)[`\"']|\\b([a-z]+[/-][a-z0-9./-]*[a-z0-9])\\b");
 
 /// The literal texts that verify compares with or looks for, and the names of what it looks at.
 fn looked_for(view: &TaskView<'_>) -> Vec<(Span, String)> {
@@ -340,17 +319,12 @@ fn is_kin(a: &str, b: &str) -> bool {
 }
 
 /// Names as authors give them: of parts, with a hyphen or an underscore between.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+\b").unwrap());
+static NAME: Ascii = ascii(r"\b[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+\b");
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static PATH: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"/(?:tmp|var|srv|opt|home|work|data)(?:/[\w.{}-]+)+").unwrap());
+static PATH: Ascii = ascii(r"/(?:tmp|var|srv|opt|home|work|data)(?:/[\w.{}-]+)+");
 
 /// What stands in quotes behind `grep`, and in comparisons of SQL and jq.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static LOOKED: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"(?:\bgrep\s[^|\n"']*["']|==\s*\\?"|\s=\s*')([^"'\n]+)["']"#).unwrap());
+static LOOKED: Ascii = ascii(r#"(?:\bgrep\s[^|\n"']*["']|==\s*\\?"|\s=\s*')([^"'\n]+)["']"#);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Item {
@@ -380,10 +354,9 @@ fn values(text: &str) -> BTreeSet<Item> {
     found
 }
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static VALUE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?-u)\b(?:[a-z][a-z0-9-]*(?:/[a-z0-9-]+)*:v?\d[\w.-]*\w|\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|m|MB|GB|KB)\b|\d+\b|[A-Z][A-Z0-9_]{4,}\b)").unwrap()
-});
+static VALUE: Ascii = ascii(
+    r"(?-u)\b(?:[a-z][a-z0-9-]*(?:/[a-z0-9-]+)*:v?\d[\w.-]*\w|\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|m|MB|GB|KB)\b|\d+\b|[A-Z][A-Z0-9_]{4,}\b)",
+);
 
 /// The literal texts that verify compares with, each with its place.
 fn expected(view: &TaskView<'_>) -> Vec<(Span, String)> {
@@ -444,8 +417,5 @@ fn leaves(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)
 }
 
 /// `= "x"`, `-eq 3`, `grep -q x`.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static COMPARED: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?:\s(?:=|==|!=|-eq|-ne|-ge|-le)\s+|\bgrep\s+(?:-\w+\s+)*)(?:"([^"$`\n]+)"|'([^'\n]+)'|([\w.:/-]+))"#)
-        .unwrap()
-});
+static COMPARED: Ascii =
+    ascii(r#"(?:\s(?:=|==|!=|-eq|-ne|-ge|-le)\s+|\bgrep\s+(?:-\w+\s+)*)(?:"([^"$`\n]+)"|'([^'\n]+)'|([\w.:/-]+))"#);

@@ -1,11 +1,8 @@
 //! Shell variables in prompts.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::TaskView;
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
     hir::Dialect,
     rule,
@@ -16,9 +13,7 @@ rule! {
     pub static SHELL_VARIABLE_IN_PROMPT = "shell-variable-in-prompt", Warning;
 }
 
-#[expect(clippy::unwrap_used, reason = "a pattern of our own")]
-static VARIABLE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)").unwrap());
+static VARIABLE: Ascii = ascii(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)");
 
 /// A prompt goes to the agent unchanged: no shell ever reads it (author mistake 13).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -53,7 +48,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             format!("the agent reads `{}` literally", whole.as_str()),
         )
         .here("no shell reads a prompt");
-        let declared = view.task.env.iter().any(|(n, _)| n.value == name);
+        let declared = view.declares(name);
         out.push(match (view.task.dialect, declared) {
             (Dialect::Portable, true) => {
                 diagnostic.fix(format!("write `{{env.{name}}}`"), place, format!("{{env.{name}}}"))

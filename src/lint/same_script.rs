@@ -1,8 +1,11 @@
 //! Two phases that do the same.
 
+use std::collections::HashMap;
+
 use super::TaskView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
+    effects::script::ScriptView,
     hir::{Def, PhaseKind, Step},
     rule,
 };
@@ -22,16 +25,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         (PhaseKind::Verify, PhaseKind::Cleanup, "what checks clears nothing away, or what clears away checks nothing"),
     ];
     for (first, second, why) in pairs {
-        for later in view.scripts.iter().filter(|s| s.phase == second) {
-            let same = |s: &&super::script::ScriptView<'_>| {
-                s.phase == first
-                    && effect(&s.content.text) == effect(&later.content.text)
-                    && given(s.step) == given(later.step)
-            };
-            let Some(earlier) = view.scripts.iter().find(same) else { continue };
-            if effect(&later.content.text).is_empty() {
-                continue;
-            }
+        let mut known: HashMap<Vec<&str>, Vec<&ScriptView<'_>>> = HashMap::new();
+        for script in view.scripts.iter().filter(|s| s.phase == first) {
+            known.entry(effect(&script.content.text)).or_default().push(script);
+        }
+        for later in view.scripts.iter().filter(|s| s.phase == second && !known.is_empty()) {
+            let effect = effect(&later.content.text);
+            let same = known.get(&effect).into_iter().flatten().find(|s| given(s.step) == given(later.step));
+            let Some(earlier) = same.filter(|_| !effect.is_empty()) else { continue };
             out.push(
                 Diagnostic::new(
                     &SAME_SCRIPT_TWICE,

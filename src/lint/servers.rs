@@ -1,6 +1,6 @@
 //! Servers that are named and not configured, and servers whose every call would be rejected.
 
-use super::{EvalView, TaskView};
+use super::{EvalView, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     dialect::eval::ALWAYS_TRUE_ASSERTION,
@@ -15,7 +15,7 @@ rule! {
 }
 
 /// Servers that a task requires, under the eval that selects it.
-pub fn required(view: &TaskView<'_>, out: &mut Diagnostics) {
+pub fn required(view: &UnderView<'_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     let config = eval.eval.mcp_config.as_ref().map_or(eval.eval.config, |name| name.span);
     for requirement in &view.task.requires {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    TaskView,
+    TaskView, UnderView,
     script::{Content, ScriptView},
 };
 use crate::{
@@ -100,7 +100,7 @@ struct Limit {
 const SILENT: Duration = Duration::from_secs(300);
 
 /// A step that may take longer than what it stands in never gets that time.
-pub fn timeouts(view: &TaskView<'_>, out: &mut Diagnostics) {
+pub fn timeouts(view: &UnderView<'_>, out: &mut Diagnostics) {
     let meta = &view.task.meta;
     let default = view.eval.map(|e| &e.eval.default_limits);
     let limit = |phase| {
@@ -121,7 +121,7 @@ pub fn timeouts(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn within(
-    view: &TaskView<'_>,
+    view: &UnderView<'_>,
     step: &Step<Def>,
     limit: Option<&Limit>,
     cleanup: Option<&Limit>,
@@ -144,7 +144,7 @@ fn within(
         _ => limit.cloned(),
     };
     let Some(own) = own else { return };
-    for script in view.scripts.iter().filter(|s| std::ptr::eq(s.step, step)) {
+    if let Some(script) = view.script_of(step) {
         commands_within(view, script, &own, out);
     }
     if step.op.signature.control == Control::Eventually
@@ -167,7 +167,7 @@ fn within(
     }
 }
 
-fn never_gets(view: &TaskView<'_>, span: Span, what: &str, time: Duration, limit: &Limit) -> Diagnostic {
+fn never_gets(view: &UnderView<'_>, span: Span, what: &str, time: Duration, limit: &Limit) -> Diagnostic {
     let (time, end) = (duration::format(time), duration::format(limit.time));
     let diagnostic = Diagnostic::new(
         &TIMEOUT_BEYOND_TASK,
@@ -185,7 +185,7 @@ fn never_gets(view: &TaskView<'_>, span: Span, what: &str, time: Duration, limit
 }
 
 /// `kubectl wait --timeout=300s` in a step that ends before.
-fn commands_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+fn commands_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     if !script.content.text.contains("--timeout") {
         return;
     }

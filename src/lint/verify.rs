@@ -1,11 +1,10 @@
 //! Verify steps that cannot fail, that the prompt answers, or that rest on a judge alone.
 
-use std::{cell::LazyCell, sync::LazyLock};
-
-use regex::Regex;
+use std::cell::LazyCell;
 
 use super::{TaskView, exit_status, texts};
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, Strength},
     hir::{ArgKind, BlockRole, Def, Dialect, OperationKind, Step, Task},
     rule,
@@ -35,14 +34,14 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
-    let mut certain = view.eval.is_some();
+    let mut certain = view.selected;
     steps.iter().for_each(|s| s.walk(&mut |s| certain &= is_certain(s)));
     let finding = Diagnostic::new(
         &UNFALSIFIABLE_VERIFY,
         first.key,
         format!("{what}: `{}` passes whatever the agent does", task.name.value),
     )
-    .help(match steps.iter().all(|s| view.scripts.iter().any(|v| std::ptr::eq(v.step, s))) {
+    .help(match steps.iter().all(|s| view.script_of(s).is_some()) {
         true => "look at what the agent was to bring about, and end with a failure where it is not so",
         false => "look at what the agent was to bring about, and say what it must be (`expect`)",
     });
@@ -115,7 +114,7 @@ pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
         let message = "nothing is verified but that a file is absent, and set-up makes none: a run in which nothing happens passes";
         let finding = Diagnostic::new(&ABSENCE_ALONE, first.key, message)
             .help("make the file in `setup`, or verify something that the agent has to bring about");
-        out.push(if view.eval.is_some() { finding } else { finding.strength(Strength::Warning) });
+        out.push(if view.selected { finding } else { finding.strength(Strength::Warning) });
     }
 }
 
@@ -129,7 +128,7 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
             let is = |value| expect.as_ref().is_some_and(|e| e.as_ref() == Some(&value));
             let usual = expect.is_none() || is(serde_json::json!({})) || is(serde_json::json!({"exitCode": 0}));
             let plain = step.arg("protocol").is_none();
-            let script = view.scripts.iter().find(|s| std::ptr::eq(s.step, step));
+            let script = view.script_of(step);
             is(serde_json::json!({"exitCode": "any"}))
                 || usual && plain && script.is_some_and(|s| exit_status::is_idle(&s.content))
         }
@@ -215,21 +214,15 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-static GREP: LazyLock<Regex> = LazyLock::new(|| {
-    #[expect(clippy::unwrap_used, reason = "a constant")]
-    Regex::new(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]+)"|'([^']+)'|([\w./-]+))"#).unwrap()
-});
+static GREP: Ascii = ascii(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]+)"|'([^']+)'|([\w./-]+))"#);
 
 /// `[[ "$ANSWER" == *word* ]]` as a check of its own: behind an `if`, it may be what must not be there.
-static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
-    #[expect(clippy::unwrap_used, reason = "a constant")]
-    Regex::new(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#).unwrap()
-});
+static PATTERN: Ascii =
+    ascii(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#);
 
-static CASE: LazyLock<Regex> = LazyLock::new(|| {
-    #[expect(clippy::unwrap_used, reason = "a constant")]
-    Regex::new(r"(?i)\b(?:upper|lower|title|camel|snake|kebab|pascal)[ _-]?cased?\b|\b(?:letter|sentence) case\b|\bcapital(?:s|i[sz]ed?|i[sz]ation| letters?)\b|\bcase[- ]sensitive").unwrap()
-});
+static CASE: Ascii = ascii(
+    r"(?i)\b(?:upper|lower|title|camel|snake|kebab|pascal)[ _-]?cased?\b|\b(?:letter|sentence) case\b|\bcapital(?:s|i[sz]ed?|i[sz]ation| letters?)\b|\bcase[- ]sensitive",
+);
 
 fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Span) -> Diagnostic {
     Diagnostic::new(&PROMPT_CONTAINS_ANSWER, span, message)

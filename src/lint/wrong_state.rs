@@ -1,11 +1,10 @@
 //! Verify waits for, or asks for, the opposite of what the prompt tells the agent to bring about.
 
-use std::{collections::HashSet, sync::LazyLock};
-
-use regex::Regex;
+use std::collections::HashSet;
 
 use super::{TaskView, already_true};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::flow,
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Verb, value::Value},
@@ -143,7 +142,5 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     }
 }
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static STOPS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:stop|halt|pause|suspend|unready|shut|cordon|drain|to 0|to zero|isolate|disable)").unwrap()
-});
+static STOPS: Ascii =
+    ascii(r"(?i)\b(?:stop|halt|pause|suspend|unready|shut|cordon|drain|to 0|to zero|isolate|disable)");
