@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::{
+    bash::tools::Tools,
     builtin,
     check::{self, Checked},
     decode,
@@ -126,8 +127,16 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     for key in unread_keys(&out) {
         unread.entry(key.file).or_default().push(key);
     }
-    let shared =
-        Shared { unread: &unread, options, project: &project, units: &units, scripts: &scripts, sources, files };
+    let shared = Shared {
+        unread: &unread,
+        options,
+        project: &project,
+        units: &units,
+        scripts: &scripts,
+        tools: &policy.tools,
+        sources,
+        files,
+    };
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
     let tasks = || -> Vec<TaskResult> {
         let tasks = (0..project.tasks.len()).into_par_iter();
@@ -188,6 +197,9 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
 pub fn effects(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Vec<(String, PathBuf, Option<String>)> {
     let options = Options { plans: Plans::None, soft: false, ..Options::default() };
     let project = compile_with(paths, &options, sources, files).project;
+    let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
+    let start = paths.first().map_or_else(PathBuf::new, Clone::clone);
+    let tools = &Policy::find(&start, &rules, sources, files, &mut Diagnostics::default()).tools;
     let bare = Lock::default();
     let files = &Listed::new(files);
     let of = |unit: &Arc<TaskUnit>| {
@@ -201,7 +213,7 @@ pub fn effects(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Vec<(
             let all = ScriptFiles::default();
             let scripts = script::views(unit, &checked.task, &all, sources, files);
             let sourced = effects::sourced(&scripts, &all, sources, files);
-            Model::of(effects::Given { task: &checked.task, scripts: &scripts, sourced: &sourced, files })
+            Model::of(effects::Given { task: &checked.task, scripts: &scripts, sourced: &sourced, tools, files })
                 .shown(sources)
         });
         (name, unit.path.clone(), text)
@@ -240,6 +252,7 @@ struct Shared<'a> {
     /// The tasks of each eval.
     units: &'a [Vec<&'a TaskUnit>],
     scripts: &'a ScriptFiles,
+    tools: &'a Tools,
     sources: &'a Sources,
     files: &'a dyn Files,
 }
@@ -284,7 +297,9 @@ impl Shared<'_> {
             };
             let sourced = effects::sourced(&scripts, self.scripts, sources, files);
             let effects = match self.options.soft {
-                true => Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, files }),
+                true => {
+                    Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, tools: self.tools, files })
+                }
                 false => Model::default(),
             };
             let under: Vec<_> =
@@ -295,6 +310,7 @@ impl Shared<'_> {
                 task,
                 scripts: if self.options.soft { &scripts } else { &[] },
                 effects: &effects,
+                tools: self.tools,
                 facts: &facts,
                 selected: !under.is_empty(),
                 asserted: !under.is_empty() && under.iter().all(|(eval, s)| is_asserted(&project.evals[*eval], s)),

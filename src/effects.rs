@@ -18,7 +18,7 @@ use self::{
     value::{Piece, Value},
 };
 use crate::{
-    bash::tools::{self, Tool},
+    bash::tools::{self, Tool, Tools},
     hir::{ArgKind, Def, Part, PhaseKind, Target, Task, Template},
     source::{Files, Sources, Span, resolve},
 };
@@ -160,6 +160,7 @@ pub struct Given<'a> {
     pub scripts: &'a [ScriptView<'a>],
     /// See [`sourced`].
     pub sourced: &'a [(PathBuf, Arc<Content>)],
+    pub tools: &'a Tools,
     pub files: &'a dyn Files,
 }
 
@@ -334,7 +335,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     }
     let Some(name) = run.words.first().and_then(Value::literal) else { return };
     let name = name.rsplit('/').next().unwrap_or(name);
-    let Some(tool) = tools::tool(name) else { return };
+    let Some(tool) = given.tools.tool(name) else { return };
     let words: Vec<String> = run.words[1..].iter().map(spelt).collect();
     if tools::is_dry(&words) {
         return;
@@ -431,7 +432,7 @@ fn without(value: &Value, bytes: usize) -> Value {
 /// Kinds and names that stand as operands. `None` for a name: all of a kind.
 fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: &[Value]) -> Vec<(String, Option<Value>)> {
     let spelt: Vec<String> = words.iter().map(spelt).collect();
-    let given: Vec<&Value> = tools::operands(&tool.names[0], &spelt)
+    let given: Vec<&Value> = tool.operands(&spelt)
         .filter_map(|word| words.get(spelt.iter().position(|known| std::ptr::eq(known, word))?))
         .collect();
     let usage: Vec<&str> = command.usage.split_whitespace().collect();

@@ -69,6 +69,7 @@ pub use agent::TYPES as AGENT_TYPES;
 use std::ops::Deref;
 
 use crate::{
+    bash::tools::Tools,
     check, decode,
     diagnostic::{Diagnostics, Rule, Strength},
     dialect,
@@ -119,6 +120,8 @@ pub struct TaskView<'a> {
     pub scripts: &'a [script::ScriptView<'a>],
     /// What all of it does.
     pub effects: &'a Model<'a>,
+    /// What is known of programs.
+    pub tools: &'a Tools,
     /// What several rules look for in it.
     pub facts: &'a Facts,
     /// Whether an eval selects it.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     ascii::{Ascii, ascii},
+    bash::tools::{Tool, Tools},
     diagnostic::{Diagnostic, Diagnostics, Rule, Strength, nearest},
     outside, rule,
     source::{FileId, Files, ReadError, Sources, Span},
@@ -49,6 +50,8 @@ pub struct Policy {
     levels: Vec<(String, Level)>,
     /// Patterns of paths that are left out when a folder is searched.
     pub exclude: Vec<String>,
+    /// What is known of programs.
+    pub tools: Tools,
 }
 
 /// The file as it is written.
@@ -59,6 +62,8 @@ struct Document {
     rules: indexmap::IndexMap<String, toml::Spanned<String>>,
     #[serde(default)]
     exclude: Vec<String>,
+    #[serde(default)]
+    effects: indexmap::IndexMap<String, Tool>,
 }
 
 impl Policy {
@@ -105,12 +110,13 @@ impl Policy {
                     format!("`{FILE_NAME}` cannot be read: {}", error.message().lines().next().unwrap_or_default());
                 out.error(
                     Diagnostic::new(&INVALID_CONFIG, span, message)
-                        .help("known are `rules`, a table from a rule to a level, and `exclude`, a list of patterns"),
+                        .help("known are `rules`, a table from a rule to a level, `exclude`, a list of patterns, and `effects`, a table for each program"),
                 );
                 return Self::default();
             }
         };
-        let mut policy = Self { levels: Vec::new(), exclude: document.exclude };
+        let tools = Tools::of(document.effects);
+        let mut policy = Self { levels: Vec::new(), exclude: document.exclude, tools };
         for (name, level) in document.rules {
             let span = Span::new(file, level.span());
             match Level::parse(level.get_ref()) {

@@ -3,16 +3,17 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{LazyLock, OnceLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use serde::Deserialize;
 
 /// What is known of a program, in the words of its command line.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tool {
     /// What it is called, without a folder. Programs with the same command line share an entry; the first name stands for all.
+    #[serde(default)]
     pub names: Vec<String>,
     /// What its things live in: names of two systems have nothing to do with each other.
     #[serde(default)]
@@ -120,19 +121,73 @@ static TOOLS: [OnceLock<Option<Tool>>; TABLES.len()] = [const { OnceLock::new() 
 
 impl Tool {
     fn read(text: &str) -> Option<Self> {
-        let mut tool = toml::from_str::<Self>(text).ok()?;
-        tool.valued = tool.values.iter().cloned().collect();
-        for command in &mut tool.commands {
+        toml::from_str::<Self>(text).ok().map(Self::indexed)
+    }
+
+    fn indexed(mut self) -> Self {
+        self.valued = self.values.iter().cloned().collect();
+        for command in &mut self.commands {
             command.words = command.usage.split_whitespace().map(str::to_owned).collect();
         }
-        for (kinds, wide) in [(&tool.kinds, false), (&tool.wide, true)] {
+        for (kinds, wide) in [(&self.kinds, false), (&self.wide, true)] {
             for (kind, others) in kinds {
                 for word in others.iter().chain([kind]) {
-                    tool.by_word.insert(word.clone(), (kind.clone(), wide));
+                    self.by_word.insert(word.clone(), (kind.clone(), wide));
                 }
             }
         }
-        Some(tool)
+        self
+    }
+
+    /// Adds what a project says of a program: its commands come first, and its system counts.
+    fn extended(mut self, own: Self) -> Self {
+        fn merge(all: &mut BTreeMap<String, Vec<String>>, own: BTreeMap<String, Vec<String>>) {
+            own.into_iter().for_each(|(key, words)| all.entry(key).or_default().extend(words));
+        }
+        self.names.extend(own.names);
+        self.commands.splice(0..0, own.commands);
+        self.space.extend(own.space);
+        self.sql.extend(own.sql);
+        self.values.extend(own.values);
+        self.looks.extend(own.looks);
+        self.short |= own.short;
+        merge(&mut self.alone, own.alone);
+        merge(&mut self.wide, own.wide);
+        merge(&mut self.kinds, own.kinds);
+        merge(&mut self.conditions, own.conditions);
+        merge(&mut self.fields, own.fields);
+        if !own.system.is_empty() {
+            self.system = own.system;
+        }
+        self
+    }
+}
+
+/// What is known of programs in a project: gevals' own tables, and what `[effects]` of its `gevals.toml` adds.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    own: HashMap<String, Arc<Tool>>,
+}
+
+impl Tools {
+    /// With what a project says of programs, by their names.
+    pub fn of(own: impl IntoIterator<Item = (String, Tool)>) -> Self {
+        let mut tools = Self::default();
+        for (name, said) in own {
+            let known = tool(&name).cloned().unwrap_or_default();
+            let mut tool = known.extended(said);
+            if !tool.names.contains(&name) {
+                tool.names.insert(0, name);
+            }
+            let tool = Arc::new(tool.indexed());
+            tools.own.extend(tool.names.iter().map(|name| (name.clone(), Arc::clone(&tool))));
+        }
+        tools
+    }
+
+    /// The entry of a program; `name` is without a folder.
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.own.get(name).map(Arc::as_ref).or_else(|| tool(name))
     }
 }
 
@@ -168,10 +223,13 @@ pub fn takes(name: &str, option: &str) -> bool {
 
 /// The words behind the name of a program that are neither options nor values of options.
 pub fn operands<'w, W: AsRef<str>>(name: &str, words: &'w [W]) -> impl Iterator<Item = &'w W> {
-    let tool = tool(name);
+    operands_of(tool(name), words)
+}
+
+fn operands_of<'w, W: AsRef<str>>(tool: Option<&'w Tool>, words: &'w [W]) -> impl Iterator<Item = &'w W> {
     let mut value = false;
     let mut only_operands = false;
-    let mut alone: Option<&'static [String]> = None;
+    let mut alone: Option<&[String]> = None;
     words.iter().filter(move |word| {
         let word = word.as_ref();
         if only_operands {
@@ -212,9 +270,14 @@ pub fn is_dry<W: AsRef<str>>(words: &[W]) -> bool {
 }
 
 impl Tool {
+    /// The words behind its name that are neither options nor values of options.
+    pub fn operands<'w, W: AsRef<str>>(&'w self, words: &'w [W]) -> impl Iterator<Item = &'w W> {
+        operands_of(Some(self), words)
+    }
+
     /// What a command line, without the program's name, asks for.
     pub fn command<W: AsRef<str>>(&self, words: &[W], fed: bool) -> Option<&Command> {
-        let operands: Vec<&str> = operands(&self.names[0], words).map(AsRef::as_ref).collect();
+        let operands: Vec<&str> = self.operands(words).map(AsRef::as_ref).collect();
         self.commands.iter().find(|command| {
             (!command.fed || fed)
                 && command.fits(&operands)

@@ -109,11 +109,11 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
             Some(arg("url").map(|url| (verb, thing("http", "url", Some(url)))).into_iter().collect())
         }
         OperationKind::Extension { operation, .. } => {
-            let mut found = on_kubernetes(operation, step, &arg, environment);
+            let mut found = on_kubernetes(operation, step, &arg, given, environment);
             found.extend(described(operation, step, &arg, given, environment).unwrap_or_default());
             (!found.is_empty()).then_some(found)
         }
-        OperationKind::Tool { server, tool } => by_tool(server, tool, step, &arg),
+        OperationKind::Tool { server, tool } => by_tool(server, tool, step, &arg, given),
         _ => Some(Vec::new()),
     };
     let lenient = step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value);
@@ -139,7 +139,7 @@ fn described(
     given: Given<'_>,
     environment: &Variables,
 ) -> Option<Vec<Done>> {
-    let tool = tools::tool("kubectl")?;
+    let tool = given.tools.tool("kubectl")?;
     let verb = match operation {
         "apply" | "create" => Verb::Creates,
         "delete" => Verb::Deletes,
@@ -174,9 +174,10 @@ fn on_kubernetes(
     operation: &str,
     step: &Step<Def>,
     arg: &dyn Fn(&str) -> Option<Value>,
+    given: Given<'_>,
     environment: &Variables,
 ) -> Vec<Done> {
-    let Some(tool) = tools::tool("kubectl") else { return Vec::new() };
+    let Some(tool) = given.tools.tool("kubectl") else { return Vec::new() };
     let inner = |key: &str| Some(text_of(step.arg("metadata")?.get(key)?, environment));
     let words = words(operation);
     let is = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
@@ -254,7 +255,13 @@ const NAMES: [&str; 11] =
     ["name", "title", "path", "key", "slug", "id", "uri", "filename", "file_path", "filePath", "table"];
 
 /// What a tool does, by its name and arguments. `None`: these do not tell.
-fn by_tool(server: &str, name: &str, step: &Step<Def>, arg: &dyn Fn(&str) -> Option<Value>) -> Option<Vec<Done>> {
+fn by_tool(
+    server: &str,
+    name: &str,
+    step: &Step<Def>,
+    arg: &dyn Fn(&str) -> Option<Value>,
+    given: Given<'_>,
+) -> Option<Vec<Done>> {
     let words = words(name);
     let said = words.iter().find_map(|word| VERBS.iter().find(|(_, known)| known.contains(&word.as_str())));
     let looks = step.op.signature.effects == Effects::None;
@@ -267,7 +274,7 @@ fn by_tool(server: &str, name: &str, step: &Step<Def>, arg: &dyn Fn(&str) -> Opt
     let nouns: Vec<&str> =
         words.iter().filter(|word| !is_verb(word)).map(|word| word.strip_suffix('s').unwrap_or(word)).collect();
     let named = NAMES.iter().find_map(|key| arg(key));
-    let kubectl = tools::tool("kubectl")?;
+    let kubectl = given.tools.tool("kubectl")?;
     if let Some(objects) = arg("resource").or_else(|| arg("manifest")).as_ref().and_then(manifest::objects) {
         return Some(objects.into_iter().map(|object| (verb, of_object(object, arg("namespace"), kubectl))).collect());
     }

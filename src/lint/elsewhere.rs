@@ -4,7 +4,6 @@ use std::cell::LazyCell;
 
 use super::TaskView;
 use crate::{
-    bash::tools,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{
         Act, Verb,
@@ -126,7 +125,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                     })
             })
             .collect();
-        if makers.is_empty() && !is_named(&said, &spelt(name), &act.thing.kind) && !named_in_files(view, name) {
+        if makers.is_empty() && !is_named(view, &said, &spelt(name), &act.thing.kind) && !named_in_files(view, name) {
             let literals: Vec<String> = makes
                 .iter()
                 .filter(|made| made.thing.system == act.thing.system)
@@ -180,7 +179,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             (None, Some(here)) => here.is_known() && here.literal() != Some("default") && !act_is_step(act),
             _ => false,
         };
-        let wide = tools::tool("kubectl").and_then(|tool| tool.kind(&act.thing.kind)).is_some_and(|(_, wide)| wide);
+        let wide = view.tools.tool("kubectl").and_then(|tool| tool.kind(&act.thing.kind)).is_some_and(|(_, wide)| wide);
         if let (Some(first), true, false) = (certain.first(), certain.iter().all(|made| elsewhere(made)), wide)
             && act.thing.system == "kubernetes"
             && !changes_namespace(view)
@@ -223,7 +222,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
     let made: Vec<&Act> = kubernetes()
         .filter(|act| act.verb == Verb::Creates && act.thing.kind == "namespace" && act.phase == PhaseKind::Setup)
         .collect();
-    let wide = |kind: &str| tools::tool("kubectl").and_then(|tool| tool.kind(kind)).is_some_and(|(_, wide)| wide);
+    let wide = |kind: &str| view.tools.tool("kubectl").and_then(|tool| tool.kind(kind)).is_some_and(|(_, wide)| wide);
     let changes = !made.is_empty() && changes_namespace(view);
     let literals = LazyCell::new(|| {
         let mut found = Diagnostics::default();
@@ -505,15 +504,15 @@ fn has_word(text: &str, name: &str) -> bool {
 }
 
 /// Whether a text names a thing of this kind so: of `a route \`site\`` no release has the name.
-fn is_named(text: &str, name: &str, kind: &str) -> bool {
+fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
     let known = |word: &str| {
         matches!(
             word,
             "release" | "chart" | "container" | "network" | "volume" | "image" | "branch" | "tag" | "table" | "route"
-        ) || tools::tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
+        ) || view.tools.tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
     };
     let same = |word: &str| {
-        word == kind || tools::tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
+        word == kind || view.tools.tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
     };
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(name).any(|(at, _)| {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::TaskView;
 use crate::{
-    bash::tools,
+    bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::{Def, OperationKind, Step},
     kubernetes::operation::is_known_group,
@@ -80,7 +80,7 @@ fn names(arg: &crate::hir::Arg<Def>, found: &mut Vec<(Span, String)>) {
 
 /// The same of what commands are told: kinds, conditions to wait for, fields of objects. What they know stands in the table of their program.
 fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(tool) = tools::tool("kubectl") else { return };
+    let Some(tool) = view.tools.tool("kubectl") else { return };
     let mut foreign: Vec<(Span, String, String)> = Vec::new();
     let (mut found, mut named): (Vec<(Span, String, String)>, Vec<(Span, String, String)>) = Default::default();
     for script in &view.effects.scripts {
@@ -195,8 +195,10 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// Names in a JSONPath that no field has, and one nearly has.
-fn fields(path: &str, tool: &'static tools::Tool) -> impl Iterator<Item = (String, String)> {
-    let known = KNOWN.get_or_init(|| tool.fields.values().flatten().map(String::as_str).collect());
+fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + use<> {
+    let ours = || tools::tool("kubectl").into_iter().flat_map(|tool| tool.fields.values().flatten());
+    let known = KNOWN.get_or_init(|| ours().map(String::as_str).collect());
+    let is_own = |name: &str| tool.fields.values().flatten().any(|known| known == name);
     let mut found = Vec::new();
     // Behind these the author chooses the names.
     let free = [
@@ -220,7 +222,7 @@ fn fields(path: &str, tool: &'static tools::Tool) -> impl Iterator<Item = (Strin
     for name in paths.flat_map(|path| path.split(signs).take_while(|name| !free.contains(name))) {
         let plain =
             name.len() > 4 && name.bytes().all(|b| b.is_ascii_alphabetic()) && name.starts_with(char::is_lowercase);
-        if !plain || known.contains(name) {
+        if !plain || known.contains(name) || is_own(name) {
             continue;
         }
         found.extend(near_field(name, known).map(|near| (name.to_owned(), near.to_owned())));
