@@ -432,7 +432,8 @@ fn without(value: &Value, bytes: usize) -> Value {
 /// Kinds and names that stand as operands. `None` for a name: all of a kind.
 fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: &[Value]) -> Vec<(String, Option<Value>)> {
     let spelt: Vec<String> = words.iter().map(spelt).collect();
-    let given: Vec<&Value> = tool.operands(&spelt)
+    let given: Vec<&Value> = tool
+        .operands(&spelt)
         .filter_map(|word| words.get(spelt.iter().position(|known| std::ptr::eq(known, word))?))
         .collect();
     let usage: Vec<&str> = command.usage.split_whitespace().collect();

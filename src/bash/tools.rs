@@ -175,14 +175,23 @@ impl Tools {
         let mut tools = Self::default();
         for (name, said) in own {
             let known = tool(&name).cloned().unwrap_or_default();
-            let mut tool = known.extended(said);
+            let own_words = said.clone().indexed().by_word;
+            let mut tool = known.extended(said).indexed();
+            // A word of a project's own means what the project says.
+            tool.by_word.extend(own_words);
             if !tool.names.contains(&name) {
                 tool.names.insert(0, name);
             }
-            let tool = Arc::new(tool.indexed());
+            let tool = Arc::new(tool);
             tools.own.extend(tool.names.iter().map(|name| (name.clone(), Arc::clone(&tool))));
         }
         tools
+    }
+
+    /// Whether a program of the project's own deletes things of this kind.
+    pub fn releases(&self, system: &str, kind: &str) -> bool {
+        let deletes = |command: &Command| command.deletes.as_deref() == Some(kind);
+        self.own.values().any(|tool| tool.system == system && tool.commands.iter().any(deletes))
     }
 
     /// The entry of a program; `name` is without a folder.

@@ -285,7 +285,9 @@ fn waits(view: &TaskView<'_>, found: &mut Vec<(Span, Span, String)>) {
         let resource = parts[0].clone().unwrap_or_default().replace('"', "");
         let (kind, name) =
             resource.split_once('/').map_or((resource.clone(), String::new()), |(a, b)| (a.to_owned(), b.to_owned()));
-        let kind = view.tools.tool("kubectl")
+        let kind = view
+            .tools
+            .tool("kubectl")
             .and_then(|tool| tool.kind(&kind))
             .map_or(kind.clone(), |(kind, _)| kind.to_owned());
         let kind = match kind.as_str() {

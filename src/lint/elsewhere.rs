@@ -512,7 +512,8 @@ fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
         ) || view.tools.tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
     };
     let same = |word: &str| {
-        word == kind || view.tools.tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
+        word == kind
+            || view.tools.tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
     };
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(name).any(|(at, _)| {

@@ -90,7 +90,11 @@ fn makes(act: &Act, view: &TaskView<'_>) -> bool {
         "git" => false,
         // What lies behind a server of a task may end with it; where cleanup deletes such things, it deletes them all.
         system => {
-            view.effects.in_phase(PhaseKind::Cleanup).any(|act| act.verb == Verb::Deletes && act.thing.system == system)
+            view.tools.releases(system, &thing.kind)
+                || view
+                    .effects
+                    .in_phase(PhaseKind::Cleanup)
+                    .any(|act| act.verb == Verb::Deletes && act.thing.system == system)
         }
     }
 }
