@@ -31,6 +31,7 @@ mod foreign;
 mod idle_step;
 mod injection;
 mod judge;
+mod leftovers;
 mod kubectl;
 mod listing;
 mod misspelt;
@@ -41,6 +42,7 @@ mod orphan;
 mod other_cluster;
 mod pattern;
 mod place;
+mod polls;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_variable;
@@ -52,6 +54,7 @@ mod servers;
 mod skills;
 mod stdin;
 mod steps;
+mod sweeps;
 mod syntax;
 mod texts;
 mod unfilled;
@@ -61,6 +64,7 @@ mod unpinned_server;
 mod unreferenced_script;
 pub mod unresolved_source;
 mod unsatisfiable;
+mod values;
 mod verify;
 mod wrong_state;
 
@@ -306,9 +310,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &env::UNUSED_ENV, found: Found::InTask(env::unused) },
     Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(unset::undeclared) },
     Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset::unset) },
+    way(&unset::BAD_EXPANSION),
     Lint { rule: &unset::VALUE_LOST_IN_SUBSHELL, found: Found::InTask(unset::lost) },
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
     Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::InTask(steps::timeouts) },
+    Lint { rule: &polls::ONE_ROUND_LOOP, found: Found::InTask(polls::rounds) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
@@ -316,8 +322,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the world
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },
+    Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
+    Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(values::check) },
+    Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(elsewhere::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },

@@ -146,6 +146,7 @@ fn within(
     let Some(own) = own else { return };
     for script in view.scripts.iter().filter(|s| std::ptr::eq(s.step, step)) {
         commands_within(view, script, &own, out);
+        loops_within(view, script, &own, out);
     }
     if step.op.signature.control == Control::Eventually
         && let Some(interval) = step.arg("interval")
@@ -206,6 +207,16 @@ fn commands_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, 
             let what = format!("`{}`", command.name());
             out.push(never_gets(view, script.content.span(word.range.clone()), &what, time, limit));
         }
+    }
+}
+
+/// A loop of 30 rounds with 5 seconds between them in a step that ends before.
+fn loops_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    let content = &script.content;
+    for (statement, time) in super::polls::longest(content).into_iter().filter(|(_, time)| *time > limit.time) {
+        let head = &content.text[statement.range.clone()];
+        let end = statement.range.start + head.find('\n').unwrap_or(head.len());
+        out.push(never_gets(view, content.span(statement.range.start..end), "this loop", time, limit));
     }
 }
 
@@ -364,7 +375,7 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// The value of `$NAME`, where the script assigns it once, a number.
-fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
+pub(super) fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
     let name = word.strip_prefix("${").and_then(|w| w.strip_suffix('}')).or_else(|| word.strip_prefix('$'))?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return None;
