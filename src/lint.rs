@@ -9,9 +9,11 @@ mod already_true;
 mod agent_file;
 mod assertion_sense;
 mod assertions;
+mod awaited;
 mod background;
 mod bashism;
 mod capture;
+mod cleanup;
 mod cluster;
 mod collisions;
 mod dead_check;
@@ -32,6 +34,7 @@ mod idle_step;
 mod injection;
 mod judge;
 mod leftovers;
+mod known_servers;
 mod kubectl;
 mod listing;
 mod misspelt;
@@ -315,6 +318,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
     Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::InTask(steps::timeouts) },
     Lint { rule: &polls::ONE_ROUND_LOOP, found: Found::InTask(polls::rounds) },
+    Lint { rule: &awaited::NOT_AWAITED, found: Found::InTask(awaited::check) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::InTask(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
@@ -336,6 +340,9 @@ pub static RULES: &[Lint] = &[
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::InBoth(servers::required, oracle::calls) },
+    Lint { rule: &known_servers::UNLISTED_TOOL, found: Found::InEval(known_servers::tools) },
+    Lint { rule: &known_servers::OUT_OF_REACH, found: Found::InTask(known_servers::roots) },
+    Lint { rule: &known_servers::NEEDED_TOOL_FORBIDDEN, found: Found::InTask(known_servers::forbidden) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &allowed::SOURCE_NOT_ALLOWED, found: Found::InEval(allowed::allowed) },

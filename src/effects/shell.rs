@@ -487,6 +487,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 words.push(Value::text(source));
                 continue;
             }
+            // The arguments of a function, or of the script.
+            let given = self.variables.get("#").and_then(Value::literal).and_then(|count| count.parse::<usize>().ok());
+            if let Some(count) = given.filter(|count| matches!(source, "\"$@\"" | "\"${@}\"" | "$@") && *count < 10) {
+                let known = (1..=count).map(|nth| self.variables.get(&nth.to_string()).cloned().unwrap_or_default());
+                words.extend(known.collect::<Vec<_>>());
+                continue;
+            }
             self.bad_expansion(content, source, word.range.start);
             words.extend(self.words(content, &ast::Word::read(source, word.range.start)));
         }
