@@ -27,14 +27,8 @@ const LATE: [&str; 8] = [
     "succeeded",
 ];
 
-/// What others make of a thing, some seconds after it: the kind that is read, the kind it comes from, and a word of the prompt.
-const MADE: [(&str, &str); 5] = [
-    ("secret", "certificate"),
-    ("secret", "externalsecret"),
-    ("persistentvolume", "persistentvolumeclaim"),
-    ("taskrun", "pipelinerun"),
-    ("virtualmachineinstance", "virtualmachine"),
-];
+/// What others make of a thing, some seconds after it: the kind that is read, and the kind it comes from.
+const MADE: [(&str, &str); 3] = [("secret", "certificate"), ("secret", "externalsecret"), ("taskrun", "pipelinerun")];
 
 /// Needs: nothing in verify waits, and the prompt asks for a change. Then an agent that has done it right, and ends at once, may fail.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {

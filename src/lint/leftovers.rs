@@ -56,7 +56,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             // Where it lies in nothing of the task's own, what else set-up does with such things tells.
             let free = match thing.system.as_str() {
                 "docker" | "sqlite" | "postgres" | "mysql" | "aws" | "gcloud" => true,
-                "kubernetes" => thing.space.is_none() && is_wide(&thing.kind),
+                "kubernetes" => thing.kind != "namespace" && is_wide(&thing.kind),
                 _ => false,
             };
             let same =

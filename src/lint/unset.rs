@@ -81,7 +81,11 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .help(format!("write `export {name}`, or give it to this command: `{name}=\"${name}\" {program} …`")),
             );
         }
-        for bad in &script.trace.bad {
+        // A hole with a dollar before it is reported as such.
+        let is_hole = |text: &str| {
+            ["env.", "random.", "steps.", "agent.", "task."].iter().any(|root| text[2..].starts_with(root))
+        };
+        for bad in script.trace.bad.iter().filter(|bad| !is_hole(&bad.text)) {
             out.push(
                 Diagnostic::new(
                     &BAD_EXPANSION,
