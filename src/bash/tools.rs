@@ -131,7 +131,8 @@ const TABLES: &[&str] = tables![
     "sqlite3",
     "aws",
     "gcloud",
-    "terraform"
+    "terraform",
+    "gh"
 ];
 
 /// All of them, by every name.

@@ -74,7 +74,8 @@ pub(super) fn bad_expansion(text: &str) -> Option<(usize, &str)> {
             _ => false,
         };
         if bad && end < rest.len() && !rest[..end].contains('\n') {
-            return Some((at, &text[at..at + 2 + end + 1]));
+            let double = behind == Some('{') && rest[end + 1..].starts_with('}');
+            return Some((at, &text[at..at + 3 + end + usize::from(double)]));
         }
     }
     None

@@ -488,8 +488,10 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 continue;
             }
             // The arguments of a function, or of the script.
-            let given = self.variables.get("#").and_then(Value::literal).and_then(|count| count.parse::<usize>().ok());
-            if let Some(count) = given.filter(|count| matches!(source, "\"$@\"" | "\"${@}\"" | "$@") && *count < 10) {
+            let is_all = matches!(source, "\"$@\"" | "\"${@}\"" | "$@");
+            let count =
+                is_all.then(|| self.variables.get("#").and_then(Value::literal)?.parse::<usize>().ok()).flatten();
+            if let Some(count) = count.filter(|count| *count < 10) {
                 let known = (1..=count).map(|nth| self.variables.get(&nth.to_string()).cloned().unwrap_or_default());
                 words.extend(known.collect::<Vec<_>>());
                 continue;
@@ -648,7 +650,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     /// Reports what the shell cannot expand in a word.
     fn bad_expansion(&mut self, content: &'s Content, source: &str, start: usize) {
         // What stands in a substitution is looked at by itself.
-        if !source.contains("${") || source.starts_with('\'') || source.contains("$(") || source.contains('`') {
+        if !source.contains("${") || source.starts_with('\'') || source.contains("$(") || unescaped(source) {
             return;
         }
         let single = source.match_indices('\'').next().is_some() && !source.starts_with('"');
@@ -853,4 +855,9 @@ fn leaves(statement: &Statement) -> bool {
     let mut found = false;
     statement.walk(&mut |s| found |= matches!(s.name(), "exit" | "return" | "break" | "continue"));
     found
+}
+
+/// Whether a text has a command in backticks.
+fn unescaped(text: &str) -> bool {
+    text.match_indices('`').any(|(at, _)| !text[..at].ends_with('\\'))
 }

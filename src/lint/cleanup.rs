@@ -61,6 +61,9 @@ fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// `docker stop`, and nothing that removes.
 fn halves(view: &TaskView<'_>, out: &mut Diagnostics) {
     let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup);
+    if !scripts().any(|script| script.content.text.contains("stop") || script.content.text.contains("kill")) {
+        return;
+    }
     let said = view.effects.prompt.shown();
     if said.contains("--rm") || view.scripts.iter().any(|script| script.content.text.contains("--rm")) {
         return;
@@ -100,6 +103,9 @@ fn halves(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// A bucket is only deleted when it is empty, and `--force` does not delete versions.
 fn buckets(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if !view.scripts.iter().any(|script| script.phase == PhaseKind::Cleanup && script.content.text.contains("aws")) {
+        return;
+    }
     let runs = |phase: PhaseKind| {
         view.effects
             .scripts

@@ -82,14 +82,26 @@ pub fn between(tasks: &[&[Touch]], out: &mut Diagnostics) {
     swept(tasks, out);
 }
 
+/// How many pairs of a search and a task are looked at: in a suite of any size this takes no time.
+const PAIRS: usize = 100_000;
+
 /// A deletion of all that a search finds takes what others make.
 fn swept(tasks: &[&[Touch]], out: &mut Diagnostics) {
-    for (index, sweep, place) in tasks.iter().enumerate().flat_map(|(index, touches)| {
-        touches.iter().filter_map(move |touch| Some((index, touch.sweep.as_ref()?, touch.place)))
-    }) {
-        let mut others =
-            tasks.iter().enumerate().filter(|(other, _)| *other != index).flat_map(|(_, touches)| touches.iter());
-        let taken = others.find_map(|touch| Some((sweep.takes(touch.takeable.as_ref()?)?, touch.place)));
+    let all = || tasks.iter().enumerate().flat_map(|(index, touches)| touches.iter().map(move |touch| (index, touch)));
+    let searches: Vec<(usize, &Sweep, Span)> =
+        all().filter_map(|(index, touch)| Some((index, touch.sweep.as_ref()?, touch.place))).collect();
+    if searches.is_empty() {
+        return;
+    }
+    let takeable: Vec<(usize, &Takeable, Span)> =
+        all().filter_map(|(index, touch)| Some((index, touch.takeable.as_deref()?, touch.place))).collect();
+    let mut left = PAIRS;
+    for (index, sweep, place) in searches {
+        let mut others = takeable.iter().filter(|(other, ..)| *other != index).take(left);
+        let taken = others.find_map(|(_, takeable, place)| {
+            left -= 1;
+            Some((sweep.takes(takeable)?, *place))
+        });
         if let Some((what, other)) = taken {
             out.push(
                 Diagnostic::new(

@@ -500,7 +500,7 @@ fn is_specific(act: &Act) -> bool {
 
 /// Whether things of a kind are called after others that made them.
 fn may_derive(thing: &crate::effects::Thing) -> bool {
-    thing.system != "kubernetes"
+    thing.system != "kubernetes" && !has_own_names(&thing.system)
         || matches!(
             thing.kind.as_str(),
             "pod" | "replicaset" | "job" | "persistentvolumeclaim" | "persistentvolume" | "endpointslice" | "secret"

@@ -118,6 +118,7 @@ fn listed(view: &EvalView<'_>, server: &Name, name: &Name, out: &mut Diagnostics
 
 /// A file that set-up makes and the prompt names, in a folder that the server of files must not enter.
 pub fn roots(view: &TaskView<'_>, out: &mut Diagnostics) {
+    read_only(view, out);
     let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
     let Some(mcp) = &eval.unit.mcp else { return };
     let mut roots: Vec<String> = Vec::new();
@@ -155,6 +156,43 @@ pub fn roots(view: &TaskView<'_>, out: &mut Diagnostics) {
             )
             .label(name.span, "its folders are its arguments")
             .help("put the files of the task below such a folder, or give the server another one"),
+        );
+    }
+}
+
+/// A server that was told to change nothing, the only one of its eval, and a prompt that asks for a change.
+fn read_only(view: &TaskView<'_>, out: &mut Diagnostics) {
+    const CHANGES: [&str; 14] = [
+        "create", "delete", "scale", "update", "install", "upgrade", "rename", "write", "add", "remove", "patch",
+        "deploy", "restart", "label",
+    ];
+    let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
+    let Some(mcp) = &eval.unit.mcp else { return };
+    let mut servers = mcp.servers.iter().filter(|server| !server.disabled);
+    let (Some(server), None) = (servers.next(), servers.next()) else { return };
+    let Transport::Stdio { args, env, .. } = &server.transport else { return };
+    let is_option = |text: &str| matches!(text, "--read-only" | "--readonly" | "--read-only=true" | "--readonly=true");
+    let option = args.iter().find(|arg| is_option(&arg.display())).map(|arg| arg.span);
+    let variable = env.iter().find(|(name, value)| {
+        let name = name.value.to_uppercase();
+        (name.ends_with("READ_ONLY") || name.ends_with("READONLY")) && matches!(value.display().as_str(), "true" | "1")
+    });
+    let Some(place) = option.or_else(|| variable.map(|(name, _)| name.span)) else { return };
+    let said = view.effects.prompt.shown().to_lowercase();
+    // A sentence begins with what is to be done.
+    let asks = said.split(['.', '\n', ';', ',']).find_map(|sentence| {
+        let first = sentence.trim().trim_start_matches("then ").trim_start_matches("and ").split_whitespace().next()?;
+        CHANGES.iter().find(|verb| **verb == first)
+    });
+    if let Some(verb) = asks {
+        out.push(
+            Diagnostic::new(
+                &OUT_OF_REACH,
+                prompt.text.span,
+                format!("the prompt asks to {verb}, and the server `{}` changes nothing", server.name.value),
+            )
+            .label(place, "it only reads")
+            .help("leave the option off, or give the agent another server"),
         );
     }
 }
@@ -212,8 +250,17 @@ const VERBS: [(&str, &[&str], &str); 14] = [
     ("close", &["close"], ""),
 ];
 
-/// The verb of a tool that a prompt asks for, and what it is about.
+/// The verb of a tool that a prompt asks for, and what it is about. `tool` may be a pattern: each branch of it is a name.
 fn needed(tool: &str, server: &str, said: &str) -> Option<&'static str> {
+    let group = tool.split_once('(').and_then(|(before, rest)| {
+        let (inside, behind) = rest.split_once(')')?;
+        Some(inside.trim_start_matches("?:").split('|').map(|one| format!("{before}{one}{behind}")).collect())
+    });
+    let names: Vec<String> = group.unwrap_or_else(|| tool.split('|').map(str::to_owned).collect());
+    names.iter().find_map(|name| needed_one(name, server, said))
+}
+
+fn needed_one(tool: &str, server: &str, said: &str) -> Option<&'static str> {
     let words: Vec<&str> = tool.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let nouns: Vec<&str> =
         words.iter().copied().filter(|word| *word != server && !VERBS.iter().any(|(verb, ..)| verb == word)).collect();
@@ -255,5 +302,6 @@ mod tests {
         assert_eq!(needed("^helm_(uninstall|install)$", "helm", "roll it back. do not install it anew."), None);
         assert_eq!(needed("pods_delete", "kubernetes", "delete the deployment web"), None);
         assert_eq!(needed("pods_delete", "kubernetes", "delete the pod web"), Some("delete"));
+        assert_eq!(needed("^(remove|push)_image$", "docker", "delete the image old"), Some("remove"));
     }
 }

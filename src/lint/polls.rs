@@ -94,7 +94,7 @@ pub fn longest(content: &Content) -> Vec<(&Statement, Duration)> {
             Repeat::While | Repeat::Until => counted(content, condition),
         };
         let time = rounds.and_then(|rounds| pause.checked_mul(rounds)).filter(|time| !time.is_zero());
-        found.extend(time.map(|time| (s, time)));
+        found.extend(time.or_else(|| deadline(content, s, condition, body)).map(|time| (s, time)));
     });
     found
 }
@@ -159,6 +159,31 @@ fn counted(content: &Content, condition: &[Statement]) -> Option<u32> {
         return None;
     }
     bound(content, text)
+}
+
+/// The time of `deadline=$((SECONDS + 300))`, where the loop compares with it.
+fn deadline(content: &Content, s: &Statement, condition: &[Statement], body: &[Statement]) -> Option<Duration> {
+    let text = |list: &[Statement]| {
+        list.iter().filter_map(|s| content.text.get(s.range.clone())).collect::<Vec<_>>().join(" ")
+    };
+    let compared = format!("{} {}", text(condition), text(body));
+    if !compared.contains("SECONDS") && !compared.contains("date +%s") {
+        return None;
+    }
+    content.text[..s.range.start].lines().rev().find_map(|line| {
+        let (name, value) = line.trim().split_once('=')?;
+        let sum = value.strip_prefix("$((")?.strip_suffix("))")?;
+        let (clock, by) =
+            sum.rsplit_once('+').filter(|(clock, _)| clock.contains("SECONDS") || clock.contains("date"))?;
+        let is_clock = ast::is_name(name) && compared.contains(name) && !clock.contains('*');
+        let by = by.trim().trim_start_matches('$').trim_matches(['{', '}']);
+        let by = if by.starts_with(|c: char| c.is_ascii_digit()) {
+            by
+        } else {
+            super::steps::constant(content, &format!("${by}"))?
+        };
+        Some(Duration::from_secs(by.parse().ok()?)).filter(|_| is_clock)
+    })
 }
 
 /// The number behind `<`, `<=`, `-lt`, `-le`.

@@ -187,6 +187,7 @@ fn never_gets(view: &TaskView<'_>, span: Span, what: &str, time: Duration, limit
 
 /// `kubectl wait --timeout=300s` in a step that ends before.
 fn commands_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    programs_within(view, script, limit, out);
     if !script.content.text.contains("--timeout") {
         return;
     }
@@ -204,6 +205,30 @@ fn commands_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, 
             && word.literal
             && time > limit.time
         {
+            let what = format!("`{}`", command.name());
+            out.push(never_gets(view, script.content.span(word.range.clone()), &what, time, limit));
+        }
+    }
+}
+
+/// `timeout 300 …`, `curl --max-time 120` in a step that ends before.
+fn programs_within(view: &TaskView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    let text = &script.content.text;
+    if !text.contains("timeout ") && !text.contains("curl") {
+        return;
+    }
+    for command in script.content.program.commands() {
+        let words = command.words();
+        let word = match command.name() {
+            "timeout" => words.iter().skip(1).find(|word| word.text.starts_with(|c: char| c.is_ascii_digit())),
+            "curl" => {
+                let option = words.iter().position(|word| matches!(word.text.as_str(), "--max-time" | "-m"));
+                option.and_then(|at| words.get(at + 1))
+            }
+            _ => None,
+        };
+        let Some(word) = word.filter(|word| word.literal) else { continue };
+        if let Some(time) = seconds(&word.text).filter(|time| *time > limit.time) {
             let what = format!("`{}`", command.name());
             out.push(never_gets(view, script.content.span(word.range.clone()), &what, time, limit));
         }

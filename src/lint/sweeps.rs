@@ -5,6 +5,7 @@ use regex::Regex;
 use super::TaskView;
 use crate::{
     bash::{
+        self,
         program::{Kind, Statement},
         tools,
     },
@@ -227,23 +228,25 @@ fn in_statement(s: &Statement, content: &Content, place: Span, found: &mut Vec<S
         });
         deletes
     };
-    let mut add = |parts: &[Statement]| found.extend(searched(parts, content, place));
+    let text = content.text.as_str();
     match &s.kind {
         Kind::Pipeline(parts) => {
             if let Some((last, before)) = parts.split_last()
                 && deletes(last)
             {
-                add(before);
+                found.extend(searched(before, text, place));
             }
         }
         Kind::Command(_) if !s.nested.is_empty() && deletes(s) => {
-            for inner in &s.nested {
-                add(parts(inner));
-            }
+            found.extend(s.nested.iter().filter_map(|inner| searched(parts(inner), text, place)));
         }
         Kind::Loop { body, .. } if body.iter().any(deletes) => {
-            for inner in &s.nested {
-                add(parts(inner));
+            // Statements do not keep what stands in the list of a loop.
+            let end = body.first().map_or(s.range.end, |first| first.range.start);
+            let head = text.get(s.range.start..end).unwrap_or_default();
+            let inner = head.split_once("$(").and_then(|(_, rest)| Some(&rest[..rest.rfind(')')?]));
+            if let Some((inner, program)) = inner.and_then(|inner| Some((inner, bash::plain(inner)?))) {
+                found.extend(program.body.iter().filter_map(|list| searched(parts(list), inner, place)));
             }
         }
         _ => {}
@@ -258,7 +261,7 @@ fn parts(s: &Statement) -> &[Statement] {
 }
 
 /// What a pipeline finds, where all its parts are known.
-fn searched(parts: &[Statement], content: &Content, place: Span) -> Option<Sweep> {
+fn searched(parts: &[Statement], text: &str, place: Span) -> Option<Sweep> {
     let (first, filters) = parts.split_first()?;
     let words: Vec<&str> = first.words().iter().map(|word| word.text.as_str()).collect();
     let (name, rest) = words.split_first()?;
@@ -327,7 +330,7 @@ fn searched(parts: &[Statement], content: &Content, place: Span) -> Option<Sweep
                 {
                     return None;
                 }
-                let text = content.text.get(pattern.range.clone())?.trim_matches(['\'', '"']);
+                let text = text.get(pattern.range.clone())?.trim_matches(['\'', '"']);
                 // The name of a kind stands before the name.
                 let text = text.rsplit_once('/').map_or_else(|| text.to_owned(), |(_, name)| format!("^{name}"));
                 only = Only::Names(Regex::new(&text).ok()?);

@@ -32,7 +32,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: Vec<Compared> = Vec::new();
     let of_fact = |fact: facts::Fact| Compared { field: fact.key.clone(), value: fact.text(), span: fact.span };
     found.extend(facts::asked(view).into_iter().map(of_fact));
-    found.extend(facts::given(view).into_iter().map(of_fact));
+    if may_give(view) {
+        found.extend(facts::given(view).into_iter().map(of_fact));
+    }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         in_text(&script.content, &mut found);
         in_tests(&script.content, &mut found);
@@ -67,6 +69,18 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             told.push(span);
         }
     }
+}
+
+/// Whether set-up may write one of the fields: the name of one stands in the task, or set-up reads files.
+fn may_give(view: &TaskView<'_>) -> bool {
+    let has = |text: &str| tools::all().any(|tool| tool.fixed.keys().any(|field| text.contains(field.as_str())));
+    let source = view.sources.get(view.unit.file);
+    let mut reads = false;
+    view.task.setup.steps.iter().for_each(|step| step.walk(&mut |step| reads |= step.arg("file").is_some()));
+    let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
+    reads
+        || has(source.text())
+        || scripts().any(|script| script.content.text.contains(" -f") || has(&script.content.text))
 }
 
 /// What is wrong with a value, and what may be meant.
@@ -152,6 +166,19 @@ fn in_text(content: &Content, found: &mut Vec<Compared>) {
 
 /// The path that a format of docker prints: `.State.Status` of `{{.State.Status}}`.
 fn printed(command: &str) -> Option<String> {
+    by_filter(command).or_else(|| by_format(command))
+}
+
+/// The path that jq takes out of what a program prints as JSON: `.info.status` of `helm status web -o json | jq -r .info.status`.
+fn by_filter(command: &str) -> Option<String> {
+    let (before, rest) = command.split_once("jq ")?;
+    let tool =
+        tools::all().find(|tool| before.split_whitespace().any(|word| tool.names.iter().any(|name| name == word)))?;
+    let path = rest.split_whitespace().find(|word| !word.starts_with('-'))?.trim_matches(['\'', '"', ')']);
+    tool.fixed.contains_key(path).then(|| path.to_owned())
+}
+
+fn by_format(command: &str) -> Option<String> {
     let (_, rest) = command.split_once("{{")?;
     let path = rest.split_once("}}")?.0.trim().trim_matches('"');
     let alone = !rest.split_once("}}")?.1.contains("{{");
@@ -161,7 +188,7 @@ fn printed(command: &str) -> Option<String> {
 
 /// `[ "$state" = healthy ]`, where `state` is what a format printed; `… | grep -q healthy`.
 fn in_tests(content: &Content, found: &mut Vec<Compared>) {
-    if !content.text.contains("{{") {
+    if !content.text.contains("{{") && !content.text.contains("jq ") {
         return;
     }
     let mut captures: Vec<(String, Option<String>)> = Vec::new();
