@@ -172,8 +172,8 @@ fn printed(command: &str) -> Option<String> {
 /// The path that jq takes out of what a program prints as JSON: `.info.status` of `helm status web -o json | jq -r .info.status`.
 fn by_filter(command: &str) -> Option<String> {
     let (before, rest) = command.split_once("jq ")?;
-    let tool =
-        tools::all().find(|tool| before.split_whitespace().any(|word| tool.names.iter().any(|name| name == word)))?;
+    let tool = tools::all()
+        .find(|tool| before.split(['(', ' ', '"', '`', '\n']).any(|word| tool.names.iter().any(|name| name == word)))?;
     let path = rest.split_whitespace().find(|word| !word.starts_with('-'))?.trim_matches(['\'', '"', ')']);
     tool.fixed.contains_key(path).then(|| path.to_owned())
 }
