@@ -3,6 +3,7 @@
 
 pub mod manifest;
 mod operation;
+mod programs;
 pub mod script;
 pub mod shell;
 pub mod sourced;
@@ -55,6 +56,8 @@ pub struct Act {
     pub maybe: bool,
     /// That it fails is passed over.
     pub lenient: bool,
+    /// What is made may be there already.
+    pub again: bool,
 }
 
 /// What is done.
@@ -328,6 +331,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         step: view.step.key,
         maybe: run.maybe,
         lenient: run.lenient || lenient,
+        again: run.maybe || run.lenient || lenient,
     };
     if let Some(path) = &run.output {
         let thing = Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(path.clone()) };
@@ -348,12 +352,22 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         (Verb::Changes, &command.changes),
         (Verb::Deletes, &command.deletes),
     ];
-    let space = option(tool, &tool.space, &run.words[1..]);
+    let mut space = option(tool, &tool.space, &run.words[1..]);
+    let mut statements = None;
+    if tool.system == "sqlite" {
+        // Its tables are those of a file, and what it does stands behind.
+        let place = |word: &String| words.iter().position(|known| std::ptr::eq(known, word));
+        let mut given =
+            tools::operands(&tool.names[0], &words).filter_map(place).filter_map(|at| run.words.get(at + 1));
+        space = given.next().cloned();
+        statements = given.next().cloned();
+    }
     let system = command.system.as_ref().unwrap_or(&tool.system);
     if command.sql {
-        let text = option(tool, &tool.sql, &run.words[1..]).or_else(|| run.input.clone());
+        let text = option(tool, &tool.sql, &run.words[1..]).or(statements).or_else(|| run.input.clone());
         for (verb, kind, name, succeeds) in text.iter().flat_map(sql::statements) {
-            let thing = Thing { system: system.clone(), kind, space: None, name: Some(name) };
+            let space = space.clone().filter(|_| system == "sqlite");
+            let thing = Thing { system: system.clone(), kind, space, name: Some(name) };
             model.acts.push(act(verb, thing, succeeds));
         }
     }
@@ -362,7 +376,8 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
             match described(run, tool, view, given) {
                 Some(objects) => {
                     for object in objects {
-                        model.acts.push(act(verb, of_object(object, space.clone(), tool), command.succeeds));
+                        let act = act(verb, of_object(object, space.clone(), tool), command.succeeds);
+                        model.acts.push(Act { again: act.again || command.again, ..act });
                     }
                 }
                 None if matches!(verb, Verb::Creates | Verb::Deletes) => model.opaque.push(view.phase),
@@ -377,11 +392,24 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
             None => operands(tool, command, kind, &run.words[1..]),
         };
         for (kind, name) in things {
+            let name = name.map(|name| of_url(&name));
             let canonical = tool.kind(&kind).map_or_else(|| kind.to_lowercase(), |(kind, _)| kind.to_owned());
             let space = if wide(&canonical) { None } else { space.clone() };
             let thing = Thing { system: system.clone(), kind: canonical, space, name };
-            model.acts.push(act(verb, thing, command.succeeds));
+            let act = act(verb, thing, command.succeeds);
+            model.acts.push(Act { again: act.again || command.again, ..act });
         }
+    }
+}
+
+/// The bucket that `s3://BUCKET/KEY` is in; any other name as it is.
+fn of_url(name: &Value) -> Value {
+    let scheme = ["s3://", "gs://"].iter().find(|scheme| {
+        name.pieces().first().is_some_and(|piece| matches!(piece, Piece::Text(text) if text.starts_with(**scheme)))
+    });
+    match scheme {
+        Some(scheme) => without(name, scheme.len()).split('/').into_iter().next().unwrap_or_default(),
+        None => name.clone(),
     }
 }
 

@@ -9,9 +9,11 @@ mod already_true;
 mod agent_file;
 mod assertion_sense;
 mod assertions;
+mod awaited;
 mod background;
 mod bashism;
 mod capture;
+mod cleanup;
 mod cluster;
 mod collisions;
 mod dead_check;
@@ -31,6 +33,8 @@ mod foreign;
 mod idle_step;
 mod injection;
 mod judge;
+mod leftovers;
+mod known_servers;
 mod kubectl;
 mod listing;
 mod misspelt;
@@ -41,6 +45,7 @@ mod orphan;
 mod other_cluster;
 mod pattern;
 mod place;
+mod polls;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_variable;
@@ -52,6 +57,7 @@ mod servers;
 mod skills;
 mod stdin;
 mod steps;
+mod sweeps;
 mod syntax;
 mod texts;
 mod unfilled;
@@ -61,6 +67,7 @@ mod unpinned_server;
 mod unreferenced_script;
 pub mod unresolved_source;
 mod unsatisfiable;
+mod values;
 mod verify;
 mod wrong_state;
 
@@ -358,9 +365,12 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &env::UNUSED_ENV, found: Found::UnderEval(env::unused) },
     Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(unset::undeclared) },
     Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset::unset) },
+    way(&unset::BAD_EXPANSION),
     Lint { rule: &unset::VALUE_LOST_IN_SUBSHELL, found: Found::InTask(unset::lost) },
     Lint { rule: &env::HIDES_SYSTEM_VARIABLE, found: Found::InTask(env::hides) },
     Lint { rule: &steps::TIMEOUT_BEYOND_TASK, found: Found::UnderEval(steps::timeouts) },
+    Lint { rule: &polls::ONE_ROUND_LOOP, found: Found::InTask(polls::rounds) },
+    Lint { rule: &awaited::NOT_AWAITED, found: Found::InTask(awaited::check) },
     Lint { rule: &steps::FIXED_SLEEP, found: Found::InTask(steps::sleeps) },
     Lint { rule: &place::PATH_LEAVES_TASK, found: Found::UnderEval(place::task_paths) },
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
@@ -368,8 +378,11 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the world
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },
+    Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
+    Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(values::check) },
+    Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(elsewhere::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
@@ -379,6 +392,9 @@ pub static RULES: &[Lint] = &[
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::UnderAndInEval(servers::required, oracle::calls) },
+    Lint { rule: &known_servers::UNLISTED_TOOL, found: Found::InEval(known_servers::tools) },
+    Lint { rule: &known_servers::OUT_OF_REACH, found: Found::UnderEval(known_servers::roots) },
+    Lint { rule: &known_servers::NEEDED_TOOL_FORBIDDEN, found: Found::UnderEval(known_servers::forbidden) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },
     Lint { rule: &servers::REDUNDANT_ALWAYS_ALLOW, found: Found::InEval(servers::redundant) },
     Lint { rule: &allowed::SOURCE_NOT_ALLOWED, found: Found::InEval(allowed::allowed) },

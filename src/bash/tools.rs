@@ -47,6 +47,12 @@ pub struct Tool {
     /// What things of a kind may be waited for.
     #[serde(default)]
     pub conditions: BTreeMap<String, Vec<String>>,
+    /// Fields that hold one of a few words.
+    #[serde(default)]
+    pub fixed: BTreeMap<String, Vec<String>>,
+    /// Fields that hold a time, printed in seconds: `600s`.
+    #[serde(default)]
+    pub seconds: Vec<String>,
     /// Names of fields of its things, under `names`.
     #[serde(default)]
     pub fields: BTreeMap<String, Vec<String>>,
@@ -80,6 +86,9 @@ pub struct Command {
     /// It succeeds whatever it finds, as long as the system answers.
     #[serde(default)]
     pub succeeds: bool,
+    /// It succeeds also where what it makes is there already.
+    #[serde(default)]
+    pub again: bool,
     /// What its things live in, where that is something else than for the program.
     pub system: Option<String>,
     /// What it does stands in SQL: in an option, or in its input.
@@ -103,8 +112,28 @@ macro_rules! tables {
 }
 
 const TABLES: &[&str] = tables![
-    "kubectl", "helm", "docker", "kind", "virtctl", "git", "mkdir", "touch", "rm", "jq", "filters", "sed", "tr",
-    "createdb", "dropdb", "psql", "mysql"
+    "kubectl",
+    "helm",
+    "docker",
+    "kind",
+    "virtctl",
+    "git",
+    "mkdir",
+    "touch",
+    "rm",
+    "jq",
+    "filters",
+    "sed",
+    "tr",
+    "createdb",
+    "dropdb",
+    "psql",
+    "mysql",
+    "sqlite3",
+    "aws",
+    "gcloud",
+    "terraform",
+    "gh"
 ];
 
 /// Where the table of a program is, by every name of it. The names stand in the first list of a table.
@@ -151,6 +180,8 @@ impl Tool {
         self.values.extend(own.values);
         self.looks.extend(own.looks);
         self.short |= own.short;
+        merge(&mut self.fixed, own.fixed);
+        self.seconds.extend(own.seconds);
         merge(&mut self.alone, own.alone);
         merge(&mut self.wide, own.wide);
         merge(&mut self.kinds, own.kinds);
@@ -212,8 +243,19 @@ pub const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash"
 
 /// The entry of a program; `name` is without a folder.
 pub fn tool(name: &str) -> Option<&'static Tool> {
-    let table = *BY_NAME.get(name)?;
-    TOOLS[table].get_or_init(|| Tool::read(TABLES[table])).as_ref()
+    table(*BY_NAME.get(name)?)
+}
+
+fn table(at: usize) -> Option<&'static Tool> {
+    TOOLS[at].get_or_init(|| Tool::read(TABLES[at])).as_ref()
+}
+
+/// Every entry that says which words a field can hold, once.
+pub fn all() -> impl Iterator<Item = &'static Tool> {
+    // The others are not even read.
+    let says = |(_, text): &(usize, &&str)| text.contains("fixed") || text.contains("seconds");
+    let all = TABLES.iter().enumerate().filter(says).filter_map(|(at, _)| table(at));
+    all.filter(|tool| !tool.fixed.is_empty() || !tool.seconds.is_empty())
 }
 
 /// The name that stands for all programs with the same command line: `kubectl` for `oc`.
@@ -313,6 +355,15 @@ impl Tool {
     pub fn kind(&self, word: &str) -> Option<(&str, bool)> {
         let known = self.by_word.get(word).or_else(|| self.by_word.get(&word.to_lowercase()));
         known.map(|(kind, wide)| (kind.as_str(), *wide))
+    }
+
+    /// The conditions that things of a kind have; also of kinds that the table does not list. `None`: not known.
+    pub fn conditions_of(&self, word: &str) -> Option<(&str, &[String])> {
+        let word = word.split(['/', '.']).next().unwrap_or(word).to_lowercase();
+        let kind = self.kind(&word).map_or(word.as_str(), |(kind, _)| kind);
+        let known =
+            self.conditions.get_key_value(kind).or_else(|| self.conditions.get_key_value(kind.strip_suffix('s')?));
+        known.map(|(kind, conditions)| (kind.as_str(), conditions.as_slice()))
     }
 
     /// Every word for a kind.

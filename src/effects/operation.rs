@@ -116,6 +116,7 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
         OperationKind::Tool { server, tool } => by_tool(server, tool, step, &arg, given),
         _ => Some(Vec::new()),
     };
+    let is_apply = matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "apply");
     let lenient = step.continue_on_error.as_ref().is_some_and(|lenient| lenient.value);
     match done {
         None => model.opaque.push(place.phase),
@@ -127,6 +128,7 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
             step: step.key,
             maybe: place.maybe,
             lenient,
+            again: place.maybe || lenient || is_apply,
         })),
     }
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    programs,
     script::Content,
     value::{Piece, Value},
 };
@@ -52,6 +53,26 @@ pub struct Unset<'s> {
     pub provided: bool,
 }
 
+/// A variable of the script that a program looks for in its environment, where it is not.
+#[derive(Clone, Debug)]
+pub struct Unexported<'s> {
+    pub content: &'s Content,
+    pub name: String,
+    /// The program that looks.
+    pub program: String,
+    pub range: Range<usize>,
+}
+
+/// `${count.index}`: an expansion that the shell cannot do.
+#[derive(Clone, Debug)]
+pub struct Bad<'s> {
+    pub content: &'s Content,
+    pub text: String,
+    pub range: Range<usize>,
+    /// It stands in a here-document.
+    pub in_document: bool,
+}
+
 /// A variable that a part of a pipeline, or a subshell, changes, and that is read behind it.
 #[derive(Clone, Debug)]
 pub struct Lost<'s> {
@@ -70,6 +91,8 @@ pub struct Trace<'s> {
     pub sets: BTreeSet<String>,
     /// Variables that are read after a shell of its own has changed them in vain.
     pub lost: Vec<Lost<'s>>,
+    pub unexported: Vec<Unexported<'s>>,
+    pub bad: Vec<Bad<'s>>,
     /// It may run what cannot be seen: `eval`, a file that is not there.
     pub opaque: bool,
     /// The scripts that it reads.
@@ -106,6 +129,8 @@ pub fn follow<'s>(
         changed: HashMap::new(),
         inner: None,
         pipefail: content.program.sets('\0', "pipefail"),
+        exported: variables.keys().cloned().collect(),
+        exports_all: content.program.sets('a', "allexport"),
     };
     if let Some(path) = path {
         Rc::make_mut(&mut shell.variables).insert("0".to_owned(), Value::text(path.to_string_lossy()));
@@ -163,6 +188,9 @@ struct Shell<'s, 'h> {
     inner: Option<HashMap<String, Range<usize>>>,
     /// Whether a pipeline fails where any part does.
     pipefail: bool,
+    /// Variables that programs see.
+    exported: BTreeSet<String>,
+    exports_all: bool,
     /// Places at which an unset variable was reported.
     read: BTreeSet<(usize, String)>,
 }
@@ -383,7 +411,15 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn assignment(&mut self, content: &'s Content, s: &'s Statement) {
         let text = self.text(content, s.range.clone());
         let words = ast::split(text, s.range.start);
+        let exports = words.first().is_some_and(|first| match first.source.as_str() {
+            "export" => true,
+            "declare" | "typeset" | "local" => {
+                words.iter().any(|word| word.source.starts_with('-') && word.source.contains('x'))
+            }
+            _ => false,
+        });
         for (nth, word) in words.iter().enumerate() {
+            self.bad_expansion(content, &word.source, word.range.start);
             if nth == 0
                 && matches!(word.source.as_str(), "export" | "local" | "readonly" | "declare" | "typeset" | "unset")
             {
@@ -393,6 +429,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             let (name, rest) = word.source.split_at(name_end);
             if !ast::is_name(name) {
                 continue;
+            }
+            if exports {
+                self.exported.insert(name.to_owned());
             }
             match rest.strip_prefix('=') {
                 Some(value) if value.starts_with('(') => self.set(name, Value::unknown()),
@@ -431,12 +470,14 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         // `NAME=value command`: of the command alone.
         let own = self.text(content, s.range.start..first.range.start);
         let before = (!own.trim().is_empty()).then(|| Rc::clone(&self.variables));
+        let mut given: Vec<String> = Vec::new();
         for word in ast::split(own, s.range.start) {
             if let Some((name, value)) = word.source.split_once('=')
                 && ast::is_name(name)
             {
                 let value = self.value(content, &ast::Word::read(value, word.range.start + name.len() + 1));
                 Rc::make_mut(&mut self.variables).insert(name.to_owned(), value);
+                given.push(name.to_owned());
             }
         }
         let mut words: Vec<Value> = Vec::new();
@@ -446,6 +487,16 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 words.push(Value::text(source));
                 continue;
             }
+            // The arguments of a function, or of the script.
+            let is_all = matches!(source, "\"$@\"" | "\"${@}\"" | "$@");
+            let count =
+                is_all.then(|| self.variables.get("#").and_then(Value::literal)?.parse::<usize>().ok()).flatten();
+            if let Some(count) = count.filter(|count| *count < 10) {
+                let known = (1..=count).map(|nth| self.variables.get(&nth.to_string()).cloned().unwrap_or_default());
+                words.extend(known.collect::<Vec<_>>());
+                continue;
+            }
+            self.bad_expansion(content, source, word.range.start);
             words.extend(self.words(content, &ast::Word::read(source, word.range.start)));
         }
         let last = s.words().last().map_or(s.range.start, |word| word.range.end);
@@ -473,6 +524,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
         } else {
             self.known(content, s, &name, &words, place, depth);
+            self.environment(content, s, &name, &words, input.as_ref(), &given);
             self.trace.runs.push(Run {
                 content,
                 statement: s,
@@ -542,6 +594,75 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 self.trace.opaque = true
             }
             _ => {}
+        }
+    }
+
+    /// Variables that a program looks for in its environment, and that the script has only for itself.
+    fn environment(
+        &mut self,
+        content: &'s Content,
+        s: &'s Statement,
+        name: &str,
+        words: &[Value],
+        input: Option<&Value>,
+        given: &[String],
+    ) {
+        if self.exports_all {
+            return;
+        }
+        let names: Vec<String> = match name {
+            "bash" | "sh" | "timeout" | "xargs" | "env" => {
+                let shells = words.windows(3).find(|three| {
+                    let literal = |nth: usize| three[nth].literal().unwrap_or_default();
+                    matches!(literal(0), "bash" | "sh") && literal(1).starts_with('-') && literal(1).ends_with('c')
+                });
+                // In single quotes; else the script itself fills it in.
+                let place = shells.and_then(|three| words.iter().position(|word| std::ptr::eq(word, &three[2])));
+                let word = place.and_then(|at| s.words().get(at)).filter(|_| words.len() == s.words().len());
+                let source = word.map(|word| self.text(content, word.range.clone())).unwrap_or_default();
+                source.strip_prefix('\'').map(programs::read_by_shell).unwrap_or_default()
+            }
+            "python" | "python3" | "jq" | "yq" | "gojq" | "awk" | "gawk" | "mawk" | "node" | "deno" | "bun"
+            | "ruby" | "perl" => {
+                let mut text: Vec<String> = words[1..].iter().map(Value::shown).collect();
+                text.extend(input.map(Value::shown).filter(|_| !matches!(name, "jq" | "awk" | "gawk" | "mawk")));
+                programs::asked(name, &text.join("\n")).into_iter().map(str::to_owned).collect()
+            }
+            _ => return,
+        };
+        for asked in names {
+            let own = self.trace.sets.contains(&asked) && !self.exported.contains(&asked) && !given.contains(&asked);
+            // `env A="$A" program`.
+            let passed = words.iter().any(|word| word.shown().starts_with(&format!("{asked}=")));
+            if own && !passed && !self.trace.unexported.iter().any(|known| known.name == asked) {
+                let end = content.text[s.range.clone()].find('\n').map_or(s.range.end, |at| s.range.start + at);
+                let program = if matches!(name, "timeout" | "xargs" | "env") { "bash" } else { name };
+                self.trace.unexported.push(Unexported {
+                    content,
+                    name: asked,
+                    program: program.to_owned(),
+                    range: s.range.start..end,
+                });
+            }
+        }
+    }
+
+    /// Reports what the shell cannot expand in a word.
+    fn bad_expansion(&mut self, content: &'s Content, source: &str, start: usize) {
+        // What stands in a substitution is looked at by itself.
+        if !source.contains("${") || source.starts_with('\'') || source.contains("$(") || unescaped(source) {
+            return;
+        }
+        let single = source.match_indices('\'').next().is_some() && !source.starts_with('"');
+        if let Some((at, text)) = programs::bad_expansion(source).filter(|_| !single) {
+            let range = start + at..start + at + text.len();
+            self.bad(content, text, range, false);
+        }
+    }
+
+    fn bad(&mut self, content: &'s Content, text: &str, range: Range<usize>, in_document: bool) {
+        if !self.trace.bad.iter().any(|bad| std::ptr::eq(bad.content, content) && bad.range == range) {
+            self.trace.bad.push(Bad { content, text: text.to_owned(), range, in_document });
         }
     }
 
@@ -649,7 +770,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
         match quoted {
             true => self.filled(&text, &mut value),
-            false => self.parts(content, &ast::quoted(&text, true), &place, &mut value),
+            false => {
+                if let Some((_, bad)) = programs::bad_expansion(&text).filter(|_| !text.contains("$(")) {
+                    let at = body.find(bad).map_or(place.start, |at| content.text.len() - body.len() + at);
+                    self.bad(content, bad, at..at + bad.len(), true);
+                }
+                self.parts(content, &ast::quoted(&text, true), &place, &mut value);
+            }
         }
         Some(value)
     }
@@ -728,4 +855,9 @@ fn leaves(statement: &Statement) -> bool {
     let mut found = false;
     statement.walk(&mut |s| found |= matches!(s.name(), "exit" | "return" | "break" | "continue"));
     found
+}
+
+/// Whether a text has a command in backticks.
+fn unescaped(text: &str) -> bool {
+    text.match_indices('`').any(|(at, _)| !text[..at].ends_with('\\'))
 }

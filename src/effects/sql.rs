@@ -20,7 +20,7 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
         let verb = if word(1).eq_ignore_ascii_case("from") { Verb::Reads } else { Verb::Changes };
         let name = word(2).trim_matches('"');
         // What the database itself has.
-        if !name.starts_with("pg_") && !name.starts_with("information_schema") {
+        if !["pg_", "information_schema", "sqlite_", "pragma_"].iter().any(|own| name.starts_with(own)) {
             found.push((verb, "table".to_owned(), Value::text(name), false));
         }
     }

@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use indexmap::IndexMap;
 use regex::Regex;
 
-use super::TaskView;
+use super::{
+    TaskView,
+    sweeps::{self, Sweep, Takeable},
+};
 use crate::{
     builtin,
     diagnostic::{Diagnostic, Diagnostics},
@@ -33,6 +36,10 @@ pub struct Touch {
     /// How paths begin that it is, or that it takes with it (`rm -rf /tmp/site-*`).
     begins: Option<String>,
     is_glob: bool,
+    /// It is whatever a search finds.
+    sweep: Option<Sweep>,
+    /// What a search of another task may find; once a task.
+    takeable: Option<Box<Takeable>>,
     place: Span,
 }
 
@@ -72,6 +79,41 @@ pub fn between(tasks: &[&[Touch]], out: &mut Diagnostics) {
         }
     }
     globs(tasks, out);
+    swept(tasks, out);
+}
+
+/// How many pairs of a search and a task are looked at: in a suite of any size this takes no time.
+const PAIRS: usize = 100_000;
+
+/// A deletion of all that a search finds takes what others make.
+fn swept(tasks: &[&[Touch]], out: &mut Diagnostics) {
+    let all = || tasks.iter().enumerate().flat_map(|(index, touches)| touches.iter().map(move |touch| (index, touch)));
+    let searches: Vec<(usize, &Sweep, Span)> =
+        all().filter_map(|(index, touch)| Some((index, touch.sweep.as_ref()?, touch.place))).collect();
+    if searches.is_empty() {
+        return;
+    }
+    let takeable: Vec<(usize, &Takeable, Span)> =
+        all().filter_map(|(index, touch)| Some((index, touch.takeable.as_deref()?, touch.place))).collect();
+    let mut left = PAIRS;
+    for (index, sweep, place) in searches {
+        let mut others = takeable.iter().filter(|(other, ..)| *other != index).take(left);
+        let taken = others.find_map(|(_, takeable, place)| {
+            left -= 1;
+            Some((sweep.takes(takeable)?, *place))
+        });
+        if let Some((what, other)) = taken {
+            out.push(
+                Diagnostic::new(
+                    &SAME_RESOURCE_IN_PARALLEL_TASKS,
+                    place,
+                    format!("this deletes {what} of another task, too, which may run at the same time"),
+                )
+                .label(other, "the other task")
+                .help("delete what this task makes, by its name or by a label that only this task gives"),
+            );
+        }
+    }
 }
 
 /// A deletion by a pattern takes what others make.
@@ -117,6 +159,8 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
                     within: None,
                     begins: None,
                     is_glob: false,
+                    sweep: None,
+                    takeable: None,
                     place: script.view.step.key,
                 });
             }
@@ -140,10 +184,32 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
                 within: None,
                 begins: None,
                 is_glob: false,
+                sweep: None,
+                takeable: None,
                 place: step.key,
             });
         }
     });
+    // Only a task that stands beside others is asked: the first step stands for it.
+    if let Some(place) = view.task.setup.steps.first().or(view.task.verify.steps.first()).map(|step| step.key) {
+        let plain = |key: String| Touch {
+            key,
+            what: String::new(),
+            owned: false,
+            within: None,
+            begins: None,
+            is_glob: false,
+            sweep: None,
+            takeable: None,
+            place,
+        };
+        let takeable = Some(Box::new(sweeps::takeable(view)));
+        found.push(Touch { takeable, ..plain(format!("task {place:?}")) });
+        for (nth, sweep) in sweeps::sweeps(view).into_iter().enumerate() {
+            let place = sweep.place;
+            found.push(Touch { sweep: Some(sweep), place, ..plain(format!("sweep {place:?} {nth}")) });
+        }
+    }
     found
 }
 
@@ -162,6 +228,8 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
             within: None,
             begins: None,
             is_glob: false,
+            sweep: None,
+            takeable: None,
             place: act.step,
         });
     }
@@ -179,7 +247,17 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
         let key = format!("{what} {:?}", act.step);
         let is_glob = open && act.verb == Verb::Deletes;
         let (owned, begins) = (act.verb != Verb::Reads, Some(begins));
-        found.push(Touch { key, what, owned, within: None, begins, is_glob, place: act.step });
+        found.push(Touch {
+            key,
+            what,
+            owned,
+            within: None,
+            begins,
+            is_glob,
+            sweep: None,
+            takeable: None,
+            place: act.step,
+        });
         return;
     }
     let Some(name) = thing.name.as_ref().and_then(effects::value::Value::literal).filter(|name| !name.is_empty())
@@ -220,10 +298,26 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
         }
         "http" => return,
         // What a server of its own holds is a task's own.
-        system => (format!("{system} {} {name}", thing.kind), format!("the {} `{name}`", thing.kind), None),
+        system => {
+            if thing.space.is_some() && space.is_none() {
+                return;
+            }
+            let place = space.unwrap_or_default();
+            (format!("{system} {} {name} {place}", thing.kind), format!("the {} `{name}`", thing.kind), None)
+        }
     };
     let begins = (thing.system == "file").then(|| name.to_owned());
-    found.push(Touch { key, what, owned, within, begins, is_glob: false, place: act.step });
+    found.push(Touch {
+        key,
+        what,
+        owned,
+        within,
+        begins,
+        is_glob: false,
+        sweep: None,
+        takeable: None,
+        place: act.step,
+    });
 }
 
 /// Ports and addresses that a command takes for itself.

@@ -21,6 +21,7 @@ rule! {
 /// nearly the same, or a set-up whose doings are all known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, out);
+    filled(view, out);
     places(view, out);
     urls(view, out);
     accounts(view, out);
@@ -101,6 +102,46 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Set-up makes `shop-{random.id}`, verify looks at it, and the prompt says `shop`: nobody tells the agent the name.
+fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = spelt(&model.prompt);
+    let mut told: Vec<String> = Vec::new();
+    for made in model.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates) {
+        let Some(name) = made.thing.name.as_ref().filter(|name| name.is_known()) else { continue };
+        let [Piece::Text(begin), Piece::Name(_)] = name.pieces() else { continue };
+        let bare = begin.trim_end_matches(['-', '_', '.']);
+        let bare = bare.rsplit('/').next().unwrap_or(bare);
+        let looked = || {
+            model
+                .in_phase(PhaseKind::Verify)
+                .any(|act| act.thing.is(&made.thing) || act.thing.space.as_ref().is_some_and(|space| space.is(name)))
+        };
+        let is_other = || model.acts.iter().any(|act| act.thing.name.as_ref().and_then(Value::literal) == Some(bare));
+        let named = said.contains(&spelt(name));
+        if bare.len() > 3
+            && bare.contains('-')
+            && !named
+            && has_word(&said, bare)
+            && looked()
+            && !is_other()
+            && !told.contains(&name.shown())
+        {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    prompt.text.span,
+                    format!("the prompt says `{bare}`, and set-up makes the {} `{}`", made.thing.kind, name.shown()),
+                )
+                .label(made.span, "made here")
+                .help("tell the agent the whole name: `{env.NAME}` in the prompt is what the variable holds"),
+            );
+            told.push(name.shown());
+        }
+    }
+}
+
 fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let Some(prompt) = &view.task.prompt else { return };
@@ -120,12 +161,15 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             .iter()
             .filter(|made| {
                 made.thing.system == act.thing.system
+                    && (made.thing.kind == act.thing.kind || !has_own_names(&act.thing.system))
                     && made.thing.name.as_ref().is_none_or(|made| {
                         made.may_be(name) || derives(made, name) && (may_derive(&act.thing) || made.literal().is_none())
                     })
             })
             .collect();
-        if makers.is_empty() && !is_named(view, &said, &spelt(name), &act.thing.kind) && !named_in_files(view, name) {
+        let in_files =
+            || named_in_files(view, name) && !(has_own_names(&act.thing.system) && model.sees(PhaseKind::Setup));
+        if makers.is_empty() && !is_named(view, &said, &spelt(name), &act.thing.kind) && !in_files() {
             let literals: Vec<String> = makes
                 .iter()
                 .filter(|made| made.thing.system == act.thing.system)
@@ -181,7 +225,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         let wide = view.tools.tool("kubectl").and_then(|tool| tool.kind(&act.thing.kind)).is_some_and(|(_, wide)| wide);
         if let (Some(first), true, false) = (certain.first(), certain.iter().all(|made| elsewhere(made)), wide)
-            && act.thing.system == "kubernetes"
+            && (act.thing.system == "kubernetes" || act.thing.system == "helm" && act.thing.space.is_none())
             && !changes_namespace(view)
             && !act.thing.space.as_ref().is_some_and(|space| has_word(&said, &spelt(space)))
         {
@@ -452,16 +496,24 @@ fn is_specific(act: &Act) -> bool {
             | "lease"
             | "persistentvolume"
             | ""
-    ) && !matches!(act.thing.system.as_str(), "file" | "http" | "git" | "postgres" | "mysql" | "kind" | "docker")
+    ) && !matches!(
+        act.thing.system.as_str(),
+        "file" | "http" | "git" | "postgres" | "mysql" | "sqlite" | "kind" | "docker"
+    )
 }
 
 /// Whether things of a kind are called after others that made them.
 fn may_derive(thing: &crate::effects::Thing) -> bool {
-    thing.system != "kubernetes"
+    thing.system != "kubernetes" && !has_own_names(&thing.system)
         || matches!(
             thing.kind.as_str(),
             "pod" | "replicaset" | "job" | "persistentvolumeclaim" | "persistentvolume" | "endpointslice" | "secret"
         )
+}
+
+/// Systems in which a thing of one kind says nothing of the names of other kinds.
+fn has_own_names(system: &str) -> bool {
+    matches!(system, "aws" | "gcloud")
 }
 
 fn act_is_step(act: &Act) -> bool {

@@ -325,7 +325,7 @@ fn in_manifest(text: &str, found: &mut Vec<(String, String)>) {
 }
 
 /// `key: value` and `"key": value`, a line each.
-fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
+pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
     let found: Vec<Fact> = LINE
         .captures_iter(text)
         .map(|line| {

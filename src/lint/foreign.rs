@@ -227,19 +227,19 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, foun
             operands(command.tool(), words_of(2)).for_each(|w| push(named(w, false), None, w));
         }
         ("docker", "rm") => {
-            operands(command.tool(), words_of(2)).for_each(|w| push(named(w, composed), None, w));
+            operands(command.tool(), words_of(1)).skip(1).for_each(|w| push(named(w, composed), None, w));
         }
         ("docker", "system" | "container" | "volume" | "network" | "image") => {
             let Some(verb) = words.get(2) else { return };
             match verb.text.as_str() {
                 "prune" => push(every("whatever is not in use at the moment".to_owned()), None, verb),
                 // A prompt says `alpine`, and with which tags, in its own words.
-                "rm" if words[1].text == "image" => operands(command.tool(), words_of(3)).for_each(|w| {
+                "rm" if words[1].text == "image" => operands(command.tool(), words_of(1)).skip(2).for_each(|w| {
                     let end = w.text.rfind('/').map_or(0, |slash| slash + 1);
                     let name = w.text[end..].split([':', '@']).next().unwrap_or_default();
                     push(named(&Word { text: name.into(), ..w.clone() }, true), None, w);
                 }),
-                "rm" => operands(command.tool(), words_of(3)).for_each(|w| push(named(w, composed), None, w)),
+                "rm" => operands(command.tool(), words_of(1)).skip(2).for_each(|w| push(named(w, composed), None, w)),
                 _ => {}
             }
         }

@@ -125,27 +125,17 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
                     );
                 }
                 let condition = rest.split('=').next().unwrap_or(rest);
-                let known: Vec<&str> =
-                    match kind.and_then(|kind| tool.kind(kind)).and_then(|(kind, _)| tool.conditions.get(kind)) {
-                        Some(known) => known.iter().map(String::as_str).collect(),
-                        None => tool.conditions.values().flatten().map(String::as_str).collect(),
-                    };
-                let own = kind.and_then(|kind| tool.kind(kind)).filter(|(kind, _)| tool.conditions.contains_key(*kind));
-                let is_known = known.iter().any(|known| known.eq_ignore_ascii_case(condition));
-                // Pods have conditions of others, too.
-                let others = || tool.conditions.values().flatten().any(|other| other.eq_ignore_ascii_case(condition));
-                if let Some((kind, _)) =
-                    own.filter(|(kind, _)| *kind != "pod" && form == "condition" && !is_known && others())
-                {
-                    foreign.push((span(condition), condition.to_owned(), kind.to_owned()));
+                if form == "condition" && !condition.is_empty() {
+                    match of_kind(condition, kind, tool) {
+                        Unknown::Near(near) => found.push((span(condition), condition.to_owned(), near)),
+                        Unknown::Foreign(kind) => foreign.push((span(condition), condition.to_owned(), kind)),
+                        Unknown::No => {}
+                    }
                 }
-                if form == "condition"
-                    && !condition.is_empty()
-                    && !known.iter().any(|known| known.eq_ignore_ascii_case(condition))
-                {
-                    found.extend(
-                        nearest(condition, known).map(|near| (span(condition), condition.to_owned(), near.to_owned())),
-                    );
+            }
+            for condition in run.words.iter().filter_map(super::values::asked_condition) {
+                if let Unknown::Foreign(kind) = of_kind(&condition, kind, tool) {
+                    foreign.push((span("jsonpath"), condition, kind));
                 }
             }
             let known_kind = kind.is_some_and(|kind| tool.kind(kind).is_some());
@@ -156,17 +146,14 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     view.task.walk(&mut |_, step| {
         let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
-        if let (Some(resource), Some(condition)) = (
-            step.arg("resource"),
-            step.arg("condition").or_else(|| step.arg("type").filter(|_| step.op.name.ends_with("condition"))),
-        ) && let (Some(resource), Some(name)) = (resource.as_literal(), condition.as_literal())
-            && let Some((kind, _)) = tool.kind(resource.split('/').next().unwrap_or(resource))
-            && let Some(own) = tool.conditions.get(kind)
+        let condition =
+            step.arg("condition").or_else(|| step.arg("type").filter(|_| step.op.name.ends_with("condition")));
+        let condition = condition.filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        if let Some((condition, name)) = condition.and_then(|arg| Some((arg, arg.as_literal()?)))
+            && let Some(resource) = step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal())
+            && let Unknown::Foreign(kind) = of_kind(name, Some(resource), tool)
         {
-            let has = |all: &[String]| all.iter().any(|known| known.eq_ignore_ascii_case(name));
-            if kind != "pod" && !has(own) && tool.conditions.values().any(|all| has(all)) {
-                foreign.push((condition.span, name.to_owned(), kind.to_owned()));
-            }
+            foreign.push((condition.span, name.to_owned(), kind));
         }
         let resource = step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal());
         let known = resource.is_none_or(|resource| tool.kind(resource.split('/').next().unwrap_or(resource)).is_some());
@@ -176,12 +163,11 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
     for (span, condition, kind) in foreign {
         out.push(
-            Diagnostic::new(
-                &MISSPELT_VALUE,
-                span,
-                format!("a {kind} has no condition `{condition}`: nothing ends this wait"),
-            )
-            .help(format!("a {kind} has {}", tool.conditions.get(&kind).map(|all| all.join(", ")).unwrap_or_default())),
+            Diagnostic::new(&MISSPELT_VALUE, span, format!("a {kind} has no condition `{condition}`: it never holds"))
+                .help(match tool.conditions.get(&kind).map(|all| all.join(", ")).filter(|all| !all.is_empty()) {
+                    Some(all) => format!("a {kind} has {all}"),
+                    None => format!("a {kind} has no conditions at all: ask for its fields"),
+                }),
         );
     }
     let finding = |(span, word, near): (Span, String, String), what: &str| {
@@ -192,6 +178,37 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     found.into_iter().for_each(|fault| out.push(finding(fault, "kind or condition")));
     // A field that is not known may be a newer one.
     named.into_iter().for_each(|fault| out.push(finding(fault, "field").strength(Strength::Warning)));
+}
+
+/// What is wrong with a condition of a kind.
+enum Unknown {
+    No,
+    /// Nearly one of those.
+    Near(String),
+    /// The kind that has others only.
+    Foreign(String),
+}
+
+fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
+    // To these kinds others add conditions of their own.
+    const OPEN: [&str; 5] = ["pod", "node", "virtualmachine", "virtualmachineinstance", "customresourcedefinition"];
+    let own = kind.and_then(|kind| tool.conditions_of(kind));
+    let is = |known: &String| known.eq_ignore_ascii_case(condition);
+    let known: Vec<&String> = match own {
+        Some((_, own)) => own.iter().collect(),
+        None => tool.conditions.values().flatten().collect(),
+    };
+    if known.iter().any(|known| is(known)) {
+        return Unknown::No;
+    }
+    let near = nearest(condition, known.iter().map(|known| known.as_str()));
+    let others = tool.conditions.values().flatten().any(is);
+    match (near, own.filter(|(kind, _)| !OPEN.contains(kind))) {
+        (Some(near), _) if !others => Unknown::Near(near.to_owned()),
+        (_, Some((kind, _))) => Unknown::Foreign(kind.to_owned()),
+        (Some(near), None) => Unknown::Near(near.to_owned()),
+        (None, None) => Unknown::No,
+    }
 }
 
 /// Names in a JSONPath that no field has, and one nearly has.

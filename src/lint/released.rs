@@ -14,6 +14,7 @@ rule! {
 
 /// Needs: what set-up makes has a name that is known, and all that cleanup does is known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    super::cleanup::check(view, out);
     let model = view.effects;
     let made: Vec<&Act> = model.in_phase(PhaseKind::Setup).filter(|act| makes(act, view)).collect();
     if made.is_empty() || !model.sees(PhaseKind::Cleanup) || sweeps(view) {
@@ -121,7 +122,7 @@ fn traps(view: &TaskView<'_>) -> bool {
 }
 
 /// Whether cleanup may delete anything by a label, a list or a name that is filled in.
-fn sweeps(view: &TaskView<'_>) -> bool {
+pub(super) fn sweeps(view: &TaskView<'_>) -> bool {
     view.scripts.iter().filter(|script| script.phase == PhaseKind::Cleanup).any(|script| {
         script.content.program.commands().into_iter().any(|command| {
             let has = |word: &str| command.words().iter().any(|w| texts::has_word(&w.text, word));
@@ -137,7 +138,7 @@ fn sweeps(view: &TaskView<'_>) -> bool {
 }
 
 /// Whether a thing is gone when another is deleted.
-fn goes_with(thing: &Thing, gone: &Thing) -> bool {
+pub(super) fn goes_with(thing: &Thing, gone: &Thing) -> bool {
     let same = thing.system == gone.system || thing.system == "helm" && gone.system == "kubernetes";
     if !same {
         return false;
@@ -161,7 +162,7 @@ fn lies_in(inner: &Thing, outer: &Thing) -> bool {
     }
 }
 
-fn command(thing: &Thing, shown: &str) -> Option<String> {
+pub(super) fn command(thing: &Thing, shown: &str) -> Option<String> {
     let place = thing.space.as_ref().map_or_else(String::new, |space| format!(" -n {}", space.shown()));
     Some(match (thing.system.as_str(), thing.kind.as_str()) {
         ("kubernetes", kind) => format!("kubectl delete {kind} {shown}{place} --ignore-not-found"),

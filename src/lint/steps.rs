@@ -146,6 +146,7 @@ fn within(
     let Some(own) = own else { return };
     if let Some(script) = view.script_of(step) {
         commands_within(view, script, &own, out);
+        loops_within(view, script, &own, out);
     }
     if step.op.signature.control == Control::Eventually
         && let Some(interval) = step.arg("interval")
@@ -186,6 +187,7 @@ fn never_gets(view: &UnderView<'_>, span: Span, what: &str, time: Duration, limi
 
 /// `kubectl wait --timeout=300s` in a step that ends before.
 fn commands_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    programs_within(view, script, limit, out);
     if !script.content.text.contains("--timeout") {
         return;
     }
@@ -206,6 +208,40 @@ fn commands_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit,
             let what = format!("`{}`", command.name());
             out.push(never_gets(view, script.content.span(word.range.clone()), &what, time, limit));
         }
+    }
+}
+
+/// `timeout 300 …`, `curl --max-time 120` in a step that ends before.
+fn programs_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    let text = &script.content.text;
+    if !text.contains("timeout ") && !text.contains("curl") {
+        return;
+    }
+    for command in script.content.program.commands() {
+        let words = command.words();
+        let word = match command.name() {
+            "timeout" => words.iter().skip(1).find(|word| word.text.starts_with(|c: char| c.is_ascii_digit())),
+            "curl" => {
+                let option = words.iter().position(|word| matches!(word.text.as_str(), "--max-time" | "-m"));
+                option.and_then(|at| words.get(at + 1))
+            }
+            _ => None,
+        };
+        let Some(word) = word.filter(|word| word.literal) else { continue };
+        if let Some(time) = seconds(&word.text).filter(|time| *time > limit.time) {
+            let what = format!("`{}`", command.name());
+            out.push(never_gets(view, script.content.span(word.range.clone()), &what, time, limit));
+        }
+    }
+}
+
+/// A loop of 30 rounds with 5 seconds between them in a step that ends before.
+fn loops_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+    let content = &script.content;
+    for (statement, time) in super::polls::longest(content).into_iter().filter(|(_, time)| *time > limit.time) {
+        let head = &content.text[statement.range.clone()];
+        let end = statement.range.start + head.find('\n').unwrap_or(head.len());
+        out.push(never_gets(view, content.span(statement.range.start..end), "this loop", time, limit));
     }
 }
 
@@ -364,7 +400,7 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// The value of `$NAME`, where the script assigns it once, a number.
-fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
+pub(super) fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
     let name = word.strip_prefix("${").and_then(|w| w.strip_suffix('}')).or_else(|| word.strip_prefix('$'))?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return None;

@@ -27,6 +27,20 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
 
 /// The package that the server's command fetches, where no version is named, and how to name one.
 fn unpinned(server: &Server) -> Option<(&Expand, String)> {
+    let (package, npm) = fetched(server)?;
+    let name = package.display();
+    let elsewhere = name.starts_with(['.', '/']) || name.contains(':') || package.has_variables();
+    let example = if npm { pin_npm(&name) } else { pin_python(&name) };
+    example.filter(|_| !elsewhere).map(|example| (package, example))
+}
+
+/// The package that the server's command fetches.
+pub(super) fn package(server: &Server) -> Option<&Expand> {
+    fetched(server).map(|(package, _)| package)
+}
+
+/// The package, and whether it is one of npm.
+fn fetched(server: &Server) -> Option<(&Expand, bool)> {
     let Transport::Stdio { command, args, .. } = &server.transport else { return None };
     let command = command.display();
     let npm = match command.rsplit('/').next()? {
@@ -51,10 +65,7 @@ fn unpinned(server: &Server) -> Option<(&Expand, String)> {
             _ => break word,
         }
     };
-    let name = package.display();
-    let elsewhere = name.starts_with(['.', '/']) || name.contains(':') || package.has_variables();
-    let example = if npm { pin_npm(&name) } else { pin_python(&name) };
-    example.filter(|_| !elsewhere).map(|example| (package, example))
+    Some((package, npm))
 }
 
 /// How to name a version, where none is named. A scope begins with `@` too.

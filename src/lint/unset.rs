@@ -11,6 +11,7 @@ use crate::{
 
 rule! {
     pub static UNSET_VARIABLE = "unset-variable", Verdict;
+    pub static BAD_EXPANSION = "bad-expansion", Verdict;
     pub static VALUE_LOST_IN_SUBSHELL = "value-lost-in-subshell", Verdict;
 }
 
@@ -19,6 +20,7 @@ pub fn unset(view: &TaskView<'_>, out: &mut Diagnostics) {
     for followed in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
         of_script(view, followed, out);
     }
+    unexported(view, out);
 }
 
 fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: &mut Diagnostics) {
@@ -62,6 +64,40 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
             _ => continue,
         };
         out.push(finding);
+    }
+}
+
+/// `python3` asks its environment for what the script has for itself alone.
+fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in &view.effects.scripts {
+        for asked in &script.trace.unexported {
+            let (name, program) = (&asked.name, &asked.program);
+            out.push(
+                Diagnostic::new(
+                    &UNSET_VARIABLE,
+                    asked.content.span(asked.range.clone()),
+                    format!("`{program}` does not see `{name}`: the script sets it for itself alone"),
+                )
+                .help(format!("write `export {name}`, or give it to this command: `{name}=\"${name}\" {program} …`")),
+            );
+        }
+        // A hole with a dollar before it is reported as such.
+        let is_hole = |text: &str| {
+            ["env.", "random.", "steps.", "agent.", "task."].iter().any(|root| text[2..].starts_with(root))
+        };
+        for bad in script.trace.bad.iter().filter(|bad| !is_hole(&bad.text)) {
+            out.push(
+                Diagnostic::new(
+                    &BAD_EXPANSION,
+                    bad.content.span(bad.range.clone()),
+                    format!("the shell cannot expand `{}`, and ends the script here", bad.text),
+                )
+                .help(match bad.in_document {
+                    true => "it belongs to another program: write the delimiter of the here-document in quotes, `<<'EOF'`, or `\\$`",
+                    false => "it belongs to another program: write it in single quotes, or `\\$`",
+                }),
+            );
+        }
     }
 }
 

@@ -1,0 +1,109 @@
+//! Which variables of its environment a program reads that stands in a script: a filter of jq, a text of Python, awk, Perl, Ruby or
+//! JavaScript, and the text of another shell.
+
+use crate::bash::ast;
+
+/// How a language asks for a variable: what stands before its name.
+const PYTHON: &[&str] = &["os.environ[", "os.environ.get(", "os.getenv(", "environ[", "environ.get(", "getenv("];
+const JQ: &[&str] = &["env.", "$ENV.", "$ENV["];
+const AWK: &[&str] = &["ENVIRON["];
+const NODE: &[&str] = &["process.env.", "process.env["];
+const RUBY: &[&str] = &["ENV[", "ENV.fetch("];
+const PERL: &[&str] = &["$ENV{"];
+
+/// The names of the variables that a program asks its environment for. `text`: its words and its input, as written.
+pub(super) fn asked<'t>(program: &str, text: &'t str) -> Vec<&'t str> {
+    let forms = match program {
+        "python" | "python3" => PYTHON,
+        "jq" | "yq" | "gojq" => JQ,
+        "awk" | "gawk" | "mawk" => AWK,
+        "node" | "deno" | "bun" => NODE,
+        "ruby" => RUBY,
+        "perl" => PERL,
+        _ => return Vec::new(),
+    };
+    let mut found: Vec<&str> = Vec::new();
+    for form in forms {
+        for (at, _) in text.match_indices(form) {
+            // `my_env.X` is another thing.
+            let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+            if form.starts_with(|c: char| c.is_ascii_lowercase()) && text[..at].ends_with(part) {
+                continue;
+            }
+            let rest = text[at + form.len()..].trim_start_matches(['"', '\'']);
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            let name = &rest[..end];
+            if ast::is_name(name) && !found.contains(&name) {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+/// The variables that the text of a shell reads and does not set itself.
+pub(super) fn read_by_shell(text: &str) -> Vec<String> {
+    let sets = |name: &str| {
+        [format!("{name}="), format!("for {name} "), format!("read {name}"), format!("read -r {name}")]
+            .iter()
+            .any(|form| text.contains(form.as_str()))
+    };
+    let mut names: Vec<String> =
+        ast::names_in(text).into_iter().filter(|name| ast::is_name(name) && !sets(name)).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Where a text has an expansion that no shell can do: `${count.index}`, `${{ a }}`. Returns the place and what stands there.
+pub(super) fn bad_expansion(text: &str) -> Option<(usize, &str)> {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("${").map(|at| from + at) {
+        from = at + 2;
+        let backslashes = text[..at].bytes().rev().take_while(|b| *b == b'\\').count();
+        if backslashes % 2 == 1 {
+            continue;
+        }
+        let rest = &text[at + 2..];
+        let name = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let end = rest.find('}').unwrap_or(rest.len());
+        let behind = rest[name..].chars().next();
+        let bad = match behind {
+            Some('{') => name == 0,
+            Some('.' | ' ' | '(' | '|') => name > 0 && ast::is_name(&rest[..name]),
+            _ => false,
+        };
+        if bad && end < rest.len() && !rest[..end].contains('\n') {
+            let double = behind == Some('{') && rest[end + 1..].starts_with('}');
+            return Some((at, &text[at..at + 3 + end + usize::from(double)]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_programs_ask_for() {
+        assert_eq!(asked("python3", "import os\nx = os.environ[\"A\"] + os.environ.get('B', '')"), ["A", "B"]);
+        assert_eq!(asked("jq", ".a == env.WANT and $ENV.B == 1"), ["WANT", "B"]);
+        assert_eq!(asked("jq", ".env.WANT"), Vec::<&str>::new());
+        assert_eq!(asked("awk", "{ print ENVIRON[\"A\"] }"), ["A"]);
+        assert_eq!(asked("cat", "os.environ['A']"), Vec::<&str>::new());
+        assert_eq!(read_by_shell("until kubectl get pod -n $NS; do n=1; echo $n; done"), ["NS"]);
+    }
+
+    #[test]
+    fn expansions_that_no_shell_can_do() {
+        for text in ["a ${count.index} b", "${{ github.ref }}", "${f(x)}", "\\\\${a.b}"] {
+            assert!(bad_expansion(text).is_some(), "{text}");
+        }
+        for text in
+            ["${a}", "${a:-b.c}", "\\${a.b}", "${a[0]}", "${#a}", "${a%.*}", "${a/ /_}", "$a.b", "${a.b", "${!a}"]
+        {
+            assert!(bad_expansion(text).is_none(), "{text}");
+        }
+    }
+}

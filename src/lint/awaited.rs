@@ -1,0 +1,128 @@
+//! Verify that looks at what a controller makes, at once.
+
+use super::TaskView;
+use crate::{
+    bash::program::Kind,
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::{Verb, value::Value},
+    hir::{Def, OperationKind, PhaseKind, Step},
+    rule,
+    signature::Control,
+    source::Span,
+};
+
+rule! {
+    pub static NOT_AWAITED = "not-awaited", Warning;
+}
+
+/// Fields that a controller fills when pods have started.
+const LATE: [&str; 8] = [
+    "readyReplicas",
+    "availableReplicas",
+    "updatedReplicas",
+    "numberReady",
+    "numberAvailable",
+    "loadBalancer",
+    "currentReplicas",
+    "succeeded",
+];
+
+/// What others make of a thing, some seconds after it: the kind that is read, and the kind it comes from.
+const MADE: [(&str, &str); 3] = [("secret", "certificate"), ("secret", "externalsecret"), ("taskrun", "pipelinerun")];
+
+/// Needs: nothing in verify waits, and the prompt asks for a change. Then an agent that has done it right, and ends at once, may fail.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.prompt.is_none() || waits(view) {
+        return;
+    }
+    let said = view.effects.prompt.shown();
+    if !asks(&said) {
+        return;
+    }
+    let mut found: Vec<(Span, String)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| step.walk(&mut |step| found.extend(late(step))));
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let path = run
+                .words
+                .iter()
+                .filter_map(Value::literal)
+                .find(|word| word.contains("jsonpath") && word.contains("status"));
+            let field = path.and_then(|path| LATE.iter().find(|field| path.contains(&format!(".{field}"))));
+            found.extend(field.map(|field| (run.content.span(run.statement.range.clone()), format!("`{field}`"))));
+        }
+    }
+    let model = view.effects;
+    for act in
+        model.in_phase(PhaseKind::Verify).filter(|act| act.verb == Verb::Reads && act.thing.system == "kubernetes")
+    {
+        let made = |by: &str| {
+            let reads = model
+                .in_phase(PhaseKind::Verify)
+                .any(|other| other.thing.kind == by && other.thing.system == "kubernetes");
+            let given = model.acts.iter().any(|other| other.verb == Verb::Creates && other.thing.may_be(&act.thing));
+            reads && !given
+        };
+        if let Some((kind, by)) = MADE.iter().find(|(kind, by)| *kind == act.thing.kind && made(by)) {
+            found.push((act.span, format!("the {kind} of a {by}")));
+        }
+    }
+    let Some((span, what)) = found.into_iter().next() else { return };
+    out.push(
+        Diagnostic::new(
+            &NOT_AWAITED,
+            span,
+            format!("{what} comes a while after the change, and nothing in verify waits for it"),
+        )
+        .help("wait first: `kubectl wait`, `kubectl rollout status`, a loop with a limit, or `eventually`"),
+    );
+}
+
+/// A step that asks for what takes a while.
+fn late(step: &Step<Def>) -> Option<(Span, String)> {
+    let OperationKind::Extension { operation, .. } = &step.op.kind else { return None };
+    let path = step.arg("jsonpath").and_then(|path| path.as_literal()).unwrap_or_default();
+    if let Some(field) = LATE.iter().find(|field| path.contains(&format!(".{field}"))) {
+        return Some((step.key, format!("`{field}`")));
+    }
+    let kind = step.arg("kind").and_then(|kind| kind.as_literal()).unwrap_or_default();
+    let counts = operation == "count" && matches!(kind.to_lowercase().as_str(), "pod" | "pods" | "po");
+    counts.then(|| (step.key, "the number of pods".to_owned()))
+}
+
+/// Whether anything in verify takes time for what is not there yet.
+fn waits(view: &TaskView<'_>) -> bool {
+    let mut waits = false;
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            waits |= matches!(step.op.signature.control, Control::Eventually)
+                || matches!(step.op.kind, OperationKind::Builtin("sleep" | "wait" | "consistently"))
+                || matches!(&step.op.kind, OperationKind::Extension { operation, .. } if ["wait", "ready", "rollout", "condition", "stable"].iter().any(|word| operation.contains(word)));
+        });
+    });
+    waits
+        || view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).any(|script| {
+            let text = &script.content.text;
+            let mut loops = !script.content.program.sound;
+            script.content.program.walk(&mut |s| {
+                loops |= matches!(s.kind, Kind::Loop { .. }) && text.contains("sleep");
+                loops |= matches!(s.name(), "sleep" | "timeout" | "source" | "." | "make" | "python3" | "python");
+                loops |= s
+                    .words()
+                    .iter()
+                    .any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait" | "--watch" | "-w"));
+                loops |= s.words().first().is_some_and(|word| word.text.contains('/') || word.text.contains("wait"));
+            });
+            loops
+        })
+}
+
+/// Whether a prompt asks for what makes pods start.
+fn asks(said: &str) -> bool {
+    const CHANGES: [&str; 15] = [
+        "scale", "replicas", "create", "deploy", "start", "restart", "roll", "upgrade", "install", "expose", "run",
+        "repair", "fix", "issue", "request",
+    ];
+    let said = said.to_lowercase();
+    CHANGES.iter().any(|word| super::texts::has_word(&said, word))
+}

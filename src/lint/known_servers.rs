@@ -1,0 +1,307 @@
+//! What the agent cannot do: tools that its server does not have, folders that it must not enter, and tools that it needs and must not use.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::Deserialize;
+
+use super::{EvalView, UnderView, texts, unpinned_server::package};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    hir::{AssertionKind, CallKind, CallMatcher, Name, Server, Transport},
+    rule,
+};
+
+rule! {
+    pub static UNLISTED_TOOL = "unlisted-tool", Warning;
+    pub static OUT_OF_REACH = "out-of-reach", Warning;
+    pub static NEEDED_TOOL_FORBIDDEN = "needed-tool-forbidden", Warning;
+}
+
+#[derive(Debug, Deserialize)]
+struct Table {
+    server: Vec<Known>,
+}
+
+/// A server that many use.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    packages: Vec<String>,
+    /// Words of names of tools of which all are listed.
+    families: Vec<String>,
+    tools: Vec<String>,
+    /// Its arguments are the folders that it may enter.
+    #[serde(default)]
+    roots: bool,
+}
+
+static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    toml::from_str::<Table>(include_str!("known_servers.toml")).map(|table| table.server).unwrap_or_default()
+});
+
+/// The name of a package without its version.
+fn bare(package: &str) -> &str {
+    let version = package.rfind(['@', '=', '>', '<', '~']).filter(|at| *at > 0);
+    let name = version.map_or(package, |at| &package[..at]);
+    name.trim_end_matches(['=', '>', '<', '~', '!']).split('[').next().unwrap_or(name)
+}
+
+fn known(server: &Server) -> Option<&'static Known> {
+    let package = package(server)?.display();
+    KNOWN.iter().find(|known| known.packages.iter().any(|name| name == bare(&package)))
+}
+
+/// A tool that an assertion names, where neither a lock nor what is known of the server has it.
+pub fn tools(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let sets = view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref());
+    for item in sets.flat_map(|set| &set.items) {
+        match &item.kind {
+            AssertionKind::AllUsed(CallKind::Tool, list)
+            | AssertionKind::AnyUsed(CallKind::Tool, list)
+            | AssertionKind::NoneUsed(CallKind::Tool, list) => {
+                for CallMatcher { server, name, .. } in list {
+                    name.iter().for_each(|name| listed(view, server, name, out));
+                }
+            }
+            AssertionKind::CallOrder(calls) => {
+                let tools = calls.iter().filter(|call| call.kind == CallKind::Tool);
+                tools.for_each(|call| listed(view, &call.server, &call.name, out));
+            }
+            _ => {}
+        }
+    }
+    for server in view.unit.mcp.iter().flat_map(|mcp| &mcp.servers) {
+        server.always_allow.iter().for_each(|tool| listed(view, &server.name, tool, out));
+    }
+}
+
+fn listed(view: &EvalView<'_>, server: &Name, name: &Name, out: &mut Diagnostics) {
+    if view.unit.lock.tools(&server.value).is_some() {
+        return;
+    }
+    let mut servers = view.unit.mcp.iter().flat_map(|mcp| &mcp.servers);
+    let Some(known) = servers.find(|s| s.name.value == server.value).and_then(known) else { return };
+    let text = name.value.as_str();
+    let words: Vec<&str> = text.split('_').collect();
+    let family = known.families.iter().any(|family| words.contains(&family.as_str()));
+    if !family || known.tools.iter().any(|tool| tool == text) {
+        return;
+    }
+    // Of the same family; the nearest first.
+    let related: Vec<&str> = known
+        .tools
+        .iter()
+        .map(String::as_str)
+        .filter(|tool| {
+            words.iter().any(|word| known.families.iter().any(|f| f == word) && tool.split('_').any(|own| own == *word))
+        })
+        .collect();
+    let begins = related.iter().copied().find(|tool| tool.starts_with(text));
+    let near = begins
+        .or_else(|| nearest(text, related.iter().copied()))
+        .or(related.first().copied().filter(|_| related.len() == 1));
+    let mut finding = Diagnostic::new(
+        &UNLISTED_TOOL,
+        name.span,
+        format!("`{}` is not known to have a tool `{text}`", known.packages[0]),
+    );
+    if let Some(near) = near {
+        finding = finding.here(format!("did you mean `{near}`?"));
+    }
+    let all: Vec<String> = related.iter().take(8).map(|tool| format!("`{tool}`")).collect();
+    out.push(finding.help(match all.is_empty() {
+        true => "`gevals lock` writes down what the server has".to_owned(),
+        false => format!("it has {}; `gevals lock` writes down what a version has", all.join(", ")),
+    }));
+}
+
+/// A file that set-up makes and the prompt names, in a folder that the server of files must not enter.
+pub fn roots(view: &UnderView<'_>, out: &mut Diagnostics) {
+    read_only(view, out);
+    let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
+    let Some(mcp) = &eval.unit.mcp else { return };
+    let mut roots: Vec<String> = Vec::new();
+    let mut server_name = None;
+    for server in mcp.servers.iter().filter(|server| !server.disabled) {
+        // Another server may have other ways to files.
+        if !known(server).is_some_and(|known| known.roots) {
+            return;
+        }
+        let (Transport::Stdio { args, .. }, Some(package)) = (&server.transport, package(server)) else { return };
+        let behind = args.iter().skip_while(|arg| arg.span != package.span).skip(1);
+        for arg in behind {
+            let text = arg.display();
+            if arg.has_variables() || !text.starts_with('/') {
+                return;
+            }
+            roots.push(text.trim_end_matches('/').to_owned());
+        }
+        server_name = Some(&server.name);
+    }
+    let Some(name) = server_name.filter(|_| !roots.is_empty()) else { return };
+    let said = view.effects.prompt.shown();
+    let outside = view.effects.acts.iter().find_map(|act| {
+        let path = act.thing.name.as_ref().filter(|_| act.thing.system == "file")?.shown();
+        let inside = |root: &String| path == *root || path.starts_with(&format!("{root}/"));
+        (path.starts_with('/') && path.len() > 4 && said.contains(&path) && !roots.iter().any(inside)).then_some(path)
+    });
+    if let Some(path) = outside {
+        let all: Vec<String> = roots.iter().map(|root| format!("`{root}`")).collect();
+        out.push(
+            Diagnostic::new(
+                &OUT_OF_REACH,
+                prompt.text.span,
+                format!("the server `{}` refuses `{path}`: it may enter {} alone", name.value, all.join(" and ")),
+            )
+            .label(name.span, "its folders are its arguments")
+            .help("put the files of the task below such a folder, or give the server another one"),
+        );
+    }
+}
+
+/// A server that was told to change nothing, the only one of its eval, and a prompt that asks for a change.
+fn read_only(view: &UnderView<'_>, out: &mut Diagnostics) {
+    const CHANGES: [&str; 14] = [
+        "create", "delete", "scale", "update", "install", "upgrade", "rename", "write", "add", "remove", "patch",
+        "deploy", "restart", "label",
+    ];
+    let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
+    let Some(mcp) = &eval.unit.mcp else { return };
+    let mut servers = mcp.servers.iter().filter(|server| !server.disabled);
+    let (Some(server), None) = (servers.next(), servers.next()) else { return };
+    let Transport::Stdio { args, env, .. } = &server.transport else { return };
+    let is_option = |text: &str| matches!(text, "--read-only" | "--readonly" | "--read-only=true" | "--readonly=true");
+    let option = args.iter().find(|arg| is_option(&arg.display())).map(|arg| arg.span);
+    let variable = env.iter().find(|(name, value)| {
+        let name = name.value.to_uppercase();
+        (name.ends_with("READ_ONLY") || name.ends_with("READONLY")) && matches!(value.display().as_str(), "true" | "1")
+    });
+    let Some(place) = option.or_else(|| variable.map(|(name, _)| name.span)) else { return };
+    let said = view.effects.prompt.shown().to_lowercase();
+    // A sentence begins with what is to be done.
+    let asks = said.split(['.', '\n', ';', ',']).find_map(|sentence| {
+        let first = sentence.trim().trim_start_matches("then ").trim_start_matches("and ").split_whitespace().next()?;
+        CHANGES.iter().find(|verb| **verb == first)
+    });
+    if let Some(verb) = asks {
+        out.push(
+            Diagnostic::new(
+                &OUT_OF_REACH,
+                prompt.text.span,
+                format!("the prompt asks to {verb}, and the server `{}` changes nothing", server.name.value),
+            )
+            .label(place, "it only reads")
+            .help("leave the option off, or give the agent another server"),
+        );
+    }
+}
+
+/// `toolsNotUsed: helm_rollback`, where the prompt asks to roll back.
+pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
+    let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
+    if !view.asserted {
+        return;
+    }
+    let place = eval.tasks.iter().position(|unit| unit.file == view.unit.file);
+    let Some(selected) = place.and_then(|at| eval.unit.selected.get(at)) else { return };
+    let said = view.effects.prompt.shown().to_lowercase();
+    let items = selected
+        .sets
+        .iter()
+        .filter_map(|&set| eval.eval.task_sets.get(set)?.assertions.as_ref())
+        .flat_map(|set| &set.items);
+    for item in items {
+        let AssertionKind::NoneUsed(CallKind::Tool, list) = &item.kind else { continue };
+        for matcher in list.iter().filter(|m| m.arguments.is_none() && m.status.is_none() && m.max_duration.is_none()) {
+            let names = matcher.name.iter().chain(&matcher.pattern);
+            for name in names {
+                if let Some(verb) = needed(&name.value, &matcher.server.value, &said) {
+                    out.push(
+                        Diagnostic::new(
+                            &NEEDED_TOOL_FORBIDDEN,
+                            name.span,
+                            format!("the prompt asks to {verb}, and who does it with the server's tool breaks this assertion"),
+                        )
+                        .label(prompt.text.span, "asked for here")
+                        .help("forbid what the agent must not do, and leave it the tool that it needs"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Words of tools that change something, and how a prompt says them.
+const VERBS: [(&str, &[&str], &str); 14] = [
+    ("rollback", &["roll back", "rolled back", "rollback"], "back"),
+    ("rename", &["rename"], ""),
+    ("scale", &["scale"], ""),
+    ("upgrade", &["upgrade"], ""),
+    ("install", &["install"], ""),
+    ("uninstall", &["uninstall"], ""),
+    ("move", &["move"], ""),
+    ("restart", &["restart"], ""),
+    ("merge", &["merge"], ""),
+    ("delete", &["delete", "remove"], ""),
+    ("remove", &["delete", "remove"], ""),
+    ("create", &["create"], ""),
+    ("edit", &["edit"], ""),
+    ("close", &["close"], ""),
+];
+
+/// The verb of a tool that a prompt asks for, and what it is about. `tool` may be a pattern: each branch of it is a name.
+fn needed(tool: &str, server: &str, said: &str) -> Option<&'static str> {
+    let group = tool.split_once('(').and_then(|(before, rest)| {
+        let (inside, behind) = rest.split_once(')')?;
+        Some(inside.trim_start_matches("?:").split('|').map(|one| format!("{before}{one}{behind}")).collect())
+    });
+    let names: Vec<String> = group.unwrap_or_else(|| tool.split('|').map(str::to_owned).collect());
+    names.iter().find_map(|name| needed_one(name, server, said))
+}
+
+fn needed_one(tool: &str, server: &str, said: &str) -> Option<&'static str> {
+    let words: Vec<&str> = tool.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let nouns: Vec<&str> =
+        words.iter().copied().filter(|word| *word != server && !VERBS.iter().any(|(verb, ..)| verb == word)).collect();
+    let sentences = || said.split(['.', ';', '!', '?', ':']).flat_map(|part| part.split(", and "));
+    for (verb, forms, behind) in VERBS.iter().filter(|(verb, ..)| words.contains(verb)) {
+        for sentence in sentences() {
+            let says = forms.iter().any(|form| texts::has_word(sentence, form))
+                || !behind.is_empty() && texts::has_word(sentence, "roll") && texts::has_word(sentence, behind);
+            let about = nouns.iter().all(|noun| {
+                let one = noun.strip_suffix('s').unwrap_or(noun);
+                texts::has_word(sentence, one) || texts::has_word(sentence, &format!("{one}s"))
+            });
+            if says && about && !NEGATES.is_match(sentence) {
+                return Some(if *verb == "rollback" { "roll back" } else { verb });
+            }
+        }
+    }
+    None
+}
+
+#[expect(clippy::unwrap_used, reason = "a constant")]
+static NEGATES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?-u:\b)(?:not|never|no|without|avoid|instead|rather)(?-u:\b)|n't").unwrap());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_and_tools_are_known() {
+        assert!(!KNOWN.is_empty());
+        assert_eq!(
+            bare("@modelcontextprotocol/server-filesystem@2026.8.31"),
+            "@modelcontextprotocol/server-filesystem"
+        );
+        assert_eq!(bare("mcp-grafana==0.7.6"), "mcp-grafana");
+        assert_eq!(bare("kubernetes-mcp-server"), "kubernetes-mcp-server");
+        assert_eq!(needed("^helm_(uninstall|rollback)$", "helm", "roll the\nrelease back to 2"), Some("roll back"));
+        assert_eq!(needed("^helm_(uninstall|install)$", "helm", "roll it back. do not install it anew."), None);
+        assert_eq!(needed("pods_delete", "kubernetes", "delete the deployment web"), None);
+        assert_eq!(needed("pods_delete", "kubernetes", "delete the pod web"), Some("delete"));
+        assert_eq!(needed("^(remove|push)_image$", "docker", "delete the image old"), Some("remove"));
+    }
+}

@@ -1,0 +1,229 @@
+//! What an interrupted run has left: set-up takes it as it is, and verify for the work of the agent.
+
+use super::TaskView;
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::{Act, Thing, Verb, value::Value},
+    hir::PhaseKind,
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static NOT_RESET = "not-reset", Warning;
+}
+
+/// Something that verify looks at, or that cleanup deletes, and that the agent is to make: under a fixed name, where an earlier run may
+/// have left it. Needs: all that set-up does is known; set-up shows that something may be left, since it takes a place that is there
+/// (`mkdir -p`, `… || kubectl create namespace`), or deletes other things first; and it does not delete this one.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    if view.task.prompt.is_none() || !model.sees(PhaseKind::Setup) {
+        return;
+    }
+    let setup: Vec<&Act> = model.in_phase(PhaseKind::Setup).collect();
+    let gone: Vec<&Thing> = setup.iter().filter(|act| act.verb == Verb::Deletes).map(|act| &act.thing).collect();
+    // Places that set-up takes as they are.
+    let taken: Vec<&&Act> =
+        setup.iter().filter(|act| act.verb == Verb::Creates && act.again && fixed(&act.thing).is_some()).collect();
+    if taken.is_empty() && gone.is_empty() {
+        return;
+    }
+    let said = model.prompt.shown();
+    if !makes(&said) {
+        return;
+    }
+    let is_gone = |thing: &Thing| gone.iter().any(|gone| goes(thing, gone));
+    let made = |thing: &Thing| {
+        setup.iter().any(|act| {
+            act.verb == Verb::Creates && act.thing.system == thing.system && {
+                let names = act.thing.name.as_ref().zip(thing.name.as_ref());
+                names.is_none_or(|(made, name)| {
+                    made.may_be(name) && (act.thing.kind == thing.kind || thing.system != "kubernetes")
+                })
+            }
+        })
+    };
+    let mut found: Vec<(Span, String, Span)> = Vec::new();
+    for act in asked(view) {
+        let thing = &act.thing;
+        let Some(name) = fixed(thing).filter(|name| super::cluster::whole(&said, name)) else { continue };
+        if made(thing) || is_gone(thing) || found.iter().any(|(_, told, _)| *told == shown(thing, name)) {
+            continue;
+        }
+        let inside = taken.iter().find(|outer| !is_gone(&outer.thing) && holds(&outer.thing, thing));
+        let beside = || {
+            // Where it lies in nothing of the task's own, what else set-up does with such things tells.
+            let free = match thing.system.as_str() {
+                "docker" | "sqlite" | "postgres" | "mysql" | "aws" | "gcloud" => true,
+                "kubernetes" => thing.kind != "namespace" && is_wide(&thing.kind),
+                _ => false,
+            };
+            let same =
+                |other: &Thing| other.system == thing.system && fixed(other).is_some() && place(other) == place(thing);
+            let shows = setup.iter().find(|other| {
+                same(&other.thing)
+                    && (other.verb == Verb::Deletes || other.verb == Verb::Creates && (other.again || other.maybe))
+            });
+            shows.filter(|_| free && !is_held(view, &thing.system))
+        };
+        if let Some(other) = inside.copied().or_else(beside) {
+            found.push((other.span, shown(thing, name), act.span));
+        }
+    }
+    releases(view, &setup, &is_gone, &mut found);
+    for (span, what, place) in found {
+        out.push(
+            Diagnostic::new(&NOT_RESET, span, format!("set-up keeps {what} of a run that was interrupted"))
+                .label(place, "taken for the agent's here")
+                .help("begin set-up by deleting it, or what it lies in; or put `{random.id}` into the name"),
+        );
+    }
+}
+
+/// A release that is installed or upgraded counts its revisions on, and verify asks for one by its number.
+fn releases(
+    view: &TaskView<'_>,
+    setup: &[&Act],
+    is_gone: &dyn Fn(&Thing) -> bool,
+    found: &mut Vec<(Span, String, Span)>,
+) {
+    let asks =
+        view.scripts.iter().any(|script| script.phase == PhaseKind::Verify && script.content.text.contains("revision"));
+    for act in setup.iter().filter(|act| asks && act.again && act.verb == Verb::Creates && act.thing.system == "helm") {
+        let place = view.effects.in_phase(PhaseKind::Verify).find(|other| {
+            other.thing.system == "helm"
+                && other.thing.name.as_ref().zip(act.thing.name.as_ref()).is_some_and(|(a, b)| a.is(b))
+        });
+        if let (Some(name), Some(place), false) = (fixed(&act.thing), place, is_gone(&act.thing)) {
+            found.push((act.span, format!("the revisions of the release `{name}`"), place.span));
+        }
+    }
+}
+
+/// What verify looks at, and what cleanup deletes.
+fn asked<'a>(view: &'a TaskView<'_>) -> Vec<Act> {
+    let model: &'a crate::effects::Model<'_> = view.effects;
+    let mut found: Vec<Act> = model
+        .acts
+        .iter()
+        .filter(|act| match act.phase {
+            PhaseKind::Verify => matches!(act.verb, Verb::Reads | Verb::Awaits),
+            PhaseKind::Cleanup => act.verb == Verb::Deletes && act.thing.system != "file",
+            _ => false,
+        })
+        .cloned()
+        .collect();
+    for (span, path) in super::prompt_disagrees::read_paths(view) {
+        let thing =
+            Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(Value::text(path)) };
+        found.push(Act {
+            phase: PhaseKind::Verify,
+            verb: Verb::Reads,
+            thing,
+            span,
+            step: span,
+            maybe: false,
+            lenient: false,
+            again: false,
+        });
+    }
+    found
+}
+
+/// The name of a thing that is called the same in every run.
+fn fixed(thing: &Thing) -> Option<&str> {
+    let place = thing.space.as_ref().is_none_or(|space| space.literal().is_some());
+    let name = thing.name.as_ref().and_then(Value::literal)?;
+    (place && name.len() > 2 && !name.contains('*') && (thing.system != "file" || name.starts_with('/')))
+        .then_some(name)
+}
+
+fn place(thing: &Thing) -> Option<&str> {
+    thing.space.as_ref().and_then(Value::literal)
+}
+
+/// Whether a thing lies in another that set-up takes as it is.
+fn holds(outer: &Thing, thing: &Thing) -> bool {
+    let Some((outer_name, name)) = fixed(outer).zip(fixed(thing)) else { return false };
+    match thing.system.as_str() {
+        "kubernetes" => outer.system == "kubernetes" && outer.kind == "namespace" && place(thing) == Some(outer_name),
+        "file" => {
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let own = folder.matches('/').count() > 1;
+            let lies = name.starts_with(&format!("{}/", outer_name.trim_end_matches('/')));
+            outer.kind == "folder" && (lies || own && outer_name.starts_with(&format!("{folder}/")))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a thing is gone where another is deleted.
+fn goes(thing: &Thing, gone: &Thing) -> bool {
+    let name = |thing: &Thing| thing.name.as_ref().map(Value::shown);
+    if gone.system == "file" {
+        // A database in a file goes with it.
+        let path = if thing.system == "file" { name(thing) } else { place(thing).map(str::to_owned) };
+        let Some((path, gone)) = path.zip(name(gone)) else { return thing.system == "file" };
+        let gone = gone.trim_end_matches(['/', '*', '…']);
+        return path == gone || path.starts_with(gone);
+    }
+    let outer = gone.kind == "namespace"
+        && thing.space.as_ref().zip(gone.name.as_ref()).is_some_and(|(space, name)| space.may_be(name));
+    let database = gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
+    // `DROP TABLE` and a view that is read as a table are of one name.
+    let same_name = thing.system == gone.system
+        && thing.system != "kubernetes"
+        && thing.name.as_ref().zip(gone.name.as_ref()).is_none_or(|(a, b)| a.may_be(b));
+    outer || database || same_name || thing.may_be(gone)
+}
+
+/// Whether what holds such things is made anew by set-up.
+fn is_held(view: &TaskView<'_>, system: &str) -> bool {
+    matches!(system, "postgres" | "mysql" | "sqlite")
+        && view.effects.in_phase(PhaseKind::Setup).any(|act| {
+            matches!(act.verb, Verb::Creates | Verb::Deletes)
+                && (matches!(act.thing.system.as_str(), "docker" | "kubernetes") || act.thing.kind == "database")
+        })
+}
+
+fn is_wide(kind: &str) -> bool {
+    crate::bash::tools::tool("kubectl").and_then(|tool| tool.kind(kind)).is_some_and(|(_, wide)| wide)
+}
+
+/// Whether a prompt asks for anything to be made.
+pub(super) fn makes(said: &str) -> bool {
+    const MAKES: [&str; 24] = [
+        "create",
+        "make",
+        "write",
+        "start",
+        "run",
+        "add",
+        "save",
+        "deploy",
+        "launch",
+        "install",
+        "build",
+        "generate",
+        "put",
+        "store",
+        "copy",
+        "define",
+        "provision",
+        "export",
+        "produce",
+        "set up",
+        "request",
+        "issue",
+        "open",
+        "back",
+    ];
+    let said = said.to_lowercase();
+    MAKES.iter().any(|verb| super::texts::has_word(&said, verb))
+}
+
+fn shown(thing: &Thing, name: &str) -> String {
+    let kind = if thing.kind.is_empty() { "thing" } else { thing.kind.as_str() };
+    format!("the {kind} `{name}`")
+}

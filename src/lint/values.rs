@@ -1,0 +1,339 @@
+//! Values that a field or a program never has: words outside of a closed list, times in another form, keys with dots taken for paths.
+
+use super::{TaskView, facts, script::Content};
+use crate::{
+    bash::{
+        ast::{self, Part},
+        program::{Kind, Statement},
+        tools,
+    },
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    effects::value::Value,
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
+    rule,
+    source::{Span, resolve},
+};
+
+rule! {
+    pub static IMPOSSIBLE_VALUE = "impossible-value", Verdict;
+    pub static DOTTED_KEY = "dotted-key", Verdict;
+}
+
+/// A field, a value that it is given or compared with, and where.
+struct Compared {
+    field: String,
+    value: String,
+    span: Span,
+}
+
+/// `pathType: prefix`, `.actions == ["add"]`, `{{.State.Status}}` compared with `healthy`: what the field can hold is known, and this is
+/// none of it. Needs a table of the program that lists the words.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<Compared> = Vec::new();
+    let of_fact = |fact: &facts::Fact| Compared { field: fact.key.clone(), value: fact.text(), span: fact.span };
+    found.extend(facts::asked(view).iter().map(of_fact));
+    if may_give(view) {
+        found.extend(facts::given(view).iter().map(of_fact));
+    }
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        in_text(&script.content, &mut found);
+        in_tests(&script.content, &mut found);
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let Some(file) = step.arg("expected").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }))
+            {
+                match (&file.kind, file.as_literal()) {
+                    (ArgKind::Record(_), _) => leaves("", file, &mut found),
+                    (_, Some(path)) => {
+                        let text = view.files.read(&resolve(&view.task.dir, path)).ok();
+                        let text = text.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+                        found.extend(facts::lines(&text, file.span).map(|fact| of_fact(&fact)));
+                    }
+                    _ => {}
+                }
+            }
+            // What a command prints, compared as a whole.
+            let run = step.arg("run").and_then(super::texts::script_text).unwrap_or_default();
+            let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
+            let wanted = stdout.map(|out| out.get("equals").unwrap_or(out));
+            if let Some((arg, text)) = wanted.and_then(|arg| Some((arg, arg.as_literal()?))) {
+                found.extend(printed(&run).map(|field| Compared { field, value: text.to_owned(), span: arg.span }));
+            }
+        });
+    });
+    let mut told: Vec<Span> = Vec::new();
+    for Compared { field, value, span } in found {
+        if let Some((message, help)) = fault(view, &field, &value).filter(|_| !told.contains(&span)) {
+            out.push(Diagnostic::new(&IMPOSSIBLE_VALUE, span, message).help(help));
+            told.push(span);
+        }
+    }
+}
+
+/// Whether set-up may write one of the fields: the name of one stands in the task, or set-up reads files.
+fn may_give(view: &TaskView<'_>) -> bool {
+    let has = |text: &str| tools::all().any(|tool| tool.fixed.keys().any(|field| text.contains(field.as_str())));
+    let source = view.sources.get(view.unit.file);
+    let mut reads = false;
+    view.task.setup.steps.iter().for_each(|step| step.walk(&mut |step| reads |= step.arg("file").is_some()));
+    let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
+    reads
+        || has(source.text())
+        || scripts().any(|script| script.content.text.contains(" -f") || has(&script.content.text))
+}
+
+/// What is wrong with a value, and what may be meant.
+fn fault(view: &TaskView<'_>, field: &str, value: &str) -> Option<(String, String)> {
+    let is_word = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if !is_word {
+        return None;
+    }
+    let used = |tool: &tools::Tool| {
+        // The names of some fields are anybody's words: then the program has to be there.
+        tool.names[0] == "kubectl"
+            || field.starts_with('.')
+            || view
+                .scripts
+                .iter()
+                .any(|script| tool.names.iter().any(|name| script.content.text.contains(name.as_str())))
+    };
+    for tool in tools::all() {
+        if let Some(known) =
+            tool.fixed.get(field).filter(|known| !known.iter().any(|known| known == value) && used(tool))
+        {
+            let mut help = format!("it is one of {}", known.join(", "));
+            if let Some(near) = nearest(value, known.iter().map(String::as_str)) {
+                help = format!("did you mean `{near}`? {help}");
+            }
+            return Some((format!("`{field}` is never `{value}`"), help));
+        }
+        let other = value.len() > 1
+            && value.starts_with(|c: char| c.is_ascii_digit())
+            && !(value.ends_with('s') && value[..value.len() - 1].bytes().all(|b| b.is_ascii_digit()))
+            && value.trim_start_matches(|c: char| c.is_ascii_digit()).len() == 1;
+        if tool.seconds.iter().any(|known| known == field) && other && used(tool) {
+            let seconds = crate::ty::duration::parse(value).map(|time| time.as_secs()).ok().or_else(|| {
+                value
+                    .strip_suffix('d')
+                    .and_then(|days| days.parse::<u64>().ok())
+                    .and_then(|days| days.checked_mul(86400))
+            });
+            let written = seconds.map_or_else(|| "600s".to_owned(), |seconds| format!("{seconds}s"));
+            return Some((
+                format!("`{field}` is printed in seconds, never as `{value}`"),
+                format!("compare with the form that is printed, like `{written}`"),
+            ));
+        }
+    }
+    None
+}
+
+fn leaves(field: &str, arg: &Arg<Def>, found: &mut Vec<Compared>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(name, arg)| leaves(&name.value, arg, found)),
+        ArgKind::List(items) => items.iter().for_each(|arg| leaves(field, arg, found)),
+        _ => {
+            if let Some(text) = arg.as_literal() {
+                found.push(Compared { field: field.to_owned(), value: text.to_owned(), span: arg.span });
+            }
+        }
+    }
+}
+
+/// `.actions == ["add"]`, `found.get("ttl") != "7d"`: a name and a text in quotes on two sides of an operator, in a filter of jq or in a
+/// program that a script holds.
+fn in_text(content: &Content, found: &mut Vec<Compared>) {
+    let text = content.text.as_str();
+    for (at, _) in text.match_indices("=") {
+        let (Some(before), Some(behind)) = (text[..at].strip_suffix(['=', '!']), text.get(at + 1..)) else { continue };
+        let left = before.trim_end_matches([' ', '=', ')', ']', '}', '"', '\'', '\\', '?', '[']);
+        let start = left.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
+        let field = &left[start..];
+        let right = behind.trim_start_matches([' ', '[', '\\']);
+        let Some(quote) = right.chars().next().filter(|c| matches!(c, '"' | '\'')) else { continue };
+        let Some(end) = right[1..].find([quote, '\\', '\n']) else { continue };
+        let begin = text.len() - right.len() + 1;
+        if field.len() > 2 {
+            found.push(Compared {
+                field: field.to_owned(),
+                value: right[1..=end].to_owned(),
+                span: content.span(begin..begin + end),
+            });
+        }
+    }
+}
+
+/// The path that a format of docker prints: `.State.Status` of `{{.State.Status}}`.
+fn printed(command: &str) -> Option<String> {
+    by_filter(command).or_else(|| by_format(command))
+}
+
+/// The path that jq takes out of what a program prints as JSON: `.info.status` of `helm status web -o json | jq -r .info.status`.
+fn by_filter(command: &str) -> Option<String> {
+    let (before, rest) = command.split_once("jq ")?;
+    let tool = tools::all()
+        .find(|tool| before.split(['(', ' ', '"', '`', '\n']).any(|word| tool.names.iter().any(|name| name == word)))?;
+    let path = rest.split_whitespace().find(|word| !word.starts_with('-'))?.trim_matches(['\'', '"', ')']);
+    tool.fixed.contains_key(path).then(|| path.to_owned())
+}
+
+fn by_format(command: &str) -> Option<String> {
+    let (_, rest) = command.split_once("{{")?;
+    let path = rest.split_once("}}")?.0.trim().trim_matches('"');
+    let alone = !rest.split_once("}}")?.1.contains("{{");
+    let plain = path.starts_with('.') && path.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.');
+    (plain && alone).then(|| path.to_owned())
+}
+
+/// `[ "$state" = healthy ]`, where `state` is what a format printed; `… | grep -q healthy`.
+fn in_tests(content: &Content, found: &mut Vec<Compared>) {
+    if !content.text.contains("{{") && !content.text.contains("jq ") {
+        return;
+    }
+    let mut captures: Vec<(String, Option<String>)> = Vec::new();
+    content.program.walk(&mut |s| {
+        if matches!(s.kind, Kind::Assignment | Kind::Declaration) {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            for word in ast::split(text, 0) {
+                let Some((name, value)) = word.source.split_once('=') else { continue };
+                if value.contains("$(") {
+                    captures.push((name.to_owned(), printed(value)));
+                }
+            }
+        }
+    });
+    let field = |word: &ast::Word| match word.parts.as_slice() {
+        [Part::Command { text, .. }] => printed(text),
+        _ => {
+            let name = word.variable()?;
+            let mut fields = captures.iter().filter(|(known, _)| known == name).map(|(_, field)| field.clone());
+            let first = fields.next()??;
+            fields.all(|other| other.as_ref() == Some(&first)).then_some(first)
+        }
+    };
+    content.program.walk(&mut |s| {
+        let text = content.text.get(s.range.clone()).unwrap_or_default();
+        if let Kind::Pipeline(parts) = &s.kind
+            && let [first, last] = parts.as_slice()
+            && last.name() == "grep"
+            && let Some(field) = content.text.get(first.range.clone()).and_then(printed)
+        {
+            found.extend(looked_for(last, content).map(|(value, span)| Compared { field, value, span }));
+        }
+        if !(matches!(s.kind, Kind::Test) || s.name() == "test") || text.starts_with("((") {
+            return;
+        }
+        for triple in ast::split(text, s.range.start).windows(3) {
+            let [left, operator, right] = triple else { continue };
+            if matches!(operator.source.as_str(), "=" | "==" | "!=")
+                && let Some(value) = right.literal()
+                && let Some(field) = field(left)
+            {
+                found.push(Compared { field, value, span: content.span(right.range.clone()) });
+            }
+        }
+    });
+}
+
+/// The word that `grep -q` looks for, where it is a whole one.
+fn looked_for(grep: &Statement, content: &Content) -> Option<(String, Span)> {
+    let words = grep.words().get(1..)?;
+    let whole = words.iter().any(|word| word.text.starts_with('-') && word.text.contains(['x', 'w']));
+    let inverted = words.iter().any(|word| word.text.starts_with('-') && word.text.contains('v'));
+    let word = words.iter().find(|word| !word.text.starts_with('-'))?;
+    let text = word.text.trim_matches(['"', '\'']);
+    let bare = text.trim_start_matches('^').trim_end_matches('$');
+    (!inverted && (whole || bare.len() + 2 == text.len() || bare.len() > 5))
+        .then(|| (bare.to_owned(), content.span(word.range.clone())))
+}
+
+/// Behind these stand keys that authors choose, with values that have no fields of their own.
+const FLAT: [&str; 7] = ["labels", "annotations", "matchLabels", "nodeSelector", "hard", "used", "data"];
+
+/// `{.spec.hard.requests.cpu}`, `{.data.tls.crt}`: the dot belongs to the key, and without a backslash it begins a field.
+pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<(Span, String)> = Vec::new();
+    let Some(tool) = tools::tool("kubectl") else { return };
+    for script in &view.effects.scripts {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let flat = words.iter().any(|word| {
+                let kind = word.split(['/', '.']).next().unwrap_or(word);
+                tool.kind(kind).is_some_and(|(kind, _)| matches!(kind, "configmap" | "secret"))
+            });
+            for path in words.iter().filter(|word| word.contains("{.")) {
+                let span = || {
+                    let word = run.statement.words().iter().find(|word| word.text.contains("jsonpath"));
+                    run.content.span(word.map_or_else(|| run.statement.range.clone(), |word| word.range.clone()))
+                };
+                found.extend(dotted(path, flat).map(|key| (span(), key)));
+            }
+        }
+    }
+    view.task.walk(&mut |_, step| {
+        let Some(path) = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }))
+        else {
+            return;
+        };
+        let resource =
+            step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal()).unwrap_or_default();
+        let kind = resource.split('/').next().unwrap_or(resource);
+        let flat = tool.kind(kind).is_some_and(|(kind, _)| matches!(kind, "configmap" | "secret"));
+        found.extend(path.as_literal().and_then(|text| dotted(text, flat)).map(|key| (path.span, key)));
+    });
+    let mut told: Vec<(Span, String)> = Vec::new();
+    for (span, key) in found {
+        if told.contains(&(span, key.clone())) {
+            continue;
+        }
+        let escaped = key.replace('.', "\\.");
+        out.push(
+            Diagnostic::new(
+                &DOTTED_KEY,
+                span,
+                format!("`{key}` is one key, and this path looks for fields inside of it"),
+            )
+            .help(format!("a dot that belongs to a key is written with a backslash: `{escaped}`")),
+        );
+        told.push((span, key));
+    }
+}
+
+/// A key with a dot in a path, without a backslash before it.
+fn dotted(path: &str, flat: bool) -> Option<String> {
+    let braced = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
+    for inside in braced {
+        for (at, _) in inside.match_indices('.') {
+            let rest = &inside[at + 1..];
+            let Some(parent) =
+                FLAT.iter().find(|parent| rest.strip_prefix(**parent).is_some_and(|rest| rest.starts_with('.')))
+            else {
+                continue;
+            };
+            // Only of some kinds `data` is flat.
+            if *parent == "data" && !(flat && at == 0) {
+                continue;
+            }
+            let key = &rest[parent.len() + 1..];
+            let end = key
+                .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/' | '\\')))
+                .unwrap_or(key.len());
+            let key = &key[..end];
+            let bare = key.contains('.') && !key.contains('\\') && !key.ends_with('.');
+            if bare {
+                return Some(key.to_owned());
+            }
+        }
+    }
+    None
+}
+
+/// Conditions that a path or a filter asks for: `conditions[?(@.type=="Complete")]`.
+pub fn asked_condition(word: &Value) -> Option<String> {
+    let text = word.literal()?;
+    let (_, rest) = text.split_once("conditions[?(@.type")?;
+    let rest = rest.trim_start_matches([' ', '=']);
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    rest[1..].split_once(quote).map(|(condition, _)| condition.to_owned())
+}
