@@ -20,6 +20,7 @@ mod config;
 mod downloads;
 mod duplicate_name;
 mod elsewhere;
+mod embedded;
 mod env;
 mod error_branch;
 mod executable;

@@ -1,6 +1,6 @@
 //! Tests of shell that compare something else than their author thinks.
 
-use super::{TaskView, script::Content};
+use super::{TaskView, embedded, script::Content};
 use crate::{
     bash::{
         ast::{self, Part},
@@ -35,6 +35,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         if script.phase == PhaseKind::Verify {
             unquoted_conditions(content, &mut found);
             printed_forms(content, &mut found);
+            embedded::patterns(content, &mut found);
+            for (span, message, help) in embedded::mixtures(content) {
+                out.push(Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help).strength(Strength::Warning));
+            }
         }
         for (span, message, help) in found {
             let finding = Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help);
