@@ -55,7 +55,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let value = question.text();
         // `suspend the cron job`: the name of a field that is true or false is the verb.
         let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
-        if value.is_empty() || !(is_verb || is_asked(said, &value)) {
+        if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, &question.key, &value)) {
             continue;
         }
         let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key)).peekable();
@@ -71,7 +71,37 @@ fn alike(given: &str, asked: &str) -> bool {
     let is_replicas = |key: &str| {
         matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
     };
-    given == asked || is_replicas(given) && is_replicas(asked)
+    // `--ack-deadline`, and then `ackDeadlineSeconds`.
+    let with_unit = asked.strip_prefix(given).is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
+    given == asked || with_unit || is_replicas(given) && is_replicas(asked)
+}
+
+/// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` of `pods`, `at least 2 must stay available` of
+/// `minAvailable`.
+fn is_wanted(said: &str, key: &str, value: &str) -> bool {
+    let words: Vec<String> = crate::effects::words(key)
+        .into_iter()
+        .filter(|word| word.len() > 2 && !matches!(word.as_str(), "name" | "value" | "min" | "max" | "spec" | "status" | "key" | "text"))
+        .map(|word| word.trim_end_matches('s').to_owned())
+        .collect();
+    if words.is_empty() || matches!(value, "true" | "false") {
+        return false;
+    }
+    said.match_indices(value).any(|(at, _)| {
+        let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let (before, behind) = (&said[..at], &said[at + value.len()..]);
+        if before.ends_with(part) || behind.starts_with(part) || before.ends_with('.') {
+            return false;
+        }
+        let whole = sentence(said, at);
+        let start = said[whole.start..at].rfind([',', ':']).map_or(whole.start, |mark| whole.start + mark + 1);
+        let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
+        let clause = said[start..end].to_lowercase();
+        let clause = clause.replace("stay available", "be available").replace("stay up", "be up");
+        WANTS.is_match(&clause)
+            && !KEEPS.is_match(&clause)
+            && words.iter().any(|word| clause.contains(word.as_str()))
+    })
 }
 
 /// `append the line "2. Elections"`, where what set-up writes has it.
@@ -376,6 +406,10 @@ pattern!(TO, r"(?i)\b(?:to|to be|as)\s+$");
 pattern!(
     CHANGES,
     r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert)\b"
+);
+pattern!(
+    WANTS,
+    r"\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b"
 );
 pattern!(ADDS, r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
 pattern!(MAKES, r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");

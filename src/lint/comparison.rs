@@ -1,9 +1,12 @@
 //! Tests of shell that compare something else than their author thinks.
 
+use std::collections::HashSet;
+
 use super::{TaskView, embedded, script::Content};
 use crate::{
     bash::{
         ast::{self, Part},
+        fields,
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
@@ -47,50 +50,67 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `value: "80"` for a field that holds a number: `field-equals` compares values, and a text is none.
+/// `value: "80"` for a field that holds a number, `.data.size == 3` for one that holds texts, `64m` for a number of bytes.
 fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
-    const NUMBERS: [&str; 16] = [
-        "port",
-        "containerPort",
-        "nodePort",
-        "replicas",
-        "readyReplicas",
-        "availableReplicas",
-        "updatedReplicas",
-        "restartCount",
-        "completions",
-        "parallelism",
-        "generation",
-        "observedGeneration",
-        "minReplicas",
-        "maxReplicas",
-        "backoffLimit",
-        "succeeded",
-    ];
-    view.task.walk(&mut |_, step| {
-        let path = step.arg("jsonpath").and_then(|path| path.as_literal()).map(|path| {
-            path.trim_end_matches('}')
-                .trim_end_matches(']')
-                .trim_end_matches(|c: char| c.is_ascii_digit())
-                .trim_end_matches('[')
+    let mut programs: HashSet<&str> = HashSet::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        script.content.program.walk(&mut |s| {
+            programs.insert(s.tool());
         });
-        let value = step.arg("value").and_then(|value| Some((value.span, value.as_literal()?)));
-        if let (Some(path), Some((span, text))) = (path, value)
-            && matches!(&step.op.kind, crate::hir::OperationKind::Extension { operation, .. } if operation == "field-equals")
-            && path.rsplit('.').next().is_some_and(|field| NUMBERS.contains(&field))
-            && text.parse::<i64>().is_ok()
-        {
-            out.push(
-                Diagnostic::new(
-                    &COMPARES_OTHERWISE,
-                    span,
-                    format!("the field holds a number, and \"{text}\" is a text"),
-                )
-                .help(format!("write {text} without quotes"))
-                .fix("leave the quotes off", span, text.to_owned()),
-            );
-        }
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if matches!(step.op.kind, crate::hir::OperationKind::Extension { .. }) && step.arg("jsonpath").is_some() {
+                programs.insert("kubectl");
+            }
+        });
     });
+    // What comes from elsewhere may have fields of the same names.
+    if programs.contains("curl") || programs.is_empty() {
+        return;
+    }
+    for fact in super::facts::asked(view) {
+        let is_number = programs.iter().any(|program| fields::is_number(program, &fact.key));
+        let in_texts = fact.parent.as_ref().is_some_and(|parent| programs.iter().any(|p| fields::has_texts(p, parent)));
+        let text = fact.text();
+        let (message, right) = match &fact.value {
+            _ if in_texts && fact.typed && (fact.value.is_number() || fact.value.is_boolean()) => {
+                (format!("the field holds a text, and {text} is none"), format!("\"{text}\""))
+            }
+            serde_json::Value::String(_) if in_texts || !is_number => continue,
+            serde_json::Value::String(_) if fact.typed && text.parse::<i64>().is_ok() => {
+                (format!("the field holds a number, and \"{text}\" is a text"), text.clone())
+            }
+            serde_json::Value::String(_)
+                if text.starts_with(|c: char| c.is_ascii_alphanumeric())
+                    && text.parse::<f64>().is_err()
+                    && !matches!(text.as_str(), "null" | "None" | "none" | "nil")
+                    && !text.contains([super::script::HOLE, '$', '(']) =>
+            {
+                out.push(
+                    Diagnostic::new(
+                        &COMPARES_OTHERWISE,
+                        fact.span,
+                        format!("`{}` is a number, and never `{text}`", fact.key),
+                    )
+                    .help("compare with the number that is printed: bytes, seconds, pieces"),
+                );
+                continue;
+            }
+            _ => continue,
+        };
+        let source = view.sources.get(fact.span.file);
+        let here = source.text().get(fact.span.start as usize..fact.span.end as usize).unwrap_or_default();
+        let mut finding = Diagnostic::new(&COMPARES_OTHERWISE, fact.span, message);
+        if here.trim_matches(['"', '\'']) == text {
+            let fix = if in_texts { "put it in quotes" } else { "leave the quotes off" };
+            let help = if in_texts { format!("write {right} in quotes") } else { format!("write {right} without quotes") };
+            finding = finding.help(help).fix(fix, fact.span, right);
+        } else {
+            finding = finding.help(format!("compare with {right}"));
+        }
+        out.push(finding);
+    }
 }
 
 /// `equals: "1"` for a field that set-up has made a number: JSON tells the two apart.
