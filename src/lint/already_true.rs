@@ -28,6 +28,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     things(view, &said, &mut found);
     given_up(view, &said, &mut found);
     waits(view, &mut found);
+    only_there(view, &said, &mut found);
     never_made(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
@@ -96,7 +97,7 @@ fn is_wanted(said: &str, key: &str, value: &str) -> bool {
         let whole = sentence(said, at);
         let start = said[whole.start..at].rfind([',', ':']).map_or(whole.start, |mark| whole.start + mark + 1);
         let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
-        let clause = said[start..end].to_lowercase();
+        let clause = said[start..end].to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
         let clause = clause.replace("stay available", "be available").replace("stay up", "be up");
         WANTS.is_match(&clause)
             && !KEEPS.is_match(&clause)
@@ -196,6 +197,58 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let looked = looked.or_else(|| looks_for(view, &name).filter(|_| made.thing.system == "git"));
         if let Some(span) = looked.filter(|_| !gone) {
             found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
+        }
+    }
+}
+
+/// `add a line to notes.md`, where verify only asks whether the file is there, and set-up has made it.
+fn only_there(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let model = view.effects;
+    let mut asked: Vec<Span> = Vec::new();
+    let mut texts = String::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let exists = match &step.op.kind {
+                OperationKind::Builtin("file") => {
+                    let expect = step.expect.as_ref().and_then(|(_, expect)| expect.as_value());
+                    step.arg("content").is_none() && expect == Some(serde_json::json!({"exists": true}))
+                }
+                OperationKind::Extension { operation, .. } => operation.contains("exists") && step.expect.is_none(),
+                _ => false,
+            };
+            if exists {
+                asked.push(step.key);
+            } else {
+                step.templates(&mut |template| texts.push_str(&texts::written(template)));
+            }
+        });
+    });
+    if asked.is_empty() {
+        return;
+    }
+    view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify).for_each(|s| texts.push_str(&s.content.text));
+    for act in model.in_phase(PhaseKind::Verify).filter(|act| asked.contains(&act.step)) {
+        let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown) else { continue };
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let Some(made) = model
+            .in_phase(PhaseKind::Setup)
+            .find(|made| made.verb == Verb::Creates && !made.maybe && made.thing.is(&act.thing))
+        else {
+            continue;
+        };
+        // Who is to be changed is asked for more elsewhere.
+        if name.len() < 3 || texts.contains(name) {
+            continue;
+        }
+        let is_changed = said.match_indices(name).any(|(at, _)| {
+            let whole = sentence(said, at);
+            let head = &said[whole.start..at];
+            (ADDS.is_match(head) || CHANGES.is_match(head))
+                && !KEEPS.is_match(&said[whole.clone()])
+                && !MAKES_NEW.is_match(head)
+        });
+        if is_changed {
+            found.push((act.span, made.span, format!("`{name}`")));
         }
     }
 }
@@ -411,6 +464,7 @@ pattern!(
     WANTS,
     r"\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b"
 );
+pattern!(MAKES_NEW, r"(?i)\b(?:create|copy|like|from|new)\b");
 pattern!(ADDS, r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
 pattern!(MAKES, r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");
 pattern!(DELETES, r"(?i)\b(?:delete|remove|uninstall|drop|destroy|tear down|get rid of|clean up|evict|terminate)\b");

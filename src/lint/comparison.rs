@@ -25,6 +25,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, out);
     types(view, out);
     phases(view, out);
+    partial(view, out);
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
         let mut found = Vec::new();
@@ -39,6 +40,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             unquoted_conditions(content, &mut found);
             printed_forms(content, &mut found);
             embedded::patterns(content, &mut found);
+            if super::texts::sees_answer(script.step) {
+                digits(content, &mut found);
+            }
             for (span, message, help) in embedded::mixtures(content) {
                 out.push(Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help).strength(Strength::Warning));
             }
@@ -163,6 +167,70 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// `contains: web` of a field that set-up gives the value `web-old`: that contains it, too.
+fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut asked: Vec<(Span, String, String)> = Vec::new();
+    let mut loops: Vec<(&str, Vec<&str>)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let (Some(var), Some(crate::hir::ArgKind::List(values))) = (&step.var, step.arg("in").map(|list| &list.kind)) {
+                loops.push((&var.value, values.iter().filter_map(|value| value.as_literal()).collect()));
+            }
+            let Some(key) = step.arg("jsonpath").and_then(|path| path.as_literal()).and_then(super::facts::last_name) else {
+                return;
+            };
+            let expect = step.expect.as_ref().and_then(|(_, expect)| expect.get("value")?.get("contains"));
+            let Some(contains) = expect else { return };
+            let written = super::texts::script_text(contains).unwrap_or_default();
+            let of_loop = loops.iter().find(|(var, _)| written == format!("{{{var}}}"));
+            match of_loop {
+                Some((_, values)) => asked.extend(values.iter().map(|value| (contains.span, key.clone(), (*value).to_owned()))),
+                None => asked.push((contains.span, key, written)),
+            }
+        });
+    });
+    if asked.is_empty() {
+        return;
+    }
+    let given = super::facts::given(view);
+    let mut told: HashSet<Span> = HashSet::new();
+    for (span, key, wanted) in asked.into_iter().filter(|(.., wanted)| wanted.len() > 1 && !wanted.contains('{')) {
+        let other = given.iter().find(|fact| fact.key == key && fact.text() != wanted && fact.text().contains(&wanted));
+        if let Some(other) = other.filter(|_| told.insert(span)) {
+            out.push(
+                Diagnostic::new(&COMPARES_OTHERWISE, span, format!("`{}` contains `{wanted}`, too", other.text()))
+                    .label(other.span, "set-up gives the field this value")
+                    .help("compare the whole value")
+                    .strength(Strength::Warning),
+            );
+        }
+    }
+}
+
+/// `grep -q 3` in an answer: 13 and 30 have the digit, too.
+fn digits(content: &Content, found: &mut Vec<Fault>) {
+    content.program.walk(&mut |s| {
+        if !matches!(s.name(), "grep" | "egrep" | "fgrep") {
+            return;
+        }
+        let words = s.words();
+        let whole = words.iter().skip(1).any(|word| {
+            let letters = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            letters.is_some_and(|rest| rest.contains(['w', 'x', 'o', 'v'])) || word.text.starts_with("--")
+        });
+        let pattern = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+        if let Some(pattern) = pattern.filter(|word| {
+            !whole && word.literal && (1..4).contains(&word.text.len()) && word.text.bytes().all(|b| b.is_ascii_digit())
+        }) {
+            found.push((
+                content.span(s.range.clone()),
+                format!("any number that has `{0}` in it will do: 1{0}, {0}0", pattern.text),
+                "look for the number as a whole: `grep -w`",
+            ));
+        }
+    });
 }
 
 /// `running` where the phase is `Running`: phases have one spelling.

@@ -63,6 +63,8 @@ pub(super) fn given(view: &TaskView<'_>) -> Vec<Fact> {
                 let file = step.arg("file").and_then(|file| file.as_literal());
                 let text = file.and_then(|file| read(view, &view.task.dir, file));
                 found.extend(text.iter().flat_map(|text| lines(text, step.key)));
+                let inline = step.arg("inline").or_else(|| step.arg("manifest")).and_then(|inline| inline.as_literal());
+                found.extend(inline.iter().flat_map(|text| lines(text, step.key)));
             }
             _ => {}
         });
