@@ -26,6 +26,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, &said, prompt.text.span, out);
     near(view, &said, prompt.text.span, out);
     numbers(view, &said, prompt.text.span, out);
+    let known = Known::of(view);
+    quantities(view, &said, &known, prompt.text.span, out);
+    limits(view, &said, &known, prompt.text.span, out);
+    keys(view, &said, &known, prompt.text.span, out);
+    nulls(view, &said, &known, prompt.text.span, out);
+    given_values(view, &said, &known, prompt.text.span, out);
     let mut asked = values(&said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
@@ -303,6 +309,336 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
     }
 }
 
+/// All texts of a task but its prompt: those of verify, and the others.
+struct Known {
+    verified: String,
+    others: String,
+}
+
+impl Known {
+    fn of(view: &TaskView<'_>) -> Self {
+        let mut known = Self { verified: String::new(), others: String::new() };
+        view.task.env.iter().for_each(|(_, template)| known.others.push_str(&format!("{}\n", texts::written(template))));
+        for script in view.scripts {
+            let text = if script.phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
+            text.push_str(&script.content.text);
+            text.push('\n');
+        }
+        view.task.walk(&mut |phase, step| {
+            let text = if phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
+            let mut add = |arg: &crate::hir::Arg<crate::hir::Def>| {
+                // Names in holes are no words of the task's.
+                arg.templates(&mut |template| {
+                    template.parts.iter().for_each(|part| match part {
+                        crate::hir::Part::Text(part) => text.push_str(part),
+                        crate::hir::Part::Hole(_) => text.push(' '),
+                    });
+                    text.push('\n');
+                });
+                if let Some(value) = arg.as_value().filter(|value| !value.is_string()) {
+                    text.push_str(&format!("{value}\n"));
+                }
+            };
+            step.args.iter().for_each(|(_, arg)| add(arg));
+            step.expect.iter().for_each(|(_, arg)| add(arg));
+        });
+        known
+    }
+
+    fn anywhere(&self, word: &str) -> bool {
+        texts::has_word(&self.verified, word) || texts::has_word(&self.others, word)
+    }
+}
+
+/// `refreshes every minute`, and verify asks for `.refresh == "30s"`.
+fn quantities(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let facts = super::facts::asked(view);
+    let measured: Vec<(&super::facts::Fact, Quantity)> =
+        facts.iter().filter_map(|fact| Some((fact, Quantity::of_value(&fact.text())?))).collect();
+    if measured.is_empty() {
+        return;
+    }
+    let lower = said.to_lowercase();
+    let told = Quantity::all(&lower);
+    let wanted: Vec<Quantity> = Quantity::all(&known.verified.to_lowercase()).into_iter().map(|(_, q)| q).collect();
+    for (fact, quantity) in measured {
+        if told.iter().any(|(_, other)| other.is(&quantity)) {
+            continue;
+        }
+        let parts = crate::effects::words(&fact.key);
+        let words = parts.iter().map(|word| word.trim_end_matches('s')).filter(|word| word.len() > 3);
+        let near = words
+            .flat_map(|word| lower.match_indices(word).map(|(at, word)| at + word.len()).collect::<Vec<_>>())
+            .filter_map(|at| {
+                let (start, other) = told.iter().find(|(start, _)| *start >= at)?;
+                let between = &lower[at..*start];
+                (between.len() < 24 && !between.contains(['.', ',', ';', '`', '\n'])).then_some(other)
+            })
+            .find(|other| other.unit == quantity.unit && !other.is(&quantity));
+        if let Some(other) = near
+            && !wanted.iter().any(|q| q.is(other))
+        {
+            out.push(disagrees(fact.span, &fact.text(), &other.text, prompt));
+            return;
+        }
+    }
+}
+
+/// An amount, in the smallest unit of its kind.
+#[derive(Clone, PartialEq, Debug)]
+struct Quantity {
+    amount: f64,
+    unit: &'static str,
+    text: String,
+}
+
+impl Quantity {
+    fn is(&self, other: &Self) -> bool {
+        // A number without a unit may be of any.
+        (self.unit == other.unit || self.unit.is_empty() || other.unit.is_empty())
+            && (self.amount - other.amount).abs() < f64::EPSILON * self.amount.abs().max(1.0)
+    }
+
+    /// What a word behind a number makes of it.
+    fn unit(word: &str) -> Option<(f64, &'static str)> {
+        Some(match word {
+            "s" | "sec" | "secs" | "second" | "seconds" => (1.0, "s"),
+            "min" | "mins" | "minute" | "minutes" => (60.0, "s"),
+            "h" | "hour" | "hours" => (3600.0, "s"),
+            "d" | "day" | "days" => (86400.0, "s"),
+            "week" | "weeks" => (604_800.0, "s"),
+            "ki" | "kib" => (1024.0, "b"),
+            "mi" | "mib" => (1_048_576.0, "b"),
+            "gi" | "gib" => (1_073_741_824.0, "b"),
+            "kb" => (1e3, "b"),
+            "mb" => (1e6, "b"),
+            "gb" => (1e9, "b"),
+            _ => return None,
+        })
+    }
+
+    /// `30s`, `256Mi`: a value as a whole. Numbers alone are for another rule.
+    fn of_value(text: &str) -> Option<Self> {
+        let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let amount: f64 = text[..end].parse().ok()?;
+        let (factor, unit) = match &text[end..] {
+            "m" => (60.0, "s"),
+            rest => Self::unit(&rest.to_lowercase())?,
+        };
+        Some(Self { amount: amount * factor, unit, text: text.to_owned() })
+    }
+
+    /// All amounts of a text in small letters, each with its place.
+    fn all(lower: &str) -> Vec<(usize, Self)> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        let mut every = false;
+        let words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
+        let mut number: Option<(usize, f64)> = None;
+        for word in words {
+            let start = at;
+            at += word.len() + 1;
+            let word = word.trim_end_matches('.');
+            if word.is_empty() {
+                continue;
+            }
+            if let Some((place, amount)) = number.take() {
+                if let Some((factor, unit)) = Self::unit(word) {
+                    let text = lower.get(place..start + word.len()).unwrap_or_default().to_owned();
+                    found.push((place, Self { amount: amount * factor, unit, text }));
+                    every = false;
+                    continue;
+                }
+                found.push((place, Self { amount, unit: "", text: lower.get(place..start).unwrap_or_default().trim_end().to_owned() }));
+            }
+            if let (true, Some((factor, unit))) = (every, Self::unit(word)) {
+                found.push((start, Self { amount: factor, unit, text: word.to_owned() }));
+            } else if let Ok(amount) = word.parse::<f64>() {
+                number = Some((start, amount));
+            } else if let Some(quantity) = Self::of_value(word) {
+                found.push((start, quantity));
+            }
+            every = matches!(word, "every" | "each" | "a" | "an" | "one" | "per");
+        }
+        if let Some((place, amount)) = number {
+            found.push((place, Self { amount, unit: "", text: lower.get(place..).unwrap_or_default().trim().to_owned() }));
+        }
+        found
+    }
+}
+
+/// `a status of 400 or more`, and verify counts from `MIN=500`.
+fn limits(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let mut asked: Vec<&str> = Vec::new();
+    for (at, word) in numbers_of(said) {
+        let around = said[said[..at].rfind(['.', '\n']).map_or(0, |end| end + 1)..at].to_lowercase();
+        let behind: String = said[at + word.len()..].chars().take(24).collect::<String>().to_lowercase();
+        let bounds = ["at least", "at most", "more than", "less than", "fewer than", "over ", "above", "below", "under ", "from ", "older than"];
+        let follows = ["or more", "or less", "or higher", "or above", "and more", "and above", "or older", "or fewer"];
+        let is_bound = bounds.iter().any(|word| around.ends_with(&format!("{word} ")) || around.trim_end().ends_with(word.trim_end()))
+            || follows.iter().any(|word| behind.trim_start().starts_with(word));
+        if is_bound && word.len() > 1 && !known.anywhere(word) {
+            asked.push(word);
+        }
+    }
+    let [free] = asked.as_slice() else { return };
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        for (at, word) in numbers_of(text) {
+            let before = text[..at].trim_end_matches([' ', '"', '\'']);
+            let line = &text[script.content.line_start(at)..at];
+            let compared = [">=", "<=", ">", "<", "-ge", "-gt", "-le", "-lt"].iter().any(|sign| before.ends_with(sign))
+                && !before.ends_with("->");
+            let constant = line
+                .trim_start()
+                .strip_suffix('=')
+                .is_some_and(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'));
+            if (compared || constant) && word.len() == free.len() && !texts::has_word(said, word) {
+                out.push(disagrees(script.content.span(at..at + word.len()), word, free, prompt));
+                return;
+            }
+        }
+    }
+}
+
+/// Whole numbers that stand alone, each with its place.
+fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ':' | '=')))
+        .map(move |word| {
+            let start = at;
+            at += word.len() + 1;
+            (start, word.trim_end_matches(['.', ':']))
+        })
+        .map(|(start, word)| match word.rfind('=') {
+            Some(equal) => (start + equal + 1, &word[equal + 1..]),
+            None => (start, word),
+        })
+        .filter(|(_, word)| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Verify compares with an object that has the key `total`, and the prompt calls it `sum`.
+fn keys(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let free: BTreeSet<&str> = said
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.len() > 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !known.anywhere(word))
+        .collect();
+    let [free] = free.iter().copied().collect::<Vec<_>>()[..] else { return };
+    let mut found: Vec<(Span, String)> = Vec::new();
+    let mut add = |text: &str, span: &dyn Fn(std::ops::Range<usize>) -> Span| {
+        for (at, _) in text.match_indices('"') {
+            // `{"total": 3`, `, "total": 3`: a key of an object.
+            if !text[..at].trim_end().ends_with(['{', ',']) {
+                continue;
+            }
+            let Some(end) = text[at + 1..].find('"').map(|end| at + 1 + end) else { break };
+            let key = &text[at + 1..end];
+            let plain = key.len() > 2 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if plain && text[end + 1..].trim_start().starts_with(':') {
+                found.push((span(at..end + 1), key.to_owned()));
+            }
+        }
+    };
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        add(&script.content.text, &|range| script.content.span(range));
+    }
+    let lower = said.to_lowercase();
+    let mut strange: Vec<(Span, String)> = Vec::new();
+    for (span, key) in found {
+        if !lower.contains(&key.to_lowercase())
+            && !texts::has_word(&known.others, &key)
+            && !strange.iter().any(|(_, known)| *known == key)
+        {
+            strange.push((span, key));
+        }
+    }
+    if let [(span, key)] = strange.as_slice() {
+        out.push(disagrees(*span, key, free, prompt));
+    }
+}
+
+/// The prompt asks for NULL in a table, and nothing in verify looks for it.
+fn nulls(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains("NULL") || said.contains("NOT NULL") {
+        return;
+    }
+    let verified = known.verified.to_lowercase();
+    if ["null", "none", "coalesce", "empty", "-z "].iter().any(|word| verified.contains(word)) {
+        return;
+    }
+    let mut first = None;
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let run = texts::script(step).unwrap_or_default();
+            if ["sqlite3", "psql", "mysql"].iter().any(|tool| run.contains(tool)) {
+                first.get_or_insert(step.key);
+            }
+        });
+    });
+    if let Some(span) = first {
+        out.push(
+            Diagnostic::new(&PROMPT_DISAGREES, span, "the prompt asks for NULL, and verify never looks for it")
+                .label(prompt, "in this prompt")
+                .help("NULL equals nothing, not even itself: ask by `IS NULL`"),
+        );
+    }
+}
+
+/// `in the folder whose uid is eval-team`, and verify only asks that there is a `folderUid`.
+fn given_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let mut fields: Vec<(Span, String)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let Some((_, expect)) = &step.expect {
+                existing(expect, &mut fields);
+            }
+        });
+    });
+    for (span, key) in fields {
+        let parts = crate::effects::words(&key);
+        if parts.is_empty() {
+            continue;
+        }
+        for (at, _) in said.match_indices('`').step_by(2) {
+            let Some(value) = said[at + 1..].split('`').next().filter(|value| !value.is_empty()) else { continue };
+            let start = said[..at].rfind(['.', ';', ':', '\n']).map_or(0, |end| end + 1);
+            // The words of the key stand in front of the value, and no other value between.
+            let start = said[start..at].rfind('`').map_or(start, |tick| start + tick + 1);
+            let head = said[start..at].to_lowercase();
+            if parts.iter().all(|word| head.contains(word.as_str())) && !known.verified.contains(value) {
+                out.push(
+                    Diagnostic::new(
+                        &PROMPT_DISAGREES,
+                        span,
+                        format!("the prompt asks for `{value}`, and this is content with any `{key}`"),
+                    )
+                    .label(prompt, "in this prompt")
+                    .help(format!("compare with it: `equals: {value}`")),
+                );
+                return;
+            }
+        }
+    }
+}
+
+/// `{path: $.meta.folderUid, exists: true}`, wherever it stands.
+fn existing(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            let path = arg.get("path").and_then(|path| path.as_literal()).and_then(super::facts::last_name);
+            let only = fields.iter().all(|(key, _)| matches!(key.value.as_str(), "path" | "exists" | "type"));
+            if let Some(key) = path.filter(|_| only && fields.len() > 1) {
+                found.push((arg.span, key));
+            }
+            fields.iter().for_each(|(_, arg)| existing(arg, found));
+        }
+        ArgKind::List(items) => items.iter().for_each(|arg| existing(arg, found)),
+        _ => {}
+    }
+}
+
 /// The number right behind the name of a field.
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static NUMBER: LazyLock<Regex> =
@@ -449,3 +785,19 @@ static COMPARED: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?:\s(?:=|==|!=|-eq|-ne|-ge|-le)\s+|\bgrep\s+(?:-\w+\s+)*)(?:"([^"$`\n]+)"|'([^'\n]+)'|([\w.:/-]+))"#)
         .unwrap()
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts() {
+        let all = |text: &str| -> Vec<(f64, &str)> {
+            Quantity::all(text).into_iter().map(|(_, quantity)| (quantity.amount, quantity.unit)).collect()
+        };
+        assert_eq!(all("every minute, or 30 seconds. 256mi of 7 days"), [(60.0, "s"), (30.0, "s"), (268_435_456.0, "b"), (604_800.0, "s")]);
+        assert_eq!(all("set 4 replicas and 10"), [(4.0, ""), (10.0, "")]);
+        let numbers: Vec<&str> = numbers_of("MIN=500 x-3 v1.2 40, 7.").map(|(_, word)| word).collect();
+        assert_eq!(numbers, ["500", "40", "7"]);
+    }
+}
