@@ -45,6 +45,7 @@ mod place;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_variable;
+mod quantity;
 mod requirement;
 mod released;
 mod same_script;

@@ -13,6 +13,7 @@ use serde::Deserialize;
 struct Fields {
     numbers: BTreeMap<String, HashSet<String>>,
     texts: BTreeMap<String, HashSet<String>>,
+    options: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 static FIELDS: LazyLock<Fields> = LazyLock::new(|| toml::from_str(include_str!("fields.toml")).unwrap_or_default());
@@ -32,6 +33,11 @@ pub fn has_texts(program: &str, parent: &str) -> bool {
     FIELDS.texts.get(system(program)).is_some_and(|known| known.contains(parent))
 }
 
+/// The field that an option sets, where it is not called like the option.
+pub fn of_option(program: &str, option: &str) -> Option<&'static str> {
+    FIELDS.options.get(system(program))?.get(option).map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +46,6 @@ mod tests {
     fn the_table_is_read() {
         assert!(is_number("kubectl", "replicas") && is_number("docker", "Memory") && !is_number("docker", "replicas"));
         assert!(has_texts("kubectl", "hard") && !has_texts("docker", "hard"));
+        assert_eq!(of_option("kubectl", "max"), Some("maxReplicas"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{TaskView, facts, texts};
+use super::{TaskView, facts, quantity::Quantity, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Verb, value::Value},
@@ -29,6 +29,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     given_up(view, &said, &mut found);
     waits(view, &mut found);
     only_there(view, &said, &mut found);
+    no_rows(view, &said, &mut found);
     never_made(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
@@ -59,9 +60,19 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, &question.key, &value)) {
             continue;
         }
-        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key)).peekable();
+        let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
+            // `Name` alone says little.
+            (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
+            _ => true,
+        };
+        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key) && beside(fact)).peekable();
         let Some(first) = same.peek().map(|fact| fact.span) else { continue };
-        if same.all(|fact| fact.text() == value) {
+        let amount = Quantity::of_value(&value);
+        let equal = |text: &str| {
+            let memory = || amount.as_ref().filter(|amount| amount.amount > 1024.0).zip(Quantity::of_memory(text));
+            text == value || memory().is_some_and(|(amount, memory)| memory.is(amount))
+        };
+        if same.all(|fact| equal(&fact.text())) {
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
@@ -88,12 +99,19 @@ fn is_wanted(said: &str, key: &str, value: &str) -> bool {
     if words.is_empty() || matches!(value, "true" | "false") {
         return false;
     }
-    said.match_indices(value).any(|(at, _)| {
-        let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let (before, behind) = (&said[..at], &said[at + value.len()..]);
-        if before.ends_with(part) || behind.starts_with(part) || before.ends_with('.') {
-            return false;
-        }
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let whole = said.match_indices(value).map(|(at, _)| at).filter(|at| {
+        let (before, behind) = (&said[..*at], &said[at + value.len()..]);
+        !before.ends_with(part) && !behind.starts_with(part) && !before.ends_with('.')
+    });
+    let mut places: Vec<usize> = whole.collect();
+    // `256 MiB` is 268435456.
+    if let Some(amount) = Quantity::of_value(value).filter(|amount| places.is_empty() && amount.amount > 59.0) {
+        let lower = said.to_ascii_lowercase();
+        let told = Quantity::all(&lower).into_iter().filter(|(_, q)| !q.unit.is_empty() && q.is(&amount));
+        places.extend(told.map(|(at, _)| at).filter(|at| said.is_char_boundary(*at)));
+    }
+    places.into_iter().any(|at| {
         let whole = sentence(said, at);
         let start = said[whole.start..at].rfind([',', ':']).map_or(whole.start, |mark| whole.start + mark + 1);
         let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
@@ -199,6 +217,103 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
         }
     }
+}
+
+/// `delete the customers that …`, where verify wants the rows that set-up has put in, all of them.
+fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    if !DELETES.is_match(said) || INSERTS.is_match(said) {
+        return;
+    }
+    let mut tables: Vec<(String, Span, Vec<Vec<String>>)> = Vec::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in script.trace.runs.iter().filter(|run| matches!(run.statement.name(), "sqlite3" | "psql" | "mysql")) {
+            let span = run.content.span(run.statement.range.clone());
+            let texts = run.input.iter().chain(&run.words).map(Value::shown).filter(|text| text.len() > 20);
+            for (table, rows) in texts.flat_map(|text| inserted(&text)) {
+                match tables.iter_mut().find(|(known, ..)| *known == table) {
+                    Some((_, _, known)) => known.extend(rows),
+                    None => tables.push((table, span, rows)),
+                }
+            }
+        }
+    }
+    tables.retain(|(table, ..)| {
+        said.match_indices(table.as_str()).any(|(at, _)| {
+            let sentence = &said[sentence(said, at)];
+            DELETES.is_match(sentence) && !NEGATES.is_match(sentence)
+        })
+    });
+    if tables.is_empty() {
+        return;
+    }
+    // What is compared with a list as a whole.
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        content.program.walk(&mut |s| {
+            if matches!(s.kind, crate::bash::program::Kind::Test) {
+                let words = crate::bash::ast::split(&content.text[s.range.clone()], 0);
+                for triple in words.windows(3).filter(|triple| matches!(triple[1].source.as_str(), "=" | "==" | "!=")) {
+                    asked.extend(triple[2].literal().map(|text| (content.span(s.range.clone()), text)));
+                }
+            }
+        });
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
+            let stdout = stdout.map(|out| out.get("equals").unwrap_or(out));
+            asked.extend(stdout.and_then(|out| Some((out.span, out.as_literal()?.to_owned()))));
+        });
+    });
+    for (table, made, rows) in &tables {
+        let columns = rows.iter().map(Vec::len).min().unwrap_or(0);
+        for (span, text) in &asked {
+            let mut items: Vec<&str> = text.split([',', '\n', ' ', ';']).map(str::trim).filter(|item| !item.is_empty()).collect();
+            items.sort_unstable();
+            let is_column = |column: usize| {
+                let mut values: Vec<&str> = rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
+                values.sort_unstable();
+                values == items
+            };
+            if !items.is_empty() && (0..columns).any(is_column) {
+                found.push((*span, *made, format!("the table `{table}` with no rows but `{}`", items.join(", "))));
+            }
+        }
+    }
+}
+
+/// The rows that `INSERT INTO table VALUES (…), (…)` puts in.
+fn inserted(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
+    let mut found = Vec::new();
+    let lower = text.to_ascii_lowercase();
+    for (at, head) in lower.match_indices("insert into ") {
+        let rest = &text[at + head.len()..];
+        let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).next().unwrap_or_default();
+        let end = rest.find(';').unwrap_or(rest.len());
+        let Some(values) = rest[..end].to_ascii_lowercase().find("values") else { continue };
+        let (mut rows, mut row, mut item) = (Vec::new(), Vec::new(), String::new());
+        let (mut quoted, mut depth) = (false, 0_usize);
+        for c in rest[values + "values".len()..end].chars() {
+            match c {
+                '\'' => quoted = !quoted,
+                '(' if !quoted => depth += 1,
+                ',' if !quoted && depth == 1 => row.push(std::mem::take(&mut item).trim().to_owned()),
+                ')' if !quoted && depth == 1 => {
+                    row.push(std::mem::take(&mut item).trim().to_owned());
+                    rows.push(std::mem::take(&mut row));
+                    depth = 0;
+                }
+                ')' if !quoted => depth = depth.saturating_sub(1),
+                c if depth > 0 => item.push(c),
+                _ => {}
+            }
+        }
+        if !name.is_empty() && !rows.is_empty() {
+            found.push((name.to_owned(), rows));
+        }
+    }
+    found
 }
 
 /// `add a line to notes.md`, where verify only asks whether the file is there, and set-up has made it.
@@ -464,6 +579,7 @@ pattern!(
     WANTS,
     r"\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b"
 );
+pattern!(INSERTS, r"(?i)\b(?:insert|add)\b");
 pattern!(MAKES_NEW, r"(?i)\b(?:create|copy|like|from|new)\b");
 pattern!(ADDS, r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
 pattern!(MAKES, r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");

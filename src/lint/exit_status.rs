@@ -298,17 +298,25 @@ fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, samp
     flow::outcome_after_with(program, &whole.range, given)?.zero.then_some(first)
 }
 
+/// The variable that a word is, also with a default: `"${count:-0}"`.
+fn variable(word: &ast::Word) -> Option<&str> {
+    match word.parts.as_slice() {
+        [ast::Part::Var { name, .. }] => Some(name),
+        _ => None,
+    }
+}
+
 /// Whether a test of one variable and a literal holds where the variable has a value. `None`: it is another test.
 fn holds(words: &[ast::Word], name: &str, value: &str) -> Option<bool> {
     let words: Vec<&ast::Word> =
         words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
     match words.as_slice() {
-        [sign, word] if word.variable() == Some(name) => match sign.source.as_str() {
+        [sign, word] if variable(word) == Some(name) => match sign.source.as_str() {
             "-z" => Some(value.is_empty()),
             "-n" => Some(!value.is_empty()),
             _ => None,
         },
-        [word, sign, literal] if word.variable() == Some(name) => {
+        [word, sign, literal] if variable(word) == Some(name) => {
             let literal = literal.literal().filter(|text| !text.contains(['*', '?']))?;
             let numbers = || Some((value.parse::<i64>().ok()?, literal.parse::<i64>().ok()?));
             match sign.source.as_str() {
@@ -341,7 +349,7 @@ fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)
         let words: Vec<&ast::Word> =
             words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
         let [left, sign, right] = words.as_slice() else { return };
-        let (Some(name), Some(literal)) = (left.variable(), right.literal()) else { return };
+        let (Some(name), Some(literal)) = (variable(left), right.literal()) else { return };
         let number = literal.parse::<i64>().ok();
         let sample = match (sign.source.as_str(), number) {
             ("=" | "==", _) if literal.contains(['*', '?']) => return,

@@ -7,7 +7,10 @@ use serde_json::Value as Json;
 
 use super::{TaskView, texts};
 use crate::{
-    bash::program::{Kind, Statement},
+    bash::{
+        fields,
+        program::{Kind, Statement},
+    },
     effects::{script::Content, shell::Run, value::Value},
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     source::{Span, resolve},
@@ -83,7 +86,8 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
     let words: Vec<String> = run.words.iter().map(Value::shown).collect();
     let is_label = words.iter().any(|word| matches!(word.as_str(), "label" | "annotate"));
     let mut push = |key: &str, value: &str| {
-        found.push(Fact { key: key.to_owned(), parent: None, value: Json::String(value.to_owned()), span, typed: false });
+        let (parent, key) = key.rsplit_once('.').map_or((None, key), |(parent, key)| (Some(parent.to_owned()), key));
+        found.push(Fact { key: key.to_owned(), parent, value: Json::String(value.to_owned()), span, typed: false });
     };
     // `--min-available=1`, `--ack-deadline 10`: most options are called like the field that they set.
     if matches!(words.first().map(String::as_str), Some("kubectl" | "oc" | "gcloud" | "aws" | "az" | "docker" | "gh" | "helm")) {
@@ -93,17 +97,21 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
                 Some((name, value)) => (name, Some(value)),
                 None => (option, words.get(nth + 1).map(String::as_str).filter(|value| !value.starts_with('-'))),
             };
-            let known = ["from-literal", "set", "labels", "replicas", "image", "type", "port", "namespace", "project", "timeout"];
+            let known = ["from-literal", "set", "labels", "replicas", "image", "type", "port", "namespace", "project", "timeout", "hard"];
             if let Some(value) = value.filter(|value| !known.contains(&name) && !value.is_empty() && !value.contains(' ')) {
-                push(&camel(name), value);
+                let tool = crate::bash::tools::canonical(words.first().map_or("", String::as_str));
+                match fields::of_option(tool, name) {
+                    Some(field) => push(field, value),
+                    None => push(&camel(name), value),
+                }
             }
         }
     }
     for (nth, word) in words.iter().enumerate() {
         let next = || words.get(nth + 1).map(String::as_str);
         let pair = match word.as_str() {
-            "--from-literal" | "--set" | "-l" | "--labels" => next(),
-            _ => ["--from-literal=", "--set=", "--labels="].iter().find_map(|head| word.strip_prefix(head)),
+            "--from-literal" | "--set" | "-l" | "--labels" | "--hard" => next(),
+            _ => ["--from-literal=", "--set=", "--labels=", "--hard="].iter().find_map(|head| word.strip_prefix(head)),
         };
         let own = Some(word.as_str()).filter(|word| is_label && !word.starts_with('-'));
         for (key, value) in pair.or(own).iter().flat_map(|pair| pair.split(',')).filter_map(|pair| pair.split_once('='))
@@ -120,7 +128,7 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
         }
     }
     for word in words.iter().filter(|word| word.starts_with('{')) {
-        if let Ok(json) = serde_json::from_str::<Json>(word) {
+        if let Ok(json) = serde_json::from_str::<Json>(word.trim_end_matches("\\n")) {
             of_json(None, &json, span, found);
         }
     }

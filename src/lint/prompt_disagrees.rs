@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use regex::Regex;
 
-use super::{TaskView, texts};
+use super::{TaskView, quantity::Quantity, texts};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Verb, value::Value},
@@ -374,96 +374,13 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out:
                 let between = &lower[at..*start];
                 (between.len() < 24 && !between.contains(['.', ',', ';', '`', '\n'])).then_some(other)
             })
-            .find(|other| other.unit == quantity.unit && !other.is(&quantity));
+            .find(|other| !other.unit.is_empty() && (other.unit == quantity.unit || quantity.unit.is_empty()));
         if let Some(other) = near
             && !wanted.iter().any(|q| q.is(other))
         {
             out.push(disagrees(fact.span, &fact.text(), &other.text, prompt));
             return;
         }
-    }
-}
-
-/// An amount, in the smallest unit of its kind.
-#[derive(Clone, PartialEq, Debug)]
-struct Quantity {
-    amount: f64,
-    unit: &'static str,
-    text: String,
-}
-
-impl Quantity {
-    fn is(&self, other: &Self) -> bool {
-        // A number without a unit may be of any.
-        (self.unit == other.unit || self.unit.is_empty() || other.unit.is_empty())
-            && (self.amount - other.amount).abs() < f64::EPSILON * self.amount.abs().max(1.0)
-    }
-
-    /// What a word behind a number makes of it.
-    fn unit(word: &str) -> Option<(f64, &'static str)> {
-        Some(match word {
-            "s" | "sec" | "secs" | "second" | "seconds" => (1.0, "s"),
-            "min" | "mins" | "minute" | "minutes" => (60.0, "s"),
-            "h" | "hour" | "hours" => (3600.0, "s"),
-            "d" | "day" | "days" => (86400.0, "s"),
-            "week" | "weeks" => (604_800.0, "s"),
-            "ki" | "kib" => (1024.0, "b"),
-            "mi" | "mib" => (1_048_576.0, "b"),
-            "gi" | "gib" => (1_073_741_824.0, "b"),
-            "kb" => (1e3, "b"),
-            "mb" => (1e6, "b"),
-            "gb" => (1e9, "b"),
-            _ => return None,
-        })
-    }
-
-    /// `30s`, `256Mi`: a value as a whole. Numbers alone are for another rule.
-    fn of_value(text: &str) -> Option<Self> {
-        let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-        let amount: f64 = text[..end].parse().ok()?;
-        let (factor, unit) = match &text[end..] {
-            "m" => (60.0, "s"),
-            rest => Self::unit(&rest.to_lowercase())?,
-        };
-        Some(Self { amount: amount * factor, unit, text: text.to_owned() })
-    }
-
-    /// All amounts of a text in small letters, each with its place.
-    fn all(lower: &str) -> Vec<(usize, Self)> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        let mut every = false;
-        let words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
-        let mut number: Option<(usize, f64)> = None;
-        for word in words {
-            let start = at;
-            at += word.len() + 1;
-            let word = word.trim_end_matches('.');
-            if word.is_empty() {
-                continue;
-            }
-            if let Some((place, amount)) = number.take() {
-                if let Some((factor, unit)) = Self::unit(word) {
-                    let text = lower.get(place..start + word.len()).unwrap_or_default().to_owned();
-                    found.push((place, Self { amount: amount * factor, unit, text }));
-                    every = false;
-                    continue;
-                }
-                found.push((place, Self { amount, unit: "", text: lower.get(place..start).unwrap_or_default().trim_end().to_owned() }));
-            }
-            if let (true, Some((factor, unit))) = (every, Self::unit(word)) {
-                found.push((start, Self { amount: factor, unit, text: word.to_owned() }));
-            } else if let Ok(amount) = word.parse::<f64>() {
-                number = Some((start, amount));
-            } else if let Some(quantity) = Self::of_value(word) {
-                found.push((start, quantity));
-            }
-            every = matches!(word, "every" | "each" | "a" | "an" | "one" | "per");
-        }
-        if let Some((place, amount)) = number {
-            found.push((place, Self { amount, unit: "", text: lower.get(place..).unwrap_or_default().trim().to_owned() }));
-        }
-        found
     }
 }
 
@@ -791,12 +708,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts() {
-        let all = |text: &str| -> Vec<(f64, &str)> {
-            Quantity::all(text).into_iter().map(|(_, quantity)| (quantity.amount, quantity.unit)).collect()
-        };
-        assert_eq!(all("every minute, or 30 seconds. 256mi of 7 days"), [(60.0, "s"), (30.0, "s"), (268_435_456.0, "b"), (604_800.0, "s")]);
-        assert_eq!(all("set 4 replicas and 10"), [(4.0, ""), (10.0, "")]);
+    fn whole_numbers() {
         let numbers: Vec<&str> = numbers_of("MIN=500 x-3 v1.2 40, 7.").map(|(_, word)| word).collect();
         assert_eq!(numbers, ["500", "40", "7"]);
     }
