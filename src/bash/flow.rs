@@ -43,7 +43,11 @@ pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) ->
 }
 
 /// The same, with the statuses of some statements.
-pub fn outcome_after_with(program: &Program, range: &Range<usize>, given: Vec<(Range<usize>, Status)>) -> Option<Status> {
+pub fn outcome_after_with(
+    program: &Program,
+    range: &Range<usize>,
+    given: Vec<(Range<usize>, Status)>,
+) -> Option<Status> {
     let evaluator = Evaluator { given, ..Evaluator::new(program, Some(range.clone())) };
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
 }
@@ -157,7 +161,15 @@ impl<'p> Evaluator<'p> {
             }
         });
         let pipefail = program.sets('\0', "pipefail");
-        Self { program, functions, errexit: program.stops_at_errors(), pipefail, focus, by_break: false, given: Vec::new() }
+        Self {
+            program,
+            functions,
+            errexit: program.stops_at_errors(),
+            pipefail,
+            focus,
+            by_break: false,
+            given: Vec::new(),
+        }
     }
 
     fn run(&self) -> Status {

@@ -57,7 +57,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let value = question.text();
         // `suspend the cron job`: the name of a field that is true or false is the verb.
         let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
-        if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, &question.key, &value)) {
+        if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
         let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
@@ -84,16 +84,23 @@ fn alike(given: &str, asked: &str) -> bool {
         matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
     };
     // `--ack-deadline`, and then `ackDeadlineSeconds`.
-    let with_unit = asked.strip_prefix(given).is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
+    let with_unit = asked
+        .strip_prefix(given)
+        .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
     given == asked || with_unit || is_replicas(given) && is_replicas(asked)
 }
 
 /// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` of `pods`, `at least 2 must stay available` of
 /// `minAvailable`.
-fn is_wanted(said: &str, key: &str, value: &str) -> bool {
-    let words: Vec<String> = crate::effects::words(key)
-        .into_iter()
-        .filter(|word| word.len() > 2 && !matches!(word.as_str(), "name" | "value" | "min" | "max" | "spec" | "status" | "key" | "text"))
+fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
+    let around = question.parent.iter().filter(|_| question.key.eq_ignore_ascii_case("name"));
+    let words: Vec<String> = std::iter::once(&question.key)
+        .chain(around)
+        .flat_map(|key| crate::effects::words(key))
+        .filter(|word| {
+            word.len() > 2
+                && !matches!(word.as_str(), "name" | "value" | "min" | "max" | "spec" | "status" | "key" | "text")
+        })
         .map(|word| word.trim_end_matches('s').to_owned())
         .collect();
     if words.is_empty() || matches!(value, "true" | "false") {
@@ -117,8 +124,11 @@ fn is_wanted(said: &str, key: &str, value: &str) -> bool {
         let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
         let clause = said[start..end].to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
         let clause = clause.replace("stay available", "be available").replace("stay up", "be up");
-        WANTS.is_match(&clause)
+        // `…, as they are now`.
+        let rest = said[end..whole.end].split_whitespace().collect::<Vec<_>>().join(" ");
+        WANTS.is_match(&said[whole.clone()])
             && !KEEPS.is_match(&clause)
+            && !AS_IT_IS.is_match(&rest)
             && words.iter().any(|word| clause.contains(word.as_str()))
     })
 }
@@ -269,7 +279,8 @@ fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)
     for (table, made, rows) in &tables {
         let columns = rows.iter().map(Vec::len).min().unwrap_or(0);
         for (span, text) in &asked {
-            let mut items: Vec<&str> = text.split([',', '\n', ' ', ';']).map(str::trim).filter(|item| !item.is_empty()).collect();
+            let mut items: Vec<&str> =
+                text.split([',', '\n', ' ', ';']).map(str::trim).filter(|item| !item.is_empty()).collect();
             items.sort_unstable();
             let is_column = |column: usize| {
                 let mut values: Vec<&str> = rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
@@ -289,7 +300,8 @@ fn inserted(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
     let lower = text.to_ascii_lowercase();
     for (at, head) in lower.match_indices("insert into ") {
         let rest = &text[at + head.len()..];
-        let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).next().unwrap_or_default();
+        let name =
+            rest.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).next().unwrap_or_default();
         let end = rest.find(';').unwrap_or(rest.len());
         let Some(values) = rest[..end].to_ascii_lowercase().find("values") else { continue };
         let (mut rows, mut row, mut item) = (Vec::new(), Vec::new(), String::new());
@@ -577,8 +589,9 @@ pattern!(
 );
 pattern!(
     WANTS,
-    r"\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b"
+    r"(?i)\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b"
 );
+pattern!(AS_IT_IS, r"(?i)^\W*(?:just )?as (?:it|they|before|now)\b|\b(?:already|unchanged)\b");
 pattern!(INSERTS, r"(?i)\b(?:insert|add)\b");
 pattern!(MAKES_NEW, r"(?i)\b(?:create|copy|like|from|new)\b");
 pattern!(ADDS, r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");

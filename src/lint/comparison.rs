@@ -43,7 +43,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if super::texts::sees_answer(script.step) {
                 digits(content, &mut found);
             }
-            for (span, message, help) in embedded::mixtures(content) {
+            for (span, message, help) in embedded::mixtures(content).into_iter().chain(embedded::rounds(content)) {
                 out.push(Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help).strength(Strength::Warning));
             }
         }
@@ -108,7 +108,8 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut finding = Diagnostic::new(&COMPARES_OTHERWISE, fact.span, message);
         if here.trim_matches(['"', '\'']) == text {
             let fix = if in_texts { "put it in quotes" } else { "leave the quotes off" };
-            let help = if in_texts { format!("write {right} in quotes") } else { format!("write {right} without quotes") };
+            let help =
+                if in_texts { format!("write {right} in quotes") } else { format!("write {right} without quotes") };
             finding = finding.help(help).fix(fix, fact.span, right);
         } else {
             finding = finding.help(format!("compare with {right}"));
@@ -175,10 +176,13 @@ fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut loops: Vec<(&str, Vec<&str>)> = Vec::new();
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
-            if let (Some(var), Some(crate::hir::ArgKind::List(values))) = (&step.var, step.arg("in").map(|list| &list.kind)) {
+            if let (Some(var), Some(crate::hir::ArgKind::List(values))) =
+                (&step.var, step.arg("in").map(|list| &list.kind))
+            {
                 loops.push((&var.value, values.iter().filter_map(|value| value.as_literal()).collect()));
             }
-            let Some(key) = step.arg("jsonpath").and_then(|path| path.as_literal()).and_then(super::facts::last_name) else {
+            let Some(key) = step.arg("jsonpath").and_then(|path| path.as_literal()).and_then(super::facts::last_name)
+            else {
                 return;
             };
             let expect = step.expect.as_ref().and_then(|(_, expect)| expect.get("value")?.get("contains"));
@@ -186,7 +190,9 @@ fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
             let written = super::texts::script_text(contains).unwrap_or_default();
             let of_loop = loops.iter().find(|(var, _)| written == format!("{{{var}}}"));
             match of_loop {
-                Some((_, values)) => asked.extend(values.iter().map(|value| (contains.span, key.clone(), (*value).to_owned()))),
+                Some((_, values)) => {
+                    asked.extend(values.iter().map(|value| (contains.span, key.clone(), (*value).to_owned())))
+                }
                 None => asked.push((contains.span, key, written)),
             }
         });

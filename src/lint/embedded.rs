@@ -4,7 +4,7 @@ use super::{TaskView, script::Content};
 use crate::{
     bash::{
         ast,
-        program::{Kind, Statement},
+        program::{Kind, Repeat, Statement},
         tools,
     },
     effects::{Followed, script::Reader, value::Value},
@@ -33,7 +33,8 @@ pub(super) fn patterns(content: &Content, found: &mut Vec<Fault>) {
                         word.text == "--extended-regexp" || letters.is_some_and(|rest| rest.contains(['E', 'P']))
                     });
                 let pattern = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
-                if let Some(pattern) = pattern.filter(|word| extended && word.literal && unclosed(&word.text).is_some()) {
+                if let Some(pattern) = pattern.filter(|word| extended && word.literal && unclosed(&word.text).is_some())
+                {
                     found.push(no_pattern(content.span(pattern.range.clone()), &pattern.text));
                 }
             }
@@ -41,6 +42,60 @@ pub(super) fn patterns(content: &Content, found: &mut Vec<Fault>) {
             _ => {}
         }
     });
+}
+
+/// `for svc in shop docs; do kubectl get service shop …; done`: a round names one value of the loop where its variable is meant.
+pub(super) fn rounds(content: &Content) -> Vec<Fault> {
+    let mut found = Vec::new();
+    content.program.walk(&mut |whole| {
+        let Kind::Loop { repeat: Repeat::For, body, .. } = &whole.kind else { return };
+        let text = content.text.get(whole.range.clone()).unwrap_or_default();
+        let head = text.split([';', '\n']).next().unwrap_or_default();
+        let mut words = head.split_whitespace().skip(1);
+        let (Some(name), Some("in")) = (words.next(), words.next()) else { return };
+        let values: Vec<&str> = words.filter(|word| word.len() > 2 && crate::bash::is_safe(word)).collect();
+        let uses = |range: &std::ops::Range<usize>| {
+            let text = content.text.get(range.clone()).unwrap_or_default();
+            text.contains(&format!("${name}")) || text.contains(&format!("${{{name}"))
+        };
+        if values.len() < 2 {
+            return;
+        }
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                if !matches!(
+                    s.tool(),
+                    "kubectl"
+                        | "docker"
+                        | "helm"
+                        | "curl"
+                        | "psql"
+                        | "mysql"
+                        | "sqlite3"
+                        | "redis-cli"
+                        | "gcloud"
+                        | "aws"
+                        | "az"
+                        | "gh"
+                ) || uses(&s.range)
+                {
+                    return;
+                }
+                let operands = s.words().iter().skip(1).filter(|word| word.literal);
+                let word = operands
+                    .flat_map(|word| word.text.split(['/', ' ', '\'', '"', '=', ',']))
+                    .find(|word| values.contains(word));
+                if let Some(word) = word {
+                    found.push((
+                        content.span(first_line(content, s)),
+                        format!("every round looks at `{word}`"),
+                        "write the variable of the loop in its place",
+                    ));
+                }
+            });
+        });
+    });
+    found
 }
 
 /// `and` beside `or`, with no parentheses to say what belongs together.
@@ -86,7 +141,11 @@ fn mixes(span: Span, or: &str, and: &str) -> Fault {
 }
 
 fn no_pattern(span: Span, pattern: &str) -> Fault {
-    (span, format!("`{pattern}` is no pattern: a bracket is not closed"), "write a backslash before a bracket that stands for itself")
+    (
+        span,
+        format!("`{pattern}` is no pattern: a bracket is not closed"),
+        "write a backslash before a bracket that stands for itself",
+    )
 }
 
 fn find_word(text: &str, word: &str) -> Option<usize> {
@@ -225,7 +284,8 @@ fn awk(content: &Content, s: &Statement, found: &mut Vec<Fault>) {
 
 /// What `-v NAME=…` gives to awk, through one variable of the shell.
 fn number_of(content: &Content, words: &[crate::bash::Word], name: &str) -> Option<String> {
-    let value = words.iter().find_map(|word| word.text.trim_start_matches("-v").strip_prefix(name)?.strip_prefix('='))?;
+    let value =
+        words.iter().find_map(|word| word.text.trim_start_matches("-v").strip_prefix(name)?.strip_prefix('='))?;
     let value = value.trim_matches(['"', '\'']);
     let Some(variable) = value.strip_prefix('$') else { return Some(value.to_owned()) };
     let variable = variable.trim_matches(['{', '}']);
@@ -260,7 +320,12 @@ pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && s.reader == Reader::Foreign) {
         let text = &script.content.text;
         let line = text.lines().next().unwrap_or_default();
-        if line.starts_with("#!") && line.contains("python") && script.step.expect.is_none() && script.step.arg("protocol").is_none() && is_silent(text) {
+        if line.starts_with("#!")
+            && line.contains("python")
+            && script.step.expect.is_none()
+            && script.step.arg("protocol").is_none()
+            && is_silent(text)
+        {
             found.push(script.content.span(0..line.len()));
         }
     }
@@ -309,7 +374,8 @@ fn program(followed: &Followed<'_>, s: &Statement) -> Option<String> {
 
 /// Whether a program of Python compares something, and nothing in it can make it fail for that.
 fn is_silent(text: &str) -> bool {
-    let asks = text.lines().any(|line| line.trim_start().starts_with("if ")) && [" == ", " != ", " not in ", " in "].iter().any(|o| text.contains(o));
+    let asks = text.lines().any(|line| line.trim_start().starts_with("if "))
+        && [" == ", " != ", " not in ", " in "].iter().any(|o| text.contains(o));
     let exits = ["exit(", "_exit("].iter().any(|call| {
         text.match_indices(call).any(|(at, _)| {
             let argument = text[at + call.len()..].split(')').next().unwrap_or_default().trim();
@@ -347,7 +413,9 @@ mod tests {
     fn programs_that_end_well() {
         assert!(is_silent("for k in d:\n    if d[k] != w[k]:\n        print(k)\n        break\n"));
         assert!(is_silent("if a == b:\n  print('no')\n  sys.exit(0)"));
-        assert!(!is_silent("if a != b:\n  print(a)\n  sys.exit(1)") && !is_silent("assert a == b\nif a == b: print(1)"));
+        assert!(
+            !is_silent("if a != b:\n  print(a)\n  sys.exit(1)") && !is_silent("assert a == b\nif a == b: print(1)")
+        );
         assert!(!is_silent("print(a == b)"));
     }
 }

@@ -271,7 +271,10 @@ fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, samp
     let program = &content.program;
     let behind = &content.text[whole.range.end..];
     // What is waited for again is asked again.
-    if [format!("{name}="), "kubectl wait".to_owned(), "rollout status".to_owned()].iter().any(|again| behind.contains(again)) {
+    if [format!("{name}="), "kubectl wait".to_owned(), "rollout status".to_owned()]
+        .iter()
+        .any(|again| behind.contains(again))
+    {
         return None;
     }
     let (mut given, mut first, mut unknown) = (Vec::new(), None, false);
@@ -385,7 +388,9 @@ fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)
         let patterns: Vec<&str> = arms
             .iter()
             .filter(|arm| arm.iter().any(&leaves))
-            .filter_map(|arm| content.text[statement.range.start..arm.first()?.range.start].trim_end().strip_suffix(')'))
+            .filter_map(|arm| {
+                content.text[statement.range.start..arm.first()?.range.start].trim_end().strip_suffix(')')
+            })
             .map(|head| head.rsplit([' ', '\n', ';', '(']).next().unwrap_or_default().trim_matches(['"', '\'']))
             .collect();
         if let [pattern] = patterns.as_slice()

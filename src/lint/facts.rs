@@ -90,15 +90,32 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
         found.push(Fact { key: key.to_owned(), parent, value: Json::String(value.to_owned()), span, typed: false });
     };
     // `--min-available=1`, `--ack-deadline 10`: most options are called like the field that they set.
-    if matches!(words.first().map(String::as_str), Some("kubectl" | "oc" | "gcloud" | "aws" | "az" | "docker" | "gh" | "helm")) {
+    if matches!(
+        words.first().map(String::as_str),
+        Some("kubectl" | "oc" | "gcloud" | "aws" | "az" | "docker" | "gh" | "helm")
+    ) {
         for (nth, word) in words.iter().enumerate() {
             let Some(option) = word.strip_prefix("--") else { continue };
             let (name, value) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
                 None => (option, words.get(nth + 1).map(String::as_str).filter(|value| !value.starts_with('-'))),
             };
-            let known = ["from-literal", "set", "labels", "replicas", "image", "type", "port", "namespace", "project", "timeout", "hard"];
-            if let Some(value) = value.filter(|value| !known.contains(&name) && !value.is_empty() && !value.contains(' ')) {
+            let known = [
+                "from-literal",
+                "set",
+                "labels",
+                "replicas",
+                "image",
+                "type",
+                "port",
+                "namespace",
+                "project",
+                "timeout",
+                "hard",
+            ];
+            if let Some(value) =
+                value.filter(|value| !known.contains(&name) && !value.is_empty() && !value.contains(' '))
+            {
                 let tool = crate::bash::tools::canonical(words.first().map_or("", String::as_str));
                 match fields::of_option(tool, name) {
                     Some(field) => push(field, value),
@@ -320,7 +337,13 @@ fn of_json(key: Option<&str>, value: &Json, span: Span, found: &mut Vec<Fact>) {
     match value {
         Json::Object(fields) => fields.iter().for_each(|(key, value)| of_json(Some(key), value, span, found)),
         Json::Array(items) => items.iter().for_each(|value| of_json(key, value, span, found)),
-        value => found.extend(key.map(|key| Fact { key: key.to_owned(), parent: None, value: value.clone(), span, typed: false })),
+        value => found.extend(key.map(|key| Fact {
+            key: key.to_owned(),
+            parent: None,
+            value: value.clone(),
+            span,
+            typed: false,
+        })),
     }
 }
 
@@ -338,7 +361,8 @@ pub(super) fn asked(view: &TaskView<'_>) -> Vec<Fact> {
                 (step.arg("jsonpath").and_then(|path| path.as_literal()), step.arg("value"))
                 && let Some((key, json)) = last_name(path).zip(value.as_value())
             {
-                let typed = matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
+                let typed =
+                    matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
                 found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed });
             }
             if let Some((_, expect)) = &step.expect {
@@ -401,7 +425,8 @@ fn in_calls(content: &Content, found: &mut Vec<Fact>) {
         let mut pair = None;
         // `local want="$2"`.
         let mut names: Vec<(String, usize)> = Vec::new();
-        let nth = |text: &str| text.trim_matches(['"', '$', '{', '}']).parse::<usize>().ok().filter(|_| text.contains('$'));
+        let nth =
+            |text: &str| text.trim_matches(['"', '$', '{', '}']).parse::<usize>().ok().filter(|_| text.contains('$'));
         body.iter().for_each(|s| {
             s.walk(&mut |s| {
                 let text = content.text.get(s.range.clone()).unwrap_or_default();
@@ -461,7 +486,8 @@ fn in_python(content: &Content, found: &mut Vec<Fact>) {
         let quote = &text[at..at + 1];
         let Some(end) = text[at + 1..].find(quote).map(|end| at + 1 + end) else { break };
         let key = &text[at + 1..end];
-        let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        let plain =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
         let rest = &text[end + 1..];
         let Some(rest) = rest.strip_prefix([']', ')']).filter(|_| plain) else { continue };
         let rest = rest.trim_start_matches(' ');
@@ -484,7 +510,13 @@ fn in_python(content: &Content, found: &mut Vec<Fact>) {
             },
         };
         let line = rest.find([':', '\n', ')']).unwrap_or(rest.len());
-        found.push(Fact { key: key.to_owned(), parent: None, value, span: content.span(start..start + line), typed: true });
+        found.push(Fact {
+            key: key.to_owned(),
+            parent: None,
+            value,
+            span: content.span(start..start + line),
+            typed: true,
+        });
     }
 }
 
@@ -545,14 +577,14 @@ pub(super) fn field(command: &str) -> Option<&str> {
 }
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
-static FIELD: LazyLock<Regex> =
-    LazyLock::new(|| {
-        Regex::new(r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)|["']\{\{\s*(?:json )?(\.[\w.]+)\s*\}\}["']|["']\{(\.[^}]*)\}["']"#).unwrap()
-    });
+static FIELD: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)|["']\{\{\s*(?:json )?(\.[\w.]+)\s*\}\}["']|["']\{(\.[^}]*)\}["']"#).unwrap()
+});
 
 /// `.key == value` in a filter of jq.
 #[expect(clippy::unwrap_used, reason = "a constant")]
-static EQUAL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#).unwrap());
+static EQUAL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#).unwrap());
 
 /// A variable or a capture, an operator, a literal.
 #[expect(clippy::unwrap_used, reason = "a constant")]

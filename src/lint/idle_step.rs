@@ -76,8 +76,12 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
     if let Some((arg, pattern)) = pattern.and_then(|arg| Some((arg, arg.as_literal()?))) {
         if prints_number(&run) && pattern::covers(pattern, r"\A[0-9]+\z", pattern::Texts::Lines) {
             out.push(
-                Diagnostic::new(&STEP_DECIDES_NOTHING, arg.span, "every number fits this pattern, and a number is what is printed")
-                    .help("say which number is expected"),
+                Diagnostic::new(
+                    &STEP_DECIDES_NOTHING,
+                    arg.span,
+                    "every number fits this pattern, and a number is what is printed",
+                )
+                .help("say which number is expected"),
             );
         }
         return;
@@ -99,7 +103,8 @@ fn prints_number(run: &str) -> bool {
     let field = || facts::field(run).and_then(facts::last_name);
     last.starts_with("wc -")
         || last.starts_with("grep -c")
-        || run.contains("--query 'length(") || run.contains("--query \"length(")
+        || run.contains("--query 'length(")
+        || run.contains("--query \"length(")
         || last.starts_with("jq ") && last.trim_end_matches(['\'', '"', ' ']).ends_with("length")
         || counts(run)
         || field().is_some_and(|field| ["kubectl", "docker"].iter().any(|program| fields::is_number(program, &field)))
@@ -156,8 +161,12 @@ fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
     inner().for_each(|step| step.walk(&mut |step| step.templates(&mut |template| anywhere |= uses(template))));
     if !anywhere {
         out.push(
-            Diagnostic::new(&STEP_DECIDES_NOTHING, var.span, format!("every round does the same: `{{{}}}` stands nowhere in it", var.value))
-                .help("name by it what each round looks at"),
+            Diagnostic::new(
+                &STEP_DECIDES_NOTHING,
+                var.span,
+                format!("every round does the same: `{{{}}}` stands nowhere in it", var.value),
+            )
+            .help("name by it what each round looks at"),
         );
         return;
     }
@@ -167,9 +176,31 @@ fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
         let expected = inner.expect.as_ref().filter(|_| !looked).and_then(|(_, expect)| exactly(expect, &uses));
         if let Some(span) = expected {
             out.push(
-                Diagnostic::new(&STEP_DECIDES_NOTHING, span, "each round looks at the same thing, and expects another value")
-                    .label(inner.key, format!("`{{{}}}` is not in what is looked at", var.value))
-                    .help("name by it what each round looks at"),
+                Diagnostic::new(
+                    &STEP_DECIDES_NOTHING,
+                    span,
+                    "each round looks at the same thing, and expects another value",
+                )
+                .label(inner.key, format!("`{{{}}}` is not in what is looked at", var.value))
+                .help("name by it what each round looks at"),
+            );
+            continue;
+        }
+        // `resource: service/shop` in a loop over `shop` and others.
+        let mut anywhere = false;
+        inner.templates(&mut |template| anywhere |= uses(template));
+        let literal = inner.args.iter().filter(|_| !anywhere).find_map(|(_, arg)| {
+            let text = arg.as_literal()?;
+            let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')));
+            let word =
+                words.find(|word| word.len() > 2 && values.iter().any(|value| value.as_literal() == Some(word)))?;
+            Some((arg.span, word))
+        });
+        if let Some((span, word)) = literal {
+            out.push(
+                Diagnostic::new(&STEP_DECIDES_NOTHING, span, format!("every round looks at `{word}`"))
+                    .label(var.span, format!("`{{{}}}` is in turn this and others", var.value))
+                    .help(format!("write `{{{}}}` in its place, or put the step outside of the loop", var.value)),
             );
         }
     }

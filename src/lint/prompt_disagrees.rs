@@ -32,6 +32,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     keys(view, &said, &known, prompt.text.span, out);
     nulls(view, &said, &known, prompt.text.span, out);
     given_values(view, &said, &known, prompt.text.span, out);
+    named_values(view, &said, &known, prompt.text.span, out);
     let mut asked = values(&said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
@@ -318,7 +319,10 @@ struct Known {
 impl Known {
     fn of(view: &TaskView<'_>) -> Self {
         let mut known = Self { verified: String::new(), others: String::new() };
-        view.task.env.iter().for_each(|(_, template)| known.others.push_str(&format!("{}\n", texts::written(template))));
+        view.task
+            .env
+            .iter()
+            .for_each(|(_, template)| known.others.push_str(&format!("{}\n", texts::written(template))));
         for script in view.scripts {
             let text = if script.phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
             text.push_str(&script.content.text);
@@ -376,7 +380,7 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out:
             })
             .find(|other| !other.unit.is_empty() && (other.unit == quantity.unit || quantity.unit.is_empty()));
         if let Some(other) = near
-            && !wanted.iter().any(|q| q.is(other))
+            && !wanted.iter().any(|q| (!q.unit.is_empty() || q.amount > 2.0) && q.is(other))
         {
             out.push(disagrees(fact.span, &fact.text(), &other.text, prompt));
             return;
@@ -390,9 +394,23 @@ fn limits(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mu
     for (at, word) in numbers_of(said) {
         let around = said[said[..at].rfind(['.', '\n']).map_or(0, |end| end + 1)..at].to_lowercase();
         let behind: String = said[at + word.len()..].chars().take(24).collect::<String>().to_lowercase();
-        let bounds = ["at least", "at most", "more than", "less than", "fewer than", "over ", "above", "below", "under ", "from ", "older than"];
+        let bounds = [
+            "at least",
+            "at most",
+            "more than",
+            "less than",
+            "fewer than",
+            "over ",
+            "above",
+            "below",
+            "under ",
+            "from ",
+            "older than",
+        ];
         let follows = ["or more", "or less", "or higher", "or above", "and more", "and above", "or older", "or fewer"];
-        let is_bound = bounds.iter().any(|word| around.ends_with(&format!("{word} ")) || around.trim_end().ends_with(word.trim_end()))
+        let is_bound = bounds
+            .iter()
+            .any(|word| around.ends_with(&format!("{word} ")) || around.trim_end().ends_with(word.trim_end()))
             || follows.iter().any(|word| behind.trim_start().starts_with(word));
         if is_bound && word.len() > 1 && !known.anywhere(word) {
             asked.push(word);
@@ -440,7 +458,9 @@ fn keys(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut 
         .split('`')
         .skip(1)
         .step_by(2)
-        .filter(|word| word.len() > 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !known.anywhere(word))
+        .filter(|word| {
+            word.len() > 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !known.anywhere(word)
+        })
         .collect();
     let [free] = free.iter().copied().collect::<Vec<_>>()[..] else { return };
     let mut found: Vec<(Span, String)> = Vec::new();
@@ -500,6 +520,43 @@ fn nulls(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut
                 .label(prompt, "in this prompt")
                 .help("NULL equals nothing, not even itself: ask by `IS NULL`"),
         );
+    }
+}
+
+/// `the severity page`, and verify asks for `.severity == "critical"`.
+fn named_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let ticks: Vec<usize> = said.match_indices('`').map(|(at, _)| at).collect();
+    if ticks.is_empty() || !ticks.len().is_multiple_of(2) {
+        return;
+    }
+    let lower = said.to_lowercase();
+    if lower.len() != said.len() {
+        return;
+    }
+    for fact in super::facts::asked(view) {
+        let value = fact.text();
+        let plain = value.len() > 2 && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+        if fact.key.len() < 4 || !plain || value.parse::<f64>().is_ok() || lower.contains(&value.to_lowercase()) {
+            continue;
+        }
+        let words = crate::effects::words(&fact.key);
+        let name = words.join(" ");
+        let found = ticks.chunks(2).find_map(|pair| {
+            let &[open, close] = pair else { return None };
+            let head = lower[..open].split_whitespace().rev().take(4 + words.len()).collect::<Vec<_>>();
+            let head: Vec<&str> = head.into_iter().rev().collect();
+            let head = head.join(" ");
+            let head = [" to", " is", " of", " as", ":", " the"]
+                .iter()
+                .fold(head.as_str(), |head, end| head.strip_suffix(end).unwrap_or(head));
+            let other = &said[open + 1..close];
+            let near = head.ends_with(&name) || head.ends_with(&fact.key.to_lowercase());
+            (near && !other.contains(' ') && !known.anywhere(other)).then(|| other.to_owned())
+        });
+        if let Some(other) = found {
+            out.push(disagrees(fact.span, &value, &other, prompt));
+            return;
+        }
     }
 }
 

@@ -22,7 +22,10 @@ impl Quantity {
                 let other = other.amount;
                 same(self.amount, other)
                     || same(self.number, other)
-                    || self.unit == "s" && [1000.0, 1.0 / 60.0, 1.0 / 3600.0, 1.0 / 86400.0].iter().any(|f| same(self.amount * f, other))
+                    || self.unit == "s"
+                        && [1000.0, 1.0 / 60.0, 1.0 / 3600.0, 1.0 / 86400.0]
+                            .iter()
+                            .any(|f| same(self.amount * f, other))
             }
         }
     }
@@ -119,10 +122,20 @@ mod tests {
         let all = |text: &str| -> Vec<(f64, &str)> {
             Quantity::all(text).into_iter().map(|(_, quantity)| (quantity.amount, quantity.unit)).collect()
         };
-        assert_eq!(all("every minute, or 30 seconds. 256mi of 7 days"), [(60.0, "s"), (30.0, "s"), (268_435_456.0, "b"), (604_800.0, "s")]);
+        assert_eq!(
+            all("every minute, or 30 seconds. 256mi of 7 days"),
+            [(60.0, "s"), (30.0, "s"), (268_435_456.0, "b"), (604_800.0, "s")]
+        );
         assert_eq!(all("set 4 replicas and 10"), [(4.0, ""), (10.0, "")]);
         let is = |a: &str, b: &str| Quantity::of_value(a).zip(Quantity::of_value(b)).is_some_and(|(a, b)| a.is(&b));
-        assert!(is("1m", "60s") && is("256Mi", "268435456") && is("7", "7d") && is("1m", "60000") && !is("30s", "60s") && !is("5", "6"));
+        assert!(
+            is("1m", "60s")
+                && is("256Mi", "268435456")
+                && is("7", "7d")
+                && is("1m", "60000")
+                && !is("30s", "60s")
+                && !is("5", "6")
+        );
         assert_eq!(Quantity::of_memory("256m").map(|q| q.amount), Some(268_435_456.0));
     }
 }

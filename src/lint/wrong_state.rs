@@ -101,9 +101,8 @@ const EARLY: [(&str, &str); 4] = [
 /// A wait for a condition that also holds where a container never starts.
 fn early(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let lower = said.to_lowercase();
-    let early = |name: &str| {
-        EARLY.iter().any(|(known, word)| known.eq_ignore_ascii_case(name) && !lower.contains(word))
-    };
+    let early =
+        |name: &str| EARLY.iter().any(|(known, word)| known.eq_ignore_ascii_case(name) && !lower.contains(word));
     let message = |name: &str| format!("the condition `{name}` also holds where nothing runs");
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
