@@ -1,6 +1,7 @@
 //! Bash, parsed by tree-sitter. No IO.
 
 pub mod ast;
+pub mod fields;
 pub mod flow;
 pub mod gotext;
 mod plain;

@@ -12,6 +12,7 @@ pub mod value;
 
 use std::{path::PathBuf, sync::Arc};
 
+pub use self::operation::words;
 use self::{
     manifest::Object,
     script::{Content, Form, Reader, ScriptFiles, ScriptView},

@@ -17,8 +17,8 @@ pub struct Status {
 
 impl Status {
     const NEVER: Self = Self { zero: false, other: false };
-    const ZERO: Self = Self { zero: true, other: false };
-    const OTHER: Self = Self { zero: false, other: true };
+    pub const ZERO: Self = Self { zero: true, other: false };
+    pub const OTHER: Self = Self { zero: false, other: true };
     const ANY: Self = Self { zero: true, other: true };
 
     fn or(self, more: Self) -> Self {
@@ -42,8 +42,18 @@ pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) ->
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
 }
 
-/// Whether a script ends in the same way whether the statement at `range` succeeds or fails, for each of some.
-/// `others` are programs that it reads, for their functions.
+/// The same, with the statuses of some statements.
+pub fn outcome_after_with(
+    program: &Program,
+    range: &Range<usize>,
+    given: Vec<(Range<usize>, Status)>,
+) -> Option<Status> {
+    let evaluator = Evaluator { given, ..Evaluator::new(program, Some(range.clone())) };
+    program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
+}
+
+/// Whether a script ends in the same way whether the statement at `range` succeeds or fails, for each of some, and that may be
+/// success. `others` are programs that it reads, for their functions.
 pub fn without_effect<'r>(
     program: &Program,
     others: &[&Program],
@@ -60,16 +70,22 @@ pub fn without_effect<'r>(
     let mut outcome = |range: &Range<usize>, given| {
         // Of all ways through the script only those count that lead here.
         evaluator.focus = Some(range.clone());
-        evaluator.given = Some((range.clone(), given));
+        evaluator.given = vec![(range.clone(), given)];
         evaluator.run()
     };
-    ranges.map(|range| outcome(range, Status::ZERO) == outcome(range, Status::OTHER)).collect()
+    ranges
+        .map(|range| {
+            let succeeds = outcome(range, Status::ZERO);
+            // What ends in failure either way is only told.
+            succeeds.zero && succeeds == outcome(range, Status::OTHER)
+        })
+        .collect()
 }
 
 /// The statuses a script can end with where the statement at `range` succeeds, and where it fails.
 pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
     let with = |status| {
-        Evaluator { given: Some((range.clone(), status)), ..Evaluator::new(program, Some(range.clone())) }.run()
+        Evaluator { given: vec![(range.clone(), status)], ..Evaluator::new(program, Some(range.clone())) }.run()
     };
     (with(Status::ZERO), with(Status::OTHER))
 }
@@ -132,8 +148,8 @@ struct Evaluator<'p> {
     focus: Option<Range<usize>>,
     /// The loop in focus is left by `break`.
     by_break: bool,
-    /// A statement whose status is given.
-    given: Option<(Range<usize>, Status)>,
+    /// Statements whose status is given.
+    given: Vec<(Range<usize>, Status)>,
 }
 
 impl<'p> Evaluator<'p> {
@@ -145,7 +161,15 @@ impl<'p> Evaluator<'p> {
             }
         });
         let pipefail = program.sets('\0', "pipefail");
-        Self { program, functions, errexit: program.stops_at_errors(), pipefail, focus, by_break: false, given: None }
+        Self {
+            program,
+            functions,
+            errexit: program.stops_at_errors(),
+            pipefail,
+            focus,
+            by_break: false,
+            given: Vec::new(),
+        }
     }
 
     fn run(&self) -> Status {
@@ -186,7 +210,7 @@ impl<'p> Evaluator<'p> {
         if s.background {
             return Flow::ends(Status::ZERO);
         }
-        let given = self.given.as_ref().filter(|(range, _)| *range == s.range).map(|(_, status)| *status);
+        let given = self.given.iter().find(|(range, _)| *range == s.range).map(|(_, status)| *status);
         let flow = match &s.kind {
             _ if given.is_some() => Flow::ends(given.unwrap_or_default()),
             Kind::Command(_) => self.command(s, before, tested, depth),
@@ -279,7 +303,7 @@ impl<'p> Evaluator<'p> {
     ) -> Flow {
         let asked = self.list(condition, Status::ZERO, true, depth);
         let round = self.list(body, Status::ZERO, tested, depth);
-        if self.given.is_some() && body.iter().any(|s| self.holds(s)) {
+        if !self.given.is_empty() && body.iter().any(|s| self.holds(s)) {
             let end = if round.breaks { round.end.or(Status::ZERO) } else { round.end };
             return Flow { end, breaks: false, ..round };
         }

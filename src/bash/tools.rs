@@ -27,6 +27,9 @@ pub struct Tool {
     /// Options whose value is the next word, where it is not written behind `=`. Another option is a word alone.
     #[serde(default)]
     pub values: Vec<String>,
+    /// Those of `values` whose value is two words.
+    #[serde(default)]
+    pub pairs: Vec<String>,
     /// Options that are a word alone behind an operation, though they have a value behind others.
     #[serde(default)]
     pub alone: BTreeMap<String, Vec<String>>,
@@ -278,7 +281,7 @@ pub fn operands<'w, W: AsRef<str>>(name: &str, words: &'w [W]) -> impl Iterator<
 }
 
 fn operands_of<'w, W: AsRef<str>>(tool: Option<&'w Tool>, words: &'w [W]) -> impl Iterator<Item = &'w W> {
-    let mut value = false;
+    let mut values = 0_usize;
     let mut only_operands = false;
     let mut alone: Option<&[String]> = None;
     words.iter().filter(move |word| {
@@ -287,10 +290,16 @@ fn operands_of<'w, W: AsRef<str>>(tool: Option<&'w Tool>, words: &'w [W]) -> imp
             return true;
         }
         only_operands = word == "--";
+        let is_value = values > 0;
+        if is_value {
+            values -= 1;
+        }
         let takes = |tool: &Tool| {
             tool.valued.contains(word) && !alone.is_some_and(|alone| alone.iter().any(|option| option == word))
         };
-        let is_value = std::mem::replace(&mut value, tool.is_some_and(takes));
+        if let Some(tool) = tool.filter(|tool| takes(tool)) {
+            values = if tool.pairs.iter().any(|option| option == word) { 2 } else { 1 };
+        }
         let is_operand = !is_value && !word.starts_with('-');
         if is_operand && alone.is_none() {
             alone = tool.map(|tool| tool.alone.get(word).map_or(&[][..], Vec::as_slice));

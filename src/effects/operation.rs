@@ -212,8 +212,8 @@ fn object(kind: &str, space: Option<Value>, name: Value, tool: &tools::Tool) -> 
     of_object(manifest::Object { kind: kind.to_lowercase(), name, namespace: None }, space, tool)
 }
 
-/// The words of a name: `notes_create`, `listPods`.
-fn words(name: &str) -> Vec<String> {
+/// The words of a name, in small letters: `notes_create`, `listPods`.
+pub fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
     let mut before = ' ';
     for c in name.chars() {

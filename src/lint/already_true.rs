@@ -1,6 +1,6 @@
 //! What verify asks for is so before the agent has done anything.
 
-use super::{TaskView, facts, texts};
+use super::{TaskView, facts, quantity::Quantity, texts};
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
@@ -25,6 +25,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     things(view, &said, &mut found);
     given_up(view, &said, &mut found);
     waits(view, &mut found);
+    only_there(view, &said, &mut found);
+    no_rows(view, &said, &mut found);
     never_made(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
@@ -52,12 +54,22 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let value = question.text();
         // `suspend the cron job`: the name of a field that is true or false is the verb.
         let is_verb = matches!(value.as_str(), "true" | "false") && is_told(said, &question.key);
-        if value.is_empty() || !(is_verb || is_asked(said, &value)) {
+        if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
-        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key)).peekable();
+        let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
+            // `Name` alone says little.
+            (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
+            _ => true,
+        };
+        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key) && beside(fact)).peekable();
         let Some(first) = same.peek().map(|fact| fact.span) else { continue };
-        if same.all(|fact| fact.text() == value) {
+        let amount = Quantity::of_value(&value);
+        let equal = |text: &str| {
+            let memory = || amount.as_ref().filter(|amount| amount.amount > 1024.0).zip(Quantity::of_memory(text));
+            text == value || memory().is_some_and(|(amount, memory)| memory.is(amount))
+        };
+        if same.all(|fact| equal(&fact.text())) {
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
@@ -68,7 +80,54 @@ fn alike(given: &str, asked: &str) -> bool {
     let is_replicas = |key: &str| {
         matches!(key, "replicas" | "readyReplicas" | "availableReplicas" | "updatedReplicas" | "replicaCount")
     };
-    given == asked || is_replicas(given) && is_replicas(asked)
+    // `--ack-deadline`, and then `ackDeadlineSeconds`.
+    let with_unit = asked
+        .strip_prefix(given)
+        .is_some_and(|unit| matches!(unit, "Seconds" | "Days" | "Bytes" | "Gb" | "GB" | "Name"));
+    given == asked || with_unit || is_replicas(given) && is_replicas(asked)
+}
+
+/// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` of `pods`, `at least 2 must stay available` of
+/// `minAvailable`.
+fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
+    let around = question.parent.iter().filter(|_| question.key.eq_ignore_ascii_case("name"));
+    let words: Vec<String> = std::iter::once(&question.key)
+        .chain(around)
+        .flat_map(|key| crate::effects::words(key))
+        .filter(|word| {
+            word.len() > 2
+                && !matches!(word.as_str(), "name" | "value" | "min" | "max" | "spec" | "status" | "key" | "text")
+        })
+        .map(|word| word.trim_end_matches('s').to_owned())
+        .collect();
+    if words.is_empty() || matches!(value, "true" | "false") {
+        return false;
+    }
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let whole = said.match_indices(value).map(|(at, _)| at).filter(|at| {
+        let (before, behind) = (&said[..*at], &said[at + value.len()..]);
+        !before.ends_with(part) && !behind.starts_with(part) && !before.ends_with('.')
+    });
+    let mut places: Vec<usize> = whole.collect();
+    // `256 MiB` is 268435456.
+    if let Some(amount) = Quantity::of_value(value).filter(|amount| places.is_empty() && amount.amount > 59.0) {
+        let lower = said.to_ascii_lowercase();
+        let told = Quantity::all(&lower).into_iter().filter(|(_, q)| !q.unit.is_empty() && q.is(&amount));
+        places.extend(told.map(|(at, _)| at).filter(|at| said.is_char_boundary(*at)));
+    }
+    places.into_iter().any(|at| {
+        let whole = sentence(said, at);
+        let start = said[whole.start..at].rfind([',', ':']).map_or(whole.start, |mark| whole.start + mark + 1);
+        let end = said[at..whole.end].find([',', ':']).map_or(whole.end, |mark| at + mark);
+        let clause = said[start..end].to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+        let clause = clause.replace("stay available", "be available").replace("stay up", "be up");
+        // `…, as they are now`.
+        let rest = said[end..whole.end].split_whitespace().collect::<Vec<_>>().join(" ");
+        WANTS.is_match(&said[whole.clone()])
+            && !KEEPS.is_match(&clause)
+            && !AS_IT_IS.is_match(&rest)
+            && words.iter().any(|word| clause.contains(word.as_str()))
+    })
 }
 
 /// `append the line "2. Elections"`, where what set-up writes has it.
@@ -163,6 +222,157 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         let looked = looked.or_else(|| looks_for(view, &name).filter(|_| made.thing.system == "git"));
         if let Some(span) = looked.filter(|_| !gone) {
             found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
+        }
+    }
+}
+
+/// `delete the customers that …`, where verify wants the rows that set-up has put in, all of them.
+fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    if !DELETES.is_match(said) || INSERTS.is_match(said) {
+        return;
+    }
+    let mut tables: Vec<(String, Span, Vec<Vec<String>>)> = Vec::new();
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in script.trace.runs.iter().filter(|run| matches!(run.statement.name(), "sqlite3" | "psql" | "mysql")) {
+            let span = run.content.span(run.statement.range.clone());
+            let texts = run.input.iter().chain(&run.words).map(Value::shown).filter(|text| text.len() > 20);
+            for (table, rows) in texts.flat_map(|text| inserted(&text)) {
+                match tables.iter_mut().find(|(known, ..)| *known == table) {
+                    Some((_, _, known)) => known.extend(rows),
+                    None => tables.push((table, span, rows)),
+                }
+            }
+        }
+    }
+    tables.retain(|(table, ..)| {
+        said.match_indices(table.as_str()).any(|(at, _)| {
+            let sentence = &said[sentence(said, at)];
+            DELETES.is_match(sentence) && !NEGATES.is_match(sentence)
+        })
+    });
+    if tables.is_empty() {
+        return;
+    }
+    // What is compared with a list as a whole.
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        content.program.walk(&mut |s| {
+            if matches!(s.kind, crate::bash::program::Kind::Test) {
+                let words = crate::bash::ast::split(&content.text[s.range.clone()], 0);
+                for triple in words.windows(3).filter(|triple| matches!(triple[1].source.as_str(), "=" | "==" | "!=")) {
+                    asked.extend(triple[2].literal().map(|text| (content.span(s.range.clone()), text)));
+                }
+            }
+        });
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
+            let stdout = stdout.map(|out| out.get("equals").unwrap_or(out));
+            asked.extend(stdout.and_then(|out| Some((out.span, out.as_literal()?.to_owned()))));
+        });
+    });
+    for (table, made, rows) in &tables {
+        let columns = rows.iter().map(Vec::len).min().unwrap_or(0);
+        for (span, text) in &asked {
+            let mut items: Vec<&str> =
+                text.split([',', '\n', ' ', ';']).map(str::trim).filter(|item| !item.is_empty()).collect();
+            items.sort_unstable();
+            let is_column = |column: usize| {
+                let mut values: Vec<&str> = rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
+                values.sort_unstable();
+                values == items
+            };
+            if !items.is_empty() && (0..columns).any(is_column) {
+                found.push((*span, *made, format!("the table `{table}` with no rows but `{}`", items.join(", "))));
+            }
+        }
+    }
+}
+
+/// The rows that `INSERT INTO table VALUES (…), (…)` puts in.
+fn inserted(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
+    let mut found = Vec::new();
+    let lower = text.to_ascii_lowercase();
+    for (at, head) in lower.match_indices("insert into ") {
+        let rest = &text[at + head.len()..];
+        let name =
+            rest.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))).next().unwrap_or_default();
+        let end = rest.find(';').unwrap_or(rest.len());
+        let Some(values) = rest[..end].to_ascii_lowercase().find("values") else { continue };
+        let (mut rows, mut row, mut item) = (Vec::new(), Vec::new(), String::new());
+        let (mut quoted, mut depth) = (false, 0_usize);
+        for c in rest[values + "values".len()..end].chars() {
+            match c {
+                '\'' => quoted = !quoted,
+                '(' if !quoted => depth += 1,
+                ',' if !quoted && depth == 1 => row.push(std::mem::take(&mut item).trim().to_owned()),
+                ')' if !quoted && depth == 1 => {
+                    row.push(std::mem::take(&mut item).trim().to_owned());
+                    rows.push(std::mem::take(&mut row));
+                    depth = 0;
+                }
+                ')' if !quoted => depth = depth.saturating_sub(1),
+                c if depth > 0 => item.push(c),
+                _ => {}
+            }
+        }
+        if !name.is_empty() && !rows.is_empty() {
+            found.push((name.to_owned(), rows));
+        }
+    }
+    found
+}
+
+/// `add a line to notes.md`, where verify only asks whether the file is there, and set-up has made it.
+fn only_there(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let model = view.effects;
+    let mut asked: Vec<Span> = Vec::new();
+    let mut texts = String::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let exists = match &step.op.kind {
+                OperationKind::Builtin("file") => {
+                    let expect = step.expect.as_ref().and_then(|(_, expect)| expect.as_value());
+                    step.arg("content").is_none() && expect == Some(serde_json::json!({"exists": true}))
+                }
+                OperationKind::Extension { operation, .. } => operation.contains("exists") && step.expect.is_none(),
+                _ => false,
+            };
+            if exists {
+                asked.push(step.key);
+            } else {
+                step.templates(&mut |template| texts.push_str(&texts::written(template)));
+            }
+        });
+    });
+    if asked.is_empty() {
+        return;
+    }
+    view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify).for_each(|s| texts.push_str(&s.content.text));
+    for act in model.in_phase(PhaseKind::Verify).filter(|act| asked.contains(&act.step)) {
+        let Some(name) = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown) else { continue };
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let Some(made) = model
+            .in_phase(PhaseKind::Setup)
+            .find(|made| made.verb == Verb::Creates && !made.maybe && made.thing.is(&act.thing))
+        else {
+            continue;
+        };
+        // Who is to be changed is asked for more elsewhere.
+        if name.len() < 3 || texts.contains(name) {
+            continue;
+        }
+        let is_changed = said.match_indices(name).any(|(at, _)| {
+            let whole = sentence(said, at);
+            let head = &said[whole.start..at];
+            (ADDS.is_match(head) || CHANGES.is_match(head))
+                && !KEEPS.is_match(&said[whole.clone()])
+                && !MAKES_NEW.is_match(head)
+        });
+        if is_changed {
+            found.push((act.span, made.span, format!("`{name}`")));
         }
     }
 }
@@ -369,6 +579,12 @@ static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
 static CHANGES: Ascii = ascii(
     r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert)\b",
 );
+static WANTS: Ascii = ascii(
+    r"(?i)\b(?:set|change|update|scale|switch|move|raise|increase|lower|reduce|let|allow|make|must|should|shall|give|gets?|meant|at least|at most|need|needs|want)\b",
+);
+static AS_IT_IS: Ascii = ascii(r"(?i)^\W*(?:just )?as (?:it|they|before|now)\b|\b(?:already|unchanged)\b");
+static INSERTS: Ascii = ascii(r"(?i)\b(?:insert|add)\b");
+static MAKES_NEW: Ascii = ascii(r"(?i)\b(?:create|copy|like|from|new)\b");
 static ADDS: Ascii = ascii(r"(?i)\b(?:append|add|insert|write|put|give|label|set)\b");
 pub(super) static MAKES: Ascii =
     ascii(r"(?i)\b(?:create|make|add|deploy|launch|provision|tag|set up|define|install)\b");

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{TaskView, script::Content};
+use super::{TaskView, embedded, script::Content};
 use crate::{
     bash::{
         ast::{self, Part},
+        fields,
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
@@ -24,6 +25,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, out);
     types(view, out);
     phases(view, out);
+    partial(view, out);
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
         let mut found = Vec::new();
@@ -37,6 +39,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         if script.phase == PhaseKind::Verify {
             unquoted_conditions(content, &mut found);
             printed_forms(content, &mut found);
+            embedded::patterns(content, &mut found);
+            if super::texts::sees_answer(script.step) {
+                digits(content, &mut found);
+            }
+            for (span, message, help) in embedded::mixtures(content).into_iter().chain(embedded::rounds(content)) {
+                out.push(Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help).strength(Strength::Warning));
+            }
         }
         for (span, message, help) in found {
             let finding = Diagnostic::new(&COMPARES_OTHERWISE, span, message).help(help);
@@ -45,50 +54,68 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `value: "80"` for a field that holds a number: `field-equals` compares values, and a text is none.
+/// `value: "80"` for a field that holds a number, `.data.size == 3` for one that holds texts, `64m` for a number of bytes.
 fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
-    const NUMBERS: [&str; 16] = [
-        "port",
-        "containerPort",
-        "nodePort",
-        "replicas",
-        "readyReplicas",
-        "availableReplicas",
-        "updatedReplicas",
-        "restartCount",
-        "completions",
-        "parallelism",
-        "generation",
-        "observedGeneration",
-        "minReplicas",
-        "maxReplicas",
-        "backoffLimit",
-        "succeeded",
-    ];
-    view.task.walk(&mut |_, step| {
-        let path = step.arg("jsonpath").and_then(|path| path.as_literal()).map(|path| {
-            path.trim_end_matches('}')
-                .trim_end_matches(']')
-                .trim_end_matches(|c: char| c.is_ascii_digit())
-                .trim_end_matches('[')
+    let mut programs: HashSet<&str> = HashSet::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        script.content.program.walk(&mut |s| {
+            programs.insert(s.tool());
         });
-        let value = step.arg("value").and_then(|value| Some((value.span, value.as_literal()?)));
-        if let (Some(path), Some((span, text))) = (path, value)
-            && matches!(&step.op.kind, crate::hir::OperationKind::Extension { operation, .. } if operation == "field-equals")
-            && path.rsplit('.').next().is_some_and(|field| NUMBERS.contains(&field))
-            && text.parse::<i64>().is_ok()
-        {
-            out.push(
-                Diagnostic::new(
-                    &COMPARES_OTHERWISE,
-                    span,
-                    format!("the field holds a number, and \"{text}\" is a text"),
-                )
-                .help(format!("write {text} without quotes"))
-                .fix("leave the quotes off", span, text.to_owned()),
-            );
-        }
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if matches!(step.op.kind, crate::hir::OperationKind::Extension { .. }) && step.arg("jsonpath").is_some() {
+                programs.insert("kubectl");
+            }
+        });
     });
+    // What comes from elsewhere may have fields of the same names.
+    if programs.contains("curl") || programs.is_empty() {
+        return;
+    }
+    for fact in super::facts::asked(view) {
+        let is_number = programs.iter().any(|program| fields::is_number(program, &fact.key));
+        let in_texts = fact.parent.as_ref().is_some_and(|parent| programs.iter().any(|p| fields::has_texts(p, parent)));
+        let text = fact.text();
+        let (message, right) = match &fact.value {
+            _ if in_texts && fact.typed && (fact.value.is_number() || fact.value.is_boolean()) => {
+                (format!("the field holds a text, and {text} is none"), format!("\"{text}\""))
+            }
+            serde_json::Value::String(_) if in_texts || !is_number => continue,
+            serde_json::Value::String(_) if fact.typed && text.parse::<i64>().is_ok() => {
+                (format!("the field holds a number, and \"{text}\" is a text"), text.clone())
+            }
+            serde_json::Value::String(_)
+                if text.starts_with(|c: char| c.is_ascii_alphanumeric())
+                    && text.parse::<f64>().is_err()
+                    && !matches!(text.as_str(), "null" | "None" | "none" | "nil")
+                    && !text.contains([super::script::HOLE, '$', '(']) =>
+            {
+                out.push(
+                    Diagnostic::new(
+                        &COMPARES_OTHERWISE,
+                        fact.span,
+                        format!("`{}` is a number, and never `{text}`", fact.key),
+                    )
+                    .help("compare with the number that is printed: bytes, seconds, pieces"),
+                );
+                continue;
+            }
+            _ => continue,
+        };
+        let source = view.sources.get(fact.span.file);
+        let here = source.text().get(fact.span.start as usize..fact.span.end as usize).unwrap_or_default();
+        let mut finding = Diagnostic::new(&COMPARES_OTHERWISE, fact.span, message);
+        if here.trim_matches(['"', '\'']) == text {
+            let fix = if in_texts { "put it in quotes" } else { "leave the quotes off" };
+            let help =
+                if in_texts { format!("write {right} in quotes") } else { format!("write {right} without quotes") };
+            finding = finding.help(help).fix(fix, fact.span, right);
+        } else {
+            finding = finding.help(format!("compare with {right}"));
+        }
+        out.push(finding);
+    }
 }
 
 /// `equals: "1"` for a field that set-up has made a number: JSON tells the two apart.
@@ -141,6 +168,75 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// `contains: web` of a field that set-up gives the value `web-old`: that contains it, too.
+fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut asked: Vec<(Span, String, String)> = Vec::new();
+    let mut loops: Vec<(&str, Vec<&str>)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let (Some(var), Some(crate::hir::ArgKind::List(values))) =
+                (&step.var, step.arg("in").map(|list| &list.kind))
+            {
+                loops.push((&var.value, values.iter().filter_map(|value| value.as_literal()).collect()));
+            }
+            let Some(key) = step.arg("jsonpath").and_then(|path| path.as_literal()).and_then(super::facts::last_name)
+            else {
+                return;
+            };
+            let expect = step.expect.as_ref().and_then(|(_, expect)| expect.get("value")?.get("contains"));
+            let Some(contains) = expect else { return };
+            let written = super::texts::script_text(contains).unwrap_or_default();
+            let of_loop = loops.iter().find(|(var, _)| written == format!("{{{var}}}"));
+            match of_loop {
+                Some((_, values)) => {
+                    asked.extend(values.iter().map(|value| (contains.span, key.clone(), (*value).to_owned())))
+                }
+                None => asked.push((contains.span, key, written)),
+            }
+        });
+    });
+    if asked.is_empty() {
+        return;
+    }
+    let given = super::facts::given(view);
+    let mut told: HashSet<Span> = HashSet::new();
+    for (span, key, wanted) in asked.into_iter().filter(|(.., wanted)| wanted.len() > 1 && !wanted.contains('{')) {
+        let other = given.iter().find(|fact| fact.key == key && fact.text() != wanted && fact.text().contains(&wanted));
+        if let Some(other) = other.filter(|_| told.insert(span)) {
+            out.push(
+                Diagnostic::new(&COMPARES_OTHERWISE, span, format!("`{}` contains `{wanted}`, too", other.text()))
+                    .label(other.span, "set-up gives the field this value")
+                    .help("compare the whole value")
+                    .strength(Strength::Warning),
+            );
+        }
+    }
+}
+
+/// `grep -q 3` in an answer: 13 and 30 have the digit, too.
+fn digits(content: &Content, found: &mut Vec<Fault>) {
+    content.program.walk(&mut |s| {
+        if !matches!(s.name(), "grep" | "egrep" | "fgrep") {
+            return;
+        }
+        let words = s.words();
+        let whole = words.iter().skip(1).any(|word| {
+            let letters = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            letters.is_some_and(|rest| rest.contains(['w', 'x', 'o', 'v'])) || word.text.starts_with("--")
+        });
+        let pattern = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+        if let Some(pattern) = pattern.filter(|word| {
+            !whole && word.literal && (1..4).contains(&word.text.len()) && word.text.bytes().all(|b| b.is_ascii_digit())
+        }) {
+            found.push((
+                content.span(s.range.clone()),
+                format!("any number that has `{0}` in it will do: 1{0}, {0}0", pattern.text),
+                "look for the number as a whole: `grep -w`",
+            ));
+        }
+    });
 }
 
 /// `running` where the phase is `Running`: phases have one spelling.

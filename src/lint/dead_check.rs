@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{TaskView, error_branch, exit_status, script::Content};
+use super::{TaskView, embedded, error_branch, exit_status, script::Content};
 use crate::{
     bash::{
         ast, flow,
@@ -27,6 +27,12 @@ const CHECKS: usize = 64;
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if exit_status::in_vain(view) {
         return;
+    }
+    for span in embedded::never_failing(view) {
+        out.push(
+            finding(span, "this program says what is wrong, and ends well all the same")
+                .help("end it with a failure: `sys.exit(1)`, or `assert`"),
+        );
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify && script.decides_by_status()) {
         let content = &script.content;
@@ -332,7 +338,11 @@ impl<'p> Search<'p> {
                     let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
                     !is_check(statement, false) && tools::looks(&words.join(" "))
                 };
-                matches!(statement.name(), "echo" | "printf" | "true" | ":" | "exit" | "return" | "sleep") || looks()
+                // Where errors do not end the script, a difference is only shown.
+                let shows = matches!(statement.name(), "diff" | "cmp") && !self.content.program.stops_at_errors();
+                shows
+                    || matches!(statement.name(), "echo" | "printf" | "true" | ":" | "exit" | "return" | "sleep")
+                    || looks()
             }
             Kind::Assignment | Kind::Declaration => {
                 let names = assigned(self.content, statement);
@@ -545,7 +555,7 @@ fn always(statement: &Statement, tested: bool) -> bool {
         let strict = words.iter().skip(1).any(|w| {
             w.text == "--exit-status" || w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains('e')
         });
-        let filter = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+        let filter = tools::operands("jq", &words[1..]).next();
         return !strict
             && filter.is_some_and(|filter| {
                 asks(&filter.text) && !filter.text.contains("select(") && !filter.text.contains("error(")

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     bash::{
+        ast,
         flow::{self, Status},
         program::{Kind, Program, Repeat, Statement},
     },
@@ -212,7 +213,8 @@ fn gives_up(view: &TaskView<'_>, out: &mut Diagnostics) {
                 || again
                 || nth + 1 == program.body.len()
                 || poll.ends_in_success(program)
-                || matches!(condition.name(), "true" | ":" | "")
+                || matches!(condition.name(), "true" | ":")
+                || condition.name().is_empty() && !asks(content, whole, condition)
             {
                 continue;
             }
@@ -228,6 +230,181 @@ fn gives_up(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// Whether a test in the head of a loop asks a command, and does not count rounds; nothing behind the loop reads its variables.
+fn asks(content: &Content, whole: &Statement, condition: &Statement) -> bool {
+    let text = &content.text[condition.range.clone()];
+    let behind = &content.text[whole.range.end..];
+    let mut names = Vec::new();
+    ast::split(text, 0).iter().for_each(|word| word.variables(&mut names));
+    let read = |name: &String| behind.contains(&format!("${name}")) || behind.contains(&format!("${{{name}"));
+    matches!(condition.kind, Kind::Test)
+        && !counts(content, whole, condition)
+        && !compares(content, condition)
+        && !names.iter().any(read)
+}
+
+/// A loop waits until a variable has a value, and the test behind it is content with others: `[ -z "$state" ]`, `[ "$state" != Failed ]`.
+fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
+        let content = &script.content;
+        for poll in polls(content) {
+            for (name, sample, wanted) in awaited(content, poll.whole) {
+                let Some(test) = goes_on_without(content, poll.whole, &name, &sample) else { continue };
+                out.push(
+                    Diagnostic::new(
+                        &POLL_ENDS_IN_SUCCESS,
+                        content.span(line(content, test)),
+                        format!("the loop waits for `{wanted}`, and when the time is up this lets other values of `${name}` pass"),
+                    )
+                    .label(content.span(line(content, poll.whole)), "of this loop")
+                    .help(format!("ask for `{wanted}` again")),
+                );
+            }
+        }
+    }
+}
+
+/// The test behind a loop by which a script may pass though a variable only has the value that it has in vain.
+fn goes_on_without<'s>(content: &'s Content, whole: &Statement, name: &str, sample: &str) -> Option<&'s Statement> {
+    let program = &content.program;
+    let behind = &content.text[whole.range.end..];
+    // What is waited for again is asked again.
+    if [format!("{name}="), "kubectl wait".to_owned(), "rollout status".to_owned()]
+        .iter()
+        .any(|again| behind.contains(again))
+    {
+        return None;
+    }
+    let (mut given, mut first, mut unknown) = (Vec::new(), None, false);
+    program.walk(&mut |s| {
+        if s.range.start < whole.range.end || !(matches!(s.kind, Kind::Test) || matches!(s.name(), "test" | "[")) {
+            return;
+        }
+        let text = &content.text[s.range.clone()];
+        let words = ast::split(text, 0);
+        let mut names = Vec::new();
+        words.iter().for_each(|word| word.variables(&mut names));
+        if !names.iter().any(|known| known == name) {
+            return;
+        }
+        match holds(&words, name, sample) {
+            Some(truth) => {
+                given.push((s.range.clone(), if truth { Status::ZERO } else { Status::OTHER }));
+                first.get_or_insert(s);
+            }
+            None => unknown = true,
+        }
+    });
+    let first = first.filter(|_| !unknown)?;
+    flow::outcome_after_with(program, &whole.range, given)?.zero.then_some(first)
+}
+
+/// The variable that a word is, also with a default: `"${count:-0}"`.
+fn variable(word: &ast::Word) -> Option<&str> {
+    match word.parts.as_slice() {
+        [ast::Part::Var { name, .. }] => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether a test of one variable and a literal holds where the variable has a value. `None`: it is another test.
+fn holds(words: &[ast::Word], name: &str, value: &str) -> Option<bool> {
+    let words: Vec<&ast::Word> =
+        words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
+    match words.as_slice() {
+        [sign, word] if variable(word) == Some(name) => match sign.source.as_str() {
+            "-z" => Some(value.is_empty()),
+            "-n" => Some(!value.is_empty()),
+            _ => None,
+        },
+        [word, sign, literal] if variable(word) == Some(name) => {
+            let literal = literal.literal().filter(|text| !text.contains(['*', '?']))?;
+            let numbers = || Some((value.parse::<i64>().ok()?, literal.parse::<i64>().ok()?));
+            match sign.source.as_str() {
+                "=" | "==" => Some(value == literal),
+                "!=" => Some(value != literal),
+                "-eq" => numbers().map(|(a, b)| a == b),
+                "-ne" => numbers().map(|(a, b)| a != b),
+                "-ge" => numbers().map(|(a, b)| a >= b),
+                "-gt" => numbers().map(|(a, b)| a > b),
+                "-le" => numbers().map(|(a, b)| a <= b),
+                "-lt" => numbers().map(|(a, b)| a < b),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The variables by whose value a loop is left, each with a value that keeps it waiting, and the one it waits for.
+fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)> {
+    let Kind::Loop { body, .. } = &whole.kind else { return Vec::new() };
+    let mut found: Vec<(String, String, String)> = Vec::new();
+    let leaves = |s: &Statement| {
+        let mut leaves = false;
+        s.walk(&mut |s| leaves |= s.name() == "break");
+        leaves
+    };
+    let mut test = |condition: &Statement| {
+        let words = ast::split(&content.text[condition.range.clone()], 0);
+        let words: Vec<&ast::Word> =
+            words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
+        let [left, sign, right] = words.as_slice() else { return };
+        let (Some(name), Some(literal)) = (variable(left), right.literal()) else { return };
+        let number = literal.parse::<i64>().ok();
+        let sample = match (sign.source.as_str(), number) {
+            ("=" | "==", _) if literal.contains(['*', '?']) => return,
+            ("=" | "==" | "-eq", Some(number)) => number.saturating_sub(1).to_string(),
+            ("=" | "==", None) if !literal.is_empty() => format!("not {literal}"),
+            ("-ge", Some(number)) => number.saturating_sub(1).to_string(),
+            ("-gt", Some(number)) => number.to_string(),
+            _ => return,
+        };
+        // What is counted in the loop is the number of its rounds.
+        if !counts(content, whole, condition) {
+            found.push((name.to_owned(), sample, literal));
+        }
+    };
+    for statement in body {
+        match &statement.kind {
+            Kind::And(pair) if leaves(&pair[1]) => test(&pair[0]),
+            Kind::If { branches, .. } => {
+                for branch in branches {
+                    if let ([condition], true) = (branch.condition.as_slice(), branch.body.iter().any(&leaves)) {
+                        test(condition);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    for statement in body {
+        let Kind::Case(arms) = &statement.kind else { continue };
+        let text = &content.text[statement.range.clone()];
+        let subject = text.strip_prefix("case").and_then(|rest| ast::split(rest, 0).into_iter().next());
+        let Some(name) = subject.as_ref().and_then(ast::Word::variable) else { continue };
+        let patterns: Vec<&str> = arms
+            .iter()
+            .filter(|arm| arm.iter().any(&leaves))
+            .filter_map(|arm| {
+                content.text[statement.range.start..arm.first()?.range.start].trim_end().strip_suffix(')')
+            })
+            .map(|head| head.rsplit([' ', '\n', ';', '(']).next().unwrap_or_default().trim_matches(['"', '\'']))
+            .collect();
+        if let [pattern] = patterns.as_slice()
+            && !pattern.is_empty()
+            && !pattern.contains(['*', '?', '|', '$'])
+        {
+            found.push((name.to_owned(), format!("not {pattern}"), (*pattern).to_owned()));
+        }
+    }
+    // Of two values either will do.
+    let twice = |name: &str| found.iter().filter(|(known, ..)| known == name).count() > 1;
+    let several: Vec<String> = found.iter().map(|(name, ..)| name.clone()).filter(|name| twice(name)).collect();
+    found.retain(|(name, ..)| !several.contains(name));
+    found
 }
 
 /// `if [ "$i" -eq 30 ]; then exit 0; fi` in a loop over `i`; and a round that ends the loop whatever it finds.
@@ -280,6 +457,7 @@ fn last_round(content: &Content, whole: &Statement, out: &mut Diagnostics) {
 /// A loop that waits, and passes when it has waited in vain (author mistake 7).
 pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
     gives_up(view, out);
+    weaker(view, out);
     for script in view.scripts.iter().filter(|s| understood(s)) {
         let content = &script.content;
         let program = &content.program;

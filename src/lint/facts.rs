@@ -10,7 +10,10 @@ use serde_json::Value as Json;
 use super::{TaskView, texts};
 use crate::{
     ascii::{Ascii, ascii},
-    bash::program::{Kind, Statement},
+    bash::{
+        fields,
+        program::{Kind, Statement},
+    },
     effects::{
         Followed,
         script::{Content, ScriptView},
@@ -89,8 +92,12 @@ pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a HashSet<String> {
 pub(super) struct Fact {
     /// The last part of its path.
     pub(super) key: String,
+    /// The part before, where that is known.
+    pub(super) parent: Option<String>,
     pub(super) value: Json,
     pub(super) span: Span,
+    /// Its type counts: it is a value of JSON that is compared with another.
+    pub(super) typed: bool,
 }
 
 impl Fact {
@@ -162,6 +169,8 @@ fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
                 let file = step.arg("file").and_then(|file| file.as_literal());
                 let text = file.and_then(|file| read(view, &view.task.dir, file));
                 found.extend(text.iter().flat_map(|text| lines(text, step.key)));
+                let inline = step.arg("inline").or_else(|| step.arg("manifest")).and_then(|inline| inline.as_literal());
+                found.extend(inline.iter().flat_map(|text| lines(text, step.key)));
             }
             _ => {}
         });
@@ -180,13 +189,49 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
     let words: Vec<String> = run.words.iter().map(Value::shown).collect();
     let is_label = words.iter().any(|word| matches!(word.as_str(), "label" | "annotate"));
     let mut push = |key: &str, value: &str| {
-        found.push(Fact { key: key.to_owned(), value: Json::String(value.to_owned()), span });
+        let (parent, key) = key.rsplit_once('.').map_or((None, key), |(parent, key)| (Some(parent.to_owned()), key));
+        found.push(Fact { key: key.to_owned(), parent, value: Json::String(value.to_owned()), span, typed: false });
     };
+    // `--min-available=1`, `--ack-deadline 10`: most options are called like the field that they set.
+    if matches!(
+        words.first().map(String::as_str),
+        Some("kubectl" | "oc" | "gcloud" | "aws" | "az" | "docker" | "gh" | "helm")
+    ) {
+        for (nth, word) in words.iter().enumerate() {
+            let Some(option) = word.strip_prefix("--") else { continue };
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (option, words.get(nth + 1).map(String::as_str).filter(|value| !value.starts_with('-'))),
+            };
+            let known = [
+                "from-literal",
+                "set",
+                "labels",
+                "replicas",
+                "image",
+                "type",
+                "port",
+                "namespace",
+                "project",
+                "timeout",
+                "hard",
+            ];
+            if let Some(value) =
+                value.filter(|value| !known.contains(&name) && !value.is_empty() && !value.contains(' '))
+            {
+                let tool = crate::bash::tools::canonical(words.first().map_or("", String::as_str));
+                match fields::of_option(tool, name) {
+                    Some(field) => push(field, value),
+                    None => push(&camel(name), value),
+                }
+            }
+        }
+    }
     for (nth, word) in words.iter().enumerate() {
         let next = || words.get(nth + 1).map(String::as_str);
         let pair = match word.as_str() {
-            "--from-literal" | "--set" | "-l" | "--labels" => next(),
-            _ => ["--from-literal=", "--set=", "--labels="].iter().find_map(|head| word.strip_prefix(head)),
+            "--from-literal" | "--set" | "-l" | "--labels" | "--hard" => next(),
+            _ => ["--from-literal=", "--set=", "--labels=", "--hard="].iter().find_map(|head| word.strip_prefix(head)),
         };
         let own = Some(word.as_str()).filter(|word| is_label && !word.starts_with('-'));
         for (key, value) in pair.or(own).iter().flat_map(|pair| pair.split(',')).filter_map(|pair| pair.split_once('='))
@@ -203,7 +248,7 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
         }
     }
     for word in words.iter().filter(|word| word.starts_with('{')) {
-        if let Ok(json) = serde_json::from_str::<Json>(word) {
+        if let Ok(json) = serde_json::from_str::<Json>(word.trim_end_matches("\\n")) {
             of_json(None, &json, span, found);
         }
     }
@@ -326,16 +371,45 @@ fn in_manifest(text: &str, found: &mut Vec<(String, String)>) {
 
 /// `key: value` and `"key": value`, a line each.
 pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
-    let found: Vec<Fact> = LINE
-        .captures_iter(text)
-        .map(|line| {
-            let value = &line[3];
-            let quoted = !line[2].is_empty();
+    let mut found: Vec<Fact> = Vec::new();
+    // The keys that hold others, by how far they are indented.
+    let mut around: Vec<(usize, &str)> = Vec::new();
+    for line in text.lines() {
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        let (content, indent) = match content.strip_prefix("- ") {
+            Some(rest) => (rest.trim_start(), line.len() - rest.trim_start().len()),
+            None => (content, indent),
+        };
+        if !content.is_empty() {
+            while around.last().is_some_and(|(depth, _)| *depth >= indent) {
+                around.pop();
+            }
+        }
+        let parent = around.last().map(|(_, key)| (*key).to_owned());
+        for part in LINE.captures_iter(line) {
+            let value = &part[3];
+            let quoted = !part[2].is_empty();
             let value = if quoted { Json::String(value.to_owned()) } else { scalar(value) };
-            Fact { key: line[1].to_owned(), value, span }
-        })
-        .collect();
+            found.push(Fact { key: part[1].to_owned(), parent: parent.clone(), value, span, typed: false });
+        }
+        if let Some(key) = content.trim_end().strip_suffix(':').filter(|key| !key.contains(' ')) {
+            around.push((indent, key));
+        }
+    }
     found.into_iter()
+}
+
+/// `ackDeadline` for `ack-deadline`.
+fn camel(option: &str) -> String {
+    let mut parts = option.split('-');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        name.extend(letters.next().map(|c| c.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+    }
+    name
 }
 
 fn scalar(text: &str) -> Json {
@@ -355,7 +429,7 @@ fn leaves(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<Fact>) {
         ArgKind::List(items) => items.iter().for_each(|arg| leaves(key, arg, found)),
         _ => {
             if let Some((key, value)) = key.zip(arg.as_value()) {
-                found.push(Fact { key: key.to_owned(), value, span: arg.span });
+                found.push(Fact { key: key.to_owned(), parent: None, value, span: arg.span, typed: false });
             }
         }
     }
@@ -365,7 +439,13 @@ fn of_json(key: Option<&str>, value: &Json, span: Span, found: &mut Vec<Fact>) {
     match value {
         Json::Object(fields) => fields.iter().for_each(|(key, value)| of_json(Some(key), value, span, found)),
         Json::Array(items) => items.iter().for_each(|value| of_json(key, value, span, found)),
-        value => found.extend(key.map(|key| Fact { key: key.to_owned(), value: value.clone(), span })),
+        value => found.extend(key.map(|key| Fact {
+            key: key.to_owned(),
+            parent: None,
+            value: value.clone(),
+            span,
+            typed: false,
+        })),
     }
 }
 
@@ -378,6 +458,8 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
     let mut found = Vec::new();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         in_tests(&script.content, &mut found);
+        in_calls(&script.content, &mut found);
+        in_python(&script.content, &mut found);
     }
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
@@ -385,16 +467,18 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
                 (step.arg("jsonpath").and_then(|path| path.as_literal()), step.arg("value"))
                 && let Some((key, json)) = last_name(path).zip(value.as_value())
             {
-                found.push(Fact { key, value: json, span: value.span });
+                let typed =
+                    matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
+                found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed });
             }
             if let Some((_, expect)) = &step.expect {
                 paths(expect, &mut found);
                 let stdout = expect.get("stdout").map(|out| out.get("equals").unwrap_or(out));
-                let key = step.arg("run").and_then(texts::script_text).and_then(|run| field(&run));
-                if let (Some(key), Some(value)) = (key, stdout)
-                    && let Some(json) = value.as_literal().map(scalar)
+                let path = step.arg("run").and_then(texts::script_text).and_then(|run| field(&run).map(str::to_owned));
+                if let (Some(path), Some(value)) = (path, stdout)
+                    && let Some((key, json)) = last_name(&path).zip(value.as_literal().map(scalar))
                 {
-                    found.push(Fact { key, value: json, span: value.span });
+                    found.push(Fact { key, parent: parent(&path), value: json, span: value.span, typed: false });
                 }
             }
         });
@@ -406,11 +490,12 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
 fn paths(arg: &Arg<Def>, found: &mut Vec<Fact>) {
     match &arg.kind {
         ArgKind::Record(fields) => {
-            let path = arg.get("path").and_then(|path| path.as_literal()).and_then(last_name);
-            if let (Some(key), Some(value)) = (path, arg.get("equals"))
+            let path = arg.get("path").and_then(|path| path.as_literal());
+            if let (Some(path), Some(value)) = (path, arg.get("equals"))
                 && let Some(json) = value.as_value().filter(|json| !json.is_array() && !json.is_object())
+                && let Some(key) = last_name(path)
             {
-                found.push(Fact { key, value: json, span: value.span });
+                found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed: false });
             }
             fields.iter().for_each(|(_, arg)| paths(arg, found));
         }
@@ -431,6 +516,116 @@ pub(super) fn last_name(path: &str) -> Option<String> {
     plain.then(|| name.to_owned())
 }
 
+/// The name before the last one: `data` of `{.data.mode}`.
+fn parent(path: &str) -> Option<String> {
+    let path = path.trim_end_matches(['}', '"', '\'', ' ']);
+    let at = path.rfind('.').filter(|at| !path[..*at].ends_with('\\'))?;
+    last_name(&path[..at])
+}
+
+/// `check replicas 3 "$(kubectl get … -o jsonpath='{.spec.replicas}')"`, where `check` compares two of its arguments.
+fn in_calls(content: &Content, found: &mut Vec<Fact>) {
+    let mut compare: Vec<(&str, usize, usize)> = Vec::new();
+    content.program.walk(&mut |s| {
+        let Kind::Function { name, body } = &s.kind else { return };
+        let mut pair = None;
+        // `local want="$2"`.
+        let mut names: Vec<(String, usize)> = Vec::new();
+        let nth =
+            |text: &str| text.trim_matches(['"', '$', '{', '}']).parse::<usize>().ok().filter(|_| text.contains('$'));
+        body.iter().for_each(|s| {
+            s.walk(&mut |s| {
+                let text = content.text.get(s.range.clone()).unwrap_or_default();
+                if matches!(s.kind, Kind::Assignment | Kind::Declaration) {
+                    let words = crate::bash::ast::split(text, 0);
+                    let pairs = words.iter().filter_map(|word| word.source.split_once('='));
+                    names.extend(pairs.filter_map(|(name, value)| Some((name.to_owned(), nth(value)?))));
+                } else if matches!(s.kind, Kind::Test) {
+                    let words = crate::bash::ast::split(text, 0);
+                    let place = |text: &str| {
+                        nth(text).or_else(|| {
+                            let name = text.trim_matches(['"', '$', '{', '}']);
+                            names.iter().find(|(known, _)| known == name).map(|(_, nth)| *nth)
+                        })
+                    };
+                    for triple in words.windows(3) {
+                        if matches!(triple[1].source.as_str(), "=" | "==" | "!=" | "-eq" | "-ne")
+                            && let (Some(a), Some(b)) = (place(&triple[0].source), place(&triple[2].source))
+                        {
+                            pair.get_or_insert((a, b));
+                        }
+                    }
+                }
+            });
+        });
+        compare.extend(pair.map(|(a, b)| (name.as_str(), a, b)));
+    });
+    if compare.is_empty() {
+        return;
+    }
+    content.program.walk(&mut |s| {
+        let Some((_, a, b)) = compare.iter().find(|(name, ..)| *name == s.name()) else { return };
+        let word = |nth: usize| s.words().get(nth);
+        for (wanted, given) in [(*a, *b), (*b, *a)] {
+            if let (Some(wanted), Some(given)) = (word(wanted), word(given))
+                && wanted.literal
+                && let Some(path) = field(&given.text)
+                && let Some(key) = last_name(path)
+            {
+                let span = content.span(wanted.range.clone());
+                found.push(Fact { key, parent: parent(path), value: scalar(&wanted.text), span, typed: false });
+            }
+        }
+    });
+}
+
+/// `found.get("mode") != "live"`, `found["mode"] == "live"` in a program of Python.
+fn in_python(content: &Content, found: &mut Vec<Fact>) {
+    let text = content.text.as_str();
+    if !text.contains("python") {
+        return;
+    }
+    for (at, _) in text.match_indices(['"', '\'']) {
+        if !(text[..at].ends_with('[') || text[..at].ends_with("get(")) {
+            continue;
+        }
+        let quote = &text[at..at + 1];
+        let Some(end) = text[at + 1..].find(quote).map(|end| at + 1 + end) else { break };
+        let key = &text[at + 1..end];
+        let plain =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        let rest = &text[end + 1..];
+        let Some(rest) = rest.strip_prefix([']', ')']).filter(|_| plain) else { continue };
+        let rest = rest.trim_start_matches(' ');
+        let Some(rest) = ["!= ", "== ", ">= ", "<= "].iter().find_map(|sign| rest.strip_prefix(sign)) else { continue };
+        let start = text.len() - rest.len();
+        let value = match rest.as_bytes().first() {
+            Some(quote @ (b'"' | b'\'')) => {
+                let inner = &rest[1..];
+                let Some(end) = inner.find(char::from(*quote)) else { continue };
+                Json::String(inner[..end].to_owned())
+            }
+            Some(b'0'..=b'9') => {
+                let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+                scalar(&rest[..end])
+            }
+            _ => match rest {
+                _ if rest.starts_with("True") => Json::Bool(true),
+                _ if rest.starts_with("False") => Json::Bool(false),
+                _ => continue,
+            },
+        };
+        let line = rest.find([':', '\n', ')']).unwrap_or(rest.len());
+        found.push(Fact {
+            key: key.to_owned(),
+            parent: None,
+            value,
+            span: content.span(start..start + line),
+            typed: true,
+        });
+    }
+}
+
 /// `mode=$(kubectl get … -o jsonpath='{.data.mode}')`, and then `[ "$mode" = live ]`.
 fn in_tests(content: &Content, found: &mut Vec<Fact>) {
     let mut captures: Vec<(String, String)> = Vec::new();
@@ -438,8 +633,8 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         if matches!(s.kind, Kind::Assignment | Kind::Declaration) && s.nested.len() == 1 {
             let text = content.text.get(s.range.clone()).unwrap_or_default();
             let text = text.trim_start_matches("local ").trim_start_matches("export ").trim_start_matches("readonly ");
-            if let Some((name, key)) = text.split_once('=').and_then(|(name, rest)| Some((name, field(rest)?))) {
-                captures.push((name.to_owned(), key));
+            if let Some((name, path)) = text.split_once('=').and_then(|(name, rest)| Some((name, field(rest)?))) {
+                captures.push((name.to_owned(), path.to_owned()));
             }
         }
     });
@@ -448,10 +643,14 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         if s.tool() == "jq" {
             for word in s.words() {
                 for equal in EQUAL.captures_iter(&word.text) {
+                    let is_text = equal.get(2).is_some_and(|quote| !quote.is_empty());
+                    let before = equal.get(0).map_or("", |whole| &word.text[..whole.start()]);
                     found.push(Fact {
                         key: equal[1].to_owned(),
-                        value: scalar(&equal[2]),
+                        parent: last_name(before).filter(|_| before.ends_with(|c: char| c.is_ascii_alphanumeric())),
+                        value: if is_text { Json::String(equal[3].to_owned()) } else { scalar(&equal[3]) },
                         span: content.span(word.range.clone()),
+                        typed: true,
                     });
                 }
             }
@@ -462,28 +661,33 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         }
         for test in TEST.captures_iter(text) {
             let group = |name: &str| test.name(name).map(|m| m.as_str());
-            let key = match (group("var"), group("command")) {
-                (Some(var), _) => captures.iter().rev().find(|(name, _)| name == var).map(|(_, key)| key.clone()),
+            let path = match (group("var"), group("command")) {
+                (Some(var), _) => captures.iter().rev().find(|(name, _)| name == var).map(|(_, path)| path.as_str()),
                 (None, Some(command)) => field(command),
                 _ => None,
             };
-            if let (Some(key), Some(value)) = (key, group("value")) {
+            if let (Some(path), Some(value)) = (path, group("value"))
+                && let Some(key) = last_name(path)
+            {
                 let span = content.span(s.range.clone());
-                found.push(Fact { key, value: scalar(value), span });
+                found.push(Fact { key, parent: parent(path), value: scalar(value), span, typed: false });
             }
         }
     });
 }
 
-/// The field that a command prints.
-fn field(command: &str) -> Option<String> {
-    FIELD.captures(command).and_then(|found| last_name(found.get(1).or_else(|| found.get(2))?.as_str()))
+/// The path of the field that a command prints.
+pub(super) fn field(command: &str) -> Option<&str> {
+    let found = FIELD.captures(command)?;
+    (1..5).find_map(|group| found.get(group)).map(|path| path.as_str())
 }
 
-static FIELD: Ascii = ascii(r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)"#);
+static FIELD: Ascii = ascii(
+    r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)|["']\{\{\s*(?:json )?(\.[\w.]+)\s*\}\}["']|["']\{(\.[^}]*)\}["']"#,
+);
 
 /// `.key == value` in a filter of jq.
-static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*==\s*"?([^"\s()]+)"?"#);
+static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#);
 
 /// A variable or a capture, an operator, a literal.
 static TEST: Ascii = ascii(

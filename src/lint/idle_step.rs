@@ -1,12 +1,14 @@
 //! Single steps of verify that decide nothing, beside others that do.
 
-use super::{TaskView, exit_status, verify};
+use super::{TaskView, exit_status, facts, pattern, texts, verify};
 use crate::{
+    bash::fields,
     diagnostic::{Diagnostic, Diagnostics},
     effects::Verb,
-    hir::{BlockRole, Def, OperationKind, PhaseKind, Step},
+    hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step, Target, Template},
     rule,
     signature::Control,
+    source::Span,
 };
 
 rule! {
@@ -21,6 +23,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     for step in steps {
         step.walk(&mut |step| {
+            told(step, out);
+            rounds(step, out);
             if step.op.signature.control == Control::Any {
                 for branch in step.blocks.iter().filter(|block| block.role == BlockRole::Branch) {
                     let open =
@@ -58,6 +62,159 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 );
             }
         });
+    }
+}
+
+/// A value that is asked for, and compared with nothing, or with a pattern that every number fits.
+fn told(step: &Step<Def>, out: &mut Diagnostics) {
+    let Some(run) = step.arg("run").and_then(texts::script_text) else { return };
+    if !matches!(step.op.kind, OperationKind::Builtin("command")) {
+        return;
+    }
+    let expect = step.expect.as_ref().map(|(_, expect)| expect);
+    let pattern = expect.and_then(|expect| expect.get("stdout")?.get("matches"));
+    if let Some((arg, pattern)) = pattern.and_then(|arg| Some((arg, arg.as_literal()?))) {
+        if prints_number(&run) && pattern::covers(pattern, r"\A[0-9]+\z", pattern::Texts::Lines) {
+            out.push(
+                Diagnostic::new(
+                    &STEP_DECIDES_NOTHING,
+                    arg.span,
+                    "every number fits this pattern, and a number is what is printed",
+                )
+                .help("say which number is expected"),
+            );
+        }
+        return;
+    }
+    let only_status = expect.is_none_or(|expect| expect.as_value() == Some(serde_json::json!({"exitCode": 0})));
+    let gives = step.id.is_some() || step.outputs.as_ref().is_some_and(|outputs| !outputs.is_empty());
+    if only_status && !gives && asks_value(&run) {
+        let place = step.expect.as_ref().map_or(step.key, |(_, expect)| expect.span);
+        out.push(
+            Diagnostic::new(&STEP_DECIDES_NOTHING, place, "this asks for a value, and is content with any")
+                .help("compare what is printed: `expect: {stdout: …}`"),
+        );
+    }
+}
+
+/// Whether a command prints a number, whatever it finds.
+fn prints_number(run: &str) -> bool {
+    let last = run.trim().rsplit('|').next().unwrap_or(run).trim();
+    let field = || facts::field(run).and_then(facts::last_name);
+    last.starts_with("wc -")
+        || last.starts_with("grep -c")
+        || run.contains("--query 'length(")
+        || run.contains("--query \"length(")
+        || last.starts_with("jq ") && last.trim_end_matches(['\'', '"', ' ']).ends_with("length")
+        || counts(run)
+        || field().is_some_and(|field| ["kubectl", "docker"].iter().any(|program| fields::is_number(program, &field)))
+}
+
+/// `SELECT count(*) …` as a whole.
+fn counts(run: &str) -> bool {
+    let lower = run.to_lowercase();
+    let Some(at) = lower.find("select count(") else { return false };
+    let list = lower[at..].split(" from ").next().unwrap_or_default();
+    !list.contains(',') && !list.contains("group by") && !lower.contains('|')
+}
+
+/// Whether a command asks for one value, and succeeds whatever it is.
+fn asks_value(run: &str) -> bool {
+    let run = run.trim();
+    let lower = run.to_lowercase();
+    let alone = !run.contains(['\n', ';', '|', '&', '>']) && !run.contains("$(");
+    let words: Vec<&str> = run.split_whitespace().collect();
+    let sql = || {
+        let Some(at) = lower.find("select ") else { return false };
+        let asks = ["count(", "sum(", "avg(", "max(", "min(", "typeof(", "group_concat(", "string_agg("];
+        asks.iter().any(|function| lower[at..].contains(function))
+    };
+    let field = || {
+        facts::field(run)
+            .and_then(facts::last_name)
+            .is_some_and(|field| !matches!(field.as_str(), "name" | "uid" | "namespace" | "items" | "Id" | "Name"))
+    };
+    match words.first().copied().unwrap_or_default() {
+        "sqlite3" | "psql" | "mysql" => sql() && !run.contains([';', '\n', '>']) && !lower.contains("1/"),
+        "kubectl" | "oc" => alone && words.contains(&"get") && field(),
+        "docker" | "podman" => alone && words.contains(&"inspect") && field(),
+        _ => false,
+    }
+}
+
+/// A loop whose rounds all look at the same thing: its variable stands nowhere, or only in what is expected.
+fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
+    let (Control::Each, Some(var), Some(ArgKind::List(values))) =
+        (step.op.signature.control, &step.var, step.arg("in").map(|list| &list.kind))
+    else {
+        return;
+    };
+    let several = values.len() > 1 && values.iter().skip(1).any(|value| value.as_value() != values[0].as_value());
+    if !several {
+        return;
+    }
+    let uses = |template: &Template<Def>| {
+        template.holes().any(|hole| matches!(&hole.reference.target, Target::Loop(name) if *name == var.value))
+    };
+    let mut anywhere = false;
+    let inner = || step.blocks.iter().flat_map(|block| &block.steps);
+    inner().for_each(|step| step.walk(&mut |step| step.templates(&mut |template| anywhere |= uses(template))));
+    if !anywhere {
+        out.push(
+            Diagnostic::new(
+                &STEP_DECIDES_NOTHING,
+                var.span,
+                format!("every round does the same: `{{{}}}` stands nowhere in it", var.value),
+            )
+            .help("name by it what each round looks at"),
+        );
+        return;
+    }
+    for inner in inner().filter(|inner| inner.op.signature.control == Control::Leaf) {
+        let mut looked = false;
+        inner.args.iter().for_each(|(_, arg)| arg.templates(&mut |template| looked |= uses(template)));
+        let expected = inner.expect.as_ref().filter(|_| !looked).and_then(|(_, expect)| exactly(expect, &uses));
+        if let Some(span) = expected {
+            out.push(
+                Diagnostic::new(
+                    &STEP_DECIDES_NOTHING,
+                    span,
+                    "each round looks at the same thing, and expects another value",
+                )
+                .label(inner.key, format!("`{{{}}}` is not in what is looked at", var.value))
+                .help("name by it what each round looks at"),
+            );
+            continue;
+        }
+        // `resource: service/shop` in a loop over `shop` and others.
+        let mut anywhere = false;
+        inner.templates(&mut |template| anywhere |= uses(template));
+        let literal = inner.args.iter().filter(|_| !anywhere).find_map(|(_, arg)| {
+            let text = arg.as_literal()?;
+            let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')));
+            let word =
+                words.find(|word| word.len() > 2 && values.iter().any(|value| value.as_literal() == Some(word)))?;
+            Some((arg.span, word))
+        });
+        if let Some((span, word)) = literal {
+            out.push(
+                Diagnostic::new(&STEP_DECIDES_NOTHING, span, format!("every round looks at `{word}`"))
+                    .label(var.span, format!("`{{{}}}` is in turn this and others", var.value))
+                    .help(format!("write `{{{}}}` in its place, or put the step outside of the loop", var.value)),
+            );
+        }
+    }
+}
+
+/// A value that has to be as the loop says, as a whole.
+fn exactly(expect: &Arg<Def>, uses: &dyn Fn(&Template<Def>) -> bool) -> Option<Span> {
+    match &expect.kind {
+        ArgKind::Text(template) if uses(template) => Some(expect.span),
+        ArgKind::Record(fields) => fields.iter().find_map(|(key, arg)| match key.value.as_str() {
+            "contains" | "matches" | "match" | "path" | "fields" => None,
+            _ => exactly(arg, uses),
+        }),
+        _ => None,
     }
 }
 

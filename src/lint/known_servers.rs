@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
 use serde::Deserialize;
 
 use super::{EvalView, UnderView, texts, unpinned_server::package};
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{AssertionKind, CallKind, CallMatcher, Name, Server, Transport},
     rule,
@@ -281,9 +281,7 @@ fn needed_one(tool: &str, server: &str, said: &str) -> Option<&'static str> {
     None
 }
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static NEGATES: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?-u:\b)(?:not|never|no|without|avoid|instead|rather)(?-u:\b)|n't").unwrap());
+static NEGATES: Ascii = ascii(r"(?-u:\b)(?:not|never|no|without|avoid|instead|rather)(?-u:\b)|n't");
 
 #[cfg(test)]
 mod tests {

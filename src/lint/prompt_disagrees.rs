@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     TaskView,
     facts::{self, Elsewhere},
+    quantity::Quantity,
     texts,
 };
 use crate::{
@@ -29,6 +30,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, &said, prompt.text.span, out);
     near(view, &said, prompt.text.span, out);
     numbers(view, &said, prompt.text.span, out);
+    let known = Known::of(view);
+    quantities(view, &said, &known, prompt.text.span, out);
+    limits(view, &said, &known, prompt.text.span, out);
+    keys(view, &said, &known, prompt.text.span, out);
+    nulls(view, &said, &known, prompt.text.span, out);
+    given_values(view, &said, &known, prompt.text.span, out);
+    named_values(view, &said, &known, prompt.text.span, out);
     let mut asked = values(&said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
@@ -283,6 +291,309 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
         {
             out.push(disagrees(fact.span, &value, given, prompt));
         }
+    }
+}
+
+/// All texts of a task but its prompt: those of verify, and the others.
+struct Known {
+    verified: String,
+    others: String,
+}
+
+impl Known {
+    fn of(view: &TaskView<'_>) -> Self {
+        let mut known = Self { verified: String::new(), others: String::new() };
+        view.task
+            .env
+            .iter()
+            .for_each(|(_, template)| known.others.push_str(&format!("{}\n", texts::written(template))));
+        for script in view.scripts {
+            let text = if script.phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
+            text.push_str(&script.content.text);
+            text.push('\n');
+        }
+        view.task.walk(&mut |phase, step| {
+            let text = if phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
+            let mut add = |arg: &crate::hir::Arg<crate::hir::Def>| {
+                // Names in holes are no words of the task's.
+                arg.templates(&mut |template| {
+                    template.parts.iter().for_each(|part| match part {
+                        crate::hir::Part::Text(part) => text.push_str(part),
+                        crate::hir::Part::Hole(_) => text.push(' '),
+                    });
+                    text.push('\n');
+                });
+                if let Some(value) = arg.as_value().filter(|value| !value.is_string()) {
+                    text.push_str(&format!("{value}\n"));
+                }
+            };
+            step.args.iter().for_each(|(_, arg)| add(arg));
+            step.expect.iter().for_each(|(_, arg)| add(arg));
+        });
+        known
+    }
+
+    fn anywhere(&self, word: &str) -> bool {
+        texts::has_word(&self.verified, word) || texts::has_word(&self.others, word)
+    }
+}
+
+/// `refreshes every minute`, and verify asks for `.refresh == "30s"`.
+fn quantities(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let facts = super::facts::asked(view);
+    let measured: Vec<(&super::facts::Fact, Quantity)> =
+        facts.iter().filter_map(|fact| Some((fact, Quantity::of_value(&fact.text())?))).collect();
+    if measured.is_empty() {
+        return;
+    }
+    let lower = said.to_lowercase();
+    let told = Quantity::all(&lower);
+    let wanted: Vec<Quantity> = Quantity::all(&known.verified.to_lowercase()).into_iter().map(|(_, q)| q).collect();
+    for (fact, quantity) in measured {
+        if told.iter().any(|(_, other)| other.is(&quantity)) {
+            continue;
+        }
+        let parts = crate::effects::words(&fact.key);
+        let words = parts.iter().map(|word| word.trim_end_matches('s')).filter(|word| word.len() > 3);
+        let near = words
+            .flat_map(|word| lower.match_indices(word).map(|(at, word)| at + word.len()).collect::<Vec<_>>())
+            .filter_map(|at| {
+                let (start, other) = told.iter().find(|(start, _)| *start >= at)?;
+                let between = &lower[at..*start];
+                (between.len() < 24 && !between.contains(['.', ',', ';', '`', '\n'])).then_some(other)
+            })
+            .find(|other| !other.unit.is_empty() && (other.unit == quantity.unit || quantity.unit.is_empty()));
+        if let Some(other) = near
+            && !wanted.iter().any(|q| (!q.unit.is_empty() || q.amount > 2.0) && q.is(other))
+        {
+            out.push(disagrees(fact.span, &fact.text(), &other.text, prompt));
+            return;
+        }
+    }
+}
+
+/// `a status of 400 or more`, and verify counts from `MIN=500`.
+fn limits(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let mut asked: Vec<&str> = Vec::new();
+    for (at, word) in numbers_of(said) {
+        let around = said[said[..at].rfind(['.', '\n']).map_or(0, |end| end + 1)..at].to_lowercase();
+        let behind: String = said[at + word.len()..].chars().take(24).collect::<String>().to_lowercase();
+        let bounds = [
+            "at least",
+            "at most",
+            "more than",
+            "less than",
+            "fewer than",
+            "over ",
+            "above",
+            "below",
+            "under ",
+            "from ",
+            "older than",
+        ];
+        let follows = ["or more", "or less", "or higher", "or above", "and more", "and above", "or older", "or fewer"];
+        let is_bound = bounds
+            .iter()
+            .any(|word| around.ends_with(&format!("{word} ")) || around.trim_end().ends_with(word.trim_end()))
+            || follows.iter().any(|word| behind.trim_start().starts_with(word));
+        if is_bound && word.len() > 1 && !known.anywhere(word) {
+            asked.push(word);
+        }
+    }
+    let [free] = asked.as_slice() else { return };
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        for (at, word) in numbers_of(text) {
+            let before = text[..at].trim_end_matches([' ', '"', '\'']);
+            let line = &text[script.content.line_start(at)..at];
+            let compared = [">=", "<=", ">", "<", "-ge", "-gt", "-le", "-lt"].iter().any(|sign| before.ends_with(sign))
+                && !before.ends_with("->");
+            let constant = line
+                .trim_start()
+                .strip_suffix('=')
+                .is_some_and(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'));
+            if (compared || constant) && word.len() == free.len() && !texts::has_word(said, word) {
+                out.push(disagrees(script.content.span(at..at + word.len()), word, free, prompt));
+                return;
+            }
+        }
+    }
+}
+
+/// Whole numbers that stand alone, each with its place.
+fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ':' | '=')))
+        .map(move |word| {
+            let start = at;
+            at += word.len() + 1;
+            (start, word.trim_end_matches(['.', ':']))
+        })
+        .map(|(start, word)| match word.rfind('=') {
+            Some(equal) => (start + equal + 1, &word[equal + 1..]),
+            None => (start, word),
+        })
+        .filter(|(_, word)| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Verify compares with an object that has the key `total`, and the prompt calls it `sum`.
+fn keys(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let free: BTreeSet<&str> = said
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| {
+            word.len() > 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !known.anywhere(word)
+        })
+        .collect();
+    let [free] = free.iter().copied().collect::<Vec<_>>()[..] else { return };
+    let mut found: Vec<(Span, String)> = Vec::new();
+    let mut add = |text: &str, span: &dyn Fn(std::ops::Range<usize>) -> Span| {
+        for (at, _) in text.match_indices('"') {
+            // `{"total": 3`, `, "total": 3`: a key of an object.
+            if !text[..at].trim_end().ends_with(['{', ',']) {
+                continue;
+            }
+            let Some(end) = text[at + 1..].find('"').map(|end| at + 1 + end) else { break };
+            let key = &text[at + 1..end];
+            let plain = key.len() > 2 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if plain && text[end + 1..].trim_start().starts_with(':') {
+                found.push((span(at..end + 1), key.to_owned()));
+            }
+        }
+    };
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        add(&script.content.text, &|range| script.content.span(range));
+    }
+    let lower = said.to_lowercase();
+    let mut strange: Vec<(Span, String)> = Vec::new();
+    for (span, key) in found {
+        if !lower.contains(&key.to_lowercase())
+            && !texts::has_word(&known.others, &key)
+            && !strange.iter().any(|(_, known)| *known == key)
+        {
+            strange.push((span, key));
+        }
+    }
+    if let [(span, key)] = strange.as_slice() {
+        out.push(disagrees(*span, key, free, prompt));
+    }
+}
+
+/// The prompt asks for NULL in a table, and nothing in verify looks for it.
+fn nulls(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains("NULL") || said.contains("NOT NULL") {
+        return;
+    }
+    let verified = known.verified.to_lowercase();
+    if ["null", "none", "coalesce", "empty", "-z "].iter().any(|word| verified.contains(word)) {
+        return;
+    }
+    let mut first = None;
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let run = texts::script(step).unwrap_or_default();
+            if ["sqlite3", "psql", "mysql"].iter().any(|tool| run.contains(tool)) {
+                first.get_or_insert(step.key);
+            }
+        });
+    });
+    if let Some(span) = first {
+        out.push(
+            Diagnostic::new(&PROMPT_DISAGREES, span, "the prompt asks for NULL, and verify never looks for it")
+                .label(prompt, "in this prompt")
+                .help("NULL equals nothing, not even itself: ask by `IS NULL`"),
+        );
+    }
+}
+
+/// `the severity page`, and verify asks for `.severity == "critical"`.
+fn named_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let ticks: Vec<usize> = said.match_indices('`').map(|(at, _)| at).collect();
+    if ticks.is_empty() || !ticks.len().is_multiple_of(2) {
+        return;
+    }
+    let lower = said.to_lowercase();
+    if lower.len() != said.len() {
+        return;
+    }
+    for fact in super::facts::asked(view) {
+        let value = fact.text();
+        let plain = value.len() > 2 && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+        if fact.key.len() < 4 || !plain || value.parse::<f64>().is_ok() || lower.contains(&value.to_lowercase()) {
+            continue;
+        }
+        let words = crate::effects::words(&fact.key);
+        let name = words.join(" ");
+        let found = ticks.chunks(2).find_map(|pair| {
+            let &[open, close] = pair else { return None };
+            let head = lower[..open].split_whitespace().rev().take(4 + words.len()).collect::<Vec<_>>();
+            let head: Vec<&str> = head.into_iter().rev().collect();
+            let head = head.join(" ");
+            let head = [" to", " is", " of", " as", ":", " the"]
+                .iter()
+                .fold(head.as_str(), |head, end| head.strip_suffix(end).unwrap_or(head));
+            let other = &said[open + 1..close];
+            let near = head.ends_with(&name) || head.ends_with(&fact.key.to_lowercase());
+            (near && !other.contains(' ') && !known.anywhere(other)).then(|| other.to_owned())
+        });
+        if let Some(other) = found {
+            out.push(disagrees(fact.span, &value, &other, prompt));
+            return;
+        }
+    }
+}
+
+/// `in the folder whose uid is eval-team`, and verify only asks that there is a `folderUid`.
+fn given_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+    let mut fields: Vec<(Span, String)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let Some((_, expect)) = &step.expect {
+                existing(expect, &mut fields);
+            }
+        });
+    });
+    for (span, key) in fields {
+        let parts = crate::effects::words(&key);
+        if parts.is_empty() {
+            continue;
+        }
+        for (at, _) in said.match_indices('`').step_by(2) {
+            let Some(value) = said[at + 1..].split('`').next().filter(|value| !value.is_empty()) else { continue };
+            let start = said[..at].rfind(['.', ';', ':', '\n']).map_or(0, |end| end + 1);
+            // The words of the key stand in front of the value, and no other value between.
+            let start = said[start..at].rfind('`').map_or(start, |tick| start + tick + 1);
+            let head = said[start..at].to_lowercase();
+            if parts.iter().all(|word| head.contains(word.as_str())) && !known.verified.contains(value) {
+                out.push(
+                    Diagnostic::new(
+                        &PROMPT_DISAGREES,
+                        span,
+                        format!("the prompt asks for `{value}`, and this is content with any `{key}`"),
+                    )
+                    .label(prompt, "in this prompt")
+                    .help(format!("compare with it: `equals: {value}`")),
+                );
+                return;
+            }
+        }
+    }
+}
+
+/// `{path: $.meta.folderUid, exists: true}`, wherever it stands.
+fn existing(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            let path = arg.get("path").and_then(|path| path.as_literal()).and_then(super::facts::last_name);
+            let only = fields.iter().all(|(key, _)| matches!(key.value.as_str(), "path" | "exists" | "type"));
+            if let Some(key) = path.filter(|_| only && fields.len() > 1) {
+                found.push((arg.span, key));
+            }
+            fields.iter().for_each(|(_, arg)| existing(arg, found));
+        }
+        ArgKind::List(items) => items.iter().for_each(|arg| existing(arg, found)),
+        _ => {}
     }
 }
 

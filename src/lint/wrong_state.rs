@@ -37,6 +37,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
     let mut found: Vec<(Span, String)> = Vec::new();
     waits(view, &said, &mut found);
+    early(view, &said, &mut found);
     presence(view, &said, &mut found);
     for (span, message) in found {
         out.push(
@@ -83,6 +84,44 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 && !deletes
             {
                 found.push((span, format!("this waits until the condition `{name}` is false")));
+            }
+        });
+    });
+}
+
+/// Conditions that hold before a thing does its work, and the word of a prompt that is content with them.
+const EARLY: [(&str, &str); 4] = [
+    ("PodScheduled", "schedul"),
+    ("Initialized", "init"),
+    ("PodReadyToStartContainers", "sandbox"),
+    ("Progressing", "progress"),
+];
+
+/// A wait for a condition that also holds where a container never starts.
+fn early(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
+    let lower = said.to_lowercase();
+    let early =
+        |name: &str| EARLY.iter().any(|(known, word)| known.eq_ignore_ascii_case(name) && !lower.contains(word));
+    let message = |name: &str| format!("the condition `{name}` also holds where nothing runs");
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            for word in run.words.iter().filter_map(Value::literal) {
+                let name = word.strip_prefix("--for=").unwrap_or(word).strip_prefix("condition=");
+                if let Some(name) = name.filter(|name| early(name)) {
+                    found.push((run.content.span(run.statement.range.clone()), message(name)));
+                }
+            }
+        }
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let condition = step.arg("condition").and_then(|arg| Some((arg.span, arg.as_literal()?)));
+            if let (OperationKind::Extension { operation, .. }, Some((span, name))) = (&step.op.kind, condition)
+                && operation.contains("wait")
+                && step.arg("status").is_none()
+                && early(name)
+            {
+                found.push((span, message(name)));
             }
         });
     });

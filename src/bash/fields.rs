@@ -1,0 +1,51 @@
+//! What fields hold in JSON, by their names: a table, as those of [`super::tools`].
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::LazyLock,
+};
+
+use serde::Deserialize;
+
+/// Names by the program that tells of such fields.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    numbers: BTreeMap<String, HashSet<String>>,
+    texts: BTreeMap<String, HashSet<String>>,
+    options: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| toml::from_str(include_str!("fields.toml")).unwrap_or_default());
+
+/// The table of a program.
+fn system(program: &str) -> &str {
+    if matches!(program, "kubectl" | "helm") { "kubernetes" } else { program }
+}
+
+/// Whether a field of what a program tells of is a number.
+pub fn is_number(program: &str, field: &str) -> bool {
+    FIELDS.numbers.get(system(program)).is_some_and(|known| known.contains(field))
+}
+
+/// Whether all fields of the field `parent` are texts.
+pub fn has_texts(program: &str, parent: &str) -> bool {
+    FIELDS.texts.get(system(program)).is_some_and(|known| known.contains(parent))
+}
+
+/// The field that an option sets, where it is not called like the option.
+pub fn of_option(program: &str, option: &str) -> Option<&'static str> {
+    FIELDS.options.get(system(program))?.get(option).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_read() {
+        assert!(is_number("kubectl", "replicas") && is_number("docker", "Memory") && !is_number("docker", "replicas"));
+        assert!(has_texts("kubectl", "hard") && !has_texts("docker", "hard"));
+        assert_eq!(of_option("kubectl", "max"), Some("maxReplicas"));
+    }
+}
