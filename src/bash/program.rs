@@ -286,7 +286,7 @@ impl<'s> Reader<'s> {
                 return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Declaration) };
             }
             "test_command" => return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Test) },
-            "pipeline" => match self.list(node, depth).into_iter().reduce(piped) {
+            "pipeline" => match pipeline(self.list(node, depth)) {
                 Some(pipeline) => return pipeline,
                 None => self.unknown(),
             },
@@ -465,6 +465,11 @@ fn last(statement: &mut Statement, end: usize) -> &mut Statement {
 
 /// What one statement writes is read by the next. Where the grammar has a list or a pipeline on one side of the pipe, only
 /// the command next to the pipe takes part in it.
+/// A pipeline of some parts. `! a | b` negates all of it, and the grammar gives the `!` to the first part.
+pub(super) fn pipeline(parts: Vec<Statement>) -> Option<Statement> {
+    parts.into_iter().reduce(piped)
+}
+
 fn piped(left: Statement, right: Statement) -> Statement {
     let range = left.range.start..right.range.end;
     let kind = match (left.kind, right.kind) {
@@ -472,6 +477,7 @@ fn piped(left: Statement, right: Statement) -> Statement {
         (Kind::Or(pair), kind) => Kind::Or(Box::new(behind(*pair, Statement { kind, ..right }))),
         (kind, Kind::And(pair)) => Kind::And(Box::new(before(Statement { kind, ..left }, *pair))),
         (kind, Kind::Or(pair)) => Kind::Or(Box::new(before(Statement { kind, ..left }, *pair))),
+        (Kind::Not(inner), kind) => Kind::Not(Box::new(piped(*inner, Statement { kind, ..right }))),
         (kind, more) => {
             let mut parts = match kind {
                 Kind::Pipeline(parts) => parts,

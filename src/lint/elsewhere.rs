@@ -134,7 +134,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let near = name
                 .literal()
                 .filter(|name| name.len() > 2)
-                .and_then(|name| nearest(name, literals.iter().map(String::as_str)));
+                .and_then(|name| nearest(name, literals.iter().map(String::as_str).filter(|known| *known != name)));
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
             // A prompt that calls nothing by its name leaves names to other places.
@@ -501,11 +501,12 @@ fn has_word(text: &str, name: &str) -> bool {
 
 /// Whether a text names a thing of this kind so: of `a route \`site\`` no release has the name.
 fn is_named(text: &str, name: &str, kind: &str) -> bool {
+    // Short names of kinds are words of English, too: of a deployment that `is web` no image stream is told.
     let known = |word: &str| {
         matches!(
             word,
             "release" | "chart" | "container" | "network" | "volume" | "image" | "branch" | "tag" | "table" | "route"
-        ) || tools::tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
+        ) || word.len() > 2 && tools::tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
     };
     let same = |word: &str| {
         word == kind || tools::tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
