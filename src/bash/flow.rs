@@ -52,13 +52,13 @@ pub fn outcome_after_with(
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
 }
 
-/// Whether a script ends in the same way whether the statement at `range` succeeds or fails, for each of some, and that may be
-/// success. `others` are programs that it reads, for their functions.
-pub fn without_effect<'r>(
+/// The statuses a script can end with where the statement at `range` succeeds, and where it fails, for each of some.
+/// `others` are programs that it reads, for their functions.
+pub fn both_ways<'r>(
     program: &Program,
     others: &[&Program],
     ranges: impl Iterator<Item = &'r Range<usize>>,
-) -> Vec<bool> {
+) -> Vec<(Status, Status)> {
     let mut evaluator = Evaluator::new(program, None);
     for other in others {
         other.walk(&mut |s| {
@@ -73,13 +73,7 @@ pub fn without_effect<'r>(
         evaluator.given = vec![(range.clone(), given)];
         evaluator.run()
     };
-    ranges
-        .map(|range| {
-            let succeeds = outcome(range, Status::ZERO);
-            // What ends in failure either way is only told.
-            succeeds.zero && succeeds == outcome(range, Status::OTHER)
-        })
-        .collect()
+    ranges.map(|range| (outcome(range, Status::ZERO), outcome(range, Status::OTHER))).collect()
 }
 
 /// The statuses a script can end with where the statement at `range` succeeds, and where it fails.

@@ -150,8 +150,7 @@ impl<'t> Reader<'t> {
             self.lines();
             parts.push(Statement { fed: true, ..self.part()? });
         }
-        let range = parts.first()?.range.start..parts.last()?.range.end;
-        if parts.len() == 1 { parts.pop() } else { Some(statement(range, Kind::Pipeline(parts))) }
+        super::program::pipeline(parts)
     }
 
     /// A command with its redirections.

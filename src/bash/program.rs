@@ -299,7 +299,7 @@ impl<'s> Reader<'s> {
                 return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Declaration) };
             }
             "test_command" => return Statement { nested: self.substitutions(node, depth), ..plain(node, Kind::Test) },
-            "pipeline" => match self.list(node, depth).into_iter().reduce(piped) {
+            "pipeline" => match pipeline(self.list(node, depth)) {
                 Some(pipeline) => return pipeline,
                 None => self.unknown(),
             },
@@ -466,6 +466,12 @@ impl<'s> Reader<'s> {
 /// a list or a pipeline.
 fn last(statement: &mut Statement, end: usize) -> &mut Statement {
     statement.range.end = end;
+    if matches!(&statement.kind, Kind::Not(inner) if matches!(inner.kind, Kind::Pipeline(_))) {
+        return match statement.kind {
+            Kind::Not(ref mut inner) => last(inner, end),
+            _ => statement,
+        };
+    }
     match statement.kind {
         Kind::Pipeline(ref mut parts) => {
             let at = parts.len() - 1;
@@ -474,6 +480,11 @@ fn last(statement: &mut Statement, end: usize) -> &mut Statement {
         Kind::And(ref mut pair) | Kind::Or(ref mut pair) => last(&mut pair[1], end),
         _ => statement,
     }
+}
+
+/// A pipeline of some parts. `! a | b` negates all of it, and the grammar gives the `!` to the first part.
+pub(super) fn pipeline(parts: Vec<Statement>) -> Option<Statement> {
+    parts.into_iter().reduce(piped)
 }
 
 /// What one statement writes is read by the next. Where the grammar has a list or a pipeline on one side of the pipe, only
@@ -485,6 +496,13 @@ fn piped(left: Statement, right: Statement) -> Statement {
         (Kind::Or(pair), kind) => Kind::Or(Box::new(behind(*pair, Statement { kind, ..right }))),
         (kind, Kind::And(pair)) => Kind::And(Box::new(before(Statement { kind, ..left }, *pair))),
         (kind, Kind::Or(pair)) => Kind::Or(Box::new(before(Statement { kind, ..left }, *pair))),
+        (Kind::Not(mut inner), kind) => {
+            // What `! a` has been given with `<` and `>` is the command's.
+            inner.fed |= left.fed;
+            inner.written |= left.written;
+            inner.nested.extend(left.nested);
+            Kind::Not(Box::new(piped(*inner, Statement { kind, ..right })))
+        }
         (kind, more) => {
             let mut parts = match kind {
                 Kind::Pipeline(parts) => parts,

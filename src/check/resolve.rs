@@ -386,15 +386,12 @@ impl Checker<'_> {
                 _ => format!("steps.{root}.outputs"),
             };
             diagnostic.here(format!("did you mean `{written}`?")).fix(format!("write `{written}`"), span, written)
+        } else if let Some(help) = of_a_program(source.text(), hole) {
+            diagnostic.help(help).fix("keep it as text", hole.span.head(), escape)
         } else if let Some(near) = nearest(root, roots.iter().map(String::as_str)) {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near)
         } else {
-            // `%{http_code}`: a variable of what the text is given to.
-            let before = source.text().get(..hole.span.start as usize).is_some_and(|t| t.ends_with('%'));
-            let help = match before {
-                true => format!("a variable of curl's `-w` is written `%\\{}` here", hole.text),
-                false => format!("write `\\{}` to keep it as text", hole.text),
-            };
+            let help = format!("write `\\{}` to keep it as text", hole.text);
             diagnostic.help(help).unsafe_fix("keep it as text", hole.span.head(), escape)
         };
         let diagnostic = match diagnostic.help {
@@ -618,5 +615,23 @@ pub(super) fn template_type(template: &Template<Def>) -> Type {
     match template.single_hole() {
         Some(hole) => hole.reference.ty.clone(),
         None => Type::String,
+    }
+}
+
+/// What a program reads that has braces of its own: `%{http_code}` of curl's `-w`, `v1^{commit}` and `main@{upstream}` of git. Nobody writes a hole
+/// there, so the fix is safe.
+fn of_a_program(text: &str, hole: &Hole<Path>) -> Option<String> {
+    let plain = hole.reference.segments.is_empty() && hole.text.ends_with('}') && !hole.text.contains('|');
+    let before = text.get(..hole.span.start as usize).filter(|_| plain)?;
+    let root = hole.reference.root.text.as_str();
+    match before.chars().next_back()? {
+        '%' => Some(format!("a variable of curl's `-w` is written `%\\{}` here", hole.text)),
+        '^' if matches!(root, "commit" | "tree" | "blob" | "tag" | "object") => {
+            Some(format!("what git is to take of a revision is written `^\\{}` here", hole.text))
+        }
+        '@' if matches!(root, "u" | "upstream" | "push" | "now" | "yesterday") => {
+            Some(format!("what git knows of a branch is written `@\\{}` here", hole.text))
+        }
+        _ => None,
     }
 }

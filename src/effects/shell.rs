@@ -128,6 +128,7 @@ pub fn follow<'s>(
         read: BTreeSet::new(),
         changed: HashMap::new(),
         inner: None,
+        locals: Vec::new(),
         pipefail: content.program.sets('\0', "pipefail"),
         exported: variables.keys().cloned().collect(),
         exports_all: content.program.sets('a', "allexport"),
@@ -186,6 +187,8 @@ struct Shell<'s, 'h> {
     changed: HashMap<String, Range<usize>>,
     /// Where variables are set in the part of a pipeline, or the subshell, that is being followed.
     inner: Option<HashMap<String, Range<usize>>>,
+    /// What the variables that are local to each function that is being followed were outside of it.
+    locals: Vec<HashMap<String, Outside>>,
     /// Whether a pipeline fails where any part does.
     pipefail: bool,
     /// Variables that programs see.
@@ -194,6 +197,9 @@ struct Shell<'s, 'h> {
     /// Places at which an unset variable was reported.
     read: BTreeSet<(usize, String)>,
 }
+
+/// A variable that a function hides: its value, and where a shell of its own has changed it, or is changing it.
+type Outside = (Option<Value>, Option<Range<usize>>, Option<Range<usize>>);
 
 impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn list(&mut self, content: &'s Content, list: &'s [Statement], place: Place, depth: usize) {
@@ -418,11 +424,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
             _ => false,
         });
+        let mut local = false;
         for (nth, word) in words.iter().enumerate() {
             self.bad_expansion(content, &word.source, word.range.start);
             if nth == 0
                 && matches!(word.source.as_str(), "export" | "local" | "readonly" | "declare" | "typeset" | "unset")
             {
+                local = matches!(word.source.as_str(), "local" | "declare" | "typeset");
                 continue;
             }
             let name_end = word.source.find(['=', '+', '[']).unwrap_or(word.source.len());
@@ -432,6 +440,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
             if exports {
                 self.exported.insert(name.to_owned());
+            }
+            if local && rest.starts_with('=') {
+                self.hide(name);
             }
             match rest.strip_prefix('=') {
                 Some(value) if value.starts_with('(') => self.set(name, Value::unknown()),
@@ -443,8 +454,43 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 None if !rest.is_empty() => self.set(name, Value::unknown()),
                 None => {
                     let known = self.variables.get(name).cloned().unwrap_or_default();
+                    if local {
+                        self.hide(name);
+                    }
                     self.set(name, known);
                 }
+            }
+        }
+    }
+
+    /// A variable becomes local to the function that is being followed.
+    fn hide(&mut self, name: &str) {
+        if self.locals.last().is_some_and(|locals| !locals.contains_key(name)) {
+            let inner = self.inner.as_ref().and_then(|inner| inner.get(name).cloned());
+            let outside = (self.variables.get(name).cloned(), self.changed.get(name).cloned(), inner);
+            if let Some(locals) = self.locals.last_mut() {
+                locals.insert(name.to_owned(), outside);
+            }
+        }
+    }
+
+    /// Behind a function its local variables are what they were before.
+    fn uncover(&mut self) {
+        for (name, (value, changed, inner)) in self.locals.pop().unwrap_or_default() {
+            let variables = Rc::make_mut(&mut self.variables);
+            match value {
+                Some(value) => variables.insert(name.clone(), value),
+                None => variables.remove(&name),
+            };
+            match changed {
+                Some(place) => self.changed.insert(name.clone(), place),
+                None => self.changed.remove(&name),
+            };
+            if let Some(set) = &mut self.inner {
+                match inner {
+                    Some(place) => set.insert(name, place),
+                    None => set.remove(&name),
+                };
             }
         }
     }
@@ -514,7 +560,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 }
                 let count = (words.len() - 1).to_string();
                 Rc::make_mut(&mut self.variables).insert("#".to_owned(), Value::text(count));
+                self.locals.push(HashMap::new());
                 self.list(within, body, place, depth + 1);
+                self.uncover();
                 for nth in (1..10).map(|n| n.to_string()).chain(["#".to_owned()]) {
                     match outer.get(&nth) {
                         Some(value) => Rc::make_mut(&mut self.variables).insert(nth, value.clone()),

@@ -89,9 +89,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         search.list(&program.body);
         search.at_the_end(&program.body);
         let Search { found, around, .. } = search;
-        let same =
-            flow::without_effect(program, &sources, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
-        for (at, ((statement, fault), same)) in found.into_iter().zip(same).enumerate() {
+        let ways = flow::both_ways(program, &sources, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
+        for (at, ((statement, fault), (succeeded, failed))) in found.into_iter().zip(ways).enumerate() {
+            // What is looked at where the script fails anyway is for who reads why.
+            if !succeeded.zero && !failed.zero || is_looked_at_again(view, content, statement) {
+                continue;
+            }
+            let same = succeeded == failed;
             let (message, help) = match fault {
                 Fault::Always if matches!(statement.name(), "jq" | "yq") => {
                     ("this succeeds whatever it finds", "`jq -e` fails where the answer is false or null")
@@ -117,6 +121,46 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         unreachable(program, content, out);
     }
+}
+
+/// `kubectl wait … || true`, and something behind it reads the same thing; `[ -z "$x" ]` where an `exit 1` depended on that before.
+fn is_looked_at_again(view: &TaskView<'_>, content: &Content, statement: &Statement) -> bool {
+    let place = content.span(statement.range.clone());
+    let acts = || view.effects.in_phase(PhaseKind::Verify).filter(|act| act.span.file == place.file);
+    let mut given_up = false;
+    content.program.walk(&mut |s| {
+        if let Kind::Or(pair) = &s.kind {
+            given_up |= pair[0].range == statement.range && matches!(pair[1].name(), "true" | ":");
+        }
+    });
+    if given_up && statement.words().iter().any(|word| word.text == "wait") {
+        let mut awaited = acts().filter(|act| act.span.start == place.start).peekable();
+        return awaited.peek().is_some()
+            && awaited.all(|act| acts().any(|later| later.span.start > place.end && later.thing.is(&act.thing)));
+    }
+    let Some(name) = asked_whether_empty(content, statement) else { return false };
+    let mut decided = false;
+    content.program.walk(&mut |s| {
+        if let Kind::If { branches, .. } = &s.kind {
+            let asks = branches.iter().flat_map(|branch| &branch.condition).any(|condition| {
+                condition.range.end <= statement.range.start && asked_whether_empty(content, condition) == Some(name)
+            });
+            s.walk(&mut |inner| {
+                decided |= asks && inner.name() == "exit" && inner.words().get(1).is_some_and(|word| word.text != "0");
+            });
+        }
+    });
+    decided
+}
+
+/// The variable of `[ -z "$x" ]` and `[[ -n "${x}" ]]`.
+fn asked_whether_empty<'c>(content: &'c Content, statement: &Statement) -> Option<&'c str> {
+    let text = content.text.get(statement.range.clone())?;
+    let inner = text.trim_start_matches('[').trim_end_matches(']').trim();
+    let name =
+        inner.strip_prefix("-z").or_else(|| inner.strip_prefix("-n"))?.trim().trim_matches('"').strip_prefix('$')?;
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    ast::is_name(name).then_some(name)
 }
 
 /// Whether a branch says that something is wrong and goes on: that has a rule of its own.

@@ -179,7 +179,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let near = name
                 .literal()
                 .filter(|name| name.len() > 2)
-                .and_then(|name| nearest(name, literals.iter().map(String::as_str)));
+                .and_then(|name| nearest(name, literals.iter().map(String::as_str).filter(|known| *known != name)));
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
             // A prompt that calls nothing by its name leaves names to other places.
@@ -557,11 +557,12 @@ fn has_word(text: &str, name: &str) -> bool {
 
 /// Whether a text names a thing of this kind so: of `a route \`site\`` no release has the name.
 fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
+    // Short names of kinds are words of English, too: of a deployment that `is web` no image stream is told.
     let known = |word: &str| {
         matches!(
             word,
             "release" | "chart" | "container" | "network" | "volume" | "image" | "branch" | "tag" | "table" | "route"
-        ) || view.tools.tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
+        ) || word.len() > 2 && view.tools.tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
     };
     let same = |word: &str| {
         word == kind
@@ -575,8 +576,15 @@ fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
         }
         let before = before.trim_end_matches(['`', '"', '\'', ' ']);
         let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
-        kind.is_empty() || !known(&word) || same(&word)
+        kind.is_empty() || !known(&word) || same(&word) || written_apart(before, kind)
     })
+}
+
+/// Whether a text ends in the name of a kind: `a cron job`, `the virtual service`.
+fn written_apart(text: &str, kind: &str) -> bool {
+    let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
+    let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
+    ends(0) || text.ends_with('s') && ends(1)
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {

@@ -334,7 +334,15 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         return words.into_iter().find(|known| is_swapped(word, known));
     }
     let singular = |word: &&str| word.strip_suffix('s').is_none_or(|singular| !known.contains(&singular));
-    nearest(word, words.iter().copied()).or_else(|| nearest(word, words.iter().copied().filter(singular)))
+    nearest(word, words.iter().copied())
+        .or_else(|| nearest(word, words.iter().copied().filter(singular)))
+        .filter(|near| is_slip(word, near))
+}
+
+/// Whether a word is another with one or two slips: `AppProject` and `VirtualMachineClone` are kinds of their own beside `project` and
+/// `virtualmachine`.
+pub(super) fn is_slip(word: &str, near: &str) -> bool {
+    strsim::osa_distance(&word.to_lowercase(), &near.to_lowercase()) <= 2
 }
 
 /// Whether two neighbouring letters changed places in a word of at least three.

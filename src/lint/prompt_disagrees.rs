@@ -265,7 +265,10 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         let other = quoted.iter().copied().find(|known| same(known, &word));
         if let Some(other) = other.or_else(|| {
             nearest(&word, quoted.iter().copied()).filter(|known| {
-                !known.eq_ignore_ascii_case(&word) && !known.contains(word.as_str()) && !word.contains(known)
+                !known.eq_ignore_ascii_case(&word)
+                    && !known.contains(word.as_str())
+                    && !word.contains(known)
+                    && super::misspelt::is_slip(&word, known)
             })
         }) {
             out.push(disagrees(span, &word, other, prompt));

@@ -6,7 +6,7 @@ use super::TaskView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::script::ScriptView,
-    hir::{Def, PhaseKind, Step},
+    hir::{Def, PhaseKind, Step, Target},
     rule,
 };
 
@@ -32,7 +32,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         for later in view.scripts.iter().filter(|s| s.phase == second && !known.is_empty()) {
             let effect = effect(&later.content.text);
             let same = known.get(&effect).into_iter().flatten().find(|s| given(s.step) == given(later.step));
-            let Some(earlier) = same.filter(|_| !effect.is_empty()) else { continue };
+            let Some(earlier) = same.filter(|_| !effect.is_empty() && !is_compared(view, later.step)) else { continue };
             out.push(
                 Diagnostic::new(
                     &SAME_SCRIPT_TWICE,
@@ -46,6 +46,27 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Whether a step of verify is held against what came of an earlier one: by its own expectation, or by a step behind it that takes its output.
+/// Then it is run twice to see what has changed.
+fn is_compared(view: &TaskView<'_>, step: &Step<Def>) -> bool {
+    let mut compared = false;
+    if let Some((_, expect)) = &step.expect {
+        expect.templates(&mut |text| {
+            compared |= text.holes().any(|hole| matches!(hole.reference.target, Target::Output { .. }));
+        });
+    }
+    if let Some(id) = &step.id {
+        view.task.walk(&mut |_, other| {
+            other.templates(&mut |text| {
+                compared |= text
+                    .holes()
+                    .any(|hole| matches!(&hole.reference.target, Target::Output { step, .. } if *step == id.value));
+            });
+        });
+    }
+    compared
+}
+
 /// The lines that do something.
 fn effect(text: &str) -> Vec<&str> {
     let lines = text.lines().map(str::trim);
@@ -57,13 +78,13 @@ fn effect(text: &str) -> Vec<&str> {
 /// What else tells two runs of one script apart.
 fn given(step: &Step<Def>) -> Vec<(String, String)> {
     let others = step.args.iter().filter(|(k, _)| !matches!(k.value.as_str(), "file" | "inline" | "run"));
-    let mut given: Vec<_> = others
-        .map(|(k, a)| {
-            let mut texts = String::new();
-            a.templates(&mut |t| texts += &t.display());
-            (k.value.clone(), texts)
-        })
-        .collect();
+    let texts = |arg: &crate::hir::Arg<Def>| {
+        let mut texts = arg.as_value().map(|value| value.to_string()).unwrap_or_default();
+        arg.templates(&mut |t| texts += &t.display());
+        texts
+    };
+    let mut given: Vec<_> = others.map(|(k, a)| (k.value.clone(), texts(a))).collect();
+    given.extend(step.expect.iter().map(|(_, expect)| ("expect".to_owned(), texts(expect))));
     given.sort();
     given
 }

@@ -60,7 +60,8 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let asked = asked.or_else(|| words.iter().find_map(|word| word.strip_prefix("--for="))).unwrap_or_default();
             let span = run.content.span(run.statement.range.clone());
             match asked.split('=').collect::<Vec<_>>().as_slice() {
-                ["delete"] if !deletes && !stops => {
+                // Who scales down ends pods.
+                ["delete"] if !deletes && !stops && !SCALES.is_match(said) => {
                     found.push((span, "this waits until a thing is gone, and the prompt deletes nothing".to_owned()));
                 }
                 ["condition", name, value]
@@ -168,9 +169,14 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let name = act.and_then(|act| act.thing.name.as_ref()).map(Value::shown);
             let Some((name, made)) = asked.iter().find(|(known, _)| Some(known) == name.as_ref()) else { continue };
             let (there, gone) = flow::outcomes(&content.program, &run.statement.range);
+            // A wait for the end of a thing succeeds where it is gone.
+            let until_gone = run.words.windows(2).any(|pair| {
+                pair[1].literal() == Some("--for=delete")
+                    || pair[0].literal() == Some("--for") && pair[1].literal() == Some("delete")
+            });
             let wants = match (there.zero, gone.zero) {
-                (true, false) => true,
-                (false, true) => false,
+                (true, false) => !until_gone,
+                (false, true) => until_gone,
                 _ => continue,
             };
             if wants != *made {
@@ -183,3 +189,5 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
 
 static STOPS: Ascii =
     ascii(r"(?i)\b(?:stop|halt|pause|suspend|unready|shut|cordon|drain|to 0|to zero|isolate|disable)");
+
+static SCALES: Ascii = ascii(r"(?i)\bscal(?:e|es|ed|ing)\b[^.\n]*\b(?:down|back|in)\b|\breplac(?:e|ing)\b");
