@@ -7,7 +7,7 @@ use std::{
 
 use serde::Deserialize;
 
-/// Names by the program that tells of such fields.
+/// Names by the program that prints such fields.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Fields {
@@ -23,7 +23,7 @@ fn system(program: &str) -> &str {
     if matches!(program, "kubectl" | "helm") { "kubernetes" } else { program }
 }
 
-/// Whether a field of what a program tells of is a number.
+/// Whether a field that a program prints is a number.
 pub fn is_number(program: &str, field: &str) -> bool {
     FIELDS.numbers.get(system(program)).is_some_and(|known| known.contains(field))
 }
