@@ -215,7 +215,7 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
     match kind {
         EventKind::ServerNotice { message, .. } => text(message),
         EventKind::ActionFinished { report, .. } => mask_report(report, secrets, &text),
-        EventKind::AgentSpoke { text: spoken } => text(spoken),
+        EventKind::AgentSpoke { text: spoken } | EventKind::AgentPrompted { text: spoken } => text(spoken),
         EventKind::AgentWorked { steps } => {
             for step in steps {
                 step.content.iter_mut().for_each(text);
@@ -243,6 +243,7 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         | EventKind::CleanupPending { .. }
         | EventKind::CleanupDone { .. }
         | EventKind::ActionStarted { .. }
+        | EventKind::GateDecided { .. }
         | EventKind::RunFinished { .. } => {}
     }
 }
@@ -251,6 +252,7 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
     text(&mut report.message);
     text(&mut report.stdout);
     text(&mut report.stderr);
+    text(&mut report.answer);
     if let Some(judgement) = &mut report.judgement {
         text(&mut judgement.reason);
     }

@@ -575,6 +575,7 @@ async fn agent_turn<'a>(
                 let (at, task) = (unit.host.now(), unit.events.run.clone());
                 recording.say(&recording::Line::Prompt { at, task, text: prompt.clone() });
             }
+            unit.events.emit(EventKind::AgentPrompted { text: prompt.clone() });
             if world.counts(unit.plan, kind) {
                 let asked = if is_client(kind) { servers } else { &[] };
                 let schema = schema_tokens(unit, asked, limits).await;
