@@ -91,7 +91,10 @@ mod tests {
         let page = Page { title: "</title><script>alert(1)</script>", style: "", body: "", script: "1" };
         let text = page.text(0, |out| data(out, "d", r#"{"a":"</script><script>alert(2)</script>&"}"#));
         assert_eq!(text.matches("<script").count(), 2, "{text}");
-        assert!(text.contains(r#"{"a":"\u003c/script\u003e\u003cscript\u003ealert(2)\u003c/script\u003e\u0026"}"#), "{text}");
+        assert!(
+            text.contains(r#"{"a":"\u003c/script\u003e\u003cscript\u003ealert(2)\u003c/script\u003e\u0026"}"#),
+            "{text}"
+        );
         assert!(text.contains("<title>&lt;/title&gt;&lt;script&gt;"), "{text}");
     }
 }

@@ -612,12 +612,7 @@ pub fn unpriced(
 }
 
 /// The exit status of a run that came to its end; `met` says of a task whether so many passes of so many runs are enough.
-pub fn status(
-    tasks: &[TaskEnd],
-    allow_unchecked: bool,
-    met: &dyn Fn(usize, u32, u32) -> bool,
-    exit_zero: bool,
-) -> u8 {
+pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, met: &dyn Fn(usize, u32, u32) -> bool, exit_zero: bool) -> u8 {
     let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
     for end in tasks {
         let (passes, all) = runs.entry(end.task.index).or_default();

@@ -421,7 +421,11 @@ fn runs_are_told_with_what_they_are_worth() {
     world.write("log", "");
     world.run(&["run", "eval.yaml", "-n", "5"]).expect(
         1,
-        &["flaky: 4 of 5 runs passed; its pass rate is 37–97 %, flaky", "a pass is 5 of 5: with 95 % confidence", "at least 56 %"],
+        &[
+            "flaky: 4 of 5 runs passed; its pass rate is 37–97 %, flaky",
+            "a pass is 5 of 5: with 95 % confidence",
+            "at least 56 %",
+        ],
     );
     world.run(&["result", "summary", "gevals-e-out.json"]).expect(
         0,
@@ -433,10 +437,160 @@ fn runs_are_told_with_what_they_are_worth() {
     );
     world.run(&["plan", "eval.yaml", "--gate", "0.9@95%"]).expect(
         0,
-        &["e: to show `0.9@95%` takes at least 29 runs, all of which pass", "            99 %      92.2 %      46      45", "by gevals-e-out.json"],
+        &[
+            "e: to show `0.9@95%` takes at least 29 runs, all of which pass",
+            "            99 %      92.2 %      46      45",
+            "by gevals-e-out.json",
+        ],
     );
     world.run(&["plan", "eval.yaml", "--gate", "2"]).expect(2, &["such as `0.9@95%`"]);
-    world.run(&["plan", "flaky.yaml", "--gate", "0.5"]).expect(0, &["1 task: to show `0.5@95%`", "once there are results"]);
+    world
+        .run(&["plan", "flaky.yaml", "--gate", "0.5"])
+        .expect(0, &["1 task: to show `0.5@95%`", "once there are results"]);
+}
+
+/// What the page of results is in a browser, `tests/render/report.cjs` looks at.
+#[test]
+fn results_become_a_page_that_needs_nothing_else() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread\n", "contains: </script>Cake\n"));
+    let ran = world.run(&["run", "q", "--report", "html"]).expect(1, &[]);
+    assert!(ran.err.contains("report: gevals-quickstart-out.html"), "{}", ran.err);
+    let page = world.read("gevals-quickstart-out.html");
+    for text in [
+        "default-src 'none'; style-src 'sha256-",
+        "contains `\\u003c/script\\u003eCake`",
+        r#""place":"q/tasks/write-note.yaml:24""#,
+        r#""answer":"Bread, milk, and "#,
+        r#""prompt":"Write a note called \"Shopping "#,
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert_eq!(page.matches("</script>").count(), 3, "two blocks of data and a script");
+    for beyond in ["http:", "https:", "@import", "url("] {
+        let plain = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!plain.contains(beyond), "{beyond}");
+    }
+    let html = |args: &[&str]| world.run(&[&["result", "html", "gevals-quickstart-out.json"], args].concat());
+    html(&["-o", "r.html", "--source-url", "https://example.org/"]).expect(0, &["r.html"]);
+    assert!(world.read("r.html").contains(r#""link":"https://example.org/""#));
+    html(&["--source-url", "javascript:alert(1)"]).expect(2, &["begins with `https://`"]);
+    html(&["none.json"]).expect(2, &["none.json"]);
+    let two = html(&["gevals-quickstart-out.json"]).expect(0, &["<!doctype html>"]);
+    assert!(two.out.contains(r#""name":"write-note""#));
+    // The same is told everywhere.
+    let told = ["verify/read: `content` is not as expected", "q/tasks/write-note.yaml:24", "Cake`", "Bread, milk, and"];
+    world.run(&["result", "view", "gevals-quickstart-out.json", "--task", "write"]).expect(0, &told);
+    let junit = [
+        "verify/read (q/tasks/write-note.yaml:19): `content`",
+        "content (q/tasks/write-note.yaml:24)",
+        "Bread, milk, and",
+    ];
+    world.run(&["result", "convert", "junit", "gevals-quickstart-out.json"]).expect(0, &junit);
+}
+
+/// What is not there is told beside what is.
+#[test]
+fn a_hole_without_a_value_names_what_there_is() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    for (hole, said) in [
+        ("{content[0].txt}", "`{content[0].txt}` has no value; there are `type`, `text`"),
+        ("{content[7].text}", "`{content[7].text}` has no value; there are 1 items"),
+        ("{structuredContent.rels}", "`{structuredContent.rels}` has no value; there are `"),
+    ] {
+        world.write("q/tasks/write-note.yaml", &task.replace("{content[0].text}", hole));
+        world.run(&["run", "q", "--run", "write-note"]).expect(1, &[said]);
+    }
+}
+
+/// Tasks that notice what is done wrong, and one that notices nothing.
+#[test]
+fn a_suite_proves_that_it_can_fail() {
+    let world = quickstart();
+    let ran =
+        world.run(&["prove", "q", "--run", "write-note", "--badge", "badge.json", "--format", "json"]).expect(0, &[]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let task = &told["tasks"][0];
+    assert_eq!((&task["script"]["verdict"], &task["nothing"]["verdict"]), (&json!("passed"), &json!("failed")));
+    assert_eq!((&task["again"]["verdict"], &task["faults"]), (&json!("passed"), &json!([])));
+    let of = |mutant: &str| {
+        let tried = task["tried"].as_array().unwrap().iter().find(|t| t["mutant"] == mutant);
+        tried.map(|t| (t["noticed"] == true, t["by"].as_str().unwrap_or_default().to_owned()))
+    };
+    let create = "call 1 (notes.notes_create)";
+    assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/1".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} has another `tags`")), Some((false, String::new())), "{told:#}");
+    assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
+    assert_eq!((&told["noticed"], &told["mutants"]), (&json!(3), &json!(5)), "{told:#}");
+    assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "60 %");
+    let said = [
+        "3 of 5 mutants noticed (60 %)",
+        "✗ call 1 (notes.notes_create) has another `tags`: not noticed; a verify step",
+    ];
+    world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
+    world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
+    // A task that passes whatever is done, one that does not pass, and one whose cleanup leaves something.
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write(
+        "q/tasks/write-note.yaml",
+        &(task.split("  verify:").next().unwrap().to_owned() + "  verify: [{command: {run: test -d .}}]\n"),
+    );
+    world.write("q/eval.yaml", &world.read("q/eval.yaml").split("      assertions:").next().unwrap().to_owned());
+    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing is done"]);
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
+    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ with its script it is failed"]);
+    // What only the first run finds as it should be: cleanup has left something.
+    let once = "  verify:\n    - command: {run: 'test ! -e WORLD/left'}\n    - command: {run: 'touch WORLD/left'}\n";
+    world.write("q/tasks/write-note.yaml", &task.replace("  verify:\n", once));
+    world
+        .run(&["prove", "q", "--run", "write-note"])
+        .expect(1, &["✗ it passed, and in the world that is left it is failed"]);
+    world.run(&["prove", "q", "--run", "write-note", "--agent", "none.yaml"]).expect(2, &["cannot read `none.yaml`"]);
+    world.write(
+        "noop.yaml",
+        "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n",
+    );
+    world.write("t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: test -d .}}]\n");
+    world.run(&["prove", "noop.yaml"]).expect(2, &["no task has a script to follow"]);
+}
+
+/// A failure is told when it happens, once, and again in the summary.
+#[test]
+fn a_failure_is_told_when_it_happens() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread\n", "contains: Cake\n"));
+    let ran = world.run(&["run", "q"]).expect(1, &[]);
+    let (told, next) = (ran.out.find("expected  contains `Cake`").unwrap(), ran.out.find("PASS    tidy-up").unwrap());
+    assert!(told < next, "{}", ran.out);
+    assert_eq!(ran.out.matches("expected  contains `Cake`").count(), 2, "{}", ran.out);
+    let quiet = world.run(&["run", "q", "--quiet"]).expect(1, &[]);
+    assert_eq!(quiet.out.matches("expected  contains `Cake`").count(), 1, "{}", quiet.out);
+    let alone = world.run(&["run", "q", "--run", "write-note"]).expect(1, &[]);
+    assert_eq!(alone.out.matches("expected  contains `Cake`").count(), 1, "{}", alone.out);
+}
+
+/// A thousand tasks of five runs are no more than 20 MB, however much was said in each.
+#[test]
+fn a_page_of_many_results_stays_small() {
+    let world = World::new(&[]);
+    let long = "x".repeat(10_000);
+    let results = (0..5_000).map(|n| {
+        let passed = n % 3 != 0;
+        json!({
+            "taskName": format!("t{}", n / 5), "taskPassed": passed, "allAssertionsPassed": true, "runIndex": n % 5, "totalRuns": 5,
+            "taskOutput": &long, "taskError": if passed { "" } else { "it failed" },
+        })
+    });
+    let results = json!({ "summary": { "eval": "many" }, "results": results.collect::<Vec<_>>() });
+    std::fs::write(world.path("many.json"), results.to_string()).unwrap();
+    world.run(&["result", "html", "many.json", "-o", "many.html"]).expect(0, &[]);
+    let size = std::fs::metadata(world.path("many.html")).unwrap().len();
+    assert!(size < 20_000_000, "{size}");
+    assert!(world.read("many.html").contains("more characters)"));
 }
 
 #[test]

@@ -19,7 +19,8 @@ use crate::{
     },
     render::{
         Done, FORMATS, View,
-        diff::DIFF_FORMATS, gate,
+        diff::DIFF_FORMATS,
+        gate,
         results::{self, Earlier, Painted},
         why::WHY_FORMATS,
     },

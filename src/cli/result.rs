@@ -277,7 +277,7 @@ pub fn main(args: &Args) -> u8 {
 }
 
 /// A share of all, from 0 to 1.
-fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("write a number from 0 to 1, such as `0.8` for 80 %".to_owned()),

@@ -3,6 +3,7 @@
 mod args;
 mod journals;
 mod matrix;
+pub mod prove;
 mod ready;
 mod worlds;
 
@@ -23,7 +24,10 @@ use self::{
 use super::{Global, complain, log, packages, preflight, shown, status};
 use crate::{
     event::Used,
-    host::{RealHost, descriptors, disk::{Disk, write_atomic}},
+    host::{
+        RealHost, descriptors,
+        disk::{Disk, write_atomic},
+    },
     journal,
     plan::wire,
     report::{self, Detail, REPORTS, ReportInput},

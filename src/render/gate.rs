@@ -21,7 +21,12 @@ pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option
     let name = eval.map_or_else(|| count(plans.len(), "task", "tasks"), |eval| eval.name.clone());
     let percent = |share: f64| format!("{} %", (share * 1000.0).round() / 10.0);
     let fewest = rate.fewest().unwrap_or(0);
-    writeln!(out, "{name}: to show `{rate}` takes at least {}, all of which pass", count(fewest as usize, "run", "runs")).ok();
+    writeln!(
+        out,
+        "{name}: to show `{rate}` takes at least {}, all of which pass",
+        count(fewest as usize, "run", "runs")
+    )
+    .ok();
     writeln!(out, "\n{:>16}  {:>10}  {:>6}  {:>6}", "truly passes", "meets it", "runs", "passes").ok();
     for better in BETTER {
         let truly = rate.at_least + (1.0 - rate.at_least) * better;
@@ -36,7 +41,9 @@ pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option
         }
     }
     match earlier {
-        Some(earlier) => writeln!(out, "\ntime and tokens are of all tasks one after another, by {}", earlier.from).ok(),
+        Some(earlier) => {
+            writeln!(out, "\ntime and tokens are of all tasks one after another, by {}", earlier.from).ok()
+        }
         None => writeln!(out, "\nwhat that takes is known once there are results").ok(),
     };
     out

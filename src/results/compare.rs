@@ -15,7 +15,12 @@ pub fn text(files: &[(String, &ResultsFile)], alpha: f64) -> String {
         let (passed, runs) = (all.passed, all.tasks);
         let rate = percent(super::rate(passed, runs));
         let interval = interval(passed, runs);
-        writeln!(out, "{} {name:<width$}  {passed}/{runs} passed ({rate}, with 95 % confidence {interval})", letter(nth)).ok();
+        writeln!(
+            out,
+            "{} {name:<width$}  {passed}/{runs} passed ({rate}, with 95 % confidence {interval})",
+            letter(nth)
+        )
+        .ok();
     }
     let found = matrix(files, alpha);
     out.push_str("\nRuns of the same tasks that only one of two passed:\n\n  ");
@@ -23,10 +28,10 @@ pub fn text(files: &[(String, &ResultsFile)], alpha: f64) -> String {
         write!(out, "  {:<9}", letter(column)).ok();
     }
     out.truncate(out.trim_end().len());
-    for row in 0..files.len() {
+    for (row, cells) in found.iter().enumerate() {
         write!(out, "\n{} ", letter(row)).ok();
-        for column in 0..files.len() {
-            let cell = match &found[row][column] {
+        for cell in cells {
+            let cell = match cell {
                 None => "–".to_owned(),
                 Some((pairs, beats)) => format!("{}:{}{}", pairs.lost, pairs.won, if *beats { " *" } else { "" }),
             };

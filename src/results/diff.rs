@@ -294,7 +294,11 @@ impl Diff<'_> {
         }
         if self.several && !(self.losses.is_empty() && self.gains.is_empty()) {
             let alpha = self.alpha;
-            writeln!(out, "\nLosses and gains may be chance (Fisher's exact test, alpha {alpha}, Holm over the tasks).").ok();
+            writeln!(
+                out,
+                "\nLosses and gains may be chance (Fisher's exact test, alpha {alpha}, Holm over the tasks)."
+            )
+            .ok();
         }
         if !self.together().is_empty() {
             writeln!(out, "\n{}", self.together()).ok();
@@ -334,7 +338,11 @@ impl Diff<'_> {
             writeln!(out, "\n### {mark} {title} ({})\n", changes.len()).ok();
             for change in changes {
                 let why = change.why();
-                let why = if matches!(mark, "❌" | "🔻") && !why.is_empty() { format!(": {}", cell(&why)) } else { String::new() };
+                let why = if matches!(mark, "❌" | "🔻") && !why.is_empty() {
+                    format!(": {}", cell(&why))
+                } else {
+                    String::new()
+                };
                 let plan = if change.replanned() { " (its plan changed)" } else { "" };
                 writeln!(out, "- **{}** {}{why}{plan}", cell(change.task), change.shown()).ok();
             }
@@ -489,7 +497,11 @@ mod tests {
         assert_eq!(found.pairs, Pairs { all: 20, lost: 10, won: 1 });
         assert!((found.pairs.p() - 0.01171875).abs() < 1e-9);
         assert!(found.fails(Some(FailOn::Regression)) && found.regressions.is_empty() && found.losses.len() == 10);
-        assert!(found.text().contains("all tasks together got worse (exact McNemar test, p = 0.012"), "{}", found.text());
+        assert!(
+            found.text().contains("all tasks together got worse (exact McNemar test, p = 0.012"),
+            "{}",
+            found.text()
+        );
         let fewer = of(&|n| n > 5);
         let found = diff(&base, &fewer, 0.05);
         assert!(!found.fails(Some(FailOn::Regression)) && found.fails(None), "{:?}", found.pairs);
@@ -537,8 +549,9 @@ mod tests {
         let (none, some, all) = (of(&[None, None]), of(&[Some(5), None]), of(&[Some(9), Some(1)]));
         assert!(diff(&none, &all, 0.05).warnings().is_empty(), "{:?}", diff(&none, &all, 0.05).warnings());
         assert_eq!(diff(&all, &some, 0.05).warnings(), ["tokens of current are those of 1 of 2 results"]);
-        let row =
-            |base, current| diff(base, current, 0.05).rows().into_iter().find(|row| row[0] == "Tokens (estimate)").unwrap();
+        let row = |base, current| {
+            diff(base, current, 0.05).rows().into_iter().find(|row| row[0] == "Tokens (estimate)").unwrap()
+        };
         assert_eq!(row(&all, &some)[3], "-5");
         assert_eq!(row(&some, &all)[3], "+5");
         assert_eq!(row(&none, &all)[3], "(no base data)");

@@ -1,6 +1,6 @@
 //! `gevals result html`: one or several results files as one page that needs nothing else, built like the page of plans.
 //!
-//! The overview is parsed when the page opens; what happened in a run stands in a block of its own, which is parsed when someone
+//! The overview is parsed when the page opens; what happened in a run stands on a line of its own, which is parsed when someone
 //! looks at it. So the size of a page is not the time that it takes to open.
 
 use indexmap::IndexMap;
@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ResultsFile, RunResult, Statistics, by_task, diff, interval, is_flaky, timeline::timeline};
 use crate::{
+    diagnostic::visible,
     page::{self, Page, escaped},
     statistics::ALPHA,
 };
@@ -24,8 +25,11 @@ const ENTRIES: usize = 500;
 
 /// A page of these results; `link` is put before the path of a source, which makes it a link.
 pub fn page(files: &[(String, &ResultsFile)], link: Option<&str>) -> String {
-    let runs: Vec<(usize, &RunResult)> =
-        files.iter().enumerate().flat_map(|(side, (_, file))| file.results.iter().map(move |run| (side, run))).collect();
+    let runs: Vec<(usize, &RunResult)> = files
+        .iter()
+        .enumerate()
+        .flat_map(|(side, (_, file))| file.results.iter().map(move |run| (side, run)))
+        .collect();
     let details = details(&runs);
     let cut = details.iter().filter(|text| text.is_empty()).count();
     let eval = files.iter().map(|(_, file)| file.eval()).find(|eval| !eval.is_empty()).unwrap_or("results");
@@ -42,14 +46,13 @@ pub fn page(files: &[(String, &ResultsFile)], link: Option<&str>) -> String {
         },
     });
     let index = index.to_string();
+    let eval = visible(eval);
     let title = format!("{eval} · results");
-    let body = format!("<header>\n<h1 dir=\"auto\">{}</h1>\n{CONTROLS}</header>\n{MAIN}", escaped(eval));
-    let size = index.len() + details.iter().map(|text| text.len() + 64).sum::<usize>();
+    let body = format!("<header>\n<h1 dir=\"auto\">{}</h1>\n{CONTROLS}</header>\n{MAIN}", escaped(&eval));
+    let size = index.len() + details.iter().map(|text| text.len() + 1).sum::<usize>();
     Page { title: &title, style: STYLE, body: &body, script: SCRIPT }.text(size + size / 8, |out| {
         page::data(out, "index", &index);
-        for (nth, text) in details.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
-            page::data(out, &format!("r{nth}"), text);
-        }
+        page::data(out, "details", &details.join("\n"));
     })
 }
 
@@ -129,7 +132,8 @@ fn tasks(files: &[(String, &ResultsFile)]) -> Vec<Value> {
         let rates = by_side.iter().map(|tasks| {
             let runs = tasks.get(name).map(Vec::as_slice).unwrap_or_default();
             let passed = runs.iter().filter(|run| run.passed()).count();
-            let failed = runs.iter().filter(|run| !run.passed() && matches!(run.outcome(), None | Some("failed"))).count();
+            let failed =
+                runs.iter().filter(|run| !run.passed() && matches!(run.outcome(), None | Some("failed"))).count();
             (!runs.is_empty()).then(|| {
                 json!({
                     "passed": passed,
@@ -158,7 +162,16 @@ fn tasks(files: &[(String, &ResultsFile)]) -> Vec<Value> {
 /// What the overview shows of a run.
 fn row(side: usize, run: &RunResult) -> Value {
     let tokens = run.tokens();
-    json!([outcome(run), run.seconds(), tokens.estimated, tokens.cost, why(run), side, run.run().0, u8::from(run.cleanup_failed())])
+    json!([
+        outcome(run),
+        run.seconds(),
+        tokens.estimated,
+        tokens.cost,
+        why(run),
+        side,
+        run.run().0,
+        u8::from(run.cleanup_failed())
+    ])
 }
 
 fn outcome(run: &RunResult) -> &str {
@@ -236,7 +249,8 @@ fn detail(run: &RunResult, limit: usize) -> Value {
     });
     out.insert("phases".to_owned(), phases.collect());
     let asserted = run.0.get("assertionResults").and_then(Value::as_object).into_iter().flatten();
-    let asserted: Vec<_> = asserted.map(|(kind, result)| bounded(&json!({ "kind": kind, "result": result }), limit)).collect();
+    let asserted: Vec<_> =
+        asserted.map(|(kind, result)| bounded(&json!({ "kind": kind, "result": result }), limit)).collect();
     if !asserted.is_empty() {
         out.insert("asserted".to_owned(), json!(asserted));
     }
@@ -265,7 +279,9 @@ fn step(step: &Value, limit: usize, depth: usize) -> Value {
     let success = step.get("success").and_then(Value::as_bool).unwrap_or_default();
     let outcome = report.get("outcome").and_then(Value::as_str).unwrap_or(if success { "passed" } else { "failed" });
     out.insert("outcome".to_owned(), json!(outcome));
-    let error = step.get("error").filter(|error| step.get("message").is_none_or(|m| m == "" || m.is_null()) && !error.is_null());
+    let error = step
+        .get("error")
+        .filter(|error| step.get("message").is_none_or(|m| m == "" || m.is_null()) && !error.is_null());
     if let Some(error) = error {
         out.insert("message".to_owned(), bounded(error, limit));
     }
@@ -291,7 +307,8 @@ fn step(step: &Value, limit: usize, depth: usize) -> Value {
 
 /// The agent's calls of all kinds, in time.
 fn calls(run: &RunResult, limit: usize) -> Vec<Value> {
-    let of = |key: &str| run.0.get("callHistory").and_then(|history| history.get(key)?.as_array()).into_iter().flatten();
+    let of =
+        |key: &str| run.0.get("callHistory").and_then(|history| history.get(key)?.as_array()).into_iter().flatten();
     let mut calls: Vec<&Value> = ["ToolCalls", "ResourceReads", "PromptGets"].into_iter().flat_map(of).collect();
     calls.sort_by_key(|call| call.get("timestamp").and_then(Value::as_str).unwrap_or_default());
     let shown = calls.into_iter().take(ENTRIES).map(|call| {
@@ -339,7 +356,9 @@ fn transcript(run: &RunResult, limit: usize) -> Vec<Value> {
     // One note is the answer itself.
     match entries.as_slice() {
         [] | [_] => Vec::new(),
-        several => several.iter().take(ENTRIES).map(|e| json!({ "kind": e.kind, "text": cut(&e.text, limit) })).collect(),
+        several => {
+            several.iter().take(ENTRIES).map(|e| json!({ "kind": e.kind, "text": cut(&e.text, limit) })).collect()
+        }
     }
 }
 

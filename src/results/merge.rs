@@ -124,7 +124,8 @@ fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
     if let Some(limits) = limits.reduce(Limited::and) {
         out.insert("limits".to_owned(), json!(limits));
     }
-    let decided: Map<String, Value> = all("decided").filter_map(Value::as_object).flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let decided: Map<String, Value> =
+        all("decided").filter_map(Value::as_object).flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
     if !decided.is_empty() {
         out.insert("decided".to_owned(), Value::Object(decided));
     }

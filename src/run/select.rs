@@ -206,9 +206,10 @@ impl Demand {
     /// So many runs cannot meet it.
     pub fn gate(self, runs: Option<u32>) -> Result<Gate, String> {
         match (self, runs) {
-            (Self::Passes(gate), Some(runs)) if runs != gate.of => {
-                Err(format!("`--gate {}/{}` says how often each task is run, and so does `--runs`", gate.passes, gate.of))
-            }
+            (Self::Passes(gate), Some(runs)) if runs != gate.of => Err(format!(
+                "`--gate {}/{}` says how often each task is run, and so does `--runs`",
+                gate.passes, gate.of
+            )),
             (Self::Passes(gate), _) => Ok(gate),
             (Self::Rate(rate), runs) => {
                 let of = runs.or(rate.fewest()).unwrap_or(1);
@@ -225,7 +226,9 @@ impl Demand {
         match self {
             Self::Passes(_) => self.gate(most).map(|gate| Sequential::passes(gate.passes, gate.of)),
             Self::Rate(rate) => {
-                let Some(most) = most else { return Err("`--max-runs` says after how many runs a gate is given up".to_owned()) };
+                let Some(most) = most else {
+                    return Err("`--max-runs` says after how many runs a gate is given up".to_owned());
+                };
                 Sequential::rate(rate, most).ok_or_else(|| too_few(rate, most))
             }
         }

@@ -789,13 +789,17 @@ fn answer(locals: &Map<String, Value>) -> String {
             format!("status {}\n{body}", response.get("status").unwrap_or(&Value::Null))
         }
         (None, Some(Value::Array(content))) => {
-            let part = |part: &Value| part.get("text").and_then(Value::as_str).map_or_else(|| part.to_string(), str::to_owned);
+            let part =
+                |part: &Value| part.get("text").and_then(Value::as_str).map_or_else(|| part.to_string(), str::to_owned);
             content.iter().map(part).collect::<Vec<_>>().join("\n")
         }
         _ => {
             let printed = |name: &str| matches!(name, "stdout" | "stderr" | "exitCode");
-            let rest: Map<String, Value> =
-                locals.iter().filter(|(name, _)| !printed(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+            let rest: Map<String, Value> = locals
+                .iter()
+                .filter(|(name, _)| !printed(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
             if rest.is_empty() { String::new() } else { Value::Object(rest).to_string() }
         }
     };

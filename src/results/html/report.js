@@ -5,10 +5,12 @@
   const get = id => document.getElementById(id);
   const index = JSON.parse(get('index').textContent);
   const list = get('list'), rows = get('rows'), detail = get('detail'), search = get('search');
+  /** Without characters that turn the direction of text or are not seen. */
+  const seen = text => String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
   const make = (name, cls, text) => {
     const element = document.createElement(name);
     if (cls) element.className = cls;
-    if (text !== undefined && text !== null) element.textContent = text;
+    if (text !== undefined && text !== null) element.textContent = seen(text);
     return element;
   };
   const add = (parent, ...children) => { for (const c of children) if (c) parent.append(c); return parent; };
@@ -141,7 +143,7 @@
       if (sides.length > 1 && nth) dots.prepend(make('span', 'more', '→'));
       name.append(dots);
     });
-    name.append(task.name);
+    name.append(seen(task.name));
     for (const mark of ['flaky', 'slower']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark}`, mark));
     if (task.change) name.append(make('span', `tagged ${task.change}`, task.change));
     if (task.difficulty) name.append(make('span', 'tagged', task.difficulty));
@@ -186,12 +188,10 @@
   };
 
   // --- details
-  const parsed = new Map();
+  // A line a run; empty where it is left out.
+  const records = get('details').textContent.split('\n'), parsed = new Map();
   const details = run => {
-    if (!parsed.has(run)) {
-      const block = get(`r${run}`);
-      parsed.set(run, block ? JSON.parse(block.textContent) : null);
-    }
+    if (!parsed.has(run)) parsed.set(run, records[run] ? JSON.parse(records[run]) : null);
     return parsed.get(run);
   };
   /** Where something stands; a link where it is known how to get there. */
@@ -231,8 +231,8 @@
       // Where nearly all differs, a mark tells nothing.
       const worth = from + end > 3;
       for (const [p, text] of [[leftPre, expected], [rightPre, actual]]) {
-        if (worth) p.append(text.slice(0, from), make('mark', '', text.slice(from, text.length - end)), text.slice(text.length - end));
-        else p.textContent = text || '(empty)';
+        if (worth) p.append(seen(text.slice(0, from)), make('mark', '', text.slice(from, text.length - end)), seen(text.slice(text.length - end)));
+        else p.textContent = seen(text) || '(empty)';
       }
     } else {
       const [one, other] = unlike(a, b);
@@ -280,7 +280,7 @@
     let open = null;
     button.addEventListener('click', () => {
       if (open) { open.remove(); open = null; } else {
-        open = add(make('div', 'open'), add(make('p', 'soft'), `${step.outcome}${step.duration ? ' in ' + time(step.duration) : ''} `, place(step.place)), step.message && pre(step.message), ...told(step));
+        open = add(make('div', 'open'), add(make('p', 'soft'), seen(`${step.outcome}${step.duration ? ' in ' + time(step.duration) : ''} `), place(step.place)), step.message && pre(step.message), ...told(step));
         button.after(open);
       }
       button.setAttribute('aria-expanded', String(!!open));
@@ -335,7 +335,7 @@
     if (at === a.length && at === b.length) {
       return add(box, make('p', 'soft', a.length ? `The agent made the same ${plural(a.length, 'call')}.` : 'The agent made no calls.'));
     }
-    add(box, make('p', 'soft', `The calls are the same up to call ${at}, and diverge at call ${at + 1}:`));
+    add(box, make('p', 'soft', at ? `The first ${plural(at, 'call')} ${at === 1 ? 'is' : 'are'} the same; they diverge at call ${at + 1}:` : 'They diverge at the first call:'));
     const text = calls => calls[at] ? `${calls[at].server}.${calls[at].name}\n${calls[at].arguments}` : '(no more calls)';
     const pair = sideBySide(text(a), text(b));
     pair.querySelectorAll('.label').forEach((label, i) => { label.textContent = i ? 'now' : 'before'; });
@@ -379,12 +379,12 @@
     for (const step of wrong) {
       const [first, ...rest] = (step.message || step.outcome).split('\n');
       const card = add(make('div', 'card'), make('h4', '', `${step.id} ${step.outcome}: ${first}`));
-      add(card, add(make('p', 'soft'), `${step.meaning || ''} `, place(step.place)));
+      add(card, add(make('p', 'soft'), seen(`${step.meaning || ''} `), place(step.place)));
       if (rest.length && !(step.differences || []).length) card.append(pre(rest.join('\n')));
       detail.append(add(card, ...told(step)));
     }
     if (record[OUTCOME] !== 'passed' && !wrong.length) detail.append(add(make('div', 'card'), make('h4', '', `${record[OUTCOME]}`), pre(data.error || record[WHY] || 'nothing says why')));
-    for (const remark of data.remarks || []) detail.append(add(make('p'), make('b', '', 'note: '), `${remark.message}`));
+    for (const remark of data.remarks || []) detail.append(add(make('p'), make('b', '', 'note: '), seen(remark.message)));
     for (const retry of data.retries || []) detail.append(make('p', 'soft', `made again, as it was broken: ${retry}`));
     if (two && task.sides.every(s => s.length)) add(detail, compared(task, run));
     if (data.cut) detail.append(make('p', 'soft', 'Answer, calls and steps were left out of the results file.'));
