@@ -331,6 +331,13 @@ impl RunResult {
             let steps = self.0.get(phase).and_then(|phase| phase.get("Steps")?.as_array());
             steps.into_iter().flatten().for_each(|step| Failed::of(step, 0, &mut out));
         }
+        // What waits fails over and over at the same step: its last attempt speaks for all.
+        let mut last: IndexMap<String, Failed<'_>> = IndexMap::new();
+        for step in out.drain(..) {
+            let attempted = step.id.split('/').map(|part| part.split('#').next().unwrap_or_default());
+            last.insert(attempted.collect::<Vec<_>>().join("/"), step);
+        }
+        out.extend(last.into_values());
         let asserted = self.0.get("assertionResults").and_then(Value::as_object).into_iter().flatten();
         for (kind, result) in asserted.filter(|(_, result)| result.get("passed") == Some(&Value::Bool(false))) {
             let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -732,6 +739,32 @@ mod tests {
             let result = one(&format!(r#"{{"taskName": "t", "durationSeconds": {wrong}}}"#));
             assert_eq!(result.seconds(), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_did_not_pass_is_the_innermost_and_the_last_attempt() {
+        let step = |id: &str, outcome: &str, inner: &str| {
+            format!(
+                r#"{{"id": "{id}", "success": {}, "message": "m {id}", "report": {{"outcome": "{outcome}"}}, "steps": [{inner}]}}"#,
+                outcome == "passed"
+            )
+        };
+        let attempts = [step("verify/w#1/0", "failed", ""), step("verify/w#2/0", "failed", "")].join(",");
+        let steps = [
+            step("verify/a", "passed", &step("verify/a/0", "failed", "")),
+            step("verify/w", "failed", &attempts),
+            step("verify/s", "skipped", ""),
+            step("verify/b", "broken", ""),
+        ];
+        let result = one(&format!(
+            r#"{{"taskName": "t", "taskPassed": false, "outcome": "failed", "verifyOutput": {{"Steps": [{}]}},
+               "assertionResults": {{"x": {{"passed": false, "reason": "r", "place": "e.yaml:3"}}, "y": {{"passed": true}}}}}}"#,
+            steps.join(",")
+        ));
+        let found: Vec<_> = result.failed().iter().map(|f| (f.id.to_owned(), f.message.to_owned())).collect();
+        let expected = [("verify/w#2/0", "m verify/w#2/0"), ("verify/b", "m verify/b"), ("x", "r")];
+        assert_eq!(found, expected.map(|(id, message)| (id.to_owned(), message.to_owned())));
+        assert_eq!(result.failed()[2].place, "e.yaml:3");
     }
 
     #[test]

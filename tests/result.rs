@@ -520,7 +520,7 @@ fn a_suite_proves_that_it_can_fail() {
         tried.map(|t| (t["noticed"] == true, t["by"].as_str().unwrap_or_default().to_owned()))
     };
     let create = "call 1 (notes.notes_create)";
-    assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/1".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of(&format!("{create} has another `tags`")), Some((false, String::new())), "{told:#}");
     assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
@@ -528,7 +528,7 @@ fn a_suite_proves_that_it_can_fail() {
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "60 %");
     let said = [
         "3 of 5 mutants noticed (60 %)",
-        "✗ call 1 (notes.notes_create) has another `tags`: not noticed; a verify step",
+        "✗ call 1 (notes.notes_create) has another `tags`: not noticed; it takes a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);

@@ -252,7 +252,7 @@ fn write_page(input: &ReportInput) {
     let path = input.results.with_extension("html");
     let page = super::result::page(&[(shown(&input.results), &file)], None);
     match write_atomic(&path, page.as_bytes()) {
-        Ok(()) => super::note(&format!("report: {}", shown(&path))),
+        Ok(()) => super::note(&format!("report: {}", shown(path.strip_prefix(".").unwrap_or(&path)))),
         Err(error) => super::warn(&format!("cannot write `{}`: {error}", path.display())),
     }
 }

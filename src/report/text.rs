@@ -199,7 +199,9 @@ impl Text {
     fn at_once(&mut self, done: &Finished) -> String {
         let is_last = self.done.len() + 1 >= self.expected;
         let fails = matches!(done.verdict, Verdict::Failed | Verdict::Broken);
-        if !fails || is_last || !self.told.insert((done.verdict, self.failure(done))) {
+        // What keeps every task from running is told once, at the end.
+        let checked = done.bad.iter().any(|(_, report)| matches!(report.outcome, Outcome::Failed | Outcome::Broken));
+        if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done))) {
             return String::new();
         }
         self.failure(done)

@@ -187,9 +187,13 @@ fn outcome(run: &RunResult) -> &str {
 fn why(run: &RunResult) -> String {
     let line = match run.failed().into_iter().next() {
         Some(failed) => {
-            let difference = failed.differences.first();
-            let difference = difference.map(|d| format!(" – expected {}, actual {}", d.expected, d.actual));
-            format!("{}: {}{}", failed.id, failed.message, difference.unwrap_or_default())
+            let more = match (failed.differences.first(), failed.answer.trim_end().lines().last()) {
+                // The status is in the message; what the program said is not.
+                (Some(d), said) if d.subject == "exitCode" => said.map(|said| format!(" – {said}")),
+                (Some(d), _) => Some(format!(" – expected {}, actual {}", d.expected, d.actual)),
+                (None, _) => None,
+            };
+            format!("{}: {}{}", failed.id, failed.message, more.unwrap_or_default())
         }
         None => run.why(),
     };

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    emit::TaskEvents,
+    emit::{self, TaskEvents},
     expectation,
     fill::{Fault, Scope, how},
     restore,
@@ -777,9 +777,6 @@ fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) ->
     Ok(outputs)
 }
 
-/// Characters of an answer that are kept.
-const ANSWER: usize = 4_000;
-
 /// What was answered, for people: the body of a response, the texts of a tool's content, else the values themselves. What a program
 /// printed is kept by itself.
 fn answer(locals: &Map<String, Value>) -> String {
@@ -803,10 +800,7 @@ fn answer(locals: &Map<String, Value>) -> String {
             if rest.is_empty() { String::new() } else { Value::Object(rest).to_string() }
         }
     };
-    match text.char_indices().nth(ANSWER) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    emit::head(&text, emit::ANSWER).to_owned()
 }
 
 fn broken(fault: &Fault) -> ActionReport {

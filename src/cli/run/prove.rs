@@ -291,7 +291,9 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize) -> String 
             match (is_noticed(ended), ended.verdict, &ended.by) {
                 (true, _, Some(by)) => writeln!(out, "  ✓ {}: noticed by {}", line(title), line(by)),
                 (true, ..) => writeln!(out, "  ✓ {}: noticed: {}", line(title), line(&ended.reason)),
-                (false, Verdict::Passed, _) => writeln!(out, "  ✗ {}: not noticed; {} would", line(title), line(cure)),
+                (false, Verdict::Passed, _) => {
+                    writeln!(out, "  ✗ {}: not noticed; it takes {}", line(title), line(cure))
+                }
                 (false, verdict, _) => {
                     writeln!(
                         out,

@@ -39,6 +39,7 @@
     if (task.rates.some(rate => rate && rate.flaky)) kinds.add('flaky');
     if (task.change) kinds.add(task.change);
     if (slower) kinds.add('slower');
+    if (last.some(r => runs[r][CLEANUP])) kinds.add('cleanup failed');
     if (bad.length) kinds.add('not passed');
     return {
       ...task, at, all, shown, kinds, slower,
@@ -70,7 +71,7 @@
 
   // --- filters
   let wanted = '';
-  const chips = [['', 'All'], ['not passed', 'Not passed'], ['failed', 'Failed'], ['broken', 'Broken'], ['unchecked', 'Unchecked'], ['cancelled', 'Cancelled'], ['flaky', 'Flaky'], ['passed', 'Passed'], ['regression', 'Regressions'], ['loss', 'Losses'], ['improvement', 'Improvements'], ['gain', 'Gains'], ['slower', 'Slower'], ['new', 'New'], ['gone', 'Gone']];
+  const chips = [['', 'All'], ['not passed', 'Not passed'], ['failed', 'Failed'], ['broken', 'Broken'], ['unchecked', 'Unchecked'], ['cancelled', 'Cancelled'], ['cleanup failed', 'Cleanup failed'], ['flaky', 'Flaky'], ['passed', 'Passed'], ['regression', 'Regressions'], ['loss', 'Losses'], ['improvement', 'Improvements'], ['gain', 'Gains'], ['slower', 'Slower'], ['new', 'New'], ['gone', 'Gone']];
   const chipOf = new Map();
   for (const [key, name] of chips) {
     const count = key ? tasks.filter(t => t.kinds.has(key)).length : tasks.length;
@@ -144,7 +145,7 @@
       name.append(dots);
     });
     name.append(seen(task.name));
-    for (const mark of ['flaky', 'slower']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark}`, mark));
+    for (const mark of ['flaky', 'slower', 'cleanup failed']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark === 'slower' ? '' : 'flaky'}`, mark));
     if (task.change) name.append(make('span', `tagged ${task.change}`, task.change));
     if (task.difficulty) name.append(make('span', 'tagged', task.difficulty));
     const rates = task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
@@ -260,7 +261,10 @@
   const bad = step => step.outcome === 'failed' || step.outcome === 'broken';
   const leaves = steps => steps.flatMap(s => !bad(s) ? [] : s.steps && s.steps.some(bad) ? leaves(s.steps) : [s]);
   const failures = run => {
-    const found = run.phases.filter(p => p.name !== 'cleanup').flatMap(p => leaves(p.steps));
+    // What waits fails over and over at the same step: its last attempt speaks for all.
+    const last = new Map();
+    for (const step of run.phases.filter(p => p.name !== 'cleanup').flatMap(p => leaves(p.steps))) last.set((step.id || '').replace(/#\d+/g, ''), step);
+    const found = [...last.values()];
     const asserted = (run.asserted || []).filter(a => a.result && a.result.passed === false).map(a => ({
       id: `assert/${a.kind}`, message: a.result.reason || 'it does not hold', outcome: 'failed', place: a.result.place,
       answer: (a.result.details || []).join('\n'),
@@ -376,6 +380,7 @@
       return;
     }
     const wrong = record[OUTCOME] === 'passed' ? [] : failures(data);
+    if (record[CLEANUP]) wrong.push(...data.phases.filter(p => p.name === 'cleanup').flatMap(p => leaves(p.steps)));
     for (const step of wrong) {
       const [first, ...rest] = (step.message || step.outcome).split('\n');
       const card = add(make('div', 'card'), make('h4', '', `${step.id} ${step.outcome}: ${first}`));
