@@ -427,6 +427,8 @@ async fn journalling() {
             exit_zero: false,
             keep_going: false,
             gate: None,
+            rate: None,
+            until_decided: false,
             isolate: false,
             isolation: None,
             require_server_use: false,

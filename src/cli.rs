@@ -132,6 +132,8 @@ enum Command {
     #[command(visible_alias = "eval")]
     Run(Box<run::Args>),
     #[cfg(feature = "run")]
+    Prove(run::prove::Args),
+    #[cfg(feature = "run")]
     Recover(recover::Args),
     #[cfg(feature = "run")]
     New(new::Args),
@@ -202,6 +204,8 @@ pub fn main() -> ExitCode {
         Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Prove(args) => run::prove::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Recover(args) => recover::main(&args, cli.global),
         #[cfg(feature = "run")]

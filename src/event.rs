@@ -161,6 +161,10 @@ pub enum EventKind {
     AgentWorked {
         steps: Vec<AgentStep>,
     },
+    /// What the agent is asked, with every hole filled.
+    AgentPrompted {
+        text: String,
+    },
     AgentSpoke {
         text: String,
     },
@@ -177,6 +181,12 @@ pub enum EventKind {
         retry: u32,
         of: u32,
         reason: String,
+    },
+    /// Of a task that is run until its gate is decided: it is, after so many runs.
+    GateDecided {
+        met: bool,
+        passes: u32,
+        runs: u32,
     },
     /// What a pass is worth, where that is less than it seems.
     Remarked {
@@ -326,6 +336,9 @@ pub struct ActionReport {
     pub stdout: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
+    /// What a server, a tool or an extension answered, cut to a bound.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub answer: String,
     /// What a judge found, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Box<Judgement>>,
@@ -347,6 +360,7 @@ impl ActionReport {
             exit: None,
             stdout: String::new(),
             stderr: String::new(),
+            answer: String::new(),
             judgement: None,
             retried: false,
         }
@@ -364,6 +378,9 @@ pub struct Difference {
     /// Byte range in the task file of the expectation, where it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<(u32, u32)>,
+    /// The same as a file and a line, in results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// What a judge was asked, and what it submitted.

@@ -119,6 +119,11 @@ pub struct Settings {
     /// How many of how many runs of a task must pass.
     #[serde(default)]
     pub gate: Option<(u32, u32)>,
+    /// The rate that the gate is to show and its confidence, and whether tasks are run until it is decided.
+    #[serde(default)]
+    pub rate: Option<(f64, f64)>,
+    #[serde(default)]
+    pub until_decided: bool,
     #[serde(default)]
     pub isolate: bool,
     /// The jail of the agent, where the command line chose it.

@@ -31,6 +31,8 @@ pub mod affected;
 #[cfg(feature = "run")]
 pub mod tokens;
 pub mod prices;
+pub mod statistics;
+pub mod page;
 pub mod event;
 pub mod render;
 pub mod convert;

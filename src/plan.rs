@@ -10,6 +10,7 @@
 mod bound;
 pub mod diff;
 mod lower;
+pub mod mutant;
 mod order;
 pub mod reach;
 pub mod why;

@@ -2,6 +2,7 @@
 
 pub mod diff;
 mod dot;
+pub mod gate;
 mod html;
 mod json;
 mod markdown;

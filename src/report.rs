@@ -28,6 +28,7 @@ use crate::{
     plan::EvalPlan,
     run::{Gate, Interrupt, Only, RunOptions, RunSummary, Selection, run_eval},
     source::{Sources, Stat},
+    statistics::{Rate, Sequential},
 };
 
 /// One way to show a run while it runs.
@@ -59,6 +60,10 @@ pub struct ReportInput {
     /// Which tasks are run.
     pub selection: Selection,
     pub gate: Option<Gate>,
+    /// The rate that it shows, where it is one.
+    pub rate: Option<Rate>,
+    /// How a task's gate is decided run by run, where it is.
+    pub until_decided: Option<Arc<Sequential>>,
     /// What costs are counted in.
     pub currency: String,
     /// Only the set-up is run: nothing is judged, and nothing has passed.
@@ -102,6 +107,8 @@ impl ReportInput {
             runs: options.runs,
             selection: options.selection.clone(),
             gate: options.gate,
+            rate: options.rate,
+            until_decided: options.until_decided.clone(),
             currency: options.prices.as_ref().map_or_else(|| "USD".to_owned(), |prices| prices.currency.clone()),
             unjudged: options.only == Some(Only::Setup),
             results,

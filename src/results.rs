@@ -1,8 +1,10 @@
 //! Results files, read back: our own and those of the tools before us, in both of their forms (§8 of the upstream
 //! behaviour). What `gevals result` says of them is made here, as text; files are read and written at the edge.
 
+pub mod compare;
 pub mod diff;
 pub mod github;
+pub mod html;
 pub mod junit;
 pub mod merge;
 pub mod recording;
@@ -17,6 +19,8 @@ use std::{
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
+
+use crate::statistics::{self, Interval};
 
 /// The version of the file's shape that this gevals writes, and the newest it reads.
 pub const VERSION: u64 = 1;
@@ -185,11 +189,12 @@ impl ResultsFile {
             gaps.push("it has no results".to_owned());
         }
         for (name, results) in runs {
-            let name = harmless(name);
             let Some(all) = results.iter().map(|result| result.run().1).max() else {
-                gaps.push(format!("`{name}` has no result"));
+                gaps.push(format!("`{}` has no result", harmless(name)));
                 continue;
             };
+            let all = self.decided(name).map_or(all, |(_, runs)| runs);
+            let name = harmless(name);
             let seen: BTreeSet<u64> = results.iter().map(|result| result.run().0).collect();
             let missing: Vec<_> =
                 (1..=all.min(MOST_RUNS)).filter(|run| !seen.contains(run)).map(|run| run.to_string()).collect();
@@ -209,13 +214,22 @@ impl ResultsFile {
     /// The tasks too few of whose runs passed: all, unless the run or the task has a gate.
     pub fn missed(&self) -> Vec<&str> {
         let mut tasks: IndexMap<&str, (u64, u64)> = IndexMap::new();
-        for result in &self.results {
+        let undecided = |result: &&RunResult| self.decided(result.name()).is_none();
+        for result in self.results.iter().filter(undecided) {
             let gate = [result.0.get("gate"), self.summary.get("gate")].into_iter().flatten().next();
             let needed = gate.and_then(|gate| gate.get("passes")?.as_u64()).unwrap_or(result.run().1).max(1);
             let task = tasks.entry(result.name()).or_default();
             *task = (task.0 + u64::from(result.passed()), task.1.max(needed));
         }
-        tasks.into_iter().filter(|(_, (passed, needed))| passed < needed).map(|(name, _)| name).collect()
+        let names = self.summary.get("decided").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let lost = names.map(String::as_str).filter(|name| self.decided(name).is_some_and(|(met, _)| !met));
+        tasks.into_iter().filter(|(_, (passed, needed))| passed < needed).map(|(name, _)| name).chain(lost).collect()
+    }
+
+    /// Of a task that was run until its gate was decided: whether it was met, and after how many runs.
+    fn decided(&self, task: &str) -> Option<(bool, u64)> {
+        let decided = self.summary.get("decided")?.get(task)?;
+        Some((decided.get("met")?.as_bool()?, decided.get("runs")?.as_u64()?))
     }
 
     /// The names of the tasks that were selected, where the file has them.
@@ -230,6 +244,15 @@ impl ResultsFile {
     }
 }
 
+/// Runs by the name of their task, in the order of the file.
+fn by_task<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> IndexMap<&'a str, Vec<&'a RunResult>> {
+    let mut tasks: IndexMap<&str, Vec<&RunResult>> = IndexMap::new();
+    for result in results {
+        tasks.entry(result.name()).or_default().push(result);
+    }
+    tasks
+}
+
 /// One kind of assertion in one result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Asserted<'a> {
@@ -238,7 +261,94 @@ pub struct Asserted<'a> {
     pub reason: &'a str,
 }
 
+/// A step or an assertion that did not pass.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Failed<'a> {
+    pub id: &'a str,
+    pub message: &'a str,
+    /// What it does.
+    pub meaning: &'a str,
+    /// Its file and line.
+    pub place: &'a str,
+    /// What was answered, or printed.
+    pub answer: &'a str,
+    pub differences: Vec<Differs<'a>>,
+}
+
+/// What was expected and what was found.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Differs<'a> {
+    pub subject: &'a str,
+    pub expected: &'a str,
+    pub actual: &'a str,
+    /// The line that expects it.
+    pub place: &'a str,
+}
+
+impl<'a> Failed<'a> {
+    /// Itself, or what failed in it.
+    fn of(step: &'a Value, depth: usize, out: &mut Vec<Self>) {
+        let outcome = step.pointer("/report/outcome").and_then(Value::as_str);
+        let good = step.get("success").and_then(Value::as_bool) == Some(true);
+        if good || matches!(outcome, Some("skipped" | "cancelled" | "passed")) {
+            return;
+        }
+        let before = out.len();
+        if depth < 16 {
+            let inner = step.get("steps").and_then(Value::as_array).into_iter().flatten();
+            inner.for_each(|inner| Self::of(inner, depth + 1, out));
+        }
+        if out.len() > before {
+            return;
+        }
+        let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        let report = step.get("report").unwrap_or(&Value::Null);
+        let first = |all: [&'a str; 3]| all.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
+        let differences = report.get("differences").and_then(Value::as_array).into_iter().flatten();
+        out.push(Self {
+            id: first([text(step, "id"), text(step, "type"), ""]),
+            message: first([text(step, "message"), text(step, "error"), "it did not pass"]),
+            meaning: text(step, "meaning"),
+            place: text(step, "place"),
+            answer: first([text(report, "answer"), text(report, "stderr"), text(report, "stdout")]),
+            differences: differences
+                .map(|d| Differs {
+                    subject: text(d, "subject"),
+                    expected: text(d, "expected"),
+                    actual: text(d, "actual"),
+                    place: text(d, "place"),
+                })
+                .collect(),
+        });
+    }
+}
+
 impl RunResult {
+    /// The steps and assertions that did not pass, cleanup aside; of a step that holds others those that failed in it.
+    pub fn failed(&self) -> Vec<Failed<'_>> {
+        let mut out = Vec::new();
+        for phase in ["setupOutput", "agentOutput", "verifyOutput"] {
+            let steps = self.0.get(phase).and_then(|phase| phase.get("Steps")?.as_array());
+            steps.into_iter().flatten().for_each(|step| Failed::of(step, 0, &mut out));
+        }
+        // What waits fails over and over at the same step: its last attempt speaks for all.
+        let mut last: IndexMap<String, Failed<'_>> = IndexMap::new();
+        for step in out.drain(..) {
+            let attempted = step.id.split('/').map(|part| part.split('#').next().unwrap_or_default());
+            last.insert(attempted.collect::<Vec<_>>().join("/"), step);
+        }
+        out.extend(last.into_values());
+        let asserted = self.0.get("assertionResults").and_then(Value::as_object).into_iter().flatten();
+        for (kind, result) in asserted.filter(|(_, result)| result.get("passed") == Some(&Value::Bool(false))) {
+            let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
+            let (message, place) = (text("reason"), text("place"));
+            let message = if message.is_empty() { "it does not hold" } else { message };
+            out.push(Failed { id: kind, message, place, ..Failed::default() });
+        }
+        // Where nothing went wrong but what holds everything, it says why itself.
+        if self.passed() { Vec::new() } else { out }
+    }
+
     fn text(&self, key: &str) -> &str {
         self.0.get(key).and_then(Value::as_str).unwrap_or_default()
     }
@@ -503,6 +613,24 @@ impl Statistics {
     }
 }
 
+/// Between which rates the one of a task lies that passed so many of its runs.
+pub fn interval(passed: usize, runs: usize) -> Interval {
+    let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    statistics::wilson(few(passed), few(runs), statistics::CONFIDENCE)
+}
+
+/// Whether runs of the same thing passed and failed; what could not be carried out is no evidence.
+pub fn is_flaky(passed: usize, failed: usize) -> bool {
+    passed > 0 && failed > 0
+}
+
+/// What passing all of so many runs says of a task.
+pub fn worth(runs: usize) -> String {
+    let low = (interval(runs, runs).low * 100.0).floor();
+    let more = if runs == 1 { "; `-n` runs tasks more often" } else { "" };
+    format!("a pass is {runs} of {runs}: with 95 % confidence the task passes at least {low} % of the time{more}")
+}
+
 /// A fraction; 0 of nothing.
 fn rate(part: usize, all: usize) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
@@ -614,6 +742,32 @@ mod tests {
     }
 
     #[test]
+    fn what_did_not_pass_is_the_innermost_and_the_last_attempt() {
+        let step = |id: &str, outcome: &str, inner: &str| {
+            format!(
+                r#"{{"id": "{id}", "success": {}, "message": "m {id}", "report": {{"outcome": "{outcome}"}}, "steps": [{inner}]}}"#,
+                outcome == "passed"
+            )
+        };
+        let attempts = [step("verify/w#1/0", "failed", ""), step("verify/w#2/0", "failed", "")].join(",");
+        let steps = [
+            step("verify/a", "passed", &step("verify/a/0", "failed", "")),
+            step("verify/w", "failed", &attempts),
+            step("verify/s", "skipped", ""),
+            step("verify/b", "broken", ""),
+        ];
+        let result = one(&format!(
+            r#"{{"taskName": "t", "taskPassed": false, "outcome": "failed", "verifyOutput": {{"Steps": [{}]}},
+               "assertionResults": {{"x": {{"passed": false, "reason": "r", "place": "e.yaml:3"}}, "y": {{"passed": true}}}}}}"#,
+            steps.join(",")
+        ));
+        let found: Vec<_> = result.failed().iter().map(|f| (f.id.to_owned(), f.message.to_owned())).collect();
+        let expected = [("verify/w#2/0", "m verify/w#2/0"), ("verify/b", "m verify/b"), ("x", "r")];
+        assert_eq!(found, expected.map(|(id, message)| (id.to_owned(), message.to_owned())));
+        assert_eq!(result.failed()[2].place, "e.yaml:3");
+    }
+
+    #[test]
     fn a_guess_makes_the_whole_sum_a_guess() {
         let tokens = |guessed| Tokens { estimated: Some(1), guessed, judge_guessed: guessed, ..Tokens::default() };
         for (one, other) in [(true, false), (false, true), (false, false)] {
@@ -715,8 +869,8 @@ mod tests {
                 summary::github(&file, "x", None);
                 summary::verify(&file, Some(0.5), Some(0.5));
                 summary::verify(&file, None, None);
-                let diff = diff::diff(&file, &file);
-                prop_assert!(diff.regressions.is_empty() && diff.improvements.is_empty());
+                let diff = diff::diff(&file, &file, 0.05);
+                prop_assert!(diff.regressions.is_empty() && diff.losses.is_empty() && diff.gains.is_empty());
                 diff.text();
                 diff.markdown();
                 junit::junit(&file, &file.only(None));

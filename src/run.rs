@@ -23,7 +23,7 @@ mod usage;
 pub mod verdict;
 
 pub use isolation::{foreseen, machine, results_in};
-pub use select::{Gate, Labels, Selection, Shard};
+pub use select::{Demand, Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use stop::{Interrupt, interrupts};
 pub use task::{KeptWorld, TaskEnd};
@@ -50,6 +50,7 @@ use crate::{
     plan::{ActionKind, EvalPlan, Judge, Plan, reach, wire},
     prices::Prices,
     secrets::{is_secret_name, of_environment},
+    statistics::{Rate, Sequential},
     ty::{duration, endpoint},
 };
 use emit::Emitter;
@@ -85,6 +86,10 @@ pub struct RunOptions {
     pub keep_going: bool,
     /// How many runs of a task must pass, where not all.
     pub gate: Option<Gate>,
+    /// The rate that the gate shows, where it is one.
+    pub rate: Option<Rate>,
+    /// Whether a task is run no more once its gate is decided, and how it is.
+    pub until_decided: Option<Arc<Sequential>>,
     /// Whether a task that checks nothing counts as passed.
     pub allow_unchecked: bool,
     /// Whether a task fails that passed without one successful call to a server under test.
@@ -153,6 +158,8 @@ impl Default for RunOptions {
             retry_broken: 0,
             keep_going: false,
             gate: None,
+            rate: None,
+            until_decided: None,
             output_dir: PathBuf::from("."),
             allow_unchecked: false,
             require_server_use: false,
@@ -404,12 +411,20 @@ pub async fn run_eval(
                     // How many runs may go wrong before the gate cannot be met.
                     let mut spare =
                         gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
+                    let mut passes = 0;
+                    let decided =
+                        |passes, runs| options.until_decided.as_ref().and_then(|gate| gate.decided(passes, runs));
                     for run in 0..runs(index) {
                         let planned = &plan.tasks[index];
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
                         if let Some(end) = past.and_then(|past| past.result(&task)) {
                             spare = spare.saturating_sub(u32::from(!good(end.verdict, options.allow_unchecked)));
+                            passes += u32::from(good(end.verdict, options.allow_unchecked));
                             ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
+                            // What it decided is in the journal.
+                            if decided(passes, run + 1).is_some() {
+                                break;
+                            }
                             continue;
                         }
                         let mut end = task::run(world, planned, &digests[index], task.clone()).await;
@@ -428,7 +443,14 @@ pub async fn run_eval(
                             }
                             spare = spare.saturating_sub(1);
                         }
+                        passes += u32::from(good(end.verdict, options.allow_unchecked));
+                        let cancelled = end.verdict == Verdict::Cancelled;
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+                        if let (Some(met), false) = (decided(passes, run + 1), cancelled) {
+                            let runs = run + 1;
+                            emitter.emit(Some(&task), EventKind::GateDecided { met, passes, runs });
+                            break;
+                        }
                     }
                 }
             };
@@ -497,7 +519,13 @@ pub async fn run_eval(
     let exit = match heard.first() {
         Some(signal) => signal.exit(),
         None if !faults.is_empty() => 3,
-        None => status(&tasks, options.allow_unchecked, &|index| gate_of(plan, options, index), options.exit_zero),
+        None => {
+            let met = |index: usize, passes: u32, all: u32| match &options.until_decided {
+                Some(gate) => gate.decided(passes, all) == Some(true),
+                None => passes >= gate_of(plan, options, index).map_or(all, |gate| gate.passes),
+            };
+            status(&tasks, options.allow_unchecked, &met, options.exit_zero)
+        }
     };
     emitter.emit(
         None,
@@ -583,16 +611,15 @@ pub fn unpriced(
     faults
 }
 
-/// The exit status of a run that came to its end.
-pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, gate: &dyn Fn(usize) -> Option<Gate>, exit_zero: bool) -> u8 {
+/// The exit status of a run that came to its end; `met` says of a task whether so many passes of so many runs are enough.
+pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, met: &dyn Fn(usize, u32, u32) -> bool, exit_zero: bool) -> u8 {
     let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
     for end in tasks {
         let (passes, all) = runs.entry(end.task.index).or_default();
         *passes += u32::from(good(end.verdict, allow_unchecked));
         *all += 1;
     }
-    let enough =
-        |(index, (passes, all)): (&usize, &(u32, u32))| *passes >= gate(*index).map_or(*all, |gate| gate.passes);
+    let enough = |(index, (passes, all)): (&usize, &(u32, u32))| met(*index, *passes, *all);
     let exit = if !runs.iter().all(enough) {
         1
     } else if tasks.iter().any(|t| t.cleanup_failed) {

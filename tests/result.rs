@@ -176,8 +176,8 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
 fn a_regression_is_an_exit_status() {
     let world = upstream();
     let said = [
-        "Regressions (1):\n  ✗ fix-service  passed → failed\n      verification failed",
-        "Improvements (1):\n  ✓ create-pod  failed → passed",
+        "Losses (1):\n  ↓ fix-service  passed → failed\n      verification failed",
+        "Gains (1):\n  ↑ create-pod  failed → passed",
         "Removed tasks (1):\n  - create-pod-again  failed",
         "2/4 (50.00%)",
         "+0.00 pp",
@@ -189,7 +189,7 @@ fn a_regression_is_an_exit_status() {
     world.run(&["result", "diff", "old.json", "new.json", "--exit-zero"]).expect(0, &said[..1]);
     world.run(&["result", "diff", "new.json", "new.json"]).expect(0, &["No task changed.", "+0.00 pp"]);
     let markdown = world.run(&["result", "diff", "old.json", "new.json", "-o", "markdown"]);
-    let said = ["### ❌ Regressions (1)", "- **fix-service** passed → failed: verification failed", "| Tasks |"];
+    let said = ["### 🔻 Losses (1)", "- **fix-service** passed → failed: verification failed", "| Tasks |"];
     markdown.expect(1, &said);
     world.run(&["result", "diff", "old.json"]).expect(2, &[]);
     world.run(&["result", "diff", "--base", "old.json"]).expect(2, &["--current"]);
@@ -355,7 +355,266 @@ fn a_gate_lets_some_runs_fail() {
     world.write("log", "");
     world.run(&["run", "eval.yaml", "--gate", "3/3"]).expect(1, &["missed by t"]);
     world.run(&["run", "eval.yaml", "--gate", "4/3"]).expect(2, &["more passes than runs"]);
-    world.run(&["run", "eval.yaml", "--gate", "1/2", "-n", "2"]).expect(2, &["--runs"]);
+    world.run(&["run", "eval.yaml", "--gate", "1/2", "-n", "3"]).expect(2, &["--runs"]);
+}
+
+/// A task that fails in its second run, and one that never does.
+fn one_flaky() -> World {
+    let task = |name: &str, run: &str| {
+        format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}}}\nspec:\n  prompt: Do it.\n  verify: [{{command: {{run: '{run}'}}}}]\n"
+        )
+    };
+    World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: flaky.yaml}, {path: steady.yaml}]\n",
+        ),
+        ("flaky.yaml", &task("flaky", "echo x >> WORLD/log; test $(wc -l < WORLD/log) != 2")),
+        ("steady.yaml", &task("steady", "test -d WORLD")),
+    ])
+}
+
+#[test]
+fn a_gate_may_be_a_rate_that_runs_show() {
+    let world = one_flaky();
+    let gate = |args: &[&str]| world.run(&[&["run", "eval.yaml", "--gate"], args].concat());
+    gate(&["0.5@95%"]).expect(1, &["the gate is `0.5@95%`, which is 5 passes of 5 runs: missed by flaky (4 of 5)"]);
+    let summary = &world.results("e")["summary"];
+    assert_eq!(summary["gate"], json!({ "passes": 5, "of": 5, "rate": 0.5, "confidence": 0.95 }));
+    world.write("log", "");
+    gate(&["0.5@95%", "-n", "8"]).expect(0, &["which is 7 passes of 8 runs: met"]);
+    gate(&["0.9@95%", "-n", "20"]).expect(2, &["20 runs cannot show the gate `0.9@95%`", "29 can"]);
+    gate(&["0.5@95%", "--until-decided"]).expect(2, &["--max-runs"]);
+    gate(&["0.5@95%", "--max-runs", "20"]).expect(2, &["--until-decided"]);
+    gate(&["0.9@95%", "--until-decided", "--max-runs", "20"]).expect(2, &["29 can"]);
+}
+
+/// No more runs than it takes; what is written is complete, and every command reads it so.
+#[test]
+fn tasks_run_until_their_gate_is_decided() {
+    let world = one_flaky();
+    let args = ["run", "eval.yaml", "--gate", "0.3@90%", "--until-decided", "--max-runs", "12"];
+    world.run(&args).expect(0, &["looked at after each of at most 12 runs: met", "flaky: "]);
+    let results = world.results("e");
+    let decided = &results["summary"]["decided"];
+    let runs = |task: &str| results["results"].as_array().unwrap().iter().filter(|r| r["taskName"] == task).count();
+    assert_eq!(decided["steady"]["runs"], runs("steady"));
+    assert_eq!(decided["flaky"]["runs"], runs("flaky"));
+    assert!(runs("steady") < runs("flaky") && runs("flaky") < 12, "{decided}");
+    assert_eq!(results["summary"]["complete"], true);
+    world.run(&["result", "verify", "gevals-e-out.json"]).expect(0, &["PASSED"]);
+    world.run(&["result", "merge", "gevals-e-out.json", "-o", "m.json"]).expect(0, &[]);
+    world.run(&["result", "verify", "m.json"]).expect(0, &["PASSED"]);
+    // Three of three: the second run that fails decides it.
+    world.write("log", "");
+    world.run(&["run", "eval.yaml", "--gate", "3/3", "--until-decided"]).expect(1, &["missed by flaky (1 of 2)"]);
+    assert_eq!(world.results("e")["summary"]["decided"]["flaky"], json!({ "met": false, "passes": 1, "runs": 2 }));
+    world.run(&["result", "verify", "gevals-e-out.json"]).expect(1, &["`flaky` did not pass"]);
+}
+
+#[test]
+fn runs_are_told_with_what_they_are_worth() {
+    let world = one_flaky();
+    let once = "a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time";
+    world.run(&["run", "eval.yaml"]).expect(0, &[once]);
+    world.write("log", "");
+    world.run(&["run", "eval.yaml", "-n", "5"]).expect(
+        1,
+        &[
+            "flaky: 4 of 5 runs passed; its pass rate is 37–97 %, flaky",
+            "a pass is 5 of 5: with 95 % confidence",
+            "at least 56 %",
+        ],
+    );
+    world.run(&["result", "summary", "gevals-e-out.json"]).expect(
+        0,
+        &[
+            "  flaky: 4/5 passed, 37–97 %, flaky\n",
+            "Of k runs one passes:  pass@1 90.00%, pass@2 100.00%, pass@3 100.00%, pass@5 100.00%\n",
+            "Of k runs all pass:    pass^1 90.00%, pass^2 80.00%, pass^3 70.00%, pass^5 50.00%\n",
+        ],
+    );
+    world.run(&["plan", "eval.yaml", "--gate", "0.9@95%"]).expect(
+        0,
+        &[
+            "e: to show `0.9@95%` takes at least 29 runs, all of which pass",
+            "            99 %      92.2 %      46      45",
+            "by gevals-e-out.json",
+        ],
+    );
+    world.run(&["plan", "eval.yaml", "--gate", "2"]).expect(2, &["such as `0.9@95%`"]);
+    world
+        .run(&["plan", "flaky.yaml", "--gate", "0.5"])
+        .expect(0, &["1 task: to show `0.5@95%`", "once there are results"]);
+}
+
+/// What the page of results is in a browser, `tests/render/report.cjs` looks at.
+#[test]
+fn results_become_a_page_that_needs_nothing_else() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread\n", "contains: </script>Cake\n"));
+    let ran = world.run(&["run", "q", "--report", "html"]).expect(1, &[]);
+    assert!(ran.err.contains("report: gevals-quickstart-out.html"), "{}", ran.err);
+    let page = world.read("gevals-quickstart-out.html");
+    for text in [
+        "default-src 'none'; style-src 'sha256-",
+        "contains `\\u003c/script\\u003eCake`",
+        r#""place":"q/tasks/write-note.yaml:24""#,
+        r#""answer":"Bread, milk, and "#,
+        r#""prompt":"Write a note called \"Shopping "#,
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert_eq!(page.matches("</script>").count(), 3, "two blocks of data and a script");
+    for beyond in ["http:", "https:", "@import", "url("] {
+        let plain = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!plain.contains(beyond), "{beyond}");
+    }
+    let html = |args: &[&str]| world.run(&[&["result", "html", "gevals-quickstart-out.json"], args].concat());
+    html(&["-o", "r.html", "--source-url", "https://example.org/"]).expect(0, &["r.html"]);
+    assert!(world.read("r.html").contains(r#""link":"https://example.org/""#));
+    html(&["--source-url", "javascript:alert(1)"]).expect(2, &["begins with `https://`"]);
+    html(&["none.json"]).expect(2, &["none.json"]);
+    let two = html(&["gevals-quickstart-out.json"]).expect(0, &["<!doctype html>"]);
+    assert!(two.out.contains(r#""name":"write-note""#));
+    // The same is told everywhere.
+    let told = ["verify/read: `content` is not as expected", "q/tasks/write-note.yaml:24", "Cake`", "Bread, milk, and"];
+    world.run(&["result", "view", "gevals-quickstart-out.json", "--task", "write"]).expect(0, &told);
+    let junit = [
+        "verify/read (q/tasks/write-note.yaml:19): `content`",
+        "content (q/tasks/write-note.yaml:24)",
+        "Bread, milk, and",
+    ];
+    world.run(&["result", "convert", "junit", "gevals-quickstart-out.json"]).expect(0, &junit);
+}
+
+/// What is not there is told beside what is.
+#[test]
+fn a_hole_without_a_value_names_what_there_is() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    for (hole, said) in [
+        ("{content[0].txt}", "`{content[0].txt}` has no value; there are `type`, `text`"),
+        ("{content[7].text}", "`{content[7].text}` has no value; there are 1 items"),
+        ("{structuredContent.rels}", "`{structuredContent.rels}` has no value; there are `"),
+    ] {
+        world.write("q/tasks/write-note.yaml", &task.replace("{content[0].text}", hole));
+        world.run(&["run", "q", "--run", "write-note"]).expect(1, &[said]);
+    }
+}
+
+/// Tasks that notice what is done wrong, and one that notices nothing.
+#[test]
+fn a_suite_proves_that_it_can_fail() {
+    let world = quickstart();
+    let ran =
+        world.run(&["prove", "q", "--run", "write-note", "--badge", "badge.json", "--format", "json"]).expect(0, &[]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let task = &told["tasks"][0];
+    assert_eq!((&task["script"]["verdict"], &task["nothing"]["verdict"]), (&json!("passed"), &json!("failed")));
+    assert_eq!((&task["again"]["verdict"], &task["faults"]), (&json!("passed"), &json!([])));
+    let of = |mutant: &str| {
+        let tried = task["tried"].as_array().unwrap().iter().find(|t| t["mutant"] == mutant);
+        tried.map(|t| (t["noticed"] == true, t["by"].as_str().unwrap_or_default().to_owned()))
+    };
+    let create = "call 1 (notes.notes_create)";
+    assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/read".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} has another `tags`")), Some((false, String::new())), "{told:#}");
+    assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
+    assert_eq!((&told["noticed"], &told["mutants"]), (&json!(3), &json!(5)), "{told:#}");
+    assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "60 %");
+    let said = [
+        "3 of 5 mutants noticed (60 %)",
+        "✗ call 1 (notes.notes_create) has another `tags`: not noticed; it takes a verify step",
+    ];
+    world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
+    world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
+    // A task that passes whatever is done, one that does not pass, and one whose cleanup leaves something.
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write(
+        "q/tasks/write-note.yaml",
+        &(task.split("  verify:").next().unwrap().to_owned() + "  verify: [{command: {run: test -d .}}]\n"),
+    );
+    world.write("q/eval.yaml", &world.read("q/eval.yaml").split("      assertions:").next().unwrap().to_owned());
+    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing is done"]);
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
+    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ with its script it is failed"]);
+    // What only the first run finds as it should be: cleanup has left something.
+    let once = "  verify:\n    - command: {run: 'test ! -e WORLD/left'}\n    - command: {run: 'touch WORLD/left'}\n";
+    world.write("q/tasks/write-note.yaml", &task.replace("  verify:\n", once));
+    world
+        .run(&["prove", "q", "--run", "write-note"])
+        .expect(1, &["✗ it passed, and in the world that is left it is failed"]);
+    world.run(&["prove", "q", "--run", "write-note", "--agent", "none.yaml"]).expect(2, &["cannot read `none.yaml`"]);
+    world.write(
+        "noop.yaml",
+        "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n",
+    );
+    world.write("t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: test -d .}}]\n");
+    world.run(&["prove", "noop.yaml"]).expect(2, &["no task has a script to follow"]);
+}
+
+/// A failure is told when it happens, once, and again in the summary.
+#[test]
+fn a_failure_is_told_when_it_happens() {
+    let world = quickstart();
+    let task = world.read("q/tasks/write-note.yaml");
+    world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread\n", "contains: Cake\n"));
+    let ran = world.run(&["run", "q"]).expect(1, &[]);
+    let (told, next) = (ran.out.find("expected  contains `Cake`").unwrap(), ran.out.find("PASS    tidy-up").unwrap());
+    assert!(told < next, "{}", ran.out);
+    assert_eq!(ran.out.matches("expected  contains `Cake`").count(), 2, "{}", ran.out);
+    let quiet = world.run(&["run", "q", "--quiet"]).expect(1, &[]);
+    assert_eq!(quiet.out.matches("expected  contains `Cake`").count(), 1, "{}", quiet.out);
+    let alone = world.run(&["run", "q", "--run", "write-note"]).expect(1, &[]);
+    assert_eq!(alone.out.matches("expected  contains `Cake`").count(), 1, "{}", alone.out);
+}
+
+/// A thousand tasks of five runs are no more than 20 MB, however much was said in each.
+#[test]
+fn a_page_of_many_results_stays_small() {
+    let world = World::new(&[]);
+    let long = "x".repeat(10_000);
+    let results = (0..5_000).map(|n| {
+        let passed = n % 3 != 0;
+        json!({
+            "taskName": format!("t{}", n / 5), "taskPassed": passed, "allAssertionsPassed": true, "runIndex": n % 5, "totalRuns": 5,
+            "taskOutput": &long, "taskError": if passed { "" } else { "it failed" },
+        })
+    });
+    let results = json!({ "summary": { "eval": "many" }, "results": results.collect::<Vec<_>>() });
+    std::fs::write(world.path("many.json"), results.to_string()).unwrap();
+    world.run(&["result", "html", "many.json", "-o", "many.html"]).expect(0, &[]);
+    let size = std::fs::metadata(world.path("many.html")).unwrap().len();
+    assert!(size < 20_000_000, "{size}");
+    assert!(world.read("many.html").contains("more characters)"));
+}
+
+#[test]
+fn what_fails_a_comparison_is_chosen() {
+    let world = World::new(&[]);
+    let file = |passed: usize| {
+        let results = (0..20).map(|run| {
+            json!({ "taskName": "t", "taskPassed": run < passed, "allAssertionsPassed": true, "runIndex": run, "totalRuns": 20 })
+        });
+        json!({ "results": results.collect::<Vec<_>>() }).to_string()
+    };
+    for (name, passed) in [("all.json", 20), ("most.json", 19), ("few.json", 9)] {
+        world.write(name, &file(passed));
+    }
+    let diff = |to: &str, args: &[&str]| world.run(&[&["result", "diff", "all.json", to], args].concat());
+    diff("most.json", &[]).expect(0, &["Losses (1)", "20/20 passed → 19/20 passed  p = 1\n", "may be chance"]);
+    diff("most.json", &["--fail-on", "any-loss"]).expect(1, &[]);
+    diff("few.json", &[]).expect(1, &["Regressions (1)", "p = < 0.001"]);
+    diff("few.json", &["--fail-on", "regression", "--alpha", "0.00001"]).expect(0, &["Losses (1)"]);
+    diff("few.json", &["--alpha", "2"]).expect(2, &["from 0 to 1"]);
+    world.run(&["result", "compare", "all.json", "most.json", "few.json"]).expect(
+        0,
+        &["A all.json", "20/20 passed (100.00%, with 95 % confidence 83–100 %)", "A beats C: p = < 0.001", "11:0 *"],
+    );
 }
 
 #[test]
@@ -615,21 +874,23 @@ fn a_comparison_is_shown_whole() {
     let text = "\
 === Evaluation Diff ===
 
-Regressions (2):
-  ✗ worse  passed → failed
+Losses (2):
+  ↓ worse  passed → failed
       the task failed
       the task is not the same: its plan changed
-  ✗ unknown  passed → failed
+  ↓ unknown  passed → failed
       the task failed
 
-Improvements (1):
-  ✓ better  failed → passed
+Gains (1):
+  ↑ better  failed → passed
 
 New tasks (1):
   + new  passed
 
 Removed tasks (1):
   - gone  passed
+
+Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
                      Base          Current       Change
 Tasks                4/5 (80.00%)  3/6 (50.00%)  -30.00 pp
@@ -646,12 +907,12 @@ warning: tokens of base are those of 2 of 5 results
     let markdown = "\
 ## Evaluation Diff
 
-### ❌ Regressions (2)
+### 🔻 Losses (2)
 
 - **worse** passed → failed: the task failed (its plan changed)
 - **unknown** passed → failed: the task failed
 
-### ✅ Improvements (1)
+### 🔺 Gains (1)
 
 - **better** failed → passed
 
@@ -662,6 +923,8 @@ warning: tokens of base are those of 2 of 5 results
 ### 🗑\u{fe0f} Removed tasks (1)
 
 - **gone** passed
+
+Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
 | | Base | Current | Change |
 |---|---|---|---|
@@ -741,6 +1004,7 @@ fn a_summary_is_shown_whole() {
       the task failed
 
 Tasks:      1/7 passed (14.29%)
+            a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time; `-n` runs tasks more often
 Assertions: 4/6 passed (66.67%)
 Cleanups:   1 failed
 Incomplete: `stopped` was cancelled

@@ -231,7 +231,7 @@ async fn play(cx: &AgentContext<'_>, path: &Path, calls: &[Call], played: &mut P
         for (what, expected, actual) in otherwise {
             if played.differences.len() < TOLD {
                 let subject = format!("{what} in {subject}");
-                played.differences.push(Difference { subject, expected, actual, at: None });
+                played.differences.push(Difference { subject, expected, actual, at: None, place: None });
             }
         }
     }

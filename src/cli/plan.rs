@@ -20,11 +20,13 @@ use crate::{
     render::{
         Done, FORMATS, View,
         diff::DIFF_FORMATS,
+        gate,
         results::{self, Earlier, Painted},
         why::WHY_FORMATS,
     },
     secrets::Secrets,
     source::{Files, Sources},
+    statistics::Rate,
 };
 
 const EXAMPLES: &str = "\
@@ -35,6 +37,7 @@ Examples:
   gevals plan eval.yaml --format html --open             a page to look around in
   gevals plan eval.yaml --results gevals-web-out.json    how it went
   gevals plan eval.yaml --why verify/ready               what a step waits for, and what waits for it
+  gevals plan eval.yaml --gate 0.9@95%                   how many runs it takes to show that
   gevals plan eval.yaml --diff-rev origin/main           what changed since
   gevals plan eval.yaml --diff-rev origin/main --format markdown --deny-growth
 
@@ -65,6 +68,9 @@ pub struct Args {
     /// Say what a step waits for, what waits for it, and the shortest path to it; STEP is its id in the plan or its own.
     #[arg(long, value_name = "STEP", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth"])]
     why: Option<String>,
+    /// Say how many runs of each task it takes to show this pass rate with this confidence, and what an earlier run makes of that.
+    #[arg(long, value_name = "RATE@CONFIDENCE", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth", "why"])]
+    gate: Option<Rate>,
     /// Show what changed since this older task or eval file.
     #[arg(long, value_name = "OTHER", conflicts_with = "diff_rev")]
     diff: Option<PathBuf>,
@@ -94,6 +100,15 @@ pub fn main(args: &Args, global: Global) -> u8 {
     if args.deny_growth {
         complain("--deny-growth needs --diff or --diff-rev");
         return status::USAGE;
+    }
+    if let Some(rate) = args.gate {
+        for eval in &planned.evals {
+            print(&gate::gate(rate, Some(eval), &eval.tasks, earlier(&eval.name).as_ref()));
+        }
+        if !planned.loose.is_empty() {
+            print(&gate::gate(rate, None, &planned.loose, None));
+        }
+        return status::OK;
     }
     let name = if args.open && args.format == "tree" { "html" } else { &args.format };
     let Some(format) = FORMATS.iter().find(|f| f.name == name) else { return status::USAGE };

@@ -24,6 +24,7 @@ use crate::{
         recover::{RecoverOptions, Recovered, clean_up, end_processes},
     },
     source::{Files, Sources},
+    statistics::Rate,
 };
 
 const EXAMPLES: &str = "\
@@ -365,6 +366,7 @@ fn results(
         runs: settings.runs,
         parallel: settings.parallel,
         gate: settings.gate.map(|(passes, of)| Gate { passes, of }),
+        rate: settings.rate.map(|(at_least, confidence)| Rate { at_least, confidence }),
         prices,
         ..RunOptions::default()
     };

@@ -8,11 +8,12 @@ use super::{complain, print, project_files, shown, status};
 use crate::{
     host::disk::{Disk, write_atomic},
     results::{
-        self, ResultsFile, diff, junit, merge,
+        self, ResultsFile, compare, diff, html, junit, merge,
         recording::{self, Recorded},
         summary, view,
     },
     source::Files,
+    statistics,
 };
 
 const EXAMPLES: &str = "\
@@ -23,6 +24,8 @@ Examples:
   gevals result verify out.json               exit 1 unless all tasks passed and none is missing
   gevals result verify out.json --task 0.8    exit 1 if fewer than 80 % of the tasks passed
   gevals result diff --base old.json --current new.json
+  gevals result html out.json -o report.html  a page to look around in
+  gevals result compare opus/out.json gpt/out.json      which agent or model beats which
   gevals result convert junit out.json --output-file junit.xml
   gevals result merge shard-*/out.json -o out.json
 
@@ -45,6 +48,8 @@ enum Command {
     Summary(Summary),
     Verify(Verify),
     Diff(Diff),
+    Compare(Compare),
+    Html(Html),
     Convert(Convert),
     Merge(Merge),
 }
@@ -121,8 +126,12 @@ Examples:
   gevals result diff --base main.json --current mine.json
   gevals result diff main.json mine.json -o markdown >> $GITHUB_STEP_SUMMARY
 
-Runs of a task are compared by the share that passed. The exit status is 1 where a task got worse or is gone, and where the
-current results are incomplete. Tasks that are gone count as not passed.";
+  gevals result diff main.json mine.json --fail-on any-loss
+
+Where fewer runs of a task passed, an exact test (Fisher's, Holm over the tasks) says whether that is a regression or may be chance;
+all tasks together are tested in pairs of runs (McNemar's). By default the exit status is 1 where a test finds a regression; where every
+task ran once, where one that passed does not pass any more. It is always 1 where a task is gone, which counts as not passed,
+and where the current results are incomplete.";
 
 /// Compare two results files: what got worse, better, is new or gone.
 #[derive(clap::Args, Debug)]
@@ -140,9 +149,56 @@ struct Diff {
     /// How it is written.
     #[arg(short, long, visible_alias = "format", value_enum, default_value_t = DiffFormat::Text)]
     output: DiffFormat,
+    /// What makes the exit status 1: a regression by the test, or any task of which fewer runs passed.
+    #[arg(long, value_name = "WHAT", value_enum)]
+    fail_on: Option<FailOn>,
+    /// How likely the tests may call chance a difference.
+    #[arg(long, value_name = "SHARE", default_value_t = statistics::ALPHA, value_parser = share)]
+    alpha: f64,
     /// Exit with 0 where it would be 1.
     #[arg(long)]
     exit_zero: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum FailOn {
+    Regression,
+    AnyLoss,
+}
+
+/// Compare agents or models at the same tasks: which of them beats which.
+#[derive(clap::Args, Debug)]
+struct Compare {
+    /// The results of each.
+    #[arg(required = true, num_args = 2..)]
+    files: Vec<PathBuf>,
+    /// How likely a test may call chance a difference.
+    #[arg(long, value_name = "SHARE", default_value_t = statistics::ALPHA, value_parser = share)]
+    alpha: f64,
+}
+
+const HTML: &str = "\
+Examples:
+  gevals result html gevals-e-out.json -o report.html
+  gevals result html old.json new.json -o report.html        what got better and worse
+  gevals result html opus/*.json gpt/*.json -o report.html   agents and models side by side
+
+The page is one file that needs nothing else, not even a network. Two files are compared as `gevals result diff` does.
+In GitHub Actions places are links to the repository; elsewhere `--source-url` makes them links.";
+
+/// Write a page to look around in: why each task failed, and what happened.
+#[derive(clap::Args, Debug)]
+#[command(after_help = HTML)]
+struct Html {
+    /// Results files; of two, the older one first.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Where the page is written, instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What to put before the paths of sources so that they are links, such as https://github.com/acme/evals/blob/main/
+    #[arg(long, value_name = "URL", value_parser = source_url)]
+    source_url: Option<String>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -208,7 +264,9 @@ pub fn main(args: &Args) -> u8 {
         Command::View(args) => show(args),
         Command::Summary(args) => summarise(args),
         Command::Verify(args) => verify(args),
-        Command::Diff(args) => compare(args),
+        Command::Diff(args) => differ(args),
+        Command::Compare(args) => compare(args),
+        Command::Html(args) => to_html(args),
         Command::Convert(Convert { to: Target::Junit(args) }) => to_junit(args),
         Command::Merge(args) => put_together(args),
     };
@@ -219,7 +277,7 @@ pub fn main(args: &Args) -> u8 {
 }
 
 /// A share of all, from 0 to 1.
-fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("write a number from 0 to 1, such as `0.8` for 80 %".to_owned()),
@@ -309,19 +367,67 @@ fn verify(args: &Verify) -> Result<u8, Fault> {
     Ok(if met { status::OK } else { status::NO })
 }
 
-fn compare(args: &Diff) -> Result<u8, Fault> {
+fn differ(args: &Diff) -> Result<u8, Fault> {
     let (base, current) = match (args.files.as_slice(), &args.base, &args.current) {
         ([base, current], ..) => (base, current),
         (_, Some(base), Some(current)) => (base, current),
         _ => return Err((status::USAGE, "name two files: `--base FILE --current FILE`".to_owned())),
     };
     let (base, current) = (read(base)?, read(current)?);
-    let diff = diff::diff(&base, &current);
+    let diff = diff::diff(&base, &current, args.alpha);
+    let on = args.fail_on.map(|on| match on {
+        FailOn::Regression => diff::FailOn::Regression,
+        FailOn::AnyLoss => diff::FailOn::AnyLoss,
+    });
     print(&match args.output {
         DiffFormat::Text => diff.text(),
         DiffFormat::Markdown => diff.markdown(),
     });
-    Ok(if diff.is_loss() && !args.exit_zero { status::NO } else { status::OK })
+    Ok(if diff.fails(on) && !args.exit_zero { status::NO } else { status::OK })
+}
+
+fn compare(args: &Compare) -> Result<u8, Fault> {
+    let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let files: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
+    print(&compare::text(&files, args.alpha));
+    Ok(status::OK)
+}
+
+/// A link may lead to a page or a file, and do nothing else.
+fn source_url(text: &str) -> Result<String, String> {
+    match ["https://", "http://", "file://"].iter().any(|scheme| text.starts_with(scheme)) {
+        true => Ok(text.to_owned()),
+        false => Err("write a URL that begins with `https://`, `http://` or `file://`".to_owned()),
+    }
+}
+
+/// The sources of the job under way in GitHub Actions.
+fn repository() -> Option<String> {
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let url = format!("{}/{}/blob/{}/", var("GITHUB_SERVER_URL")?, var("GITHUB_REPOSITORY")?, var("GITHUB_SHA")?);
+    source_url(&url).ok()
+}
+
+/// A page of these results files, for `gevals result html` and `gevals run --report html`.
+pub fn page(files: &[(String, &ResultsFile)], source_url: Option<String>) -> String {
+    html::page(files, source_url.or_else(repository).as_deref())
+}
+
+fn to_html(args: &Html) -> Result<u8, Fault> {
+    let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let named: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
+    let text = page(&named, args.source_url.clone());
+    match &args.output {
+        Some(path) => {
+            write(path, &text)?;
+            print(&format!("{}\n", path.display()));
+        }
+        None => print(&text),
+    }
+    // The program ends here; many results take longer to put away than to show.
+    std::mem::forget((named, text));
+    std::mem::forget(files);
+    Ok(status::OK)
 }
 
 fn to_junit(args: &Junit) -> Result<u8, Fault> {

@@ -3,6 +3,7 @@
 mod args;
 mod journals;
 mod matrix;
+pub mod prove;
 mod ready;
 mod worlds;
 
@@ -23,7 +24,10 @@ use self::{
 use super::{Global, complain, log, packages, preflight, shown, status};
 use crate::{
     event::Used,
-    host::{RealHost, descriptors, disk::Disk},
+    host::{
+        RealHost, descriptors,
+        disk::{Disk, write_atomic},
+    },
     journal,
     plan::wire,
     report::{self, Detail, REPORTS, ReportInput},
@@ -33,6 +37,10 @@ use crate::{
 };
 
 pub fn main(args: &Args, global: Global) -> u8 {
+    if let Err(why) = args::gate(args) {
+        complain(&why);
+        return status::USAGE;
+    }
     let each = matrix::combinations(&args.agent, &args.model);
     match each.as_slice() {
         [_] => one(args, global),
@@ -230,8 +238,23 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     }
     if summary.exit != status::USAGE {
         add_step_summary(&input);
+        if let (Some(args::ReportArg::Html), None) = (args.report, args.phase) {
+            write_page(&input);
+        }
     }
     summary.exit
+}
+
+/// Writes the page of the results beside them.
+fn write_page(input: &ReportInput) {
+    let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let Some(file) = text.and_then(|text| results::read(&text).ok()) else { return };
+    let path = input.results.with_extension("html");
+    let page = super::result::page(&[(shown(&input.results), &file)], None);
+    match write_atomic(&path, page.as_bytes()) {
+        Ok(()) => super::note(&format!("report: {}", shown(path.strip_prefix(".").unwrap_or(&path)))),
+        Err(error) => super::warn(&format!("cannot write `{}`: {error}", path.display())),
+    }
 }
 
 /// Tells the page of the job in GitHub Actions how it went.

@@ -5,19 +5,16 @@
 
 use std::{collections::HashMap, fmt::Write};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::{
     PlanFormat, View, facts, line,
     picture::{Frame, FrameKind, Item, LinkKind, Most, Node, picture},
-    stand_ins,
-    svg::escaped,
-    together,
+    stand_ins, together,
 };
 use crate::{
     diagnostic::visible,
+    page::{self, Page, escaped},
     plan::{ActionIx, ActionKind, Plan, wire},
     secrets::Secrets,
     ty::duration,
@@ -98,27 +95,15 @@ fn render(views: &[View<'_>]) -> String {
         tasks: view.plans.iter().map(|plan| task_data(view, plan)).collect(),
     };
     let json = serde_json::to_string(&data).unwrap_or_default();
-    let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    let digest = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
-    let mut out = String::with_capacity(body.len() + json.len() + STYLE.len() + SCRIPT.len() + 4096);
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{}'; \
-         script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{title} · plan</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <header>\n<h1 dir=\"auto\">{title}</h1>\n<p class=\"about\">{about}</p>\n{CONTROLS}</header>\n\
+    let (title, about) = (escaped(&picture.title), escaped(&about(view)));
+    let body = format!(
+        "<header>\n<h1 dir=\"auto\">{title}</h1>\n<p class=\"about\">{about}</p>\n{CONTROLS}</header>\n\
          <main id=\"stage\" tabindex=\"0\" aria-label=\"plan\"><div id=\"canvas\">\n{body}</div></main>\n\
-         <aside id=\"panel\" aria-live=\"polite\" aria-label=\"details\" hidden></aside>\n\
-         <script type=\"application/json\" id=\"data\">{json}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        digest(STYLE),
-        digest(SCRIPT),
-        title = escaped(&picture.title),
-        about = escaped(&about(view)),
+         <aside id=\"panel\" aria-live=\"polite\" aria-label=\"details\" hidden></aside>"
     );
-    out
+    let title = format!("{} · plan", picture.title);
+    let page = Page { title: &title, style: STYLE, body: &body, script: SCRIPT };
+    page.text(json.len(), |out| page::data(out, "data", &json))
 }
 
 const CONTROLS: &str = "\

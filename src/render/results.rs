@@ -93,7 +93,16 @@ impl Earlier {
 
     /// Time, tokens, and how many of the plans it knows; each counted as often as it will run.
     pub fn of(&self, plans: &[Plan]) -> (Duration, Option<u64>, usize) {
-        let known = plans.iter().filter_map(|plan| Some((plan.task.runs, self.tasks.get(&plan.task.name.value)?)));
+        self.together(plans, &|plan| plan.task.runs)
+    }
+
+    /// The same where each is run so often.
+    pub fn runs(&self, plans: &[Plan], runs: u32) -> (Duration, Option<u64>, usize) {
+        self.together(plans, &|_| runs)
+    }
+
+    fn together(&self, plans: &[Plan], runs: &dyn Fn(&Plan) -> u32) -> (Duration, Option<u64>, usize) {
+        let known = plans.iter().filter_map(|plan| Some((runs(plan), self.tasks.get(&plan.task.name.value)?)));
         known.fold((Duration::ZERO, None, 0), |(time, tokens, count), (runs, (more, used))| {
             let used = used.map(|used| used.saturating_mul(runs.into()));
             let tokens = match (tokens, used) {

@@ -10,6 +10,7 @@ use super::{
     picture::{Frame, FrameKind, Item, LinkKind, Most, Node, NodeKind, Picture, picture},
     together,
 };
+use crate::page::escaped;
 
 pub const FORMAT: PlanFormat =
     PlanFormat { name: "svg", summary: "a picture, drawn without any other program", render };
@@ -445,25 +446,6 @@ fn wrapped(text: &str, room: f64, em: f64) -> Vec<String> {
         rest = rest[space..].trim_start();
     }
     lines
-}
-
-/// For text and attributes of XML and of HTML.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // No characters of XML.
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 const STYLE: &str = "\

@@ -22,6 +22,7 @@ use crate::{
     journal::Spool,
     plan::{ActionKind, EvalPlan, Plan, PlanPhase, planned_id},
     results,
+    source::{Sources, Span},
     tokens::count,
     ty::duration,
 };
@@ -29,6 +30,8 @@ use crate::{
 /// A fold over events.
 pub struct Results {
     plan: Arc<EvalPlan>,
+    /// For the places of what did not pass.
+    sources: Arc<Sources>,
     summary: Map<String, Value>,
     findings: Vec<Value>,
     currency: String,
@@ -75,8 +78,9 @@ struct Retried {
 #[derive(Default)]
 struct Running {
     plan_digest: String,
-    /// The type of each planned action, by its id.
-    types: HashMap<String, String>,
+    /// The type of each planned action, what it means and where it stands, by its id.
+    types: HashMap<String, Planned>,
+    prompt: String,
     /// Finished actions: what is nested in one stands in it.
     actions: Vec<(String, Value)>,
     reports: Vec<(String, ActionReport)>,
@@ -100,6 +104,7 @@ impl Results {
             runs: input.runs,
             expected: input.selection.of(&plan).into_iter().map(|i| runs_of(input.runs, &plan, i) as usize).sum(),
             gated: input.own_gates(),
+            sources: Arc::clone(&input.sources),
             plan,
             tasks: IndexMap::new(),
             done: IndexMap::new(),
@@ -124,17 +129,23 @@ impl Results {
                 let result = self.result(task, &mut running, *verdict, reason, *duration, *cleanup_failed);
                 self.keep(task, *verdict, result);
             }
+            (Some(task), EventKind::GateDecided { met, passes, runs }) => {
+                let spared = runs_of(self.runs, &self.plan, task.index).saturating_sub(*runs) as usize;
+                self.expected = self.expected.saturating_sub(spared);
+                let decided = self.summary.entry("decided").or_insert_with(|| json!({}));
+                decided[&task.name] = json!({ "met": met, "passes": passes, "runs": runs });
+            }
             (Some(task), kind) => {
                 let running = self.tasks.entry(task.clone()).or_default();
                 match kind {
                     EventKind::TaskStarted { plan_digest } => {
-                        let types = self.plan.tasks.get(task.index).map(types_of).unwrap_or_default();
+                        let types = self.plan.tasks.get(task.index).map(|plan| types_of(plan, &self.sources));
+                        let types = types.unwrap_or_default();
                         *running = Running { plan_digest: plan_digest.clone(), types, ..Running::default() };
                     }
                     EventKind::PhaseStarted { phase } => running.phases.push(phase.clone()),
                     EventKind::ActionFinished { action, report } => {
-                        let name = running.types.get(&planned_id(action)).cloned().unwrap_or_default();
-                        running.finish(action, report, &name);
+                        running.finish(action, report, &self.sources);
                         // A model that variables name is known only now.
                         if let Some(model) = report.judgement.as_ref().and_then(|judgement| judgement.model.as_ref())
                             && let Some(Value::Object(judge)) = self.summary.get_mut("judge")
@@ -142,6 +153,7 @@ impl Results {
                             judge.entry("model").or_insert_with(|| json!(model));
                         }
                     }
+                    EventKind::AgentPrompted { text } => running.prompt.clone_from(text),
                     EventKind::AgentSpoke { text } => running.output.clone_from(text),
                     EventKind::AgentWorked { steps } => running.steps.clone_from(steps),
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
@@ -320,6 +332,9 @@ impl Results {
         set("taskName", json!(task.name));
         set("taskPath", json!(planned.map(|p| p.task.path.display().to_string()).unwrap_or_default()));
         set("taskPassed", json!(passed));
+        if !running.prompt.is_empty() {
+            set("prompt", Value::String(std::mem::take(&mut running.prompt)));
+        }
         set("taskOutput", Value::String(std::mem::take(&mut running.output)));
         if !passed {
             set("taskError", json!(error_text(verdict, reason, agent_failed, setup_failed)));
@@ -331,6 +346,9 @@ impl Results {
             set("agentExecutionError", json!(true));
         }
         set("difficulty", json!(planned.and_then(|p| p.task.difficulty.clone()).unwrap_or_default()));
+        if let Some(tags) = planned.map(|p| &p.task.tags).filter(|tags| !tags.is_empty()) {
+            set("tags", json!(tags));
+        }
         if planned.is_some_and(|p| p.task.parallel) {
             set("parallel", json!(true));
         }
@@ -387,13 +405,27 @@ impl Results {
 }
 
 impl Running {
-    fn finish(&mut self, id: &str, report: &ActionReport, name: &str) {
+    fn finish(&mut self, id: &str, report: &ActionReport, sources: &Sources) {
+        let planned = self.types.get(&planned_id(id));
+        let mut report = report.clone();
+        for difference in &mut report.differences {
+            let span = planned.zip(difference.at).map(|(planned, (start, end))| Span { start, end, ..planned.span });
+            difference.place = span.map(|span| place(sources, span));
+        }
+        let report = &report;
         let inside = |other: &str| other.strip_prefix(id).is_some_and(|rest| rest.starts_with(['/', '[', '#']));
         let (nested, rest) = std::mem::take(&mut self.actions).into_iter().partition(|(other, _)| inside(other));
         self.actions = rest;
         let nested: Vec<(String, Value)> = nested;
         let mut record = Map::new();
-        record.insert("type".to_owned(), json!(name));
+        record.insert("type".to_owned(), json!(planned.map(|planned| planned.name.as_str()).unwrap_or_default()));
+        if let Some(Planned { meaning, place, .. }) = planned {
+            for (key, text) in [("meaning", meaning), ("place", place)] {
+                if !text.is_empty() {
+                    record.insert(key.to_owned(), json!(text));
+                }
+            }
+        }
         record.insert("success".to_owned(), json!(report.outcome == Outcome::Passed));
         record.insert("message".to_owned(), json!(report.message));
         if !report.outputs.is_empty() {
@@ -437,8 +469,22 @@ impl Running {
     }
 }
 
-/// The type of each planned action, by its id.
-fn types_of(plan: &Plan) -> HashMap<String, String> {
+/// What results say of a planned action.
+struct Planned {
+    name: String,
+    meaning: String,
+    place: String,
+    span: Span,
+}
+
+/// `tasks/a.yaml:24`
+fn place(sources: &Sources, span: Span) -> String {
+    let source = sources.get(span.file);
+    format!("{}:{}", source.path().display(), source.position(span.start).line)
+}
+
+/// The type of each planned action, what it means and where it stands, by its id.
+fn types_of(plan: &Plan, sources: &Sources) -> HashMap<String, Planned> {
     let mut types = HashMap::new();
     plan.walk(&mut |_, _, action| {
         let name = match &action.kind {
@@ -446,7 +492,8 @@ fn types_of(plan: &Plan) -> HashMap<String, String> {
             ActionKind::Agent(_) => "agent",
             ActionKind::Assertion(assertion) => assertion.key.value.as_str(),
         };
-        types.insert(action.id.clone(), name.to_owned());
+        let (name, meaning, span) = (name.to_owned(), action.meaning.clone(), action.span);
+        types.insert(action.id.clone(), Planned { name, meaning, place: place(sources, span), span });
     });
     types
 }
@@ -462,6 +509,7 @@ fn strip(result: &mut Value) {
     for phase in [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Cleanup] {
         result.shift_remove(&format!("{}Output", phase.name()));
     }
+    result.shift_remove("prompt");
     for (key, nothing) in [("taskOutput", json!("")), ("callHistory", Value::Null), ("cut", json!(true))] {
         result.insert(key.to_owned(), nothing);
     }
@@ -486,14 +534,17 @@ fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: 
 }
 
 /// By kind, several sets merged (§5.5.3); null where nothing was asserted.
-fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<String, String>) -> Value {
+fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<String, Planned>) -> Value {
     let mut merged: IndexMap<String, (bool, Vec<String>, Vec<String>)> = IndexMap::new();
+    let mut places: IndexMap<String, &str> = IndexMap::new();
     for (id, report) in asserted {
-        let key = types.get(id).cloned().unwrap_or_else(|| id.clone());
+        let planned = types.get(id);
+        let key = planned.map_or_else(|| id.clone(), |planned| planned.name.clone());
         let passed = report.outcome == Outcome::Passed;
-        let (all, reasons, details) = merged.entry(key).or_insert((true, Vec::new(), Vec::new()));
+        let (all, reasons, details) = merged.entry(key.clone()).or_insert((true, Vec::new(), Vec::new()));
         if !passed {
             *all = false;
+            places.entry(key).or_insert(planned.map(|planned| planned.place.as_str()).unwrap_or_default());
             reasons.push(report.message.clone());
             details.extend(report.differences.iter().map(|d| format!("expected {}, found {}", d.expected, d.actual)));
         }
@@ -513,6 +564,9 @@ fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<Strin
         }
         if result.get("details").is_none() && !details.is_empty() {
             result["details"] = json!(details);
+        }
+        if let Some(place) = places.get(&key).filter(|place| !place.is_empty()) {
+            result["place"] = json!(place);
         }
         (key, result)
     });
@@ -642,7 +696,12 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
         out.insert("shard".to_owned(), json!({ "index": shard.index, "of": shard.of }));
     }
     if let Some(gate) = input.gate {
-        out.insert("gate".to_owned(), json!({ "passes": gate.passes, "of": gate.of }));
+        let mut shown = json!({ "passes": gate.passes, "of": gate.of });
+        if let Some(rate) = input.rate {
+            shown["rate"] = json!(rate.at_least);
+            shown["confidence"] = json!(rate.confidence);
+        }
+        out.insert("gate".to_owned(), shown);
     }
     if let Some(seed) = input.selection.shuffle {
         out.insert("seed".to_owned(), json!(seed));

@@ -19,6 +19,7 @@ use crate::{
     hir::Isolation,
     plan::{Action, PlanPhase, planned_id},
     prices::money,
+    results,
     run::Gate,
     source::Span,
     ty::duration,
@@ -45,6 +46,10 @@ pub(super) struct Text {
     /// The phases that have begun.
     begun: HashMap<TaskRun, Vec<String>>,
     done: Vec<Finished>,
+    /// How many runs there will be.
+    expected: usize,
+    /// What was told when it happened.
+    told: HashSet<(Verdict, String)>,
     remarked: Vec<(TaskRun, Remark)>,
     /// Runs that were broken and made again, and why.
     retried: Vec<(TaskRun, String)>,
@@ -74,11 +79,14 @@ struct Finished {
 
 impl Text {
     pub(super) fn new(input: &ReportInput) -> Self {
+        let runs = |&index: &usize| runs_of(input, index) as usize;
         Self {
+            expected: input.selection.of(&input.plan).iter().map(runs).sum(),
             input: input.clone(),
             bad: IndexMap::new(),
             begun: HashMap::new(),
             done: Vec::new(),
+            told: HashSet::new(),
             remarked: Vec::new(),
             retried: Vec::new(),
             tokens: Vec::new(),
@@ -144,14 +152,16 @@ impl Text {
                     plan.in_written_order(&mut bad);
                 }
                 let line = self.progress(task, *verdict, *duration, *cleanup_failed);
-                self.done.push(Finished {
+                let done = Finished {
                     task: task.clone(),
                     verdict: *verdict,
                     reason: reason.clone(),
                     cleanup_failed: *cleanup_failed,
                     bad,
-                });
-                if self.input.detail == Detail::Quiet { String::new() } else { line }
+                };
+                let told = self.at_once(&done);
+                self.done.push(done);
+                if self.input.detail == Detail::Quiet { String::new() } else { line + &told }
             }
             (Some(_), EventKind::TokensCounted { tokens }) => {
                 self.tokens.push((**tokens).clone());
@@ -182,6 +192,19 @@ impl Text {
             }
             _ => String::new(),
         }
+    }
+
+    /// Why it did not pass, when that happens; the summary says it again, beside what else did not. Nothing where the summary follows,
+    /// or where the same has been told.
+    fn at_once(&mut self, done: &Finished) -> String {
+        let is_last = self.done.len() + 1 >= self.expected;
+        let fails = matches!(done.verdict, Verdict::Failed | Verdict::Broken);
+        // What keeps every task from running is told once, at the end.
+        let checked = done.bad.iter().any(|(_, report)| matches!(report.outcome, Outcome::Failed | Outcome::Broken));
+        if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done))) {
+            return String::new();
+        }
+        self.failure(done)
     }
 
     fn verbosely(&self, line: impl FnOnce(&Self) -> String) -> String {
@@ -265,7 +288,13 @@ impl Text {
         let done = if self.input.unjudged { "set up" } else { "passed" };
         writeln!(out, "\n{passed} of {counted} {done}{others} in {}", brief(took)).ok();
         if let Some(gate) = self.input.gate {
-            writeln!(out, "the gate is {} passes of {} runs: {}", gate.passes, gate.of, self.gate(gate)).ok();
+            let Gate { passes, of } = gate;
+            let how = match (self.input.rate, &self.input.until_decided) {
+                (Some(rate), None) => format!("`{rate}`, which is {passes} passes of {of} runs"),
+                (Some(rate), Some(_)) => format!("`{rate}`, looked at after each of at most {of} runs"),
+                (None, _) => format!("{passes} passes of {of} runs"),
+            };
+            writeln!(out, "the gate is {how}: {}", self.gate(gate)).ok();
         }
         if let Some(shard) = self.input.selection.shard {
             writeln!(out, "this was shard {shard}: `gevals result merge` puts the shards together").ok();
@@ -338,11 +367,18 @@ impl Text {
 
     /// Which tasks did not pass often enough.
     fn gate(&self, gate: Gate) -> String {
-        let mut passes: IndexMap<&str, u32> = IndexMap::new();
+        let mut counts: IndexMap<&str, (u32, u32)> = IndexMap::new();
         for done in &self.done {
-            *passes.entry(&done.task.name).or_default() += u32::from(done.verdict == Verdict::Passed);
+            let (passes, runs) = counts.entry(&done.task.name).or_default();
+            *passes += u32::from(done.verdict == Verdict::Passed);
+            *runs += 1;
         }
-        let missed: Vec<_> = passes.into_iter().filter(|(_, n)| *n < gate.passes).map(|(name, _)| name).collect();
+        let met = |passes: u32, runs: u32| match &self.input.until_decided {
+            Some(decides) => decides.decided(passes, runs) == Some(true),
+            None => passes >= gate.passes,
+        };
+        let missed = counts.into_iter().filter(|(_, (passes, runs))| !met(*passes, *runs));
+        let missed: Vec<_> = missed.map(|(name, (passes, runs))| format!("{name} ({passes} of {runs})")).collect();
         if missed.is_empty() { "met".to_owned() } else { format!("missed by {}", missed.join(", ")) }
     }
 
@@ -372,13 +408,33 @@ impl Text {
             count.0 += usize::from(done.verdict == Verdict::Passed);
             count.1 += 1;
         }
+        self.worth(out);
         for (index, (passed, all)) in counts.into_iter().filter(|(_, (passed, all))| passed < all) {
             let name = &self.input.plan.tasks[index].task.name.value;
             let own = self.input.plan.tasks[index].task.gate.filter(|_| self.input.own_gates());
             let gate = own.map_or_else(String::new, |(passes, of)| {
                 format!(", and {passes} of {of} must: {}", if passed >= passes as usize { "met" } else { "missed" })
             });
-            writeln!(out, "{name}: {passed} of {all} runs passed{gate}").ok();
+            let runs = || self.done.iter().filter(|done| done.task.index == index);
+            let flaky = results::is_flaky(passed, runs().filter(|done| done.verdict == Verdict::Failed).count());
+            let flaky = if flaky { ", flaky" } else { "" };
+            let interval = results::interval(passed, all);
+            writeln!(out, "{name}: {passed} of {all} runs passed{gate}; its pass rate is {interval}{flaky}").ok();
+        }
+    }
+
+    /// What passing so often says of a task that always passed.
+    fn worth(&self, out: &mut String) {
+        let mut counts: IndexMap<usize, (usize, usize)> = IndexMap::new();
+        for done in &self.done {
+            let count = counts.entry(done.task.index).or_default();
+            count.0 += usize::from(done.verdict == Verdict::Passed);
+            count.1 += 1;
+        }
+        // Where a gate is asked for, it is what decides.
+        let steady = counts.values().filter(|(passed, all)| passed == all).map(|(_, all)| *all).min();
+        if let (Some(all), None, false) = (steady, self.input.gate, self.input.unjudged) {
+            writeln!(out, "{}", results::worth(all)).ok();
         }
     }
 
@@ -511,7 +567,7 @@ impl Text {
             }
         }
         for difference in &report.differences {
-            let Difference { subject, expected, actual, at } = difference;
+            let Difference { subject, expected, actual, at, .. } = difference;
             let span = at.map_or(action.span, |(start, end)| Span { start, end, ..action.span });
             writeln!(out, "    at {}: {subject}", self.place(span)).ok();
             block(out, "expected", expected);
@@ -535,8 +591,7 @@ impl Text {
     }
 
     fn runs(&self, task: &TaskRun) -> u32 {
-        let planned = self.input.plan.tasks.get(task.index).map(|p| p.task.runs);
-        self.input.runs.or(planned).unwrap_or(1).max(1)
+        runs_of(&self.input, task.index)
     }
 
     fn word(&self, verdict: Verdict) -> String {
@@ -555,6 +610,11 @@ impl Text {
     fn faint(&self, text: &str) -> String {
         if self.input.colour { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
     }
+}
+
+fn runs_of(input: &ReportInput, index: usize) -> u32 {
+    let planned = input.plan.tasks.get(index).map(|p| p.task.runs);
+    input.runs.or(planned).unwrap_or(1).max(1)
 }
 
 fn how(report: &ActionReport) -> String {

@@ -1,31 +1,80 @@
 //! `gevals result diff` (§8.8 of the upstream behaviour): what became worse, better, new, or is gone. Runs of one task
-//! are compared together, by how many of them passed.
+//! are compared together, by how many of them passed, and a test says whether that may be chance.
 
 use std::fmt::Write;
 
-use indexmap::IndexMap;
-
-use super::{ResultsFile, RunResult, Statistics, harmless, percent, rate};
+use super::{ResultsFile, RunResult, Statistics, by_task, harmless, percent, rate};
+use crate::statistics::{self, Counts};
 
 /// How two results files differ.
 #[derive(Debug)]
 pub struct Diff<'a> {
+    /// Fewer runs passed, and a test says that this is no chance.
     pub regressions: Vec<Change<'a>>,
     pub improvements: Vec<Change<'a>>,
+    /// Fewer runs passed, which may be chance.
+    pub losses: Vec<Change<'a>>,
+    pub gains: Vec<Change<'a>>,
     pub new: Vec<Change<'a>>,
     pub removed: Vec<Change<'a>>,
+    pub pairs: Pairs,
+    alpha: f64,
+    /// Whether any task ran more than once.
+    several: bool,
     base: Statistics,
     current: Statistics,
     base_coverage: (usize, usize),
     current_coverage: (usize, usize),
-    /// Why the current results are incomplete.
+    /// What is missing of the current results.
     gaps: Vec<String>,
 }
 
-/// One task on both sides; the runs of a side are none where it does not have the task.
+/// Runs on two sides that belong together: the first of a task with its first, and so on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pairs {
+    pub all: u32,
+    /// Passed on the first side alone.
+    pub lost: u32,
+    /// Passed on the second side alone.
+    pub won: u32,
+}
+
+impl Pairs {
+    /// Of the tasks that are on both sides.
+    pub fn of(base: &ResultsFile, current: &ResultsFile) -> Self {
+        let (before, now) = (by_task(&base.results), by_task(&current.results));
+        let mut pairs = Self::default();
+        for (task, runs) in &before {
+            for (one, other) in runs.iter().zip(now.get(task).into_iter().flatten()) {
+                pairs.all += 1;
+                pairs.lost += u32::from(one.passed() && !other.passed());
+                pairs.won += u32::from(!one.passed() && other.passed());
+            }
+        }
+        pairs
+    }
+
+    /// How likely they divide as unevenly as this by chance.
+    pub fn p(self) -> f64 {
+        statistics::mcnemar(self.lost, self.won)
+    }
+}
+
+/// What makes the exit status 1, besides tasks that are gone and results that are incomplete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailOn {
+    /// A test says that a task, or all together, got worse.
+    Regression,
+    /// Fewer runs of a task passed, for whatever reason.
+    AnyLoss,
+}
+
+/// One task on two sides.
 #[derive(Debug)]
 pub struct Change<'a> {
     pub task: &'a str,
+    /// Of the test.
+    pub p: f64,
     base: Vec<&'a RunResult>,
     current: Vec<&'a RunResult>,
 }
@@ -43,7 +92,7 @@ impl Change<'_> {
         !base.is_empty() && !current.is_empty() && base != current
     }
 
-    /// `PASSED → FAILED`, with counts where there are several runs.
+    /// `PASSED → FAILED`, with counts and the test where there are several runs.
     fn shown(&self) -> String {
         let side = |runs: &[&RunResult]| match runs {
             [] => None,
@@ -51,52 +100,68 @@ impl Change<'_> {
             several => Some(format!("{}/{} passed", passed(several), several.len())),
         };
         let sides: Vec<_> = [side(&self.base), side(&self.current)].into_iter().flatten().collect();
-        sides.join(" → ")
+        let tested = sides.len() == 2 && self.base.len().max(self.current.len()) > 1;
+        let p = if tested { format!("  p = {}", probability(self.p)) } else { String::new() };
+        sides.join(" → ") + &p
     }
+}
+
+/// `0.031`, `< 0.001`.
+pub fn probability(p: f64) -> String {
+    if p < 0.001 { "< 0.001".to_owned() } else { format!("{}", (p * 1e3).round() / 1e3) }
 }
 
 fn passed(runs: &[&RunResult]) -> usize {
     runs.iter().filter(|r| r.passed()).count()
 }
 
-fn by_task(file: &ResultsFile) -> IndexMap<&str, Vec<&RunResult>> {
-    let mut tasks: IndexMap<&str, Vec<&RunResult>> = IndexMap::new();
-    for result in &file.results {
-        tasks.entry(result.name()).or_default().push(result);
-    }
-    tasks
-}
-
-/// Compares two files by the names of their tasks.
-pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile) -> Diff<'a> {
-    let (before, now) = (by_task(base), by_task(current));
+/// Compares two files by the names of their tasks; a test may err with the probability `alpha`.
+pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile, alpha: f64) -> Diff<'a> {
+    let (before, now) = (by_task(&base.results), by_task(&current.results));
     let counted = |file: &ResultsFile| {
         (file.results.iter().filter(|r| r.tokens().estimated.is_some()).count(), file.results.len())
     };
     let mut out = Diff {
         regressions: Vec::new(),
         improvements: Vec::new(),
+        losses: Vec::new(),
+        gains: Vec::new(),
         new: Vec::new(),
         removed: Vec::new(),
+        pairs: Pairs::of(base, current),
+        alpha,
+        several: before.values().chain(now.values()).any(|runs| runs.len() > 1),
         base: Statistics::of(&base.results),
         current: Statistics::of(&current.results),
         base_coverage: counted(base),
         current_coverage: counted(current),
         gaps: current.gaps(),
     };
-    for (task, runs) in &now {
-        let change = Change { task, base: before.get(task).cloned().unwrap_or_default(), current: runs.clone() };
-        let (old, new) = (rate(passed(&change.base), change.base.len()), rate(passed(runs), runs.len()));
-        if change.base.is_empty() {
-            out.new.push(change);
-        } else if new < old {
-            out.regressions.push(change);
-        } else if new > old {
-            out.improvements.push(change);
+    let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let both: Vec<_> = now.iter().filter_map(|(task, runs)| Some((*task, before.get(task)?, runs))).collect();
+    let counts = both.iter().map(|(_, old, new)| Counts {
+        passed: few(passed(old)),
+        runs: few(old.len()),
+        other_passed: few(passed(new)),
+        other_runs: few(new.len()),
+    });
+    let tests = statistics::differences(&counts.collect::<Vec<_>>(), alpha);
+    for ((task, old, new), (p, shown)) in both.into_iter().zip(tests) {
+        let change = Change { task, p, base: old.clone(), current: new.clone() };
+        let (was, is) = (rate(passed(old), old.len()), rate(passed(new), new.len()));
+        match (is < was, is > was, shown) {
+            (true, _, true) => out.regressions.push(change),
+            (true, _, false) => out.losses.push(change),
+            (_, true, true) => out.improvements.push(change),
+            (_, true, false) => out.gains.push(change),
+            _ => {}
         }
     }
+    for (task, runs) in now.iter().filter(|(task, _)| !before.contains_key(*task)) {
+        out.new.push(Change { task, p: 1.0, base: Vec::new(), current: runs.clone() });
+    }
     for (task, runs) in before.iter().filter(|(task, _)| !now.contains_key(*task)) {
-        out.removed.push(Change { task, base: runs.clone(), current: Vec::new() });
+        out.removed.push(Change { task, p: 1.0, base: runs.clone(), current: Vec::new() });
         // What is gone has not passed.
         out.current.tasks += runs.len();
     }
@@ -104,16 +169,47 @@ pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile) -> Diff<'a> {
 }
 
 impl Diff<'_> {
-    /// Whether a task got worse or is gone, or the current results are incomplete.
-    pub fn is_loss(&self) -> bool {
-        !(self.regressions.is_empty() && self.removed.is_empty() && self.gaps.is_empty())
+    /// Whether it is to fail: by default on any loss where every task ran once, as no test can tell anything of one task then.
+    /// Tasks that are gone and results that are incomplete always count.
+    pub fn fails(&self, on: Option<FailOn>) -> bool {
+        let on = on.unwrap_or(if self.several { FailOn::Regression } else { FailOn::AnyLoss });
+        let worse = match on {
+            FailOn::Regression => !self.regressions.is_empty() || self.worse_together(),
+            FailOn::AnyLoss => !self.regressions.is_empty() || !self.losses.is_empty(),
+        };
+        worse || !self.removed.is_empty() || !self.gaps.is_empty()
+    }
+
+    fn worse_together(&self) -> bool {
+        self.pairs.lost > self.pairs.won && self.pairs.p() <= self.alpha
+    }
+
+    /// What the pairs say of all tasks together; empty where none differs.
+    pub fn together(&self) -> String {
+        let Pairs { all, lost, won } = self.pairs;
+        if lost + won == 0 {
+            return String::new();
+        }
+        let p = self.pairs.p();
+        let said = match (p <= self.alpha, lost > won) {
+            (true, true) => "all tasks together got worse",
+            (true, false) => "all tasks together got better",
+            (false, _) => "this may be chance",
+        };
+        format!(
+            "Of {all} pairs of runs, {lost} passed before only and {won} now only: {said} (exact McNemar test, p = {}, alpha {})",
+            probability(p),
+            self.alpha
+        )
     }
 
     /// A title and a mark for each list that is not empty.
     fn lists(&self) -> impl Iterator<Item = (&'static str, char, &[Change<'_>])> {
         let lists = [
             ("Regressions", '✗', self.regressions.as_slice()),
+            ("Losses", '↓', self.losses.as_slice()),
             ("Improvements", '✓', self.improvements.as_slice()),
+            ("Gains", '↑', self.gains.as_slice()),
             ("New tasks", '+', self.new.as_slice()),
             ("Removed tasks", '-', self.removed.as_slice()),
         ];
@@ -185,7 +281,7 @@ impl Diff<'_> {
             for change in changes {
                 writeln!(out, "  {mark} {}  {}", harmless(change.task), change.shown()).ok();
                 let why = change.why();
-                if mark == '✗' && !why.is_empty() {
+                if matches!(mark, '✗' | '↓') && !why.is_empty() {
                     writeln!(out, "      {}", harmless(&why)).ok();
                 }
                 if change.replanned() {
@@ -195,6 +291,17 @@ impl Diff<'_> {
         }
         if self.lists().next().is_none() {
             out.push_str("\nNo task changed.\n");
+        }
+        if self.several && !(self.losses.is_empty() && self.gains.is_empty()) {
+            let alpha = self.alpha;
+            writeln!(
+                out,
+                "\nLosses and gains may be chance (Fisher's exact test, alpha {alpha}, Holm over the tasks)."
+            )
+            .ok();
+        }
+        if !self.together().is_empty() {
+            writeln!(out, "\n{}", self.together()).ok();
         }
         let mut rows = self.rows();
         rows.insert(0, ["", "Base", "Current", "Change"].map(str::to_owned));
@@ -222,20 +329,29 @@ impl Diff<'_> {
         for (title, mark, changes) in self.lists() {
             let mark = match mark {
                 '✗' => "❌",
+                '↓' => "🔻",
                 '✓' => "✅",
+                '↑' => "🔺",
                 '+' => "🆕",
                 _ => "🗑️",
             };
             writeln!(out, "\n### {mark} {title} ({})\n", changes.len()).ok();
             for change in changes {
                 let why = change.why();
-                let why = if mark == "❌" && !why.is_empty() { format!(": {}", cell(&why)) } else { String::new() };
+                let why = if matches!(mark, "❌" | "🔻") && !why.is_empty() {
+                    format!(": {}", cell(&why))
+                } else {
+                    String::new()
+                };
                 let plan = if change.replanned() { " (its plan changed)" } else { "" };
                 writeln!(out, "- **{}** {}{why}{plan}", cell(change.task), change.shown()).ok();
             }
         }
         if self.lists().next().is_none() {
             out.push_str("\nNo task changed.\n");
+        }
+        if !self.together().is_empty() {
+            writeln!(out, "\n{}", self.together()).ok();
         }
         out.push_str("\n| | Base | Current | Change |\n|---|---|---|---|\n");
         for [name, base, current, change] in self.rows() {
@@ -334,24 +450,71 @@ mod tests {
             ("better", true),
             ("new", false),
         ]);
-        let diff = diff(&base, &current);
-        assert_eq!(names(&diff.regressions), ["worse"]);
-        assert_eq!(names(&diff.improvements), ["better"]);
+        let diff = diff(&base, &current, 0.05);
+        assert_eq!(names(&diff.losses), ["worse"]);
+        assert_eq!(names(&diff.gains), ["better"]);
+        assert!(diff.regressions.is_empty() && diff.improvements.is_empty());
         assert_eq!(names(&diff.new), ["new"]);
         assert_eq!(names(&diff.removed), ["gone"]);
         // Why is said of what got worse.
         assert_eq!(diff.text().matches("x | <y>").count(), 1, "{}", diff.text());
         assert_eq!(diff.markdown().matches("&lt;y&gt;").count(), 1, "{}", diff.markdown());
-        assert!(diff.text().contains("worse  2/2 passed → 1/2 passed\n      x | <y>"), "{}", diff.text());
+        assert!(diff.text().contains("worse  2/2 passed → 1/2 passed  p = 1\n      x | <y>"), "{}", diff.text());
         assert!(diff.markdown().contains("x \\| &lt;y&gt;"), "{}", diff.markdown());
+    }
+
+    fn often(name: &str, passed: usize, runs: usize) -> Vec<(&str, bool)> {
+        (0..runs).map(|run| (name, run < passed)).collect()
+    }
+
+    /// p-values: SciPy 1.17.1, `fisher_exact` and `binomtest`.
+    #[test]
+    fn a_test_tells_regressions_from_chance() {
+        let base = file(&[often("same", 20, 20), often("worse", 20, 20), often("chance", 20, 20)].concat());
+        let current = file(&[often("same", 20, 20), often("worse", 9, 20), often("chance", 19, 20)].concat());
+        let found = diff(&base, &current, 0.05);
+        assert_eq!((names(&found.regressions), names(&found.losses)), (vec!["worse"], vec!["chance"]));
+        assert!(found.fails(None) && found.fails(Some(FailOn::AnyLoss)));
+        assert!(found.text().contains("✗ worse  20/20 passed → 9/20 passed  p = < 0.001\n"), "{}", found.text());
+        let better = diff(&current, &base, 0.05);
+        assert_eq!((names(&better.improvements), names(&better.gains)), (vec!["worse"], vec!["chance"]));
+        assert!(!better.fails(None) && !better.fails(Some(FailOn::AnyLoss)));
+        // One of twenty by itself is no regression.
+        let (base, current) = (file(&often("t", 20, 20)), file(&often("t", 19, 20)));
+        let found = diff(&base, &current, 0.05);
+        assert!(!found.fails(None) && !found.fails(Some(FailOn::Regression)) && found.fails(Some(FailOn::AnyLoss)));
+        assert!(found.text().contains("may be chance"), "{}", found.text());
+    }
+
+    #[test]
+    fn tasks_that_ran_once_are_tested_together() {
+        let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+        let of = |passed: &dyn Fn(usize) -> bool| {
+            file(&names.iter().enumerate().map(|(n, name)| (name.as_str(), passed(n))).collect::<Vec<_>>())
+        };
+        let (base, lost) = (of(&|n| n > 0), of(&|n| n > 10 || n == 0));
+        let found = diff(&base, &lost, 0.05);
+        assert_eq!(found.pairs, Pairs { all: 20, lost: 10, won: 1 });
+        assert!((found.pairs.p() - 0.01171875).abs() < 1e-9);
+        assert!(found.fails(Some(FailOn::Regression)) && found.regressions.is_empty() && found.losses.len() == 10);
+        assert!(
+            found.text().contains("all tasks together got worse (exact McNemar test, p = 0.012"),
+            "{}",
+            found.text()
+        );
+        let fewer = of(&|n| n > 5);
+        let found = diff(&base, &fewer, 0.05);
+        assert!(!found.fails(Some(FailOn::Regression)) && found.fails(None), "{:?}", found.pairs);
+        let gone = file(&[("t1", true)]);
+        assert!(diff(&base, &gone, 0.05).fails(Some(FailOn::Regression)), "what is gone is a loss");
     }
 
     #[test]
     fn sides_may_be_empty() {
         let (none, one) = (file(&[]), file(&[("a", true)]));
-        assert_eq!(names(&diff(&none, &one).new), ["a"]);
-        assert_eq!(names(&diff(&one, &none).removed), ["a"]);
-        assert!(diff(&none, &none).text().contains("0/0 (0.00%)"));
+        assert_eq!(names(&diff(&none, &one, 0.05).new), ["a"]);
+        assert_eq!(names(&diff(&one, &none, 0.05).removed), ["a"]);
+        assert!(diff(&none, &none, 0.05).text().contains("0/0 (0.00%)"));
     }
 
     #[test]
@@ -366,7 +529,7 @@ mod tests {
             read(&serde_json::Value::Array(vec![result]).to_string()).unwrap()
         };
         let (base, current) = (file(true, true), file(true, false));
-        let diff = diff(&base, &current);
+        let diff = diff(&base, &current, 0.05);
         assert!(diff.text().contains("t  passed → failed\n      assertions failed\n"), "{}", diff.text());
     }
 
@@ -384,10 +547,11 @@ mod tests {
             read(&serde_json::Value::Array(runs.collect()).to_string()).unwrap()
         };
         let (none, some, all) = (of(&[None, None]), of(&[Some(5), None]), of(&[Some(9), Some(1)]));
-        assert!(diff(&none, &all).warnings().is_empty(), "{:?}", diff(&none, &all).warnings());
-        assert_eq!(diff(&all, &some).warnings(), ["tokens of current are those of 1 of 2 results"]);
-        let row =
-            |base, current| diff(base, current).rows().into_iter().find(|row| row[0] == "Tokens (estimate)").unwrap();
+        assert!(diff(&none, &all, 0.05).warnings().is_empty(), "{:?}", diff(&none, &all, 0.05).warnings());
+        assert_eq!(diff(&all, &some, 0.05).warnings(), ["tokens of current are those of 1 of 2 results"]);
+        let row = |base, current| {
+            diff(base, current, 0.05).rows().into_iter().find(|row| row[0] == "Tokens (estimate)").unwrap()
+        };
         assert_eq!(row(&all, &some)[3], "-5");
         assert_eq!(row(&some, &all)[3], "+5");
         assert_eq!(row(&none, &all)[3], "(no base data)");

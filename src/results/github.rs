@@ -7,6 +7,18 @@ use super::{ResultsFile, Statistics, diff::cell, view::status};
 /// The most failures that are shown in full; GitHub takes a megabyte.
 const FAILURES: usize = 50;
 
+/// Of each failure.
+const STEPS: usize = 5;
+/// Characters of a value.
+const VALUE: usize = 200;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(VALUE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// A summary in Markdown, for the page of a job.
 pub fn step_summary(file: &ResultsFile) -> String {
     let all = Statistics::of(&file.results);
@@ -34,6 +46,26 @@ pub fn step_summary(file: &ResultsFile) -> String {
     }
     for result in failed.iter().take(FAILURES) {
         writeln!(out, "- **{}** {}", cell(&result.title()), cell(&result.why())).ok();
+        for step in result.failed().iter().take(STEPS) {
+            let place = if step.place.is_empty() { String::new() } else { format!(" at {}", cell(step.place)) };
+            writeln!(out, "  - {}{place}: {}", cell(step.id), cell(&short(step.message))).ok();
+            for difference in step.differences.iter().take(STEPS) {
+                let place =
+                    if difference.place.is_empty() { String::new() } else { format!(" ({})", cell(difference.place)) };
+                let (expected, actual) = (short(difference.expected), short(difference.actual));
+                writeln!(
+                    out,
+                    "    - {}{place}: expected {}, actual {}",
+                    cell(difference.subject),
+                    cell(&expected),
+                    cell(&actual)
+                )
+                .ok();
+            }
+            if step.differences.is_empty() && !step.answer.is_empty() {
+                writeln!(out, "    - answer: {}", cell(&short(step.answer))).ok();
+            }
+        }
     }
     if failed.len() > FAILURES {
         writeln!(out, "- … and {} more", failed.len() - FAILURES).ok();

@@ -1,6 +1,6 @@
 //! `gevals result convert junit` (§8.9 of the upstream behaviour).
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -34,7 +34,9 @@ fn case(result: &RunResult) -> TestCase {
                 Some(kind) => TestCaseStatus::non_success(kind),
                 None => TestCaseStatus::skipped(),
             };
-            status.set_type(fault.name).set_message(short(&fault.text)).set_description(fault.text);
+            let told = told(result);
+            let description = if told.is_empty() { fault.text.clone() } else { format!("{}\n\n{told}", fault.text) };
+            status.set_type(fault.name).set_message(short(&fault.text)).set_description(description);
             status
         }
     };
@@ -51,6 +53,32 @@ fn case(result: &RunResult) -> TestCase {
     }
     case.set_system_out(view::view(result, None, view::Limits { events: 0, lines: 200, width: 1000, timeline: true }));
     case
+}
+
+/// Characters of one value that are shown.
+const VALUE: usize = 2_000;
+
+/// What did not pass, with its place, what was expected, what was found and what was answered.
+fn told(result: &RunResult) -> String {
+    let mut out = String::new();
+    let value = |out: &mut String, name: &str, text: &str| {
+        let text: String = text.trim_end().chars().take(VALUE).collect();
+        writeln!(out, "  {name}: {}", text.replace('\n', "\n    ")).ok();
+    };
+    for step in result.failed() {
+        let place = if step.place.is_empty() { String::new() } else { format!(" ({})", step.place) };
+        writeln!(out, "{}{place}: {}", step.id, step.message).ok();
+        for difference in &step.differences {
+            let place = if difference.place.is_empty() { String::new() } else { format!(" ({})", difference.place) };
+            writeln!(out, "  {}{place}", difference.subject).ok();
+            value(&mut out, "  expected", difference.expected);
+            value(&mut out, "  actual", difference.actual);
+        }
+        if !step.answer.is_empty() {
+            value(&mut out, "answer", step.answer);
+        }
+    }
+    out.trim_end().to_owned()
 }
 
 struct Fault {

@@ -42,6 +42,7 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     for name in &names {
         let runs: IndexSet<u64> = kept.keys().filter(|(task, ..)| task == name).map(|(.., run)| *run).collect();
         let all = kept.values().filter(|(_, r)| r.name() == *name).map(|(_, r)| r.run().1).max().unwrap_or(1);
+        let all = files.iter().find_map(|(_, file)| file.decided(name)).map_or(all, |(_, runs)| runs);
         let missing: Vec<_> =
             (1..=all.min(10_000)).filter(|run| !runs.contains(run)).map(|run| run.to_string()).collect();
         match (runs.len(), all) {
@@ -122,6 +123,11 @@ fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
     let limits = all("limits").filter_map(|limits| serde_json::from_value::<Limited>(limits.clone()).ok());
     if let Some(limits) = limits.reduce(Limited::and) {
         out.insert("limits".to_owned(), json!(limits));
+    }
+    let decided: Map<String, Value> =
+        all("decided").filter_map(Value::as_object).flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    if !decided.is_empty() {
+        out.insert("decided".to_owned(), Value::Object(decided));
     }
     if let Some(currency) = all("currency").next() {
         out.insert("currency".to_owned(), currency.clone());

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::{ResultsFile, RunResult, Statistics, harmless, percent};
-use crate::{event::Limited, prices::money};
+use super::{ResultsFile, RunResult, Statistics, by_task, harmless, percent};
+use crate::{event::Limited, prices::money, statistics};
 
 /// A line a result, and the totals.
 pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
@@ -42,6 +42,7 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
     }
     let all = Statistics::of(results.iter().copied());
     writeln!(out, "\nTasks:      {}/{} passed ({})", all.tasks_passed, all.tasks, percent(all.task_rate())).ok();
+    out.push_str(&worth(&results));
     writeln!(
         out,
         "Assertions: {}/{} passed ({})",
@@ -81,6 +82,43 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
     if let Some(limits) = limits {
         writeln!(out, "Limits:     {}", harmless(&limits.words(currency))).ok();
     }
+    out
+}
+
+/// What the runs say of their tasks: how sure the rate of each is, which are flaky, and what several runs come to.
+fn worth(results: &[&RunResult]) -> String {
+    let (mut out, tasks) = (String::new(), by_task(results.iter().copied()));
+    let counts: Vec<_> = tasks.values().map(|runs| (runs.len(), runs.iter().filter(|r| r.passed()).count())).collect();
+    if let Some(steady) = counts.iter().filter(|(runs, passed)| runs == passed).map(|(runs, _)| *runs).min() {
+        writeln!(out, "            {}", super::worth(steady)).ok();
+    }
+    let least = counts.iter().map(|(runs, _)| *runs).min().unwrap_or(0);
+    if least < 2 {
+        return out;
+    }
+    for (name, runs) in &tasks {
+        let passed = runs.iter().filter(|r| r.passed()).count();
+        let failed = runs.iter().filter(|r| !r.passed() && matches!(r.outcome(), None | Some("failed"))).count();
+        if passed < runs.len() {
+            let flaky = if super::is_flaky(passed, failed) { ", flaky" } else { "" };
+            let interval = super::interval(passed, runs.len());
+            writeln!(out, "  {}: {passed}/{} passed, {interval}{flaky}", harmless(name), runs.len()).ok();
+        }
+    }
+    let mean = |of: fn(u32, u32, u32) -> Option<f64>, k: usize| {
+        let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let each: Option<Vec<f64>> = counts.iter().map(|(runs, passed)| of(few(*runs), few(*passed), few(k))).collect();
+        each.map(|each| each.iter().sum::<f64>() / each.len() as f64)
+    };
+    let mut sizes = vec![1, 2, 3, 5, 10, 20, 50, 100];
+    sizes.retain(|k| *k < least);
+    sizes.push(least);
+    let row = |name: &str, of: fn(u32, u32, u32) -> Option<f64>| {
+        let shown = sizes.iter().filter_map(|k| Some(format!("{name}{k} {}", percent(mean(of, *k)?))));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    writeln!(out, "Of k runs one passes:  {}", row("pass@", statistics::pass_at)).ok();
+    writeln!(out, "Of k runs all pass:    {}", row("pass^", statistics::pass_hat)).ok();
     out
 }
 
@@ -135,6 +173,7 @@ pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
     let tasks: Vec<_> = tasks.collect();
     let all = Statistics::of(results.iter().copied());
     let tokens = &all.tokens;
+    let interval = super::interval(all.tasks_passed, all.tasks);
     json!({
         "resultsFile": path,
         "tasks": tasks,
@@ -142,6 +181,7 @@ pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
         "tasksTotal": all.tasks,
         "tasksPassed": all.tasks_passed,
         "taskPassRate": all.task_rate(),
+        "taskPassRateInterval": [interval.low, interval.high],
         "assertionsTotal": all.assertions,
         "assertionsPassed": all.assertions_passed,
         "assertionPassRate": all.assertion_rate(),

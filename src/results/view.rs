@@ -103,21 +103,40 @@ pub fn status(result: &RunResult) -> String {
     format!("{word}{cleanup}")
 }
 
-/// What set-up, verification and cleanup did, where a step did not pass.
+/// What did not pass: what was expected, what was found, what was answered, and where it stands.
 fn steps(out: &mut String, result: &RunResult, limits: Limits) {
-    for (phase, name) in [("setupOutput", "Setup"), ("verifyOutput", "Verify"), ("cleanupOutput", "Cleanup")] {
-        let steps = result.0.get(phase).and_then(|p| p.get("Steps")?.as_array()).into_iter().flatten();
-        let bad = steps.filter(|s| s.get("success").and_then(Value::as_bool) == Some(false));
-        for (i, step) in bad.enumerate() {
-            if i == 0 {
-                writeln!(out, "{name}:").ok();
+    let failed = result.failed();
+    if !failed.is_empty() {
+        writeln!(out, "Did not pass:").ok();
+    }
+    for step in failed {
+        writeln!(out, "  - {}", cut(&format!("{}: {}", step.id, step.message.replace('\n', " ")), limits.width)).ok();
+        for (name, text) in [("what", step.meaning), ("at", step.place)] {
+            if !text.is_empty() {
+                writeln!(out, "      {name:<8}  {}", cut(text, limits.width)).ok();
             }
-            let text = |key: &str| step.get(key).and_then(Value::as_str).unwrap_or_default();
-            let id = if text("id").is_empty() { text("type") } else { text("id") };
-            writeln!(out, "  - {}", cut(id, limits.width)).ok();
-            let why = if text("error").is_empty() { text("message") } else { text("error") };
-            block(out, why, limits);
         }
+        for difference in &step.differences {
+            let place = if difference.place.is_empty() { String::new() } else { format!(" ({})", difference.place) };
+            writeln!(out, "      {}", cut(&format!("{}{place}", difference.subject), limits.width)).ok();
+            named(out, "expected", difference.expected, limits);
+            named(out, "actual", difference.actual, limits);
+        }
+        if !step.answer.is_empty() {
+            named(out, "answer", step.answer, limits);
+        }
+    }
+    let steps = result.0.get("cleanupOutput").and_then(|p| p.get("Steps")?.as_array()).into_iter().flatten();
+    let bad = steps.filter(|s| s.get("success").and_then(Value::as_bool) == Some(false));
+    for (i, step) in bad.enumerate() {
+        if i == 0 {
+            writeln!(out, "Cleanup:").ok();
+        }
+        let text = |key: &str| step.get(key).and_then(Value::as_str).unwrap_or_default();
+        let id = if text("id").is_empty() { text("type") } else { text("id") };
+        writeln!(out, "  - {}", cut(id, limits.width)).ok();
+        let why = if text("error").is_empty() { text("message") } else { text("error") };
+        block(out, why, limits);
     }
 }
 
@@ -194,6 +213,19 @@ fn calls(out: &mut String, result: &RunResult, limits: Limits) {
         let said = if texts.is_empty() { text(call, "error") } else { texts.join("\n") };
         block(out, &said, limits);
     }
+}
+
+/// A value under its name: beside it where it is a line, below it where it is several.
+fn named(out: &mut String, name: &str, text: &str, limits: Limits) {
+    match text.trim_end().lines().collect::<Vec<_>>().as_slice() {
+        [] => writeln!(out, "        {name:<8}  (empty)").ok(),
+        [line] => writeln!(out, "        {name:<8}  {}", cut(line, limits.width)).ok(),
+        _ => {
+            writeln!(out, "        {name}").ok();
+            block(out, text, limits);
+            None
+        }
+    };
 }
 
 /// Indented, so many lines of such a width.

@@ -282,7 +282,7 @@ fn describe(kind: CallKind, item: &CallMatcher) -> String {
 }
 
 fn difference(subject: &str, span: Span, expected: String, actual: String) -> Difference {
-    Difference { subject: subject.to_owned(), expected, actual, at: Some((span.start, span.end)) }
+    Difference { subject: subject.to_owned(), expected, actual, at: Some((span.start, span.end)), place: None }
 }
 
 #[cfg(test)]

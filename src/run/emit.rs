@@ -206,6 +206,25 @@ impl Vault {
     }
 }
 
+/// Characters of a prompt and of an answer that events have.
+pub const PROMPT: usize = 100_000;
+pub const ANSWER: usize = 4_000;
+/// Of what is cut, so much more is looked at: no part of a secret that stands where it is cut is left.
+const BEYOND: usize = 4_096;
+
+/// As much of a text as must be masked before it is cut.
+pub fn head(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most + BEYOND).map_or(text, |(end, _)| &text[..end])
+}
+
+/// A masked text, cut.
+fn cut(text: &mut String, most: usize) {
+    if let Some((end, _)) = text.char_indices().nth(most) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 fn mask(kind: &mut EventKind, secrets: &Secrets) {
     let text = |text: &mut String| {
         if let std::borrow::Cow::Owned(masked) = secrets.mask(text) {
@@ -216,6 +235,10 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         EventKind::ServerNotice { message, .. } => text(message),
         EventKind::ActionFinished { report, .. } => mask_report(report, secrets, &text),
         EventKind::AgentSpoke { text: spoken } => text(spoken),
+        EventKind::AgentPrompted { text: prompt } => {
+            text(prompt);
+            cut(prompt, PROMPT);
+        }
         EventKind::AgentWorked { steps } => {
             for step in steps {
                 step.content.iter_mut().for_each(text);
@@ -243,6 +266,7 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
         | EventKind::CleanupPending { .. }
         | EventKind::CleanupDone { .. }
         | EventKind::ActionStarted { .. }
+        | EventKind::GateDecided { .. }
         | EventKind::RunFinished { .. } => {}
     }
 }
@@ -251,6 +275,8 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
     text(&mut report.message);
     text(&mut report.stdout);
     text(&mut report.stderr);
+    text(&mut report.answer);
+    cut(&mut report.answer, ANSWER);
     if let Some(judgement) = &mut report.judgement {
         text(&mut judgement.reason);
     }
@@ -268,4 +294,27 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
         Value::Object(outputs) => outputs,
         _ => Map::new(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
+        let secret = "s3cr3t-value-that-is-long";
+        let secrets = Secrets::new([secret.to_owned()]);
+        for before in [PROMPT - 40, PROMPT - 5, PROMPT, PROMPT + 40] {
+            let prompt = "x".repeat(before) + secret + &"y".repeat(10_000);
+            let mut kind = EventKind::AgentPrompted { text: head(&prompt, PROMPT).to_owned() };
+            mask(&mut kind, &secrets);
+            let EventKind::AgentPrompted { text } = kind else { panic!() };
+            assert!(!text.contains("s3"), "{before}");
+            assert_eq!(text.chars().count(), PROMPT + 1, "{before}");
+        }
+        let mut report = ActionReport::new(Outcome::Passed, "");
+        report.answer = "short".to_owned();
+        mask_report(&mut report, &secrets, &|_| ());
+        assert_eq!(report.answer, "short");
+    }
 }

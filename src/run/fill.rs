@@ -321,9 +321,46 @@ impl Filler<'_> {
             Err(fault) => return Err(fault),
         };
         if base.is_none() && !hole.has_default() {
-            return Err(Fault::Broken(format!("`{}` has no value", hole.text)));
+            return Err(Fault::Broken(format!("`{}` has no value{}", hole.text, self.there(&hole.reference))));
         }
         template::apply_filters(base, &hole.filters).map_err(|e| Fault::Broken(format!("`{}`: {e}", hole.text)))
+    }
+
+    /// What is there in the place of what a hole names, for people.
+    fn there(&self, def: &Def) -> String {
+        let names = |names: &mut dyn Iterator<Item = &String>| {
+            let mut shown: Vec<_> = names.take(NAMES + 1).map(|name| format!("`{name}`")).collect();
+            if shown.len() > NAMES {
+                shown[NAMES] = "…".to_owned();
+            }
+            if shown.is_empty() { "; there is none".to_owned() } else { format!("; there are {}", shown.join(", ")) }
+        };
+        let base = match (&def.target, self.base(&def.target)) {
+            (_, Ok(Some(base))) => base,
+            (Target::Local(_), _) => return names(&mut self.locals.keys()),
+            _ => return String::new(),
+        };
+        let mut value = &base;
+        for segment in &def.segments {
+            value = match (segment, value) {
+                (SegmentKind::Name(name), Value::Object(map)) if map.contains_key(name) => &map[name],
+                (SegmentKind::Index(index), Value::Array(items)) => {
+                    match usize::try_from(*index).ok().and_then(|index| items.get(index)) {
+                        Some(item) => item,
+                        None => break,
+                    }
+                }
+                _ => break,
+            };
+        }
+        match value {
+            Value::Object(map) => names(&mut map.keys()),
+            Value::Array(items) => format!("; there are {} items", items.len()),
+            Value::Null => "; there is null".to_owned(),
+            Value::String(_) => "; there is a string".to_owned(),
+            Value::Number(_) => "; there is a number".to_owned(),
+            Value::Bool(_) => "; there is a boolean".to_owned(),
+        }
     }
 
     /// The value before its segments are walked; `None` is a missing one.
@@ -357,6 +394,9 @@ impl Filler<'_> {
         })
     }
 }
+
+/// Names that are shown of what is there.
+const NAMES: usize = 8;
 
 /// Names of HTTP headers know no case.
 fn walk(def: &Def, base: &Value) -> Option<Value> {

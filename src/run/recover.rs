@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Gate, Interrupt,
+    Interrupt,
     clusters::Share,
     emit::{Emitter, TaskEvents},
     fill::TaskValues,
@@ -215,11 +215,11 @@ fn exit_of(past: &Past) -> u8 {
         })
         .collect();
     let settings = &past.header.settings;
-    let gate = |index: usize| {
+    let met = |index: usize, passes: u32, all: u32| {
         let own = past.selected.iter().find(|s| s.index == index).and_then(|s| s.gate);
-        settings.gate.or(own).map(|(passes, of)| Gate { passes, of })
+        passes >= settings.gate.or(own).map_or(all, |(needed, _)| needed)
     };
-    status(&ends, settings.allow_unchecked, &gate, settings.exit_zero)
+    status(&ends, settings.allow_unchecked, &met, settings.exit_zero)
 }
 
 async fn clean_up_task(

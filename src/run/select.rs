@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use indexmap::IndexMap;
 use regex::Regex;
 
-use crate::plan::{EvalPlan, PlannedTask};
+use crate::{
+    plan::{EvalPlan, PlannedTask},
+    statistics::{self, Rate, Sequential},
+};
 
 /// What a command line asks for; the default is all tasks, in the order of the plan.
 #[derive(Clone, Debug, Default)]
@@ -173,9 +176,95 @@ impl FromStr for Gate {
     }
 }
 
+/// What `--gate` asks of each task: so many passes of so many runs, or a rate that its runs show.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Demand {
+    Passes(Gate),
+    Rate(Rate),
+}
+
+impl FromStr for Demand {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text.contains('/'), text.contains(['@', '.', '%'])) {
+            (true, _) => text.parse().map(Self::Passes),
+            (false, true) => text.parse().map(Self::Rate),
+            (false, false) => {
+                Err("write `P/N`, such as `4/5` for four passes of five runs, or a rate and a confidence, such as \
+                     `0.9@95%`"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+impl Demand {
+    /// How many of how many runs must pass; `runs` is how often each task is run, where that is said.
+    ///
+    /// # Errors
+    /// So many runs cannot meet it.
+    pub fn gate(self, runs: Option<u32>) -> Result<Gate, String> {
+        match (self, runs) {
+            (Self::Passes(gate), Some(runs)) if runs != gate.of => Err(format!(
+                "`--gate {}/{}` says how often each task is run, and so does `--runs`",
+                gate.passes, gate.of
+            )),
+            (Self::Passes(gate), _) => Ok(gate),
+            (Self::Rate(rate), runs) => {
+                let of = runs.or(rate.fewest()).unwrap_or(1);
+                rate.needed(of).map(|passes| Gate { passes, of }).ok_or_else(|| too_few(rate, of))
+            }
+        }
+    }
+
+    /// The same of runs that end as soon as it is decided.
+    ///
+    /// # Errors
+    /// At most so many runs cannot meet it.
+    pub fn until_decided(self, most: Option<u32>) -> Result<Sequential, String> {
+        match self {
+            Self::Passes(_) => self.gate(most).map(|gate| Sequential::passes(gate.passes, gate.of)),
+            Self::Rate(rate) => {
+                let Some(most) = most else {
+                    return Err("`--max-runs` says after how many runs a gate is given up".to_owned());
+                };
+                Sequential::rate(rate, most).ok_or_else(|| too_few(rate, most))
+            }
+        }
+    }
+}
+
+fn too_few(rate: Rate, runs: u32) -> String {
+    let fewest = rate.fewest().unwrap_or(statistics::MOST_RUNS);
+    format!("{runs} runs cannot show the gate `{rate}`, even if all of them pass: {fewest} can")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_demand_is_so_many_passes_or_a_rate() {
+        let gate = |text: &str, runs| text.parse::<Demand>().and_then(|demand| demand.gate(runs));
+        assert_eq!(gate("4/5", None), Ok(Gate { passes: 4, of: 5 }));
+        assert_eq!(gate("0.9@95%", None), Ok(Gate { passes: 29, of: 29 }));
+        assert_eq!(gate("90%", Some(46)), Ok(Gate { passes: 45, of: 46 }));
+        for (text, runs, said) in [
+            ("0.9@95%", Some(20), "29 can"),
+            ("4/5", Some(6), "--runs"),
+            ("1", None, "P/N"),
+            ("x@y", None, "such as `0.9@95%`"),
+            ("4/3", None, "more passes than runs"),
+        ] {
+            assert!(gate(text, runs).is_err_and(|why| why.contains(said)), "{text}");
+        }
+        let until = |text: &str, most| text.parse::<Demand>().and_then(|demand| demand.until_decided(most));
+        assert_eq!(until("2/3", None), Ok(Sequential::passes(2, 3)));
+        assert!(until("0.5@95%", Some(20)).is_ok());
+        assert!(until("0.5@95%", None).is_err_and(|why| why.contains("--max-runs")));
+        assert!(until("0.5@95%", Some(4)).is_err_and(|why| why.contains("5 can")));
+    }
 
     fn labels(text: &str) -> Labels {
         text.parse().unwrap()

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Keep, Only, RunOptions, agent, assert,
     clusters::{Clusters, Share},
-    emit::{Emitter, TaskEvents},
+    emit::{self, Emitter, TaskEvents},
     fill::{Scope, TaskValues},
     intact,
     needs::Lacks,
@@ -575,6 +575,7 @@ async fn agent_turn<'a>(
                 let (at, task) = (unit.host.now(), unit.events.run.clone());
                 recording.say(&recording::Line::Prompt { at, task, text: prompt.clone() });
             }
+            unit.events.emit(EventKind::AgentPrompted { text: emit::head(&prompt, emit::PROMPT).to_owned() });
             if world.counts(unit.plan, kind) {
                 let asked = if is_client(kind) { servers } else { &[] };
                 let schema = schema_tokens(unit, asked, limits).await;

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    emit::TaskEvents,
+    emit::{self, TaskEvents},
     expectation,
     fill::{Fault, Scope, how},
     restore,
@@ -318,6 +318,7 @@ impl<'a> Unit<'a> {
         report.exit = done.exit;
         report.stdout = done.stdout;
         report.stderr = done.stderr;
+        report.answer = answer(&done.locals);
         report.judgement = done.judgement;
         if report.outcome != Outcome::Passed {
             return (report, None);
@@ -774,6 +775,32 @@ fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) ->
         }
     }
     Ok(outputs)
+}
+
+/// What was answered, for people: the body of a response, the texts of a tool's content, else the values themselves. What a program
+/// printed is kept by itself.
+fn answer(locals: &Map<String, Value>) -> String {
+    let text = match (locals.get("response"), locals.get("content")) {
+        (Some(response), _) => {
+            let body = response.get("body").and_then(Value::as_str).unwrap_or_default();
+            format!("status {}\n{body}", response.get("status").unwrap_or(&Value::Null))
+        }
+        (None, Some(Value::Array(content))) => {
+            let part =
+                |part: &Value| part.get("text").and_then(Value::as_str).map_or_else(|| part.to_string(), str::to_owned);
+            content.iter().map(part).collect::<Vec<_>>().join("\n")
+        }
+        _ => {
+            let printed = |name: &str| matches!(name, "stdout" | "stderr" | "exitCode");
+            let rest: Map<String, Value> = locals
+                .iter()
+                .filter(|(name, _)| !printed(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            if rest.is_empty() { String::new() } else { Value::Object(rest).to_string() }
+        }
+    };
+    emit::head(&text, emit::ANSWER).to_owned()
 }
 
 fn broken(fault: &Fault) -> ActionReport {

@@ -50,7 +50,10 @@ pub struct Summary {
     pub shard: Option<Shard>,
     /// How many runs of each task had to pass, where not all.
     #[schemars(skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Gate>,
+    pub gate: Option<SummaryGate>,
+    /// Of tasks that were run until their gate was decided, by name.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub decided: Option<IndexMap<String, Decided>>,
     /// Of the random order, where there was one.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -101,6 +104,29 @@ pub struct Shard {
     /// From 1.
     pub index: u32,
     pub of: u32,
+}
+
+/// How many runs of how many must pass, and what that shows.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummaryGate {
+    pub passes: u32,
+    pub of: u32,
+    /// A pass rate.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+}
+
+/// How a task's gate was decided.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decided {
+    pub met: bool,
+    pub passes: u32,
+    /// After so many.
+    pub runs: u32,
 }
 
 /// How many runs of how many must pass.
@@ -199,6 +225,9 @@ pub struct TaskResult {
     pub task_path: String,
     /// Whether verification passed, assertions aside.
     pub task_passed: bool,
+    /// What the agent was asked, with every hole filled.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
     /// The agent's answer.
     pub task_output: String,
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -208,6 +237,9 @@ pub struct TaskResult {
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub agent_execution_error: Option<bool>,
     pub difficulty: String,
+    /// Of its metadata, where it has some.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
     /// What the first judge found.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub task_judge_reason: Option<String>,
@@ -280,6 +312,9 @@ pub struct AssertionResult {
     pub reason: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<String>>,
+    /// The file and the line of the first one that did not hold.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// The calls of the agent.
@@ -381,6 +416,12 @@ pub struct StepResult {
     /// The operation, `agent`, or the kind of assertion.
     #[schemars(rename = "type")]
     pub kind: String,
+    /// What it does, in a line.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
+    /// Its file and line.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     pub success: bool,
     pub message: String,
     /// As text.

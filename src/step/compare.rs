@@ -262,7 +262,13 @@ fn compact(value: &Value) -> String {
 
 /// What was expected, in words, and what was found; both cut to a bound.
 pub fn difference(subject: &str, expected: &str, actual: &str) -> Difference {
-    Difference { subject: subject.to_owned(), expected: cut(expected, 0), actual: cut(actual, 0), at: None }
+    Difference {
+        subject: subject.to_owned(),
+        expected: cut(expected, 0),
+        actual: cut(actual, 0),
+        at: None,
+        place: None,
+    }
 }
 
 /// Two texts side by side: where they are long, the part around the first place where they differ.
@@ -270,7 +276,13 @@ pub fn unequal(subject: &str, expected: &str, actual: &str) -> Difference {
     let common = expected.chars().zip(actual.chars()).take_while(|(a, b)| a == b).count();
     let long = |text: &str| text.chars().nth(SHOWN).is_some();
     let from = if long(expected) || long(actual) { common.saturating_sub(BEFORE) } else { 0 };
-    Difference { subject: subject.to_owned(), expected: cut(expected, from), actual: cut(actual, from), at: None }
+    Difference {
+        subject: subject.to_owned(),
+        expected: cut(expected, from),
+        actual: cut(actual, from),
+        at: None,
+        place: None,
+    }
 }
 
 fn cut(text: &str, from: usize) -> String {

@@ -75,6 +75,7 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
                         .iter()
                         .find(|(name, _)| name.value == key)
                         .map(|(_, arg)| (arg.span.start, arg.span.end)),
+                    place: None,
                 });
                 done
             }

@@ -15,8 +15,9 @@ use crate::{
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     report::REPORTS,
-    run::{Gate, Keep, Labels, Only, RunOptions, Selection, Shard},
+    run::{Demand, Gate, Keep, Labels, Only, RunOptions, Selection, Shard},
     source::Files,
+    statistics::{Rate, Sequential},
     ty::duration,
 };
 
@@ -27,6 +28,8 @@ Examples:
   gevals run eval.yaml -l suite=core        only tasks that have this label
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
   gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
+  gevals run eval.yaml --gate 0.9@95%       as many runs as show, with 95 % confidence, that each task passes 9 times of 10
+  gevals run eval.yaml --gate 0.8@95% --until-decided --max-runs 60   no more runs than it takes to know
   gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
   gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both models, compared
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
@@ -142,6 +145,9 @@ pub struct Args {
     /// What is printed; `text` by default, and `github` in GitHub Actions.
     #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)), help_heading = "Output")]
     pub format: Option<String>,
+    /// Write a page of the results beside them, to look around in.
+    #[arg(long, value_name = "KIND", value_enum, help_heading = "Output")]
+    pub report: Option<ReportArg>,
     /// Print the summary only, and what did not pass.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
@@ -157,9 +163,15 @@ pub struct Args {
     /// Let no task pass whose agent made no successful call to a server.
     #[arg(long, help_heading = "Verdicts")]
     pub require_server_use: bool,
-    /// Run each task N times, of which P must pass.
-    #[arg(long, value_name = "P/N", conflicts_with_all = ["runs", "fail_fast"], help_heading = "Verdicts")]
-    pub gate: Option<Gate>,
+    /// Run each task N times, of which P must pass; or as often as shows a pass rate with a confidence (`0.9@95%`), or `--runs` says.
+    #[arg(long, value_name = "P/N|RATE@CONFIDENCE", conflicts_with = "fail_fast", help_heading = "Verdicts")]
+    pub gate: Option<Demand>,
+    /// Run a task no more once its gate is met, or cannot be met any more; to look often makes no gate easier.
+    #[arg(long, requires = "gate", conflicts_with = "runs", help_heading = "Verdicts")]
+    pub until_decided: bool,
+    /// How often a task is run at most until its gate is decided.
+    #[arg(long, value_name = "N", requires = "until_decided", value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::statistics::MOST_RUNS)), help_heading = "Verdicts")]
+    pub max_runs: Option<u32>,
     /// Make a run again that is broken, at most N times; each is reported. One whose cleanup failed, or whose world is kept, is not.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
     pub retry_broken: u32,
@@ -186,11 +198,16 @@ pub struct Args {
     #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
     pub phase: Option<Phase>,
     /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "label_selector", "tag", "shard", "shuffle"])]
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "until_decided", "label_selector", "tag", "shard", "shuffle"])]
     pub resume: Option<String>,
     /// Look whether commands, servers, agents and extensions are there, without running a task.
     #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
     pub preflight: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportArg {
+    Html,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -306,7 +323,12 @@ pub fn as_started(args: &Args, settings: &Settings) -> Args {
     Args {
         runs: settings.runs,
         parallel: args.parallel.or(settings.parallel.try_into().ok()),
-        gate: settings.gate.map(|(passes, of)| Gate { passes, of }),
+        gate: match (settings.rate, settings.gate) {
+            (Some((at_least, confidence)), _) => Some(Demand::Rate(Rate { at_least, confidence })),
+            (None, gate) => gate.map(|(passes, of)| Demand::Passes(Gate { passes, of })),
+        },
+        until_decided: settings.until_decided,
+        max_runs: settings.runs.filter(|_| settings.until_decided),
         isolate: args.isolate || settings.isolate,
         isolation: args.isolation.or(settings.isolation.map(IsolationArg::of)),
         allow_unchecked: args.allow_unchecked || settings.allow_unchecked,
@@ -323,14 +345,36 @@ pub fn as_started(args: &Args, settings: &Settings) -> Args {
     }
 }
 
+/// How many of how many runs must pass, and how that is decided run by run.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn gate(args: &Args) -> Result<(Option<Gate>, Option<Arc<Sequential>>), String> {
+    match args.gate {
+        None => Ok((None, None)),
+        Some(demand) if args.until_decided => {
+            let decides = demand.until_decided(args.max_runs)?;
+            Ok((decides.last().map(|passes| Gate { passes, of: decides.most() }), Some(Arc::new(decides))))
+        }
+        Some(demand) => demand.gate(args.runs).map(|gate| (Some(gate), None)),
+    }
+}
+
 /// What the run is asked to do. What others have used of a shared budget, and the journal, are not known here.
 pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -> RunOptions {
+    // A gate that cannot be met was refused before.
+    let (gate, until_decided) = gate(args).unwrap_or_default();
     RunOptions {
-        runs: args.gate.map(|gate| gate.of).or(args.runs),
+        runs: gate.map(|gate| gate.of).or(args.runs),
         parallel: usize::from(args.parallel.unwrap_or(1)),
         selection,
         fail_fast: args.fail_fast,
-        gate: args.gate,
+        gate,
+        rate: match args.gate {
+            Some(Demand::Rate(rate)) => Some(rate),
+            _ => None,
+        },
+        until_decided,
         output_dir: args.output_dir.clone(),
         allow_unchecked: args.allow_unchecked,
         require_server_use: args.require_server_use,

@@ -52,6 +52,8 @@ pub fn begin(
             allow_unchecked: options.allow_unchecked,
             exit_zero: options.exit_zero,
             gate: options.gate.map(|gate| (gate.passes, gate.of)),
+            rate: options.rate.map(|rate| (rate.at_least, rate.confidence)),
+            until_decided: options.until_decided.is_some(),
             isolate: options.isolate,
             isolation: options.isolation,
             require_server_use: options.require_server_use,

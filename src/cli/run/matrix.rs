@@ -113,6 +113,17 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     for (name, exit, passed, folder) in &rows {
         writeln!(table, "{name:width$}  exit {exit}  {passed:24}  {}", shown(folder)).ok();
     }
+    let folders: Vec<_> = rows.iter().map(|(name, _, _, folder)| (name.clone(), folder)).collect();
+    let written = folders.iter().filter_map(|(name, folder)| {
+        let [(_, file)] = results(folder).try_into().ok()?;
+        Some((name.clone(), crate::results::read(&file.to_string()).ok()?))
+    });
+    let written: Vec<_> = written.collect();
+    if written.len() > 1 {
+        let files: Vec<_> = written.iter().map(|(name, file)| (name.clone(), file)).collect();
+        table.push('\n');
+        table.push_str(&crate::results::compare::text(&files, crate::statistics::ALPHA));
+    }
     // The table is for people; standard output may be for programs.
     tell(&table);
     rows.iter().map(|(_, exit, ..)| *exit).max_by_key(|exit| severity(*exit)).unwrap_or(status::USAGE)

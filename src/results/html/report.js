@@ -1,0 +1,443 @@
+'use strict';
+// The overview is parsed at once; what happened in a run, when someone looks at it. Whatever an author, an agent or a server
+// wrote is put in place as text.
+(() => {
+  const get = id => document.getElementById(id);
+  const index = JSON.parse(get('index').textContent);
+  const list = get('list'), rows = get('rows'), detail = get('detail'), search = get('search');
+  /** Without characters that turn the direction of text or are not seen. */
+  const seen = text => String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
+  const make = (name, cls, text) => {
+    const element = document.createElement(name);
+    if (cls) element.className = cls;
+    if (text !== undefined && text !== null) element.textContent = seen(text);
+    return element;
+  };
+  const add = (parent, ...children) => { for (const c of children) if (c) parent.append(c); return parent; };
+  const [OUTCOME, SECONDS, TOKENS, COST, WHY, SIDE, NUMBER, CLEANUP] = [0, 1, 2, 3, 4, 5, 6, 7];
+  const runs = index.runs, sides = index.sides, two = sides.length === 2;
+  const KNOWN = new Set(['passed', 'failed', 'broken', 'skipped', 'cancelled', 'unchecked']);
+  const kind = outcome => KNOWN.has(outcome) ? outcome : '';
+  const plural = (n, one, many) => `${n} ${n === 1 ? one : many || one + 's'}`;
+  const time = s => s === null || s === undefined ? '' : s < 1 ? `${Math.round(s * 1000)} ms` : s < 60 ? `${s.toFixed(1)} s` : `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+  const number = n => n === null || n === undefined ? '' : n.toLocaleString('en');
+  const mean = list => { const known = list.filter(n => n !== null && n !== undefined); return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null; };
+
+  // --- what each task comes to
+  const FAILURES = ['failed', 'broken', 'unchecked', 'cancelled'];
+  const tasks = index.tasks.map((task, at) => {
+    const all = task.sides.flat();
+    const last = task.sides[task.sides.length - 1].length ? task.sides[task.sides.length - 1] : all;
+    const bad = last.filter(r => runs[r][OUTCOME] !== 'passed');
+    const shown = bad.length ? bad[0] : last[0];
+    const of = key => mean(last.map(r => runs[r][key]));
+    const slower = two && task.sides.every(s => s.length) && (() => {
+      const [a, b] = task.sides.map(s => mean(s.map(r => runs[r][SECONDS])));
+      return a !== null && b !== null && b > a * 1.5 && b - a > 1;
+    })();
+    const kinds = new Set(last.map(r => runs[r][OUTCOME]));
+    if (task.rates.some(rate => rate && rate.flaky)) kinds.add('flaky');
+    if (task.change) kinds.add(task.change);
+    if (slower) kinds.add('slower');
+    if (last.some(r => runs[r][CLEANUP])) kinds.add('cleanup failed');
+    if (bad.length) kinds.add('not passed');
+    return {
+      ...task, at, all, shown, kinds, slower,
+      passed: bad.length === 0, rate: last.length ? 1 - bad.length / last.length : 0,
+      why: bad.length ? runs[shown][WHY] : '', seconds: of(SECONDS), tokens: of(TOKENS), cost: of(COST),
+      text: [task.name, task.path, ...(task.tags || []), ...all.map(r => runs[r][WHY])].join('\n').toLowerCase(),
+    };
+  });
+
+  // --- the sides
+  for (const side of sides) {
+    const box = make('div', 'side');
+    const head = make('b', '', `${side.passed} of ${plural(side.runs, 'run')} passed`);
+    const who = [side.agent, side.model].filter(Boolean).join(' · ');
+    const rate = side.runs ? `${(side.passed / side.runs * 100).toFixed(1)} %, with 95 % confidence ${side.interval}` : '';
+    const used = [time(side.seconds), side.tokens ? `${number(side.tokens)} tokens` : '', side.cost ? `${side.cost.toFixed(4)} ${side.currency}` : ''];
+    const bar = make('span', 'bar'), part = make('i');
+    part.style.width = side.runs ? `${side.passed / side.runs * 100}%` : '0';
+    add(box, head, add(bar, part), make('div', '', rate), make('div', '', [who, ...used].filter(Boolean).join(' · ')));
+    const name = make('div', '', [side.name, side.started.slice(0, 19).replace('T', ' ')].filter(Boolean).join(' · '));
+    name.title = side.name;
+    box.append(name);
+    if (side.gaps.length) box.append(make('div', 'bad', `incomplete: ${side.gaps.slice(0, 3).join('; ')}${side.gaps.length > 3 ? ` and ${side.gaps.length - 3} more` : ''}`));
+    if (side.cleanups) box.append(make('div', 'bad', `${plural(side.cleanups, 'cleanup')} failed`));
+    get('sides').append(box);
+  }
+  if (index.together) get('sides').append(make('div', 'together', index.together));
+  if (index.cut) get('sides').append(make('div', 'together', `Details of ${plural(index.cut, 'run')} are left out, as the page would be too large: gevals result view shows them.`));
+
+  // --- filters
+  let wanted = '';
+  const chips = [['', 'All'], ['not passed', 'Not passed'], ['failed', 'Failed'], ['broken', 'Broken'], ['unchecked', 'Unchecked'], ['cancelled', 'Cancelled'], ['cleanup failed', 'Cleanup failed'], ['flaky', 'Flaky'], ['passed', 'Passed'], ['regression', 'Regressions'], ['loss', 'Losses'], ['improvement', 'Improvements'], ['gain', 'Gains'], ['slower', 'Slower'], ['new', 'New'], ['gone', 'Gone']];
+  const chipOf = new Map();
+  for (const [key, name] of chips) {
+    const count = key ? tasks.filter(t => t.kinds.has(key)).length : tasks.length;
+    if (key && !count) continue;
+    const chip = make('button', 'chip', `${name} ${count}`);
+    chip.type = 'button';
+    chip.addEventListener('click', () => { wanted = key; filter(); });
+    chipOf.set(key, chip);
+    get('chips').append(chip);
+  }
+  const choices = (id, first, values) => {
+    const select = get(id);
+    const option = (value, text) => { const o = make('option', '', text); o.value = value; select.append(o); };
+    option('', first);
+    for (const value of [...new Set(values)].sort()) option(value, value);
+    select.hidden = select.options.length < 2;
+    select.addEventListener('change', () => filter());
+    return select;
+  };
+  const difficulty = choices('difficulty', 'any difficulty', tasks.map(t => t.difficulty).filter(Boolean));
+  const tag = choices('tag', 'any tag', tasks.flatMap(t => t.tags || []));
+  const sort = get('sort');
+  const CHANGE = { regression: 0, gone: 1, loss: 2, gain: 4, improvement: 5, new: 6 };
+  const severity = t => (t.change ? CHANGE[t.change] : 3) * 10 + (t.passed ? 5 : t.kinds.has('failed') ? 0 : 1);
+  const ORDERS = {
+    'worst first': (a, b) => severity(a) - severity(b) || a.at - b.at,
+    'as run': (a, b) => a.at - b.at,
+    'by name': (a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0,
+    'by pass rate': (a, b) => a.rate - b.rate || a.at - b.at,
+    'slowest first': (a, b) => (b.seconds || 0) - (a.seconds || 0) || a.at - b.at,
+    'most tokens first': (a, b) => (b.tokens || 0) - (a.tokens || 0) || a.at - b.at,
+    'dearest first': (a, b) => (b.cost || 0) - (a.cost || 0) || a.at - b.at,
+  };
+  for (const name of Object.keys(ORDERS)) { const o = make('option', '', name); o.value = name; sort.append(o); }
+  sort.addEventListener('change', () => filter());
+  let shown = [], chosen = null;
+  const filter = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    shown = tasks.filter(t => (!wanted || t.kinds.has(wanted)) && (!difficulty.value || t.difficulty === difficulty.value)
+      && (!tag.value || (t.tags || []).includes(tag.value)) && words.every(w => t.text.includes(w)));
+    shown.sort(ORDERS[sort.value]);
+    for (const [key, chip] of chipOf) chip.setAttribute('aria-pressed', String(key === wanted));
+    get('found').textContent = shown.length === tasks.length ? '' : `${shown.length} of ${tasks.length}`;
+    rows.style.height = `${shown.length * ROW}px`;
+    list.scrollTop = 0;
+    draw();
+  };
+  search.addEventListener('input', () => filter());
+
+  // --- the list: only what is seen is in the document
+  const ROW = 50;
+  const row = (task, at) => {
+    const element = make('div', 'row');
+    element.style.top = `${at * ROW}px`;
+    element.setAttribute('role', 'option');
+    element.id = `t${task.at}`;
+    element.setAttribute('aria-selected', String(task === chosen));
+    element.setAttribute('aria-setsize', shown.length);
+    element.setAttribute('aria-posinset', at + 1);
+    const name = make('div', 'name');
+    name.dir = 'auto';
+    task.sides.forEach((side, nth) => {
+      const dots = make('span', 'dots');
+      for (const r of side.slice(0, 10)) {
+        const dot = make('i', `dot ${kind(runs[r][OUTCOME])}`);
+        dot.title = `${sides.length > 1 ? sides[nth].name + ' · ' : ''}run ${runs[r][NUMBER]}: ${runs[r][OUTCOME]}`;
+        dots.append(dot);
+      }
+      if (side.length > 10) dots.append(make('span', 'more', `+${side.length - 10}`));
+      if (sides.length > 1 && nth) dots.prepend(make('span', 'more', '→'));
+      name.append(dots);
+    });
+    name.append(seen(task.name));
+    for (const mark of ['flaky', 'slower', 'cleanup failed']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark === 'slower' ? '' : 'flaky'}`, mark));
+    if (task.change) name.append(make('span', `tagged ${task.change}`, task.change));
+    if (task.difficulty) name.append(make('span', 'tagged', task.difficulty));
+    const rates = task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
+    const num = make('div', 'num', [rates.join(' → '), time(task.seconds), task.tokens ? `${number(Math.round(task.tokens))} tok` : ''].filter(Boolean).join(' · '));
+    const why = make('div', `why${task.why ? '' : ' fine'}`, task.why || task.path);
+    why.dir = 'auto';
+    why.title = task.why;
+    element.addEventListener('click', () => choose(task));
+    return add(element, name, num, why);
+  };
+  const draw = () => {
+    const from = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
+    const to = Math.min(shown.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 5);
+    rows.replaceChildren(...shown.slice(from, to).map((task, i) => row(task, from + i)));
+    if (chosen) list.setAttribute('aria-activedescendant', `t${chosen.at}`);
+  };
+  let waiting = false;
+  list.addEventListener('scroll', () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; draw(); });
+  });
+  new ResizeObserver(() => draw()).observe(list);
+  const choose = (task, run) => {
+    chosen = task;
+    const at = shown.indexOf(task);
+    if (at >= 0) {
+      if (at * ROW < list.scrollTop) list.scrollTop = at * ROW;
+      if ((at + 1) * ROW > list.scrollTop + list.clientHeight) list.scrollTop = (at + 1) * ROW - list.clientHeight;
+    }
+    draw();
+    show(task, run === undefined ? task.shown : run);
+  };
+  const move = by => {
+    if (!shown.length) return;
+    const at = shown.indexOf(chosen);
+    choose(shown[Math.min(shown.length - 1, Math.max(0, at < 0 ? 0 : at + by))]);
+  };
+  const moveToBad = by => {
+    for (let at = shown.indexOf(chosen) + by; at >= 0 && at < shown.length; at += by) if (!shown[at].passed) return choose(shown[at]);
+  };
+
+  // --- details
+  // A line a run; empty where it is left out.
+  const records = get('details').textContent.split('\n'), parsed = new Map();
+  const details = run => {
+    if (!parsed.has(run)) parsed.set(run, records[run] ? JSON.parse(records[run]) : null);
+    return parsed.get(run);
+  };
+  /** Where something stands; a link where it is known how to get there. */
+  const place = text => {
+    if (!text) return null;
+    const [, path, line] = /^(.*?)(?::(\d+))?$/s.exec(text);
+    if (!index.link || path.startsWith('/') || path.split('/').includes('..')) return make('code', 'soft', text);
+    const link = make('a', '', text);
+    link.href = index.link + path.split('/').map(encodeURIComponent).join('/') + (line ? `#L${line}` : '');
+    link.target = '_blank';
+    link.rel = 'noopener noreferrer';
+    return link;
+  };
+  const pre = text => { const e = make('pre', '', text); e.dir = 'auto'; return e; };
+  const labelled = (label, text, cls) => add(make('div', cls), make('div', 'label', label), pre(text));
+  const json = value => typeof value === 'string' ? value : JSON.stringify(value, null, 1);
+  /** Which lines of two texts are on one side only. */
+  const unlike = (a, b) => {
+    if (a.length * b.length > 250000) return [a.map(() => true), b.map(() => true)];
+    const long = Array.from({ length: a.length + 1 }, () => new Uint32Array(b.length + 1));
+    for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--) long[i][j] = a[i] === b[j] ? long[i + 1][j + 1] + 1 : Math.max(long[i + 1][j], long[i][j + 1]);
+    const one = a.map(() => true), other = b.map(() => true);
+    for (let i = 0, j = 0; i < a.length && j < b.length;) {
+      if (a[i] === b[j]) { one[i++] = false; other[j++] = false; } else if (long[i + 1][j] >= long[i][j + 1]) i++; else j++;
+    }
+    return [one, other];
+  };
+  const sideBySide = (expected, actual) => {
+    const box = make('div', 'sidebyside');
+    const a = expected.split('\n'), b = actual.split('\n');
+    const half = (name, cls) => { const p = make('pre'); p.dir = 'auto'; return [add(make('div', cls), make('div', 'label', name), p), p]; };
+    const [left, leftPre] = half('expected', 'expected'), [right, rightPre] = half('actual', 'actual');
+    if (a.length === 1 && b.length === 1) {
+      let from = 0, end = 0;
+      while (from < Math.min(expected.length, actual.length) && expected[from] === actual[from]) from++;
+      while (end < Math.min(expected.length, actual.length) - from && expected[expected.length - 1 - end] === actual[actual.length - 1 - end]) end++;
+      // Where nearly all differs, a mark tells nothing.
+      const worth = from + end > 3;
+      for (const [p, text] of [[leftPre, expected], [rightPre, actual]]) {
+        if (worth) p.append(seen(text.slice(0, from)), make('mark', '', text.slice(from, text.length - end)), seen(text.slice(text.length - end)));
+        else p.textContent = seen(text) || '(empty)';
+      }
+    } else {
+      const [one, other] = unlike(a, b);
+      for (const [p, texts, marks] of [[leftPre, a, one], [rightPre, b, other]]) {
+        texts.forEach((text, i) => p.append(marks[i] ? make('span', 'differs', text || ' ') : make('span', '', text + '\n')));
+      }
+    }
+    return add(box, left, right);
+  };
+  const differences = step => (step.differences || []).map(d => {
+    const head = add(make('p'), make('b', '', d.subject), ' ');
+    return add(make('div'), add(head, place(d.place)), sideBySide(d.expected, d.actual));
+  });
+  const told = step => {
+    const judged = step.judgement;
+    return [
+      ...differences(step),
+      step.answer && labelled('what was answered', step.answer),
+      step.stdout && labelled('standard output', step.stdout),
+      step.stderr && labelled('standard error', step.stderr),
+      judged && labelled(`the judge ${judged.judge}${judged.model ? ' (' + judged.model + ')' : ''} says ${judged.passed === true ? 'yes' : judged.passed === false ? 'no' : 'nothing'}`, judged.reason || ''),
+      step.outputs && Object.keys(step.outputs).length > 0 && labelled('outputs', json(step.outputs)),
+    ].filter(Boolean);
+  };
+  const bad = step => step.outcome === 'failed' || step.outcome === 'broken';
+  const leaves = steps => steps.flatMap(s => !bad(s) ? [] : s.steps && s.steps.some(bad) ? leaves(s.steps) : [s]);
+  const failures = run => {
+    // What waits fails over and over at the same step: its last attempt speaks for all.
+    const last = new Map();
+    for (const step of run.phases.filter(p => p.name !== 'cleanup').flatMap(p => leaves(p.steps))) last.set((step.id || '').replace(/#\d+/g, ''), step);
+    const found = [...last.values()];
+    const asserted = (run.asserted || []).filter(a => a.result && a.result.passed === false).map(a => ({
+      id: `assert/${a.kind}`, message: a.result.reason || 'it does not hold', outcome: 'failed', place: a.result.place,
+      answer: (a.result.details || []).join('\n'),
+    }));
+    return [...found, ...asserted];
+  };
+  const node = step => {
+    const wrapper = make('div');
+    const cls = step.type === 'agent' ? 'agent' : (step.steps || []).length ? 'control' : 'step';
+    const button = make('button', `node ${cls} ${kind(step.outcome)}`);
+    button.type = 'button';
+    button.setAttribute('aria-expanded', 'false');
+    const first = (step.message || '').split('\n')[0];
+    add(button, step.duration ? make('span', 'time', time(step.duration)) : null, make('b', '', step.id || step.type), make('span', '', step.meaning || step.type || ''));
+    if (first && step.outcome !== 'passed') button.append(make('div', 'no', first));
+    wrapper.append(button);
+    let open = null;
+    button.addEventListener('click', () => {
+      if (open) { open.remove(); open = null; } else {
+        open = add(make('div', 'open'), add(make('p', 'soft'), seen(`${step.outcome}${step.duration ? ' in ' + time(step.duration) : ''} `), place(step.place)), step.message && pre(step.message), ...told(step));
+        button.after(open);
+      }
+      button.setAttribute('aria-expanded', String(!!open));
+    });
+    if ((step.steps || []).length) {
+      // A wait tries over and over: its end tells most.
+      const few = step.steps.slice(-12);
+      const inner = make('div', 'inner');
+      if (few.length < step.steps.length) inner.append(make('p', 'soft', `${step.steps.length - few.length} before`));
+      wrapper.append(add(inner, ...few.map(node)));
+    }
+    return wrapper;
+  };
+  const frame = (title, nodes) => add(make('section', 'frame phase'), make('div', 'head', title), add(make('div', 'items'), ...nodes));
+  const painted = run => {
+    const boxes = [];
+    for (const phase of run.phases.filter(p => p.name !== 'cleanup')) boxes.push(frame(phase.name, phase.steps.map(node)));
+    if ((run.asserted || []).length) {
+      boxes.push(frame('assert', run.asserted.map(a => {
+        const box = make('div', `node assertion ${a.result && a.result.passed ? 'passed' : 'failed'}`);
+        return add(box, make('b', '', a.kind), make('span', '', (a.result && a.result.reason) || 'holds'));
+      })));
+    }
+    for (const phase of run.phases.filter(p => p.name === 'cleanup')) boxes.push(frame('cleanup', phase.steps.map(node)));
+    return boxes;
+  };
+  const callLine = (call, start, whole, cls) => {
+    const box = make('details', `call ${cls || ''}`), line = make('summary');
+    const track = make('span', 'track'), bar = make('i');
+    const at = (Date.parse(call.at) - start) / 1000;
+    bar.style.left = `${Math.min(98, Math.max(0, at / whole * 100)) || 0}%`;
+    bar.style.width = `${Math.min(100, (call.seconds || 0) / whole * 100) || 0}%`;
+    add(line, make('span', call.good ? 'yes' : 'no', call.good ? '✓' : '✗'), make('span', '', `${call.server}.${call.name} ${call.arguments === 'null' ? '' : call.arguments}`), add(track, bar), make('span', 'soft', time(call.seconds)));
+    return add(box, line, labelled('arguments', call.arguments), labelled('answer', call.answer));
+  };
+  const span = calls => {
+    const start = Date.parse(calls[0].at);
+    return [start, Math.max(0.001, ...calls.map(c => (Date.parse(c.at) - start) / 1000 + (c.seconds || 0)))];
+  };
+  const same = (a, b) => a.server === b.server && a.name === b.name && a.arguments === b.arguments;
+  /** Calls of both sides, up to the first that is not the same. */
+  const compared = (task, run) => {
+    const other = task.sides[1 - runs[run][SIDE]];
+    const partner = other.find(r => runs[r][NUMBER] === runs[run][NUMBER]) ?? other[0];
+    if (partner === undefined) return null;
+    const [old, now] = runs[run][SIDE] === 1 ? [partner, run] : [run, partner];
+    const [a, b] = [details(old), details(now)].map(d => (d && d.calls) || []);
+    const box = add(make('section'), make('h3', '', 'Before and now'));
+    add(box, make('p', '', `${runs[old][OUTCOME]} in ${time(runs[old][SECONDS])} → ${runs[now][OUTCOME]} in ${time(runs[now][SECONDS])}${task.p ? ` · p = ${task.p} for all runs of the task` : ''}`));
+    let at = 0;
+    while (at < a.length && at < b.length && same(a[at], b[at])) at++;
+    if (at === a.length && at === b.length) {
+      return add(box, make('p', 'soft', a.length ? `The agent made the same ${plural(a.length, 'call')}.` : 'The agent made no calls.'));
+    }
+    add(box, make('p', 'soft', at ? `The first ${plural(at, 'call')} ${at === 1 ? 'is' : 'are'} the same; they diverge at call ${at + 1}:` : 'They diverge at the first call:'));
+    const text = calls => calls[at] ? `${calls[at].server}.${calls[at].name}\n${calls[at].arguments}` : '(no more calls)';
+    const pair = sideBySide(text(a), text(b));
+    pair.querySelectorAll('.label').forEach((label, i) => { label.textContent = i ? 'now' : 'before'; });
+    return add(box, add(make('div', 'diverges'), pair));
+  };
+  const folded = (title, open, ...inside) => {
+    const box = make('details');
+    box.open = open;
+    return add(box, make('summary', '', title), ...inside);
+  };
+  const show = (task, run) => {
+    const record = runs[run], data = details(run);
+    detail.replaceChildren();
+    detail.scrollTop = 0;
+    const title = make('h2', '', task.name);
+    title.dir = 'auto';
+    detail.append(title);
+    const facts = [record[CLEANUP] ? 'cleanup failed' : '', time(record[SECONDS]), record[TOKENS] ? `${number(record[TOKENS])} tokens` : '', record[COST] ? record[COST].toFixed(4) + ' ' + sides[record[SIDE]].currency : '', task.difficulty || '', ...(task.tags || [])].filter(Boolean).join(' · ');
+    detail.append(add(make('p'), make('span', `badge ${kind(record[OUTCOME])}`, record[OUTCOME]), make('span', 'soft', facts + ' '), place(task.path)));
+    if (task.all.length > 1) {
+      const bar = make('div', 'runs');
+      task.sides.forEach((side, nth) => {
+        if (sides.length > 1 && side.length) bar.append(make('span', 'soft', sides[nth].model || sides[nth].agent && sides.every(s => s.agent !== sides[nth].agent || s === sides[nth]) ? [sides[nth].agent, sides[nth].model].filter(Boolean).join(' ') : sides[nth].name));
+        for (const r of side.slice(0, 60)) {
+          const button = make('button', '', `${runs[r][OUTCOME] === 'passed' ? '✓' : '✗'} run ${runs[r][NUMBER]}`);
+          button.setAttribute('aria-pressed', String(r === run));
+          button.title = runs[r][WHY] || runs[r][OUTCOME];
+          button.addEventListener('click', () => show(task, r));
+          bar.append(button);
+        }
+      });
+      detail.append(bar);
+    }
+    current = run;
+    if (!data) {
+      detail.append(make('p', 'soft', 'The details of this run are left out, as the page would be too large.'));
+      if (record[WHY]) detail.append(add(make('div', 'card'), make('h4', '', record[WHY])));
+      return;
+    }
+    const wrong = record[OUTCOME] === 'passed' ? [] : failures(data);
+    if (record[CLEANUP]) wrong.push(...data.phases.filter(p => p.name === 'cleanup').flatMap(p => leaves(p.steps)));
+    for (const step of wrong) {
+      const [first, ...rest] = (step.message || step.outcome).split('\n');
+      const card = add(make('div', 'card'), make('h4', '', `${step.id} ${step.outcome}: ${first}`));
+      add(card, add(make('p', 'soft'), seen(`${step.meaning || ''} `), place(step.place)));
+      if (rest.length && !(step.differences || []).length) card.append(pre(rest.join('\n')));
+      detail.append(add(card, ...told(step)));
+    }
+    if (record[OUTCOME] !== 'passed' && !wrong.length) detail.append(add(make('div', 'card'), make('h4', '', `${record[OUTCOME]}`), pre(data.error || record[WHY] || 'nothing says why')));
+    for (const remark of data.remarks || []) detail.append(add(make('p'), make('b', '', 'note: '), seen(remark.message)));
+    for (const retry of data.retries || []) detail.append(make('p', 'soft', `made again, as it was broken: ${retry}`));
+    if (two && task.sides.every(s => s.length)) add(detail, compared(task, run));
+    if (data.cut) detail.append(make('p', 'soft', 'Answer, calls and steps were left out of the results file.'));
+    detail.append(make('h3', '', 'What happened'), ...painted(data));
+    if (data.judge) detail.append(labelled('the judge said', data.judge));
+    if (data.judgeError) detail.append(labelled('the judge did not judge', data.judgeError));
+    if ((data.calls || []).length) {
+      const [start, whole] = span(data.calls);
+      detail.append(folded(`Calls of the agent (${data.calls.length})`, true, ...data.calls.map(c => callLine(c, start, whole))));
+    }
+    if (data.prompt) detail.append(folded('Prompt', wrong.length === 0, pre(data.prompt)));
+    if (data.answer) detail.append(folded('Answer of the agent', true, pre(data.answer)));
+    if ((data.transcript || []).length) detail.append(folded(`Transcript (${data.transcript.length})`, false, ...data.transcript.map(e => labelled(e.kind || '', e.text))));
+    const estimate = data.tokenEstimate;
+    if (estimate) {
+      const dl = make('dl');
+      for (const [name, value] of Object.entries(estimate)) if (typeof value === 'number' && value) add(dl, make('dt', '', name.replace(/([A-Z])/g, ' $1').toLowerCase()), make('dd', '', number(value)));
+      detail.append(folded(`Tokens (${estimate.source || 'estimated'})`, false, dl));
+    }
+    detail.append(make('p', 'help', 'Keys: j and k next and previous task, n and p next and previous that did not pass, [ and ] runs, / search, Esc back to the list'));
+  };
+
+  // --- keys
+  let current = null;
+  document.addEventListener('keydown', event => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target === search) {
+      if (event.key === 'Escape') { search.value = ''; filter(); list.focus(); }
+      if (event.key === 'Enter' && shown.length) { choose(shown[0]); list.focus(); }
+      return;
+    }
+    if (event.target.tagName === 'SELECT') return;
+    const inList = event.target === list || event.target === document.body;
+    const page = Math.max(1, Math.floor(list.clientHeight / ROW) - 1);
+    const by = { j: 1, k: -1, ...(inList ? { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -tasks.length, End: tasks.length } : {}) }[event.key];
+    if (by) move(by);
+    else if (event.key === 'n') moveToBad(1);
+    else if (event.key === 'p') moveToBad(-1);
+    else if (event.key === '/') { search.focus(); search.select(); }
+    else if (event.key === 'Enter' && inList) detail.focus();
+    else if (event.key === 'Escape') list.focus();
+    else if ((event.key === '[' || event.key === ']') && chosen) {
+      const at = chosen.all.indexOf(current) + (event.key === ']' ? 1 : -1);
+      if (at >= 0 && at < chosen.all.length) show(chosen, chosen.all[at]);
+    } else return;
+    event.preventDefault();
+  });
+  filter();
+  if (shown.length) choose(shown[0]);
+  list.focus({ preventScroll: true });
+})();
