@@ -538,7 +538,7 @@ fn a_suite_proves_that_it_can_fail() {
         "q/tasks/write-note.yaml",
         &(task.split("  verify:").next().unwrap().to_owned() + "  verify: [{command: {run: test -d .}}]\n"),
     );
-    world.write("q/eval.yaml", &world.read("q/eval.yaml").split("      assertions:").next().unwrap().to_owned());
+    world.write("q/eval.yaml", world.read("q/eval.yaml").split("      assertions:").next().unwrap());
     world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing is done"]);
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
     world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ with its script it is failed"]);
