@@ -453,6 +453,12 @@ impl<'s> Reader<'s> {
 /// a list or a pipeline.
 fn last(statement: &mut Statement, end: usize) -> &mut Statement {
     statement.range.end = end;
+    if matches!(&statement.kind, Kind::Not(inner) if matches!(inner.kind, Kind::Pipeline(_))) {
+        return match statement.kind {
+            Kind::Not(ref mut inner) => last(inner, end),
+            _ => statement,
+        };
+    }
     match statement.kind {
         Kind::Pipeline(ref mut parts) => {
             let at = parts.len() - 1;
@@ -463,13 +469,13 @@ fn last(statement: &mut Statement, end: usize) -> &mut Statement {
     }
 }
 
-/// What one statement writes is read by the next. Where the grammar has a list or a pipeline on one side of the pipe, only
-/// the command next to the pipe takes part in it.
 /// A pipeline of some parts. `! a | b` negates all of it, and the grammar gives the `!` to the first part.
 pub(super) fn pipeline(parts: Vec<Statement>) -> Option<Statement> {
     parts.into_iter().reduce(piped)
 }
 
+/// What one statement writes is read by the next. Where the grammar has a list or a pipeline on one side of the pipe, only
+/// the command next to the pipe takes part in it.
 fn piped(left: Statement, right: Statement) -> Statement {
     let range = left.range.start..right.range.end;
     let kind = match (left.kind, right.kind) {
@@ -477,7 +483,13 @@ fn piped(left: Statement, right: Statement) -> Statement {
         (Kind::Or(pair), kind) => Kind::Or(Box::new(behind(*pair, Statement { kind, ..right }))),
         (kind, Kind::And(pair)) => Kind::And(Box::new(before(Statement { kind, ..left }, *pair))),
         (kind, Kind::Or(pair)) => Kind::Or(Box::new(before(Statement { kind, ..left }, *pair))),
-        (Kind::Not(inner), kind) => Kind::Not(Box::new(piped(*inner, Statement { kind, ..right }))),
+        (Kind::Not(mut inner), kind) => {
+            // What `! a` has been given with `<` and `>` is the command's.
+            inner.fed |= left.fed;
+            inner.written |= left.written;
+            inner.nested.extend(left.nested);
+            Kind::Not(Box::new(piped(*inner, Statement { kind, ..right })))
+        }
         (kind, more) => {
             let mut parts = match kind {
                 Kind::Pipeline(parts) => parts,

@@ -464,13 +464,14 @@ fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
     }
 }
 
-/// `"nginx:*"`, where the quotes are around a star.
+/// `"nginx:*"`, where the quotes are around a star. In the schedule `"0 0 * * *"` a star is a word of its own.
 fn is_quoted_pattern(word: &ast::Word) -> bool {
     let text = word.source.trim_matches(['"', '\'']);
     word.source.starts_with(['"', '\''])
         && word.literal().is_some()
         && (text.ends_with('*') || text.starts_with('*'))
         && text.len() > 1
+        && !(text.split(' ').count() > 4 && text.bytes().all(|b| b.is_ascii_digit() || b" */,-".contains(&b)))
 }
 
 /// Whether a variable only ever gets what `wc` or `grep -c` prints.

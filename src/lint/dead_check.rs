@@ -151,7 +151,8 @@ fn is_looked_at_again(view: &TaskView<'_>, content: &Content, statement: &Statem
 fn asked_whether_empty<'c>(content: &'c Content, statement: &Statement) -> Option<&'c str> {
     let text = content.text.get(statement.range.clone())?;
     let inner = text.trim_start_matches('[').trim_end_matches(']').trim();
-    let name = inner.strip_prefix("-z").or_else(|| inner.strip_prefix("-n"))?.trim().trim_matches('"').strip_prefix('$')?;
+    let name =
+        inner.strip_prefix("-z").or_else(|| inner.strip_prefix("-n"))?.trim().trim_matches('"').strip_prefix('$')?;
     let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
     ast::is_name(name).then_some(name)
 }

@@ -519,8 +519,15 @@ fn is_named(text: &str, name: &str, kind: &str) -> bool {
         }
         let before = before.trim_end_matches(['`', '"', '\'', ' ']);
         let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
-        kind.is_empty() || !known(&word) || same(&word)
+        kind.is_empty() || !known(&word) || same(&word) || written_apart(before, kind)
     })
+}
+
+/// Whether a text ends in the name of a kind: `a cron job`, `the virtual service`.
+fn written_apart(text: &str, kind: &str) -> bool {
+    let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
+    let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
+    ends(0) || text.ends_with('s') && ends(1)
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {

@@ -57,9 +57,9 @@ fn is_compared(view: &TaskView<'_>, step: &Step<Def>) -> bool {
     if let Some(id) = &step.id {
         view.task.walk(&mut |_, other| {
             other.templates(&mut |text| {
-                compared |= text.holes().any(
-                    |hole| matches!(&hole.reference.target, Target::Output { step, .. } if *step == id.value),
-                );
+                compared |= text
+                    .holes()
+                    .any(|hole| matches!(&hole.reference.target, Target::Output { step, .. } if *step == id.value));
             });
         });
     }

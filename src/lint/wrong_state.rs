@@ -150,8 +150,9 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
 }
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
-static SCALES: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)\bscal(?:e|es|ed|ing)\b[^.\n]*\b(?:down|back|in)\b|\breplac(?:e|ing)\b").unwrap());
+static SCALES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)\bscal(?:e|es|ed|ing)\b[^.\n]*\b(?:down|back|in)\b|\breplac(?:e|ing)\b").unwrap()
+});
 
 #[expect(clippy::unwrap_used, reason = "a constant")]
 static STOPS: LazyLock<Regex> = LazyLock::new(|| {
