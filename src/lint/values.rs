@@ -24,16 +24,20 @@ struct Compared {
     field: String,
     value: String,
     span: Span,
+    /// It is given: what is written may have other forms than what is printed.
+    given: bool,
 }
 
 /// `pathType: prefix`, `.actions == ["add"]`, `{{.State.Status}}` compared with `healthy`: what the field can hold is known, and this is
 /// none of it. Needs a table of the program that lists the words.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: Vec<Compared> = Vec::new();
-    let of_fact = |fact: &facts::Fact| Compared { field: fact.key.clone(), value: fact.text(), span: fact.span };
-    found.extend(facts::asked(view).iter().map(of_fact));
+    let of_fact = |given| {
+        move |fact: &facts::Fact| Compared { field: fact.key.clone(), value: fact.text(), span: fact.span, given }
+    };
+    found.extend(facts::asked(view).iter().map(of_fact(false)));
     if may_give(view) {
-        found.extend(facts::given(view).iter().map(of_fact));
+        found.extend(facts::given(view).iter().map(of_fact(true)));
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         in_text(&script.content, &mut found);
@@ -48,7 +52,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     (_, Some(path)) => {
                         let text = view.files.read(&resolve(&view.task.dir, path)).ok();
                         let text = text.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-                        found.extend(facts::lines(&text, file.span).map(|fact| of_fact(&fact)));
+                        found.extend(facts::lines(&text, file.span).map(|fact| of_fact(false)(&fact)));
                     }
                     _ => {}
                 }
@@ -58,13 +62,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
             let wanted = stdout.map(|out| out.get("equals").unwrap_or(out));
             if let Some((arg, text)) = wanted.and_then(|arg| Some((arg, arg.as_literal()?))) {
-                found.extend(printed(&run).map(|field| Compared { field, value: text.to_owned(), span: arg.span }));
+                found.extend(printed(&run).map(|field| Compared { field, value: text.to_owned(), span: arg.span, given: false }));
             }
         });
     });
     let mut told: Vec<Span> = Vec::new();
-    for Compared { field, value, span } in found {
-        if let Some((message, help)) = fault(view, &field, &value).filter(|_| !told.contains(&span)) {
+    for Compared { field, value, span, given } in found {
+        if let Some((message, help)) = fault(view, &field, &value, given).filter(|_| !told.contains(&span)) {
             out.push(Diagnostic::new(&IMPOSSIBLE_VALUE, span, message).help(help));
             told.push(span);
         }
@@ -84,7 +88,7 @@ fn may_give(view: &TaskView<'_>) -> bool {
 }
 
 /// What is wrong with a value, and what may be meant.
-fn fault(view: &TaskView<'_>, field: &str, value: &str) -> Option<(String, String)> {
+fn fault(view: &TaskView<'_>, field: &str, value: &str, given: bool) -> Option<(String, String)> {
     let is_word = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if !is_word {
         return None;
@@ -108,7 +112,8 @@ fn fault(view: &TaskView<'_>, field: &str, value: &str) -> Option<(String, Strin
             }
             return Some((format!("`{field}` is never `{value}`"), help));
         }
-        let other = value.len() > 1
+        let other = !given
+            && value.len() > 1
             && value.starts_with(|c: char| c.is_ascii_digit())
             && !(value.ends_with('s') && value[..value.len() - 1].bytes().all(|b| b.is_ascii_digit()))
             && value.trim_start_matches(|c: char| c.is_ascii_digit()).len() == 1;
