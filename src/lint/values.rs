@@ -62,7 +62,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
             let wanted = stdout.map(|out| out.get("equals").unwrap_or(out));
             if let Some((arg, text)) = wanted.and_then(|arg| Some((arg, arg.as_literal()?))) {
-                found.extend(printed(&run).map(|field| Compared { field, value: text.to_owned(), span: arg.span, given: false }));
+                found.extend(printed(&run).map(|field| Compared {
+                    field,
+                    value: text.to_owned(),
+                    span: arg.span,
+                    given: false,
+                }));
             }
         });
     });
@@ -140,7 +145,7 @@ fn leaves(field: &str, arg: &Arg<Def>, found: &mut Vec<Compared>) {
         ArgKind::List(items) => items.iter().for_each(|arg| leaves(field, arg, found)),
         _ => {
             if let Some(text) = arg.as_literal() {
-                found.push(Compared { field: field.to_owned(), value: text.to_owned(), span: arg.span });
+                found.push(Compared { field: field.to_owned(), value: text.to_owned(), span: arg.span, given: false });
             }
         }
     }
@@ -164,6 +169,7 @@ fn in_text(content: &Content, found: &mut Vec<Compared>) {
                 field: field.to_owned(),
                 value: right[1..=end].to_owned(),
                 span: content.span(begin..begin + end),
+                given: false,
             });
         }
     }
@@ -224,7 +230,7 @@ fn in_tests(content: &Content, found: &mut Vec<Compared>) {
             && last.name() == "grep"
             && let Some(field) = content.text.get(first.range.clone()).and_then(printed)
         {
-            found.extend(looked_for(last, content).map(|(value, span)| Compared { field, value, span }));
+            found.extend(looked_for(last, content).map(|(value, span)| Compared { field, value, span, given: false }));
         }
         if !(matches!(s.kind, Kind::Test) || s.name() == "test") || text.starts_with("((") {
             return;
@@ -235,7 +241,7 @@ fn in_tests(content: &Content, found: &mut Vec<Compared>) {
                 && let Some(value) = right.literal()
                 && let Some(field) = field(left)
             {
-                found.push(Compared { field, value, span: content.span(right.range.clone()) });
+                found.push(Compared { field, value, span: content.span(right.range.clone()), given: false });
             }
         }
     });
