@@ -336,7 +336,8 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     };
     if let Some(path) = &run.output {
         let thing = Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(path.clone()) };
-        model.acts.push(act(Verb::Creates, thing, false));
+        // What a file held is written over.
+        model.acts.push(Act { again: true, ..act(Verb::Creates, thing, false) });
     }
     let Some(name) = run.words.first().and_then(Value::literal) else { return };
     let name = name.rsplit('/').next().unwrap_or(name);

@@ -379,7 +379,7 @@ pub static RULES: &[Lint] = &[
     way(&collisions::SAME_RESOURCE_IN_PARALLEL_TASKS),
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
     // the world
-    Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(released::check) },
+    Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(cleanup::released) },
     Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
@@ -387,7 +387,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
     Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(elsewhere::check) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
-    Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cluster::ignore_not_found) },
+    Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cleanup::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_branch::check) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },

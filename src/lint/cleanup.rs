@@ -19,7 +19,9 @@ const HELD: [(&str, &str, &[&str]); 6] = [
     ("gcloud", "network", &["instance", "firewall rule"]),
 ];
 
-pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+/// All of `resource-not-released`.
+pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
+    released::check(view, out);
     order(view, out);
     halves(view, out);
     buckets(view, out);
@@ -191,8 +193,14 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// All of `cleanup-needs-ignore-not-found`.
+pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
+    super::cluster::ignore_not_found(view, out);
+    drops(view, out);
+}
+
 /// `DROP TABLE a` in a cleanup that runs also where set-up has made none.
-pub(super) fn drops(view: &TaskView<'_>, out: &mut Diagnostics) {
+fn drops(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut told: Vec<Span> = Vec::new();
     for act in cleanup(view).filter(|act| act.verb == Verb::Deletes && !act.lenient && !act.maybe) {
         let thing = &act.thing;

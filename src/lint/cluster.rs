@@ -251,7 +251,6 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     not_found(view, out);
     first_run(view, out);
-    super::cleanup::drops(view, out);
     for script in in_phase(view, PhaseKind::Cleanup).filter(|s| s.step.continue_on_error.is_none_or(|c| !c.value)) {
         let content = &script.content;
         let mut guarded: Vec<&Statement> = Vec::new();

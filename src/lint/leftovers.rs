@@ -51,7 +51,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         if made(thing) || is_gone(thing) || found.iter().any(|(_, told, _)| *told == shown(thing, name)) {
             continue;
         }
-        let inside = taken.iter().find(|outer| !is_gone(&outer.thing) && holds(&outer.thing, thing));
+        let inside = taken
+            .iter()
+            .find(|outer| !is_gone(&outer.thing) && holds(&outer.thing, thing) && !refuses(view, &setup, &outer.thing));
         let beside = || {
             // Where it lies in nothing of the task's own, what else set-up does with such things tells.
             let free = match thing.system.as_str() {
@@ -156,6 +158,15 @@ fn holds(outer: &Thing, thing: &Thing) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether set-up ends with an error where what it makes in a place is there already: then nobody takes it for the agent's.
+fn refuses(view: &TaskView<'_>, setup: &[&Act], outer: &Thing) -> bool {
+    let stops = |act: &Act| {
+        let mut scripts = view.scripts.iter().filter(|script| script.step.key == act.step);
+        scripts.all(|script| script.content.program.stops_at_errors() || script.content.program.body.len() == 1)
+    };
+    setup.iter().any(|act| act.verb == Verb::Creates && !act.again && holds(outer, &act.thing) && stops(act))
 }
 
 /// Whether a thing is gone where another is deleted.

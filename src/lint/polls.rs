@@ -177,11 +177,7 @@ fn deadline(content: &Content, s: &Statement, condition: &[Statement], body: &[S
             sum.rsplit_once('+').filter(|(clock, _)| clock.contains("SECONDS") || clock.contains("date"))?;
         let is_clock = ast::is_name(name) && compared.contains(name) && !clock.contains('*');
         let by = by.trim().trim_start_matches('$').trim_matches(['{', '}']);
-        let by = if by.starts_with(|c: char| c.is_ascii_digit()) {
-            by
-        } else {
-            super::steps::constant(content, &format!("${by}"))?
-        };
+        let by = if by.starts_with(|c: char| c.is_ascii_digit()) { by } else { constant(content, &format!("${by}"))? };
         Some(Duration::from_secs(by.parse().ok()?)).filter(|_| is_clock)
     })
 }
@@ -202,6 +198,23 @@ fn bound(content: &Content, text: &str) -> Option<u32> {
 fn value<'t>(content: &'t Content, text: &'t str) -> Option<&'t str> {
     match text.starts_with(|c: char| c.is_ascii_digit()) {
         true => Some(text),
-        false => super::steps::constant(content, text.trim_matches('"')),
+        false => constant(content, text.trim_matches('"')),
     }
+}
+
+/// The value of `$NAME`, where the script assigns it once, a number.
+pub(super) fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
+    let name = word.strip_prefix("${").and_then(|w| w.strip_suffix('}')).or_else(|| word.strip_prefix('$'))?;
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return None;
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut named = content.text.match_indices(name).map(|(at, _)| at).filter(|at| {
+        let (before, after) = (&content.text[..*at], &content.text[at + name.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part) && !before.ends_with(['$', '{'])
+    });
+    let (Some(at), None) = (named.next(), named.next()) else { return None };
+    let line = content.text[content.line_start(at)..].lines().next()?.trim();
+    let value = line.strip_prefix(name)?.strip_prefix('=')?.split([';', ' ', '#']).next()?;
+    Some(value.trim_matches(['"', '\'']))
 }

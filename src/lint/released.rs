@@ -14,7 +14,6 @@ rule! {
 
 /// Needs: what set-up makes has a name that is known, and all that cleanup does is known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    super::cleanup::check(view, out);
     let model = view.effects;
     let made: Vec<&Act> = model.in_phase(PhaseKind::Setup).filter(|act| makes(act, view)).collect();
     if made.is_empty() || !model.sees(PhaseKind::Cleanup) || sweeps(view) {

@@ -362,7 +362,8 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             if command.name() != "sleep" {
                 return;
             }
-            let text = if time.literal { Some(time.text.as_str()) } else { constant(content, &time.text) };
+            let text =
+                if time.literal { Some(time.text.as_str()) } else { super::polls::constant(content, &time.text) };
             let Some(length) = text.and_then(seconds).filter(|t| *t >= LONG) else { return };
             let written = duration::format(length);
             out.push(
@@ -397,23 +398,6 @@ fn seconds(text: &str) -> Option<Duration> {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => duration::parse(text).ok(),
     }
-}
-
-/// The value of `$NAME`, where the script assigns it once, a number.
-pub(super) fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
-    let name = word.strip_prefix("${").and_then(|w| w.strip_suffix('}')).or_else(|| word.strip_prefix('$'))?;
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return None;
-    }
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut named = content.text.match_indices(name).map(|(at, _)| at).filter(|at| {
-        let (before, after) = (&content.text[..*at], &content.text[at + name.len()..]);
-        !before.ends_with(is_part) && !after.starts_with(is_part) && !before.ends_with(['$', '{'])
-    });
-    let (Some(at), None) = (named.next(), named.next()) else { return None };
-    let line = content.text[content.line_start(at)..].lines().next()?.trim();
-    let value = line.strip_prefix(name)?.strip_prefix('=')?.split([';', ' ', '#']).next()?;
-    Some(value.trim_matches(['"', '\'']))
 }
 
 /// Every command that runs once: none in a loop, which waits for something.
