@@ -176,6 +176,29 @@ fn steps_on_the_way_do_not_change_the_end() {
     }
 }
 
+/// What a shell runs is text of the author's, and nothing is ever filled in.
+#[test]
+fn no_hole_stands_in_the_text_of_a_shell() {
+    let suite = Suite::new();
+    let mut seen = 0;
+    for unit in suite.units() {
+        for target in [Target::Wrap, Target::Builtin, Target::Kubernetes] {
+            let new = suite.lifted_to(unit, target);
+            let sources = Sources::default();
+            let after = compiled(&unit.path, &new.text, &sources);
+            after.project.tasks[0].task.as_ref().unwrap().walk(&mut |_, step| {
+                for arg in [step.arg("run"), step.arg("inline")].into_iter().flatten() {
+                    if matches!(step.op.value.as_str(), "command" | "script") {
+                        seen += 1;
+                        assert!(arg.as_literal().is_some(), "{}: {}\n{}", unit.path.display(), step.op.value, new.text);
+                    }
+                }
+            });
+        }
+    }
+    assert!(seen > 500, "{seen} texts");
+}
+
 /// The lifter's books, and a count that knows only the scripts and the result.
 #[test]
 fn the_books_are_right() {
@@ -609,7 +632,14 @@ const HOSTILE: [&str; 22] = [
 /// Verdicts, what commands were handed, and files: the same of original and conversion, whatever `say` prints.
 #[test]
 fn values_travel_as_data() {
-    const SCRIPTS: [&str; 14] = [
+    // `GIVEN` is a variable of the environment that holds the value.
+    const SCRIPTS: [&str; 20] = [
+        "NS=\"${GIVEN:-shop}\"\n[ \"$NS\" != shop ] || exit 1\ngot --ns=\"$NS\" \"$NS\"",
+        "NS=\"${GIVEN:-a}\"\ngot -n $NS ${NS}x",
+        "NS=${GIVEN:-a}\n[ \"$v\" = \"$NS\" ]",
+        "NS=${GIVEN:-a}\ngot x | grep -q \"$NS\"\ncat value | grep -q \"$NS\"",
+        "READY=${GIVEN:-true}\nif [ \"$READY\" = a ]; then exit 0; fi\ngot no\nexit 1",
+        "NS=\"${GIVEN:-a}\"\nif got \"$NS\"; then got yes; else got no; fi\ngot {NS} '{env.NS}' '{random.id}'",
         "[ \"$v\" = a ]",
         "[ \"$v\" != a ]\ngot \"$v\"",
         "[ -z $v ]",
@@ -632,8 +662,8 @@ fn values_travel_as_data() {
     for (i, script) in SCRIPTS.iter().enumerate() {
         for (j, value) in HOSTILE.iter().enumerate() {
             let name = format!("s{i}v{j}");
-            let task =
-                task_of("verify", &format!("v=$(say)\n{script}")).replace("name: page", &format!("name: {name}"));
+            let task = task_of("verify", &format!("v=$(say)\n{script}").replace("GIVEN", &format!("GIVEN_{j}")))
+                .replace("name: page", &format!("name: {name}"));
             for side in ["old", "new"] {
                 world.write(&format!("{side}/{name}/task.yaml"), &task);
                 world.write(&format!("{side}/{name}/value"), value);
@@ -655,6 +685,7 @@ fn values_travel_as_data() {
     let ran = |side: &str| {
         let mut command = world.command(&["run", &format!("{side}.yaml"), "--exit-zero"]);
         command.env("PATH", world.programs());
+        command.envs(HOSTILE.iter().enumerate().map(|(j, value)| (format!("GIVEN_{j}"), value)));
         world.start(command).end().expect(0, &[]);
         let results = world.results(side);
         let verdicts: std::collections::BTreeMap<String, bool> = results["results"]

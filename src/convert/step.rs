@@ -1,9 +1,9 @@
 //! A step as the converter makes it, and how it is written.
 
 use super::emit::{Entry, Item, Value};
-use crate::builtin::command::ExitCode;
+use crate::{builtin::command::ExitCode, template};
 
-/// One step of the portable dialect. Texts are templates: what looks like a hole is one.
+/// One step of the portable dialect. Texts are templates: what looks like a hole is one; only what a shell runs is no template.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
     pub comments: Vec<String>,
@@ -16,6 +16,7 @@ pub struct Step {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Command {
+        /// For the shell, as it reads it: what looks like a hole is text. Values come by `env`.
         run: String,
         workdir: Option<String>,
         env: Vec<(String, String)>,
@@ -127,6 +128,20 @@ impl Step {
         Self::new(kind)
     }
 
+    /// Passes if another step has ended with a status that compares so with 0.
+    pub fn of_status(id: &str, operator: &str) -> Self {
+        let mut step = Self::command(format!("test \"$STATUS\" {operator} 0"));
+        step.given("STATUS", format!("{{steps.{id}.outputs.exitCode}}"));
+        step
+    }
+
+    /// Hands a value to a command, under this name.
+    pub fn given(&mut self, name: &str, value: String) {
+        if let Kind::Command { env, .. } = &mut self.kind {
+            env.push((name.to_owned(), value));
+        }
+    }
+
     /// Takes whatever status the command ends with, or the answer has.
     pub fn any_status(&mut self) {
         match &mut self.kind {
@@ -184,8 +199,7 @@ impl Step {
         };
         let pairs = |list: &mut Vec<(String, String)>| list.iter_mut().for_each(|(_, value)| change(value));
         match &mut self.kind {
-            Kind::Command { run, workdir, env, expect } => {
-                change(run);
+            Kind::Command { run: _, workdir, env, expect } => {
                 workdir.iter_mut().for_each(change);
                 pairs(env);
                 [&mut expect.equals, &mut expect.contains, &mut expect.matches].into_iter().flatten().for_each(change);
@@ -235,7 +249,8 @@ impl Step {
         };
         match &self.kind {
             Kind::Command { run, workdir, env, expect } => {
-                add("run", Value::text(run));
+                // No value gets into the text of a shell: not even a hole that someone has put there.
+                add("run", Value::text(template::escape(run)));
                 workdir.iter().for_each(|dir| add("workdir", Value::text(dir)));
                 limits(&mut add);
                 if !env.is_empty() {

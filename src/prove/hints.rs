@@ -39,7 +39,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         .iter()
         .map(|(name, value)| {
             let text = filled(value, &BTreeMap::new());
-            let default = text.split("default('").nth(1).and_then(|t| t.split("')").next()).map(str::to_owned);
+            let default = text.split("default('").nth(1).and_then(|t| t.split('\'').next()).map(str::to_owned);
             (name.clone(), default.unwrap_or(text))
         })
         .collect();
@@ -90,7 +90,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         };
         let variable = |name: &str| match own.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
             Some(ArgKind::Text(t)) => Some(filled(t, &env)),
-            _ => None,
+            _ => env.get(name).cloned(),
         };
         // `test "$USER" = admin`, which is `{steps.user.outputs.stdout}`
         for (operator, other) in [(" = ", None), (" != ", Some("anything-else-than-that"))] {

@@ -86,7 +86,7 @@ impl<'a> Lifter<'a> {
             let whole = !capture.lines
                 && !matches!(capture.fallback, Some(Fallback::Else(_)))
                 && matches!(capture.out.steps.last().map(|s| &s.kind), Some(step::Kind::Command { .. }));
-            let hole = whole.then(|| Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None));
+            let hole = whole.then(|| Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None, true));
             st.scope.set(&capture.var, hole);
             ids.push((id, whole));
         }
@@ -194,7 +194,7 @@ impl<'a> Lifter<'a> {
                 "true" | ":" => Fallback::Output,
                 "echo" if other.words.len() <= 2 && other.redirects.is_empty() => {
                     let word = other.words.get(1);
-                    match word.map_or(Some(String::new()), |w| st.scope.word(w)?.constant())? {
+                    match word.map_or(Some(String::new()), |w| self.fixed(&st.scope.word(w)?))? {
                         // The end of a line adds nothing to what is captured.
                         text if text.is_empty() => Fallback::Output,
                         text => Fallback::Else(text),
@@ -638,7 +638,7 @@ impl<'a> Lifter<'a> {
                         one(var, text(expect), false)
                     }
                     _ => {
-                        let limit = st.scope.word(other)?.constant()?.parse::<u64>().ok()?;
+                        let limit = self.fixed(&st.scope.word(other)?)?.parse::<u64>().ok()?;
                         let mirrored = if swapped { mirror(operator)? } else { operator };
                         let operator = if positive { same(mirrored)? } else { inverse(mirrored)? };
                         let kind = Ask::Number { operator, limit, double };

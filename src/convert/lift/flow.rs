@@ -273,7 +273,7 @@ impl<'a> Lifter<'a> {
         let step::Kind::Command { run, expect, .. } = &step.kind else { return None };
         (*expect == step::Expect::default()).then_some(())?;
         let words: Vec<&str> =
-            run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '{', '/'])).collect();
+            run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '$', '/'])).collect();
         let id = self.shared.id(&words.join("-"));
         step.any_status();
         step.id = Some(id.clone());
@@ -283,7 +283,7 @@ impl<'a> Lifter<'a> {
                 continue;
             }
             let (label, why) = (body.label, body.why.clone());
-            let test = Step::command(format!("test {{steps.{id}.outputs.exitCode}} {operator} 0"));
+            let test = Step::of_status(&id, operator);
             let any = Step::new(step::Kind::AnyOf(vec![test, body.grouped()]));
             out = out.then(Out { steps: vec![any], label, why });
         }
@@ -346,7 +346,7 @@ impl<'a> Lifter<'a> {
             && *template == value.template()
             && !assign.local
         {
-            value = Text::hole(format!("{{env.{}}}", assign.name), constant.clone());
+            value = Text::hole(format!("{{env.{}}}", assign.name), constant.clone(), template.contains("default("));
         }
         if assign.export {
             let text = self.template(&value);
@@ -641,7 +641,7 @@ impl<'a> Lifter<'a> {
         let id = self.shared.id(run.split_whitespace().next()?);
         step.id = Some(id.clone());
         step.any_status();
-        Some(out.then(Out::step(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -ne 0")))))
+        Some(out.then(Out::step(Step::of_status(&id, "-ne"))))
     }
 
     /// The first, or else the second.
@@ -762,7 +762,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// The value of a text that nothing can change any more.
-    fn fixed(&self, text: &Text) -> Option<String> {
+    pub(super) fn fixed(&self, text: &Text) -> Option<String> {
         let open = |hole: &str| {
             let name = hole.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'));
             let value = name.and_then(|n| self.shared.env.get(n)).map_or(hole, |(value, _)| value);
@@ -777,7 +777,7 @@ impl<'a> Lifter<'a> {
         match &condition.kind {
             Kind::Not(inner) => self.known(inner, st).map(|b| !b),
             Kind::Simple(simple) if simple.words.len() == 1 => {
-                match st.scope.get(simple.words[0].variable()?)?.constant()?.as_str() {
+                match self.fixed(st.scope.get(simple.words[0].variable()?)?)?.as_str() {
                     "true" => Some(true),
                     "false" => Some(false),
                     _ => None,

@@ -105,7 +105,9 @@ impl Converter<'_> {
         for (kind, mut steps) in phases {
             if kind == PhaseKind::Cleanup {
                 if temporary {
-                    steps.push(Step::command(format!("rm -rf {}", lift::TEMPORARY.trim_end_matches('/'))));
+                    let mut step = Step::command("rm -rf \"$DIR\"");
+                    step.given("DIR", lift::TEMPORARY.trim_end_matches('/').to_owned());
+                    steps.push(step);
                 }
                 // Cleanup runs from its end.
                 steps.reverse();
