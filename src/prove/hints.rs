@@ -24,6 +24,8 @@ pub struct Hints {
     pub web: BTreeMap<String, Web>,
     /// Commands that are to fail.
     pub denied: BTreeSet<String>,
+    /// Commands whose output is compared or handed on.
+    pub captured: BTreeSet<String>,
     /// All that is called.
     pub asked: BTreeSet<String>,
     /// What files that the agent makes are to hold.
@@ -45,12 +47,23 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         .collect();
     // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
     let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    let mut compared: BTreeSet<usize> = BTreeSet::new();
+    let mut read_ids: BTreeSet<String> = BTreeSet::new();
     // Those whose status is not that of success.
     let mut free = BTreeSet::new();
     let mut ids: BTreeMap<String, usize> = BTreeMap::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { op, args, expect, .. }) = &action.kind else { return };
+        for arg in args.iter().map(|(_, arg)| arg).chain(expect) {
+            arg.templates(&mut |template| {
+                let holes = template.parts.iter().filter_map(|part| match part {
+                    Part::Hole(hole) => output_of(&hole.text),
+                    Part::Text(_) => None,
+                });
+                read_ids.extend(holes.map(str::to_owned));
+            });
+        }
         if let OperationKind::Extension { operation, .. } = &op.kind {
             let given = args.iter().map(|(name, arg)| (name.value.clone(), json(arg, &env))).collect();
             let given = Value::Object(given);
@@ -60,6 +73,9 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             }
             let printed = expect.as_ref().and_then(|e| e.get("text").or_else(|| e.get("stdout")));
             let wanted = printed.map_or_else(Vec::new, |e| answers(e, words, &env));
+            if printed.is_some() {
+                compared.insert(commands.len());
+            }
             ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
             commands.push((argv, wanted));
             return;
@@ -112,6 +128,9 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             free.insert(commands.len());
         }
         let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
+        if expect.is_some_and(|e| e.get("stdout").is_some()) {
+            compared.insert(commands.len());
+        }
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
         commands.push((argv, wanted));
     });
@@ -128,6 +147,8 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             read.entry(source).or_default().push(invert::inputs(argv, wanted));
         }
     }
+    compared.extend(read_ids.iter().filter_map(|id| ids.get(id)));
+    let captured = compared.iter().map(|index| traced(&commands[*index].0)).collect();
     let asked = commands.iter().map(|(argv, _)| traced(argv)).collect();
     let mut made: BTreeMap<&String, Vec<Vec<String>>> = BTreeMap::new();
     for (argv, wanted) in &commands {
@@ -152,7 +173,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    Hints { answers: found, web, denied, asked, texts }
+    Hints { answers: found, web, denied, captured, asked, texts }
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.
