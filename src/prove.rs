@@ -87,8 +87,8 @@ pub struct Certificate {
     pub undecided: Vec<String>,
     /// Answers meant to fool a shell that captured places were given.
     pub hostile: u64,
-    /// Demands by which the conversion fails where the original passes, each with a world that shows it.
-    pub stronger: Vec<String>,
+    /// Demands by which the conversion fails where the original passes: the action, and the world that shows it.
+    pub stronger: Vec<(String, String)>,
 }
 
 impl Certificate {

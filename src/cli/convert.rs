@@ -143,7 +143,7 @@ struct Certificate {
     hostile: u64,
     unreached: Vec<String>,
     undecided: Vec<String>,
-    stronger: Vec<String>,
+    stronger: Vec<(String, String)>,
 }
 
 #[cfg(not(feature = "run"))]
@@ -205,7 +205,10 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if let Some(lacks) = unproved(outcome) {
             let path = outcome.path.display();
             let what = lacks.iter().map(|lack| format!("\n  {lack}")).collect::<String>();
-            warn(&format!("`{path}` is unproved{}{what}", if writes && !args.allow_unproved { ": it is not written" } else { "" }));
+            warn(&format!(
+                "`{path}` is unproved{}{what}",
+                if writes && !args.allow_unproved { ": it is not written" } else { "" }
+            ));
         }
     }
     if let Some(why) = &unproven
@@ -313,9 +316,10 @@ fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
     let faults: Vec<Fault> = outcomes
         .par_iter_mut()
         .filter_map(|outcome| {
-            let Ok(new) = &outcome.result else { return None };
+            let Ok(new) = &mut outcome.result else { return None };
             match crate::prove::prove(&bwrap, &exe, &outcome.path, new, args.seeds) {
                 Ok(certificate) => {
+                    new.relabel(&certificate.stronger);
                     outcome.proof = Proof::Certificate(certificate);
                     None
                 }
@@ -591,11 +595,6 @@ fn text_report(outcomes: &[Outcome], totals: &Tally, kubectl: (usize, usize)) ->
         };
         for lack in unproved(outcome).into_iter().flatten() {
             out += &format!("  missing  {lack}\n");
-        }
-        if let Proof::Certificate(c) = &outcome.proof {
-            for shown in &c.stronger {
-                out += &format!("  stronger {shown}\n");
-            }
         }
         for piece in new.pieces.iter().filter(|p| p.label != Label::Exact) {
             let file = piece.file.as_ref().map_or_else(|| piece.phase.name().to_owned(), |f| f.display().to_string());

@@ -6,6 +6,8 @@ use crate::{builtin::command::ExitCode, template};
 /// One step of the portable dialect. Texts are templates: what looks like a hole is one; only what a shell runs is no template.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
+    /// The piece of a script that it stands for, by its place in the report.
+    pub origin: Option<usize>,
     pub comments: Vec<String>,
     pub id: Option<String>,
     pub timeout: Option<String>,
@@ -120,7 +122,7 @@ pub struct HttpExpect {
 
 impl Step {
     pub fn new(kind: Kind) -> Self {
-        Self { comments: Vec::new(), id: None, timeout: None, continue_on_error: false, kind }
+        Self { origin: None, comments: Vec::new(), id: None, timeout: None, continue_on_error: false, kind }
     }
 
     pub fn command(run: impl Into<String>) -> Self {
@@ -353,6 +355,30 @@ impl Step {
                 limits(&mut add);
                 operation
             }
+        }
+    }
+}
+
+/// The ids that plans give to steps, with the pieces of scripts that they stand for.
+pub fn origins(steps: &[Step], prefix: &str, found: &mut Vec<(String, usize)>) {
+    let mut taken = std::collections::HashSet::new();
+    for (index, step) in steps.iter().enumerate() {
+        let segment = match (&step.id, &step.kind) {
+            (Some(id), _) if taken.insert(id) => id.clone(),
+            _ => index.to_string(),
+        };
+        let id = format!("{prefix}/{segment}");
+        found.extend(step.origin.map(|origin| (id.clone(), origin)));
+        match &step.kind {
+            Kind::Foreach { steps, .. } | Kind::Eventually { steps, .. } => origins(steps, &id, found),
+            Kind::Group { steps, .. } => origins(steps, &format!("{id}/steps"), found),
+            // Of a branch its place is always a part.
+            Kind::AnyOf(steps) => {
+                for (branch, step) in steps.iter().enumerate() {
+                    origins(std::slice::from_ref(step), &format!("{id}/{branch}"), found);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -1,32 +1,22 @@
-//! What decides the verdict of a conversion: each demand of a step that must be met, and the same plan without it.
+//! What decides the verdict of a conversion: each step that demands something, and the same plan without the demand.
 
 use crate::{
-    hir::{Arg, ArgKind, BlockRole, Def, OperationKind},
+    hir::{Arg, ArgKind, BlockRole, OperationKind},
     plan::{ActionIx, ActionKind, Plan, PlanPhase, StepAction},
+    source::Spanned,
 };
 
-/// A demand.
+/// A step on which the verdict rests.
 #[derive(Clone, Debug)]
 pub struct Condition {
     /// Of the action.
     pub id: String,
     ix: ActionIx,
-    demand: Demand,
     /// As people read it.
     pub shown: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Demand {
-    /// The exit status of a command, the status of an answer.
-    Status(&'static str),
-    /// What is printed.
-    Output(&'static str),
-    /// All that an operation asks for, which cannot be left out in part.
-    Whole,
-}
-
-/// The demands on whose steps the verdict rests.
+/// The steps of a plan that demand something, where the verdict rests on it.
 pub fn conditions(plan: &Plan) -> Vec<Condition> {
     let mut found = Vec::new();
     for phase in [PlanPhase::Setup, PlanPhase::Verify] {
@@ -46,13 +36,13 @@ fn collect(plan: &Plan, ix: ActionIx, soft: bool, found: &mut Vec<Condition>) {
     }
     let blocks: Vec<_> = plan.blocks(ix).filter(|block| block.role != BlockRole::Cleanup).collect();
     if blocks.is_empty() {
-        let of = |demand, what: String| Condition { id: action.id.clone(), ix, demand, shown: what };
-        found.extend(demands(step).into_iter().map(|(demand, what)| of(demand, format!("{what} (`{}`)", action.id))));
+        let shown = demanded(step).map(|what| format!("{what} (`{}`)", action.id));
+        found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, shown }));
         return;
     }
     // What has an alternative that always passes decides nothing.
     let inner = || blocks.iter().flat_map(|block| plan.members(block.holder));
-    if step.op.name.as_str() == "anyOf" && inner().any(|ix| always_passes(plan, ix)) {
+    if step.op.name == "anyOf" && inner().any(|ix| always_passes(plan, ix)) {
         return;
     }
     inner().for_each(|ix| collect(plan, ix, soft, found));
@@ -64,41 +54,23 @@ fn always_passes(plan: &Plan, ix: ActionIx) -> bool {
 
 /// What a command runs, where that is known.
 fn command(step: &StepAction) -> Option<&str> {
-    (step.op.name.as_str() == "command").then_some(())?;
+    (step.op.name == "command").then_some(())?;
     step.args.iter().find(|(name, _)| name.value == "run")?.1.as_literal()
 }
 
-fn demands(step: &StepAction) -> Vec<(Demand, String)> {
+/// What a step demands; a script that stayed one is no condition that was taken out of it.
+fn demanded(step: &StepAction) -> Option<String> {
     let expected = |key: &str| step.expect.as_ref().and_then(|expect| expect.get(key));
-    let mut found = Vec::new();
-    let mut add = |demand, what: &str| found.push((demand, what.to_owned()));
-    match step.op.name.as_str() {
-        "command" if command(step) != Some("true") => {
-            let run = command(step).unwrap_or_default();
-            if expected("exitCode").and_then(Arg::as_value).is_none_or(|value| value != "any") {
-                add(Demand::Status("exitCode"), &format!("the exit status of `{run}`"));
-            }
-            for stream in ["stdout", "stderr"] {
-                if expected(stream).is_some() {
-                    add(Demand::Output(stream), &format!("what `{run}` prints"));
-                }
-            }
+    let any = |key: &str| expected(key).and_then(Arg::as_value).is_some_and(|value| value == "any");
+    let demands = match step.op.name.as_str() {
+        "command" => {
+            command(step) != Some("true")
+                && (!any("exitCode") || expected("stdout").is_some() || expected("stderr").is_some())
         }
-        "http" => {
-            if expected("status").and_then(Arg::as_value).is_none_or(|value| value != "any") {
-                add(Demand::Status("status"), "the status of the answer");
-            }
-            if expected("body").is_some() {
-                add(Demand::Output("body"), "the body of the answer");
-            }
-        }
-        _ if step.op.signature.judges => add(Demand::Whole, "the judge"),
-        _ if matches!(step.op.kind, OperationKind::Extension { .. }) => {
-            add(Demand::Whole, &format!("the operation `{}`", step.op.name.as_str()));
-        }
-        _ => {}
-    }
-    found
+        "http" => !any("status") || expected("body").is_some(),
+        _ => step.op.signature.judges || matches!(step.op.kind, OperationKind::Extension { .. }),
+    };
+    demands.then(|| command(step).map_or_else(|| format!("`{}`", step.op.name), |run| format!("`{run}`")))
 }
 
 impl Condition {
@@ -108,19 +80,13 @@ impl Condition {
         let action = plan.action_mut(self.ix);
         let span = action.span;
         let ActionKind::Step(step) = &mut action.kind else { return None };
-        let mut fields: Vec<(crate::hir::Name, Arg<Def>)> = match step.expect.take().map(|expect| expect.kind) {
-            Some(ArgKind::Record(fields)) => fields,
-            _ => Vec::new(),
+        let key = match step.op.name.as_str() {
+            "command" => "exitCode",
+            "http" => "status",
+            _ => return None,
         };
-        match self.demand {
-            Demand::Status(key) => {
-                fields.retain(|(name, _)| name.value != key);
-                fields.push((crate::source::Spanned::new(key.to_owned(), span), Arg::text("any", span)));
-            }
-            Demand::Output(key) => fields.retain(|(name, _)| name.value != key),
-            Demand::Whole => return None,
-        }
-        step.expect = (!fields.is_empty()).then(|| Arg::new(ArgKind::Record(fields), span));
+        let any = (Spanned::new(key.to_owned(), span), Arg::text("any", span));
+        step.expect = Some(Arg::new(ArgKind::Record(vec![any]), span));
         Some(plan)
     }
 }

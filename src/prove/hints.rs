@@ -26,6 +26,8 @@ pub struct Hints {
     pub denied: BTreeSet<String>,
     /// Commands whose output is compared or handed on.
     pub captured: BTreeSet<String>,
+    /// Commands that a wait asks again and again.
+    pub waited: BTreeSet<String>,
     /// All that is called.
     pub asked: BTreeSet<String>,
     /// What files that the agent makes are to hold.
@@ -49,12 +51,20 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     let mut compared: BTreeSet<usize> = BTreeSet::new();
     let mut read_ids: BTreeSet<String> = BTreeSet::new();
+    let mut waits: Vec<String> = Vec::new();
+    let mut waiting: BTreeSet<usize> = BTreeSet::new();
     // Those whose status is not that of success.
     let mut free = BTreeSet::new();
     let mut ids: BTreeMap<String, usize> = BTreeMap::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { op, args, expect, .. }) = &action.kind else { return };
+        if op.name == "eventually" {
+            waits.push(format!("{}/", action.id));
+        }
+        if waits.iter().any(|wait| action.id.starts_with(wait)) {
+            waiting.insert(commands.len());
+        }
         for arg in args.iter().map(|(_, arg)| arg).chain(expect) {
             arg.templates(&mut |template| {
                 let holes = template.parts.iter().filter_map(|part| match part {
@@ -148,6 +158,8 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         }
     }
     compared.extend(read_ids.iter().filter_map(|id| ids.get(id)));
+    let of = |index: &usize| commands.get(*index).map(|(argv, _)| traced(argv));
+    let waited = waiting.iter().filter_map(of).collect();
     let captured = compared.iter().map(|index| traced(&commands[*index].0)).collect();
     let asked = commands.iter().map(|(argv, _)| traced(argv)).collect();
     let mut made: BTreeMap<&String, Vec<Vec<String>>> = BTreeMap::new();
@@ -173,7 +185,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    Hints { answers: found, web, denied, captured, asked, texts }
+    Hints { answers: found, web, denied, captured, waited, asked, texts }
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.

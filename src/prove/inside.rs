@@ -13,9 +13,10 @@ use super::{
     condition::{self, Condition},
     files::{Files, restore, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
+    invert::spoiled,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
-    world::{Call, Dice, Given, HOSTILE, Mood, World},
+    world::{Call, Dice, Given, HOSTILE, Mood, World, lines_of},
 };
 use crate::{
     compile,
@@ -54,7 +55,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
     let operations = has_operations(&new);
-    let Hints { answers: hints, web, denied, captured, asked, texts } = hints(&new, &words, operations);
+    let Hints { answers: hints, web, denied, captured, waited, asked, texts } = hints(&new, &words, operations);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -96,6 +97,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         unreached: asked.clone(),
         asked,
         captured,
+        waited,
         open,
         called: Vec::new(),
         seen: BTreeSet::new(),
@@ -145,6 +147,7 @@ struct Proof<'a> {
     files: Files,
     asked: BTreeSet<String>,
     captured: BTreeSet<String>,
+    waited: BTreeSet<String>,
     unreached: BTreeSet<String>,
     /// Demands that have not decided yet.
     open: Vec<Condition>,
@@ -153,7 +156,7 @@ struct Proof<'a> {
     /// Worlds to try.
     near: VecDeque<World>,
     /// Worlds in which both pass, with what the original called there.
-    passing: Vec<(World, Vec<String>)>,
+    passing: Vec<(World, Vec<Call>)>,
     /// In how many only the original passes.
     lost: u64,
     certificate: Certificate,
@@ -174,18 +177,26 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Worlds in which both pass, each with one more command that fails or says nothing.
+    /// Worlds in which both pass, each with one thing more that is otherwise.
     fn pairs(&self) -> impl Iterator<Item = World> + use<> {
-        let more = |(world, keys): &(World, Vec<String>)| {
-            let with = |key: &String, given| {
-                let mut other = world.clone();
-                other.given.insert(key.clone(), given);
-                other
-            };
-            let open = keys.iter().filter(|key| !world.given.contains_key(*key));
-            open.flat_map(|key| [with(key, Given::Fails), with(key, Given::Silent)]).collect::<Vec<_>>()
+        let more = |(world, calls): &(World, Vec<Call>)| {
+            let mut found = Vec::new();
+            for call in calls.iter().filter(|call| !world.given.contains_key(&call.key())) {
+                let key = call.key();
+                let mut with = |given| {
+                    let mut other = world.clone();
+                    other.given.insert(key.clone(), given);
+                    found.push(other);
+                };
+                spoiled(&wanted(world, call)).into_iter().for_each(|text| with(Given::Says(lines_of(call, text))));
+                if !world.given.is_empty() {
+                    with(Given::Fails);
+                    with(Given::Silent);
+                }
+            }
+            found
         };
-        let plain = |(world, _): &&(World, Vec<String>)| !world.given.is_empty() && !world.given.values().any(Given::is_odd);
+        let plain = |(world, _): &&(World, Vec<Call>)| !world.given.values().any(Given::is_odd);
         self.passing.iter().filter(plain).flat_map(more).collect::<Vec<_>>().into_iter()
     }
 
@@ -198,7 +209,16 @@ impl Proof<'_> {
         for call in b.phases.values().flatten() {
             self.unreached.retain(|pattern| !asks(pattern, call));
         }
-        if let Some(why) = disagreement(&a, &b, &world, self.job.allow, &self.asked) {
+        let mut wrong = disagreement(&a, &b, &world, self.job.allow, &self.asked);
+        // What may fail may hang: the conversion goes on behind it, where the original was killed with all that was to come.
+        let hangs = world.given.values().any(|given| *given == Given::Hangs);
+        if wrong.is_some() && hangs && !a.passed {
+            let mut fails = world.clone();
+            fails.given.values_mut().filter(|given| **given == Given::Hangs).for_each(|given| *given = Given::Fails);
+            let may = ran(&self.old, &fails, &self.real, &self.files).await?;
+            wrong = wrong.filter(|_| !may.agent || b.passed && !may.passed);
+        }
+        if let Some(why) = wrong {
             certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
             return Ok(());
         }
@@ -231,15 +251,13 @@ impl Proof<'_> {
                 None => false,
                 Some(Some(relaxed)) => ran(&relaxed, world, &self.real, &self.files).await?.passed,
                 // Of steps that hold others the inner one is meant.
-                Some(None) => {
-                    b.failed.iter().filter(|(id, was)| **was && !is_around(id, &condition.id)).count() == 1
-                }
+                Some(None) => b.failed.iter().filter(|(id, was)| **was && !is_around(id, &condition.id)).count() == 1,
             };
             match (alone, a.passed) {
                 (false, _) => rest.push(condition),
                 (true, false) => {}
                 (true, true) => {
-                    self.certificate.stronger.push(format!("{}: {}", condition.shown, world.shown()));
+                    self.certificate.stronger.push((condition.id, world.shown()));
                 }
             }
         }
@@ -254,9 +272,8 @@ impl Proof<'_> {
         if !plain || world.refuses {
             return;
         }
-        let keys: Vec<String> = a.phases.values().flatten().map(Call::key).collect();
         if a.passed && b.passed && self.passing.len() < PAIRS {
-            self.passing.push((world.clone(), keys));
+            self.passing.push((world.clone(), a.before_cleanup().cloned().collect()));
         }
         for call in a.phases.values().flatten() {
             let key = call.key();
@@ -273,9 +290,14 @@ impl Proof<'_> {
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
             self.near.extend([with(Given::Missing), with(Given::Hangs)]);
             if self.captured.iter().any(|pattern| asks(pattern, call)) {
-                let wanted = world.wanted(call, &mut Dice::new(world.seed, &format!("{key}\u{1e}0")));
-                let says = |text: &&str| with(Given::Says(text.replace("VALUE", wanted.trim_end_matches('\n'))));
-                self.near.extend(HOSTILE.iter().map(|text| says(&text)));
+                let wanted = wanted(world, call);
+                let says = |text: &&str| {
+                    let text = text.replace("VALUE", wanted.trim_end_matches('\n'));
+                    with(Given::Says(lines_of(call, text)))
+                };
+                // Each round of a wait takes its time.
+                let waits = self.waited.iter().any(|pattern| asks(pattern, call));
+                self.near.extend(HOSTILE.iter().take(if waits { 6 } else { HOSTILE.len() }).map(says));
             }
         }
     }
@@ -290,10 +312,8 @@ impl Proof<'_> {
             certificate.agreed -= lost;
         }
         // All that the original does was seen: what only the conversion does is no more than a guess at it.
-        let foreign = self
-            .asked
-            .iter()
-            .find(|p| !self.unreached.contains(*p) && !self.called.iter().any(|call| asks(p, call)));
+        let foreign =
+            self.asked.iter().find(|p| !self.unreached.contains(*p) && !self.called.iter().any(|call| asks(p, call)));
         if let Some(command) = foreign
             && certificate.passed > 0
             && certificate.counter_example.is_none()
@@ -308,6 +328,11 @@ impl Proof<'_> {
         certificate.undecided = self.open.into_iter().map(|condition| condition.shown).collect();
         certificate
     }
+}
+
+/// What a command is to answer in a world when it is asked first.
+fn wanted(world: &World, call: &Call) -> String {
+    world.wanted(call, &mut Dice::new(world.seed, &format!("{}\u{1e}0", call.key())))
 }
 
 /// Whether an action holds another one.

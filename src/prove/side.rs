@@ -154,11 +154,12 @@ fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     if plan.judgements() == 0 {
         return None;
     }
-    let content = !world.refuses && match world.mood {
-        Mood::Good | Mood::Late => true,
-        Mood::Bad => false,
-        Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
-    };
+    let content = !world.refuses
+        && match world.mood {
+            Mood::Good | Mood::Late => true,
+            Mood::Bad => false,
+            Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
+        };
     let agent = plan.agent;
     let action = plan.action_mut(agent);
     let span = action.span;
@@ -193,6 +194,10 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     }
     if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
         return Some("the original fails, the conversion goes on".to_owned());
+    }
+    // Where the one was killed the other goes on.
+    if world.given.values().any(|given| *given == Given::Hangs) {
+        return None;
     }
     // What runs in the background is called whenever it is.
     let aside = |c: &Call| c.argv.iter().any(|a| a == "port-forward" || a == "proxy");

@@ -312,10 +312,24 @@ impl World {
     }
 }
 
-/// What takes too long is killed, with all of its script.
+/// Where a jail says that something in it never ends.
+const HUNG: &str = "/world/hung";
+
+/// What never ends is killed, with all of its script: the clock of the jail then goes on to the end of its limit. `timeout` ends it
+/// by itself.
 pub fn hang() -> u8 {
+    let parent = std::os::unix::process::parent_id();
+    if fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.trim() == "timeout") {
+        return 124;
+    }
+    let _ = fs::write(HUNG, "");
     let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
     0
+}
+
+/// Whether something never ended, since this was asked last.
+pub fn has_hung() -> bool {
+    fs::remove_file(HUNG).is_ok()
 }
 
 /// Whether words are those of a pattern, in which `{…}` is anything.
@@ -332,6 +346,14 @@ fn hole<'t>(pattern: &'t str, word: &'t str) -> Option<(&'t str, &'t str)> {
         return None;
     }
     Some((pattern.get(open..close)?, word.strip_prefix(before)?.strip_suffix(behind)?))
+}
+
+/// As a command prints it: a table ends each of its lines, and has no blank ones.
+pub fn lines_of(call: &Call, text: String) -> String {
+    if !by_line(call) {
+        return text;
+    }
+    text.lines().filter(|line| !line.trim().is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
 fn by_line(call: &Call) -> bool {

@@ -27,6 +27,7 @@ pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any 
 pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
 pub(super) const PIPE_DENIED: &str = "what was printed counts, also where the command failed";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
+pub(super) const BARE: &str = "a value of several words, or with blanks around it, is another one";
 pub(super) const PLAIN_NUMBER: &str =
     "only plain decimal numbers compare; the script went on where there was no number";
 

@@ -103,6 +103,7 @@ impl Converter<'_> {
         spec.push(prompt);
         let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
         for (kind, mut steps) in phases {
+            step::origins(&steps, kind.name(), &mut self.origins);
             if kind == PhaseKind::Cleanup {
                 if temporary {
                     let mut step = Step::command("rm -rf \"$DIR\"");
