@@ -359,8 +359,11 @@ impl<'a> Lifter<'a> {
                     // Under `set -u` such a word ends the script.
                     let name_ends = odd && *double && (st.nounset || compare(operator, 0, *limit));
                     (!name_ends).then_some(())?;
-                    let how =
-                        pattern::Numeral { padded: run.is_some_and(pads), odd: odd && !double, octal: odd && *double };
+                    let how = pattern::Numeral {
+                        padded: odd || run.is_some_and(pads),
+                        odd: odd && !double,
+                        octal: odd && *double,
+                    };
                     if !counts {
                         (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
                     }
