@@ -87,7 +87,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         explore(world, most, &old, &real, &files, (&named, &texts)).await?;
     }
     let judged = new.judgements() > 0;
-    let open = condition::conditions(&new);
+    let conditions = condition::conditions(&new);
     let mut proof = Proof {
         job,
         old,
@@ -98,7 +98,8 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         asked,
         captured,
         waited,
-        open,
+        open: conditions.iter().map(|condition| condition.id.clone()).collect(),
+        conditions,
         called: Vec::new(),
         seen: BTreeSet::new(),
         near: best.into_iter().map(|(world, _)| world).collect(),
@@ -149,8 +150,9 @@ struct Proof<'a> {
     captured: BTreeSet<String>,
     waited: BTreeSet<String>,
     unreached: BTreeSet<String>,
-    /// Demands that have not decided yet.
-    open: Vec<Condition>,
+    /// Actions whose demands have not decided yet.
+    open: BTreeSet<String>,
+    conditions: Vec<Condition>,
     called: Vec<Call>,
     seen: BTreeSet<String>,
     /// Worlds to try.
@@ -244,28 +246,29 @@ impl Proof<'_> {
 
     /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
     async fn decide(&mut self, a: &Ran, b: &Ran, world: &World) -> Result<(), String> {
-        let mut rest = Vec::new();
-        for condition in std::mem::take(&mut self.open) {
-            let failed = b.failed.get(&condition.id) == Some(&true);
-            let alone = match failed.then(|| condition.relaxed(&self.new)) {
-                None => false,
+        for condition in &self.conditions {
+            let known = match a.passed {
+                true => self.certificate.stronger.iter().any(|(id, _)| *id == condition.id),
+                false => !self.open.contains(&condition.id),
+            };
+            if known || b.failed.get(&condition.id) != Some(&true) {
+                continue;
+            }
+            let alone = match condition.relaxed(&self.new) {
                 // Without its one demand a task is not passed, but nothing in it has failed.
-                Some(Some(relaxed)) => {
+                Some(relaxed) => {
                     let ran = ran(&relaxed, world, &self.real, &self.files).await?;
                     ran.passed || ran.failed.is_empty()
                 }
                 // Of steps that hold others the inner one is meant.
-                Some(None) => b.failed.iter().filter(|(id, was)| **was && !is_around(id, &condition.id)).count() == 1,
+                None => b.failed.iter().filter(|(id, was)| **was && !is_around(id, &condition.id)).count() == 1,
             };
             match (alone, a.passed) {
-                (false, _) => rest.push(condition),
-                (true, false) => {}
-                (true, true) => {
-                    self.certificate.stronger.push((condition.id, world.shown()));
-                }
+                (true, true) => self.certificate.stronger.push((condition.id.clone(), world.shown())),
+                (true, false) => drop(self.open.remove(&condition.id)),
+                (false, _) => {}
             }
         }
-        self.open = rest;
         Ok(())
     }
 
@@ -329,7 +332,8 @@ impl Proof<'_> {
         // What is the jail's own leaves no trace.
         let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
         certificate.unreached = self.unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
-        certificate.undecided = self.open.into_iter().map(|condition| condition.shown).collect();
+        let open = self.conditions.into_iter().filter(|condition| self.open.contains(&condition.id));
+        certificate.undecided = open.map(|condition| condition.shown).collect();
         certificate
     }
 }
