@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    TaskView, UnderView,
-    script::{Content, ScriptView},
-};
+use super::{TaskView, UnderView, script::ScriptView};
 use crate::{
     bash::{
         Word,
