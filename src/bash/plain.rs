@@ -424,7 +424,9 @@ impl<'t> Reader<'t> {
             }
             length += line.len();
         }
-        let expands = quote.is_none() && rest[..length].contains(['`', '\\', '(']);
+        let named_alone = |part: &str| part.split_once('}').is_some_and(|(name, _)| super::ast::is_name(name));
+        let expands = quote.is_none()
+            && (rest[..length].contains(['`', '\\', '(']) || !rest[..length].split("${").skip(1).all(named_alone));
         let ends = rest[length..].starts_with(end) && length > 0;
         if !named || expands || !ends || !matches!(inner.kind, Kind::Command(_)) {
             return None;
