@@ -685,10 +685,12 @@ async fn a_server_that_does_not_start_leaves_nothing_to_run() {
 }
 
 /// The results of a run, without what differs from one run to the next.
-async fn results_of(plan: &Arc<EvalPlan>, selection: Selection) -> serde_json::Value {
+async fn results_of(plan: &Arc<EvalPlan>, sources: &Arc<Sources>, selection: Selection) -> serde_json::Value {
     let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
-    let mut results =
-        Results::new(&ReportInput::new(Arc::clone(plan), Arc::default(), "eval.yaml", &options), Spool::in_memory());
+    let mut results = Results::new(
+        &ReportInput::new(Arc::clone(plan), Arc::clone(sources), "eval.yaml", &options),
+        Spool::in_memory(),
+    );
     let ran = run_plan(world(), plan, &options, &[]).await;
     ran.events.iter().for_each(|event| results.take(event));
     let mut file = results.json();
@@ -727,7 +729,7 @@ proptest! {
         seed in prop::option::of(0u64..9),
         left_out in 0u32..5,
     ) {
-        let sources = Sources::default();
+        let sources = Arc::new(Sources::default());
         let plans = tasks.iter().enumerate().map(|(i, (how, clean, runs, parallel))| {
             let (verify, cleanup) = (["ok", "no", "gone", "ok"][*how], if *clean { "ok" } else { "no" });
             let text = format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t{i}, runs: {runs}, parallel: {parallel}}}\nspec:\n  prompt: Do it.\n  verify: [{{command: {{run: {verify}}}}}]\n  cleanup: [{{command: {{run: {cleanup}}}}}]\n");
@@ -735,7 +737,7 @@ proptest! {
         });
         let plan = Arc::new(eval_of(plans.collect()));
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        let whole = runtime().block_on(results_of(&plan, Selection { shuffle: seed, ..Selection::default() }));
+        let whole = runtime().block_on(results_of(&plan, &sources, Selection { shuffle: seed, ..Selection::default() }));
         let shards: Vec<_> = (1..=of).map(|index| {
             let shard = Some(Shard { index, of });
             let selection = Selection { shard, shuffle: seed, ..Selection::default() };
@@ -743,11 +745,11 @@ proptest! {
             let empty = selection.of(&plan).is_empty();
             let file = if empty {
                 let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
-                let mut results = Results::new(&ReportInput::new(Arc::clone(&plan), Arc::default(), "eval.yaml", &options), Spool::in_memory());
+                let mut results = Results::new(&ReportInput::new(Arc::clone(&plan), Arc::clone(&sources), "eval.yaml", &options), Spool::in_memory());
                 results.finish_empty();
                 results.json()
             } else {
-                runtime().block_on(results_of(&plan, selection))
+                runtime().block_on(results_of(&plan, &sources, selection))
             };
             (format!("{index}.json"), results::read(&file.to_string()).unwrap(), empty)
         }).collect();
