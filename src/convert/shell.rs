@@ -21,7 +21,7 @@ pub enum Piece {
         text: String,
         /// What it will hold, where that is known.
         constant: Option<String>,
-        /// Whether it is one word for a shell also without quotes, whatever the environment says.
+        /// Whether a shell takes it as one word without quotes.
         safe: bool,
         /// Whether it stood in quotes.
         quoted: bool,
@@ -33,13 +33,12 @@ impl Text {
         Self(vec![Piece::Literal(text.into())])
     }
 
-    /// `open`: the value may be another one when the task runs.
-    pub fn hole(text: impl Into<String>, constant: Option<String>, open: bool) -> Self {
-        let safe = !open && constant.as_deref().is_some_and(is_safe);
+    pub fn hole(text: impl Into<String>, constant: Option<String>) -> Self {
+        let safe = constant.as_deref().is_some_and(is_safe);
         Self(vec![Piece::Hole { text: text.into(), constant, safe, quoted: false }])
     }
 
-    /// The value, where it is known, as long as nothing of the environment overrides it.
+    /// The value, where it is known.
     pub fn constant(&self) -> Option<String> {
         self.0
             .iter()
@@ -160,7 +159,7 @@ impl Scope {
                 if text.is_empty() || !text.chars().all(plain) {
                     return None;
                 }
-                let hole = format!("{{env.{name} | default('{text}', true)}}");
+                let hole = format!("{{env.{name} | default('{text}')}}");
                 Some(Text(vec![Piece::Hole { safe: false, text: hole, constant: Some(text), quoted: false }]))
             }
         }

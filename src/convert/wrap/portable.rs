@@ -103,12 +103,9 @@ impl Converter<'_> {
         spec.push(prompt);
         let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
         for (kind, mut steps) in phases {
-            step::origins(&steps, kind.name(), &mut self.origins);
             if kind == PhaseKind::Cleanup {
                 if temporary {
-                    let mut step = Step::command("rm -rf \"$DIR\"");
-                    step.given("DIR", lift::TEMPORARY.trim_end_matches('/').to_owned());
-                    steps.push(step);
+                    steps.push(Step::command(format!("rm -rf {}", lift::TEMPORARY.trim_end_matches('/'))));
                 }
                 // Cleanup runs from its end.
                 steps.reverse();
