@@ -14,6 +14,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         self, Model,
+        changes::Changes,
         script::{self, ScriptFiles, ScriptView},
     },
     hir::{
@@ -329,14 +330,15 @@ impl Shared<'_> {
             let hard = found.has_hard();
             result.found.extend(found);
             let hashes = if planned { hashes(&checked, &scripts, files) } else { IndexMap::new() };
+            let changes = if planned { effects.changes(task, self.tools) } else { Changes::default() };
             for (eval, selected) in under {
                 let mut found = Diagnostics::default();
-                let plan = self.under(&view, &checked, *eval, selected, &hashes, cx, &mut found);
+                let plan = self.under(&view, &checked, *eval, selected, (&hashes, &changes), cx, &mut found);
                 result.under.push(Under { eval: *eval, plan, hard: hard || found.has_hard() });
                 result.found.extend(found);
             }
             if nth == 0 && self.options.plans == Plans::All {
-                let context = plan::Context { files: hashes, ..plan::Context::default() };
+                let context = plan::Context { files: hashes, changes, ..plan::Context::default() };
                 result.alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
             }
             result.refers.extend(checked.files);
@@ -351,7 +353,7 @@ impl Shared<'_> {
         checked: &Checked,
         index: usize,
         selected: &Selected,
-        hashes: &IndexMap<PathBuf, String>,
+        (hashes, changes): (&IndexMap<PathBuf, String>, &Changes),
         cx: check::Context<'_>,
         out: &mut Diagnostics,
     ) -> Option<Box<Plan>> {
@@ -373,6 +375,7 @@ impl Shared<'_> {
             defaults: defaults(&eval.default_limits, limits, eval.config),
             extension_timeout: eval.extension_options.timeout.map(|timeout| timeout.value),
             files: hashes.clone(),
+            changes: changes.clone(),
         };
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
         plan.timeout = limits.timeout.unwrap_or(plan.timeout);

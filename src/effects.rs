@@ -1,6 +1,7 @@
 //! What the scripts and steps of a task do to the world: one model, which rules ask. [`shell`] follows scripts, [`value`] is what is
 //! known of a text, [`crate::bash::tools`] what is known of programs. What is not known is said to be so, and no rule concludes from it.
 
+pub mod changes;
 pub mod manifest;
 mod operation;
 mod programs;
@@ -10,7 +11,7 @@ pub mod sourced;
 mod sql;
 pub mod value;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{borrow::Cow, path::PathBuf, sync::Arc};
 
 pub use self::operation::words;
 use self::{
@@ -342,11 +343,12 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     let Some(name) = run.words.first().and_then(Value::literal) else { return };
     let name = name.rsplit('/').next().unwrap_or(name);
     let Some(tool) = given.tools.tool(name) else { return };
-    let words: Vec<String> = run.words[1..].iter().map(spelt).collect();
+    let words: Vec<Cow<'_, str>> = run.words[1..].iter().map(spelt).collect();
     if tools::is_dry(&words) {
         return;
     }
-    let Some(command) = tool.command(&words, run.statement.fed || run.input.is_some()) else { return };
+    let words = Words { values: &run.words[1..], spelt: &words };
+    let Some(command) = tool.command(words.spelt, run.statement.fed || run.input.is_some()) else { return };
     let verbs = [
         (Verb::Creates, &command.creates),
         (Verb::Reads, &command.reads),
@@ -354,19 +356,17 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         (Verb::Changes, &command.changes),
         (Verb::Deletes, &command.deletes),
     ];
-    let mut space = option(tool, &tool.space, &run.words[1..]);
+    let mut space = option(tool, &tool.space, words);
     let mut statements = None;
     if tool.system == "sqlite" {
         // Its tables are those of a file, and what it does stands behind.
-        let place = |word: &String| words.iter().position(|known| std::ptr::eq(known, word));
-        let mut given =
-            tools::operands(&tool.names[0], &words).filter_map(place).filter_map(|at| run.words.get(at + 1));
+        let mut given = words.operands(tool);
         space = given.next().cloned();
         statements = given.next().cloned();
     }
     let system = command.system.as_ref().unwrap_or(&tool.system);
     if command.sql {
-        let text = option(tool, &tool.sql, &run.words[1..]).or(statements).or_else(|| run.input.clone());
+        let text = option(tool, &tool.sql, words).or(statements).or_else(|| run.input.clone());
         for (verb, kind, name, succeeds) in text.iter().flat_map(sql::statements) {
             let space = space.clone().filter(|_| system == "sqlite");
             let thing = Thing { system: system.clone(), kind, space, name: Some(name) };
@@ -375,7 +375,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     }
     for (verb, kind) in verbs.into_iter().filter_map(|(verb, kind)| Some((verb, kind.as_ref()?))) {
         if kind == "FILES" {
-            match described(run, tool, view, given) {
+            match described(run, tool, words, view, given) {
                 Some(objects) => {
                     for object in objects {
                         let act = act(verb, of_object(object, space.clone(), tool), command.succeeds);
@@ -387,11 +387,11 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
             }
             continue;
         }
-        let named = option(tool, &command.named, &run.words[1..]);
+        let named = option(tool, &command.named, words);
         let wide = |kind: &str| tool.kind(kind).is_some_and(|(_, wide)| wide);
         let things = match named {
             Some(name) => vec![(kind.clone(), Some(name))],
-            None => operands(tool, command, kind, &run.words[1..]),
+            None => operands(tool, command, kind, words),
         };
         for (kind, name) in things {
             let name = name.map(|name| of_url(&name));
@@ -422,25 +422,47 @@ fn first_line(run: &Run<'_>) -> usize {
 }
 
 /// A word for the table: what is not known in it is a character that no option begins with.
-fn spelt(value: &Value) -> String {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => text.clone(),
-        Piece::Name(_) | Piece::Unknown => script::HOLE.to_string(),
-    };
-    value.pieces().iter().map(piece).collect()
+fn spelt(value: &Value) -> Cow<'_, str> {
+    if let Some(text) = value.literal() {
+        return Cow::Borrowed(text);
+    }
+    let mut spelt = String::new();
+    value.pieces().iter().for_each(|piece| match piece {
+        Piece::Text(text) => spelt.push_str(text),
+        Piece::Name(_) | Piece::Unknown => spelt.push(script::HOLE),
+    });
+    Cow::Owned(spelt)
+}
+
+/// The words behind the name of a program, and how the table of the program sees them.
+#[derive(Clone, Copy)]
+struct Words<'r> {
+    values: &'r [Value],
+    spelt: &'r [Cow<'r, str>],
+}
+
+impl<'r> Words<'r> {
+    /// Those that are neither options nor values of options.
+    fn operands(self, tool: &'r Tool) -> impl Iterator<Item = &'r Value> {
+        // An operand is one of the words: its place is how far it is from the first.
+        let place = move |word: &'r Cow<'r, str>| self.spelt.iter().position(|known| std::ptr::eq(known, word));
+        tool.operands(self.spelt).filter_map(place).filter_map(move |at| self.values.get(at))
+    }
 }
 
 /// The value of one of these options.
-fn option(tool: &Tool, names: &[String], words: &[Value]) -> Option<Value> {
-    for (at, word) in words.iter().enumerate() {
-        let text = spelt(word);
-        for name in names {
-            if text == *name {
-                return words.get(at + 1).cloned();
+fn option(tool: &Tool, names: &[impl AsRef<str>], words: Words<'_>) -> Option<Value> {
+    let options = words.spelt.iter().enumerate().filter(|(_, text)| text.starts_with('-'));
+    for (at, text) in options {
+        for name in names.iter().map(AsRef::as_ref) {
+            let Some(rest) = text.strip_prefix(name) else { continue };
+            if rest.is_empty() {
+                return words.values.get(at + 1).cloned();
             }
-            let joined = if name.starts_with("--") || !tool.short { format!("{name}=") } else { name.clone() };
-            if text.len() > joined.len() && text.starts_with(&joined) {
-                return Some(without(word, joined.len()));
+            // `-nNAMESPACE` beside `--namespace=NAMESPACE`.
+            let sign = if name.starts_with("--") || !tool.short { "=" } else { "" };
+            if rest.len() > sign.len() && rest.starts_with(sign) {
+                return Some(without(&words.values[at], name.len() + sign.len()));
             }
         }
     }
@@ -460,12 +482,8 @@ fn without(value: &Value, bytes: usize) -> Value {
 }
 
 /// Kinds and names that stand as operands. `None` for a name: all of a kind.
-fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: &[Value]) -> Vec<(String, Option<Value>)> {
-    let spelt: Vec<String> = words.iter().map(spelt).collect();
-    let given: Vec<&Value> = tool
-        .operands(&spelt)
-        .filter_map(|word| words.get(spelt.iter().position(|known| std::ptr::eq(known, word))?))
-        .collect();
+fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: Words<'_>) -> Vec<(String, Option<Value>)> {
+    let given: Vec<&Value> = words.operands(tool).collect();
     let usage: Vec<&str> = command.usage.split_whitespace().collect();
     let Some(place) = usage.iter().position(|word| matches!(*word, "KIND" | "NAME" | "NAMES" | "KIND/NAME")) else {
         return Vec::new();
@@ -505,8 +523,14 @@ fn spelt_has_slash(value: &Value) -> bool {
 }
 
 /// The objects of the manifests that a command is given.
-fn described(run: &Run<'_>, tool: &Tool, view: &ScriptView<'_>, given: Given<'_>) -> Option<Vec<Object>> {
-    let file = option(tool, &["-f".to_owned(), "--filename".to_owned()], &run.words[1..])?;
+fn described(
+    run: &Run<'_>,
+    tool: &Tool,
+    words: Words<'_>,
+    view: &ScriptView<'_>,
+    given: Given<'_>,
+) -> Option<Vec<Object>> {
+    let file = option(tool, &["-f", "--filename"], words)?;
     let path = file.literal()?;
     if path == "-" {
         return manifest::objects(run.input.as_ref()?);

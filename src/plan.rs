@@ -34,6 +34,7 @@ use petgraph::{
 };
 
 use crate::{
+    effects::changes::Changes,
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
         CallStatus, Def, Dialect, Isolation, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind,
@@ -99,6 +100,8 @@ pub struct Plan {
     pub cleanup_timeout: Duration,
     /// What the agent may use.
     pub bounds: Bounds,
+    /// What its scripts and steps change in the world, as far as that is known.
+    pub changes: Changes,
 }
 
 /// A variable of the environment that a hole reads.

@@ -2,10 +2,11 @@
 //! are data; `docs/effects.md` says what the keys mean. What only one rule needs to know of a program stands in that rule.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::BTreeMap,
     sync::{Arc, LazyLock, OnceLock},
 };
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 
 /// What is known of a program, in the words of its command line.
@@ -61,10 +62,10 @@ pub struct Tool {
     pub fields: BTreeMap<String, Vec<String>>,
     /// `values`, to be searched.
     #[serde(skip)]
-    valued: HashSet<String>,
+    valued: FxHashSet<String>,
     /// Every word for a kind, with the one that stands for all, and whether it is one of `wide`.
     #[serde(skip)]
-    by_word: HashMap<String, (String, bool)>,
+    by_word: FxHashMap<String, (String, bool)>,
 }
 
 /// One thing that a program can be asked to do. The first that fits is the one.
@@ -105,7 +106,35 @@ pub struct Command {
     pub deletes: Option<String>,
     /// The words of `usage`.
     #[serde(skip)]
-    words: Vec<String>,
+    words: Vec<Place>,
+}
+
+/// What may stand in a place of a usage.
+#[derive(Clone, PartialEq, Debug)]
+enum Place {
+    Word(String),
+    Files,
+    Names,
+    /// `slashed`: `KIND NAME` may be one word.
+    Kind {
+        slashed: bool,
+    },
+    KindAndName,
+    Any,
+}
+
+impl Place {
+    fn all(usage: &str) -> Vec<Self> {
+        let place = |word: &str| match word {
+            "FILES" => Self::Files,
+            "NAMES" => Self::Names,
+            "KIND" => Self::Kind { slashed: usage.contains("KIND NAME") },
+            "KIND/NAME" => Self::KindAndName,
+            _ if word.bytes().all(|b| b.is_ascii_uppercase()) => Self::Any,
+            _ => Self::Word(word.to_owned()),
+        };
+        usage.split_whitespace().map(place).collect()
+    }
 }
 
 macro_rules! tables {
@@ -140,7 +169,7 @@ const TABLES: &[&str] = tables![
 ];
 
 /// Where the table of a program is, by every name of it. The names stand in the first list of a table.
-static BY_NAME: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+static BY_NAME: LazyLock<FxHashMap<&'static str, usize>> = LazyLock::new(|| {
     let names = |text: &'static str| {
         let list = text.split_once("names = [").map_or("", |(_, rest)| rest.split(']').next().unwrap_or_default());
         list.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty())
@@ -159,7 +188,7 @@ impl Tool {
     fn indexed(mut self) -> Self {
         self.valued = self.values.iter().cloned().collect();
         for command in &mut self.commands {
-            command.words = command.usage.split_whitespace().map(str::to_owned).collect();
+            command.words = Place::all(&command.usage);
         }
         for (kinds, wide) in [(&self.kinds, false), (&self.wide, true)] {
             for (kind, others) in kinds {
@@ -200,7 +229,7 @@ impl Tool {
 /// What is known of programs in a project: gevals' own tables, and what `[effects]` of its `gevals.toml` adds.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    own: HashMap<String, Arc<Tool>>,
+    own: FxHashMap<String, Arc<Tool>>,
 }
 
 impl Tools {
@@ -230,7 +259,8 @@ impl Tools {
 
     /// The entry of a program; `name` is without a folder.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
-        self.own.get(name).map(Arc::as_ref).or_else(|| tool(name))
+        let own = if self.own.is_empty() { None } else { self.own.get(name).map(Arc::as_ref) };
+        own.or_else(|| tool(name))
     }
 }
 
@@ -362,7 +392,8 @@ impl Tool {
 
     /// The one word for a kind of its things, and whether such a thing lives in all parts of the system. `None`: not known.
     pub fn kind(&self, word: &str) -> Option<(&str, bool)> {
-        let known = self.by_word.get(word).or_else(|| self.by_word.get(&word.to_lowercase()));
+        let lower = || word.bytes().any(|b| b.is_ascii_uppercase()).then(|| word.to_lowercase());
+        let known = self.by_word.get(word).or_else(|| self.by_word.get(&lower()?));
         known.map(|(kind, wide)| (kind.as_str(), *wide))
     }
 
@@ -385,24 +416,22 @@ impl Tool {
 impl Command {
     fn fits(&self, operands: &[&str]) -> bool {
         let mut given = operands.iter();
-        for word in &self.words {
-            match word.as_str() {
-                "FILES" => return true,
-                "NAMES" => return given.next().is_some(),
-                // `KIND NAME` may be one word.
-                "KIND" => match given.next() {
-                    Some(word) if word.contains('/') && self.usage.contains("KIND NAME") => return true,
-                    Some(word) if word.contains('/') => return false,
+        for place in &self.words {
+            match place {
+                Place::Files => return true,
+                Place::Names => return given.next().is_some(),
+                Place::Kind { slashed } => match given.next() {
+                    Some(word) if word.contains('/') => return *slashed,
                     Some(_) => {}
                     None => return false,
                 },
-                "KIND/NAME" => return given.next().is_some_and(|word| word.contains('/')),
-                _ if word.bytes().all(|b| b.is_ascii_uppercase()) => {
+                Place::KindAndName => return given.next().is_some_and(|word| word.contains('/')),
+                Place::Any => {
                     if given.next().is_none() {
                         return false;
                     }
                 }
-                _ => {
+                Place::Word(word) => {
                     if given.next() != Some(&word.as_str()) {
                         return false;
                     }

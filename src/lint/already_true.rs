@@ -205,13 +205,16 @@ fn looks_for(view: &TaskView<'_>, text: &str) -> Option<Span> {
 /// `create a role binding web`, where set-up creates it and verify looks at it.
 fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
     let model = view.effects;
+    if !MAKES.is_match(said) {
+        return;
+    }
     for made in model.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates) {
         let Some(name) = made.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown) else {
             continue;
         };
         // `make the file readable` makes no file.
         let verbs: &regex::Regex = if made.thing.system == "file" { &WRITES } else { &MAKES };
-        if name.len() < 3 || !MAKES.is_match(said) || !is_object(said, &name, verbs) {
+        if name.len() < 3 || !is_object(said, &name, verbs) {
             continue;
         }
         let behind = model.acts.iter().skip_while(|act| !std::ptr::eq(*act, made)).skip(1);
@@ -525,9 +528,15 @@ fn is_told(said: &str, key: &str) -> bool {
 
 /// The sentence around a place.
 fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
-    let ends = [". ", ".\n", ";", "\n\n", "\n-", "\n*"];
-    let start = ends.iter().filter_map(|end| Some(text[..at].rfind(end)? + end.len())).max().unwrap_or(0);
-    let end = ends.iter().filter_map(|end| Some(at + text[at..].find(end)?)).min().unwrap_or(text.len());
+    let (before, behind) = (&text.as_bytes()[..at], &text.as_bytes()[at..]);
+    // How many bytes end a sentence here.
+    let ends = |text: &[u8]| match text {
+        [b';', ..] => Some(1),
+        [b'.', b' ' | b'\n', ..] | [b'\n', b'\n' | b'-' | b'*', ..] => Some(2),
+        _ => None,
+    };
+    let start = (0..at).rev().find_map(|end| Some(end + ends(&before[end..])?)).unwrap_or(0);
+    let end = (0..behind.len()).find(|end| ends(&behind[*end..]).is_some()).map_or(text.len(), |end| at + end);
     start..end
 }
 

@@ -147,7 +147,7 @@ fn buckets(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// What the prompt asks the agent to make, verify looks at, and nothing deletes. Of things that go with nothing else.
 fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
-    let sees = model.sees(PhaseKind::Cleanup) && model.sees(PhaseKind::Setup) && !released::sweeps(view);
+    let sees = model.sees(PhaseKind::Cleanup) && model.sees(PhaseKind::Setup) && !view.effects.sweeps();
     if view.task.prompt.is_none() || !sees || view.task.cleanup.steps.is_empty() {
         return;
     }
@@ -169,8 +169,7 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
         let gone = model.acts.iter().any(|gone| {
             gone.verb == Verb::Deletes
                 && gone.phase != PhaseKind::Setup
-                && (released::goes_with(thing, &gone.thing)
-                    || gone.thing.system == thing.system && gone.thing.name.is_none())
+                && (thing.goes_with(&gone.thing) || gone.thing.system == thing.system && gone.thing.name.is_none())
         });
         if name.len() > 2
             && !made

@@ -293,7 +293,9 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
             let kind = if std::path::Path::new(path).extension().is_some() { "file" } else { kind };
             (format!("file {path}"), format!("the {kind} `{path}`"), None)
         }
-        "http" if matches!(act.verb, Verb::Deletes | Verb::Changes) || super::released::is_put(act, view) => {
+        "http"
+            if matches!(act.verb, Verb::Deletes | Verb::Changes) || crate::effects::changes::is_put(act, view.task) =>
+        {
             (format!("the URL `{name}`"), format!("the URL `{name}`"), None)
         }
         "http" => return,

@@ -1,6 +1,6 @@
 //! Verify looks at something else than what the task is about: another name, namespace, label or address.
 
-use std::cell::LazyCell;
+use std::{borrow::Cow, cell::LazyCell};
 
 use super::TaskView;
 use crate::{
@@ -39,7 +39,10 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
     };
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         let swapped = script.trace.runs.iter().find(|run| {
-            run.words.iter().any(|word| {
+            let is_account = |word: &&Value| {
+                word.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains("serviceaccount")))
+            };
+            run.words.iter().filter(is_account).any(|word| {
                 let parts = word.split(':');
                 match parts.as_slice() {
                     [.., kind, first, second] if kind.literal() == Some("serviceaccount") => {
@@ -68,6 +71,10 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() || !model.sees(PhaseKind::Setup) {
         return;
     }
+    let read = super::prompt_disagrees::read_paths(view);
+    if read.is_empty() {
+        return;
+    }
     let said = model.prompt.shown();
     let made: Vec<String> = model
         .acts
@@ -76,9 +83,10 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
         .filter_map(|act| act.thing.name.as_ref().map(Value::shown))
         .collect();
     // `a file NAME.json for each`: the names are the agent's to make.
-    let each = ["each", "every", "per "].iter().any(|word| said.to_lowercase().contains(word));
+    let lower = said.to_lowercase();
+    let each = ["each", "every", "per "].iter().any(|word| lower.contains(word));
     let mut told: Vec<String> = Vec::new();
-    for (span, path) in super::prompt_disagrees::read_paths(view) {
+    for (span, path) in read {
         let Some((folder, file)) = path.rsplit_once('/') else { continue };
         let whole = file.contains('.') && !file.contains(['*', '$', '…', '{']) && folder.len() > 4;
         let siblings = said.contains(&format!("{folder}/"));
@@ -119,7 +127,7 @@ fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .any(|act| act.thing.is(&made.thing) || act.thing.space.as_ref().is_some_and(|space| space.is(name)))
         };
         let is_other = || model.acts.iter().any(|act| act.thing.name.as_ref().and_then(Value::literal) == Some(bare));
-        let named = said.contains(&spelt(name));
+        let named = said.contains(&*spelt(name));
         if bare.len() > 3
             && bare.contains('-')
             && !named
@@ -372,7 +380,7 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
             (others.len() == parts.len() && parts.len() > 4 && differing.len() == 1).then(|| differing[0].clone())
         };
         let same =
-            made.iter().any(|made| made.thing.name.as_ref().is_some_and(|made| spelt(url).starts_with(&spelt(made))));
+            made.iter().any(|made| made.thing.name.as_ref().is_some_and(|made| spelt(url).starts_with(&*spelt(made))));
         if let Some((other, part)) = made.iter().find_map(|made| Some((made, differs(&made)?)))
             && !same
             && part.literal().is_none()
@@ -393,15 +401,6 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `-l app=web` where set-up only makes things with `app: api`.
 fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
-    let mut texts = said.to_owned();
-    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup) {
-        texts.push_str(&script.content.text);
-    }
-    view.task.walk(&mut |phase, step| {
-        if phase == PhaseKind::Setup {
-            step.templates(&mut |template| texts.push_str(&super::texts::written(template)));
-        }
-    });
     let mut asked: Vec<(crate::source::Span, String)> = Vec::new();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
@@ -417,7 +416,19 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             asked.extend(step.arg("selector").and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))))
         });
     }
-    let labels = if asked.is_empty() { None } else { super::facts::labels(view) };
+    if asked.is_empty() {
+        return;
+    }
+    let labels = super::facts::labels(view);
+    let mut texts = said.to_owned();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup) {
+        texts.push_str(&script.content.text);
+    }
+    view.task.walk(&mut |phase, step| {
+        if phase == PhaseKind::Setup {
+            step.templates(&mut |template| texts.push_str(&super::texts::written(template)));
+        }
+    });
     for (span, text) in asked {
         for (key, value) in text.split(',').filter_map(|part| part.split_once('=')) {
             let value = value.trim_start_matches('=');
@@ -541,13 +552,16 @@ fn named_in_files(view: &TaskView<'_>, name: &Value) -> bool {
 }
 
 /// A text with names in it, each once in a form that no author writes.
-fn spelt(value: &Value) -> String {
+fn spelt(value: &Value) -> Cow<'_, str> {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
         Piece::Name(name) => format!("\u{1}{name}\u{1}"),
         Piece::Unknown => "\u{2}".to_owned(),
     };
-    value.pieces().iter().map(piece).collect()
+    match value.literal() {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(value.pieces().iter().map(piece).collect()),
+    }
 }
 
 /// Whether a name stands in a text with neither letters nor hyphens beside it.

@@ -1,6 +1,6 @@
 //! The prompt asks for one thing, and verify for another.
 
-use std::collections::BTreeSet;
+use std::{cell::LazyCell, collections::BTreeSet};
 
 use super::{
     TaskView,
@@ -30,7 +30,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, &said, prompt.text.span, out);
     near(view, &said, prompt.text.span, out);
     numbers(view, &said, prompt.text.span, out);
-    let known = Known::of(view);
+    let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, &said, &known, prompt.text.span, out);
     limits(view, &said, &known, prompt.text.span, out);
     keys(view, &said, &known, prompt.text.span, out);
@@ -48,10 +48,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if asked.is_empty() {
         return;
     }
+    // Only what has the form of something that the prompt says may have been meant by it.
+    let forms: BTreeSet<&str> = asked.iter().map(|item| item.form.as_str()).collect();
     let expected: Vec<(Span, Item)> = expected(view)
         .into_iter()
         .flat_map(|(span, text)| values(&text).into_iter().map(move |item| (span, item)))
-        .filter(|(_, item)| !asked.contains(item))
+        .filter(|(_, item)| forms.contains(item.form.as_str()) && !asked.contains(item))
         .collect();
     if expected.is_empty() {
         return;
@@ -303,6 +305,9 @@ struct Known {
     others: String,
 }
 
+/// Put together when it is first asked for.
+type LazyKnown<'k> = LazyCell<Known, Box<dyn FnOnce() -> Known + 'k>>;
+
 impl Known {
     fn of(view: &TaskView<'_>) -> Self {
         let mut known = Self { verified: String::new(), others: String::new() };
@@ -342,7 +347,7 @@ impl Known {
 }
 
 /// `refreshes every minute`, and verify asks for `.refresh == "30s"`.
-fn quantities(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let facts = super::facts::asked(view);
     let measured: Vec<(&super::facts::Fact, Quantity)> =
         facts.iter().filter_map(|fact| Some((fact, Quantity::of_value(&fact.text())?))).collect();
@@ -376,7 +381,7 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out:
 }
 
 /// `a status of 400 or more`, and verify counts from `MIN=500`.
-fn limits(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+fn limits(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let mut asked: Vec<&str> = Vec::new();
     for (at, word) in numbers_of(said) {
         let around = said[said[..at].rfind(['.', '\n']).map_or(0, |end| end + 1)..at].to_lowercase();
@@ -440,7 +445,7 @@ fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Verify compares with an object that has the key `total`, and the prompt calls it `sum`.
-fn keys(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+fn keys(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let free: BTreeSet<&str> = said
         .split('`')
         .skip(1)
@@ -484,7 +489,7 @@ fn keys(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut 
 }
 
 /// The prompt asks for NULL in a table, and nothing in verify looks for it.
-fn nulls(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+fn nulls(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     if !said.contains("NULL") || said.contains("NOT NULL") {
         return;
     }
@@ -511,7 +516,7 @@ fn nulls(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut
 }
 
 /// `the severity page`, and verify asks for `.severity == "critical"`.
-fn named_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let ticks: Vec<usize> = said.match_indices('`').map(|(at, _)| at).collect();
     if ticks.is_empty() || !ticks.len().is_multiple_of(2) {
         return;
@@ -548,7 +553,7 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, ou
 }
 
 /// `in the folder whose uid is eval-team`, and verify only asks that there is a `folderUid`.
-fn given_values(view: &TaskView<'_>, said: &str, known: &Known, prompt: Span, out: &mut Diagnostics) {
+fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let mut fields: Vec<(Span, String)> = Vec::new();
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {

@@ -98,10 +98,11 @@ impl Quantity {
             }
             if let (true, Some((factor, unit))) = (every, Self::unit(word)) {
                 found.push((start, Self { amount: factor, number: 1.0, unit, text: word.to_owned() }));
-            } else if let Ok(amount) = word.parse::<f64>() {
-                number = Some((start, amount));
-            } else if let Some(quantity) = Self::of_value(word) {
-                found.push((start, quantity));
+            } else if word.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                match word.parse::<f64>() {
+                    Ok(amount) => number = Some((start, amount)),
+                    Err(_) => found.extend(Self::of_value(word).map(|quantity| (start, quantity))),
+                }
             }
             every = matches!(word, "every" | "each" | "a" | "an" | "one" | "per");
         }

@@ -36,9 +36,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         move |fact: &facts::Fact| Compared { field: fact.key.clone(), value: fact.text(), span: fact.span, given }
     };
     found.extend(facts::asked(view).iter().map(of_fact(false)));
-    if may_give(view) {
-        found.extend(facts::given(view).iter().map(of_fact(true)));
-    }
+    found.extend(facts::given(view).iter().map(of_fact(true)));
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         in_text(&script.content, &mut found);
         in_tests(&script.content, &mut found);
@@ -78,18 +76,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             told.push(span);
         }
     }
-}
-
-/// Whether set-up may write one of the fields: the name of one stands in the task, or set-up reads files.
-fn may_give(view: &TaskView<'_>) -> bool {
-    let has = |text: &str| tools::all().any(|tool| tool.fixed.keys().any(|field| text.contains(field.as_str())));
-    let source = view.sources.get(view.unit.file);
-    let mut reads = false;
-    view.task.setup.steps.iter().for_each(|step| step.walk(&mut |step| reads |= step.arg("file").is_some()));
-    let scripts = || view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
-    reads
-        || has(source.text())
-        || scripts().any(|script| script.content.text.contains(" -f") || has(&script.content.text))
 }
 
 /// What is wrong with a value, and what may be meant.
@@ -268,17 +254,19 @@ pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = tools::tool("kubectl") else { return };
     for script in &view.effects.scripts {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
-            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-            let flat = words.iter().any(|word| {
-                let kind = word.split(['/', '.']).next().unwrap_or(word);
-                tool.kind(kind).is_some_and(|(kind, _)| matches!(kind, "configmap" | "secret"))
-            });
-            for path in words.iter().filter(|word| word.contains("{.")) {
+            let words = || run.words.iter().filter_map(Value::literal);
+            let flat = || {
+                words().any(|word| {
+                    let kind = word.split(['/', '.']).next().unwrap_or(word);
+                    tool.kind(kind).is_some_and(|(kind, _)| matches!(kind, "configmap" | "secret"))
+                })
+            };
+            for path in words().filter(|word| word.contains("{.")) {
                 let span = || {
                     let word = run.statement.words().iter().find(|word| word.text.contains("jsonpath"));
                     run.content.span(word.map_or_else(|| run.statement.range.clone(), |word| word.range.clone()))
                 };
-                found.extend(dotted(path, flat).map(|key| (span(), key)));
+                found.extend(dotted(path, &flat).map(|key| (span(), key)));
             }
         }
     }
@@ -291,7 +279,7 @@ pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
             step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal()).unwrap_or_default();
         let kind = resource.split('/').next().unwrap_or(resource);
         let flat = tool.kind(kind).is_some_and(|(kind, _)| matches!(kind, "configmap" | "secret"));
-        found.extend(path.as_literal().and_then(|text| dotted(text, flat)).map(|key| (path.span, key)));
+        found.extend(path.as_literal().and_then(|text| dotted(text, &|| flat)).map(|key| (path.span, key)));
     });
     let mut told: Vec<(Span, String)> = Vec::new();
     for (span, key) in found {
@@ -312,7 +300,7 @@ pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// A key with a dot in a path, without a backslash before it.
-fn dotted(path: &str, flat: bool) -> Option<String> {
+fn dotted(path: &str, flat: &dyn Fn() -> bool) -> Option<String> {
     let braced = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
     for inside in braced {
         for (at, _) in inside.match_indices('.') {
@@ -323,7 +311,7 @@ fn dotted(path: &str, flat: bool) -> Option<String> {
                 continue;
             };
             // Only of some kinds `data` is flat.
-            if *parent == "data" && !(flat && at == 0) {
+            if *parent == "data" && !(at == 0 && flat()) {
                 continue;
             }
             let key = &rest[parent.len() + 1..];
@@ -343,7 +331,8 @@ fn dotted(path: &str, flat: bool) -> Option<String> {
 /// Conditions that a path or a filter asks for: `conditions[?(@.type=="Complete")]`.
 pub fn asked_condition(word: &Value) -> Option<String> {
     let text = word.literal()?;
-    let (_, rest) = text.split_once("conditions[?(@.type")?;
+    // Asked of every word.
+    let (_, rest) = text.contains('@').then(|| text.split_once("conditions[?(@.type"))??;
     let rest = rest.trim_start_matches([' ', '=']);
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     rest[1..].split_once(quote).map(|(condition, _)| condition.to_owned())

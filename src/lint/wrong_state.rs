@@ -134,17 +134,21 @@ fn is_good(condition: &str) -> bool {
 
 /// `if kubectl get pod web; then exit 1; fi` where the prompt says `create a pod web`.
 fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
+    let (makes, deletes) = (already_true::MAKES.is_match(said), already_true::DELETES.is_match(said));
+    if !makes && !deletes {
+        return;
+    }
     let names: HashSet<String> = view
         .effects
         .in_phase(PhaseKind::Verify)
         .filter(|act| act.verb == Verb::Reads && matches!(act.thing.system.as_str(), "kubernetes" | "docker" | "helm"))
         .filter_map(|act| act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown))
-        .filter(|name| name.len() > 2)
+        .filter(|name| name.len() > 2 && said.contains(name.as_str()))
         .collect();
     let asked = |name: &String| {
         let (made, gone) = (
-            already_true::is_object(said, name, &already_true::MAKES),
-            already_true::is_object(said, name, &already_true::DELETES),
+            makes && already_true::is_object(said, name, &already_true::MAKES),
+            deletes && already_true::is_object(said, name, &already_true::DELETES),
         );
         (made != gone).then_some(made)
     };

@@ -106,7 +106,8 @@ pub struct FlowChange {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReachChange {
-    /// `commands`, `hosts`, `paths`, `namespaces`, `servers`, `tools`, `permitted`, `env`, `judge`.
+    /// `commands`, `hosts`, `paths`, `namespaces`, `servers`, `tools`, `permitted`, `env`, `creates`, `deletes`,
+    /// `leaves`, `judge`.
     pub of: String,
     pub added: Vec<String>,
     pub removed: Vec<String>,

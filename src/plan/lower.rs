@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     builtin::{self, excerpt},
+    effects::changes::Changes,
     hir::{
         ArgKind, Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits,
         OperationKind, OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
@@ -39,6 +40,8 @@ pub struct Context<'a> {
     pub extension_timeout: Option<Duration>,
     /// SHA-256 of every file the task refers to.
     pub files: IndexMap<PathBuf, String>,
+    /// What the task changes in the world.
+    pub changes: Changes,
 }
 
 impl Default for Context<'_> {
@@ -50,6 +53,7 @@ impl Default for Context<'_> {
             defaults: Limits::default(),
             extension_timeout: None,
             files: IndexMap::new(),
+            changes: Changes::default(),
         }
     }
 }
@@ -129,6 +133,7 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
             .collect(),
         step_servers: step_servers(task),
         files: context.files.clone(),
+        changes: context.changes.clone(),
         timeout: limit(&task.meta.timeout, &context.defaults.timeout, timeout),
         bounds: task.meta.bounds.or(&context.defaults.bounds),
         cleanup_timeout: limit(&task.meta.cleanup_timeout, &context.defaults.cleanup_timeout, cleanup_timeout),

@@ -34,13 +34,17 @@ pub struct Reach {
     pub servers: BTreeSet<String>,
     /// Variables of the environment that are read.
     pub env: BTreeSet<String>,
+    /// What scripts and steps make in the world, delete, and leave behind.
+    pub creates: BTreeSet<String>,
+    pub deletes: BTreeSet<String>,
+    pub leaves: BTreeSet<String>,
     /// Steps that ask the judge.
     pub judged: usize,
 }
 
 impl Reach {
     /// Its parts by the names people know them by.
-    pub fn parts(&self) -> [(&'static str, &BTreeSet<String>); 8] {
+    pub fn parts(&self) -> [(&'static str, &BTreeSet<String>); 11] {
         [
             ("commands", &self.commands),
             ("hosts", &self.hosts),
@@ -50,10 +54,13 @@ impl Reach {
             ("tools", &self.tools),
             ("permitted", &self.permitted),
             ("env", &self.env),
+            ("creates", &self.creates),
+            ("deletes", &self.deletes),
+            ("leaves", &self.leaves),
         ]
     }
 
-    fn parts_mut(&mut self) -> [&mut BTreeSet<String>; 8] {
+    fn parts_mut(&mut self) -> [&mut BTreeSet<String>; 11] {
         [
             &mut self.commands,
             &mut self.hosts,
@@ -63,6 +70,9 @@ impl Reach {
             &mut self.tools,
             &mut self.permitted,
             &mut self.env,
+            &mut self.creates,
+            &mut self.deletes,
+            &mut self.leaves,
         ]
     }
 
@@ -83,6 +93,9 @@ pub fn of_task(plan: &Plan, files: Option<&dyn Files>) -> Reach {
     search.reach.env.extend(plan.process_env.keys().cloned());
     search.reach.commands.extend(plan.commands.iter().map(|c| c.value.clone()));
     search.reach.servers.extend(plan.step_servers.iter().cloned());
+    search.reach.creates.extend(plan.changes.creates.iter().cloned());
+    search.reach.deletes.extend(plan.changes.deletes.iter().cloned());
+    search.reach.leaves.extend(plan.changes.leaves.iter().cloned());
     plan.walk(&mut |_, _, action| search.action(action));
     search.reach
 }

@@ -1,0 +1,180 @@
+//! What a task changes in the world, and what is still there behind its cleanup.
+
+use std::collections::BTreeSet;
+
+use super::{Act, Model, Thing, Verb};
+use crate::{
+    bash::tools::Tools,
+    hir::{Def, PhaseKind, Task},
+};
+
+/// What a task changes in the world, for people: `namespace shop`, `pod web in shop`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    pub creates: BTreeSet<String>,
+    pub deletes: BTreeSet<String>,
+    /// What set-up makes and nothing takes away.
+    pub leaves: BTreeSet<String>,
+}
+
+impl Model<'_> {
+    /// What the scripts and steps of a task change. What has no name that is known is left out, and so is what an agent does.
+    pub fn changes(&self, task: &Task<Def>, tools: &Tools) -> Changes {
+        let of = |verb: Verb| {
+            let acts = self.acts.iter().filter(move |act| act.verb == verb && is_named(&act.thing));
+            acts.map(|act| act.thing.shown()).collect()
+        };
+        let left = self.left_behind(task, tools).unwrap_or_default();
+        Changes {
+            creates: of(Verb::Creates),
+            deletes: of(Verb::Deletes),
+            leaves: left.into_iter().map(|act| act.thing.shown()).collect(),
+        }
+    }
+
+    /// What set-up makes under a name that is known, and nothing takes away. `None`: cleanup does what the model does not see, or
+    /// deletes by a label or a list.
+    pub fn left_behind(&self, task: &Task<Def>, tools: &Tools) -> Option<Vec<&Act>> {
+        let made: Vec<&Act> = self.in_phase(PhaseKind::Setup).filter(|act| self.makes(act, task, tools)).collect();
+        if made.is_empty() {
+            return Some(made);
+        }
+        if !self.sees(PhaseKind::Cleanup) || self.sweeps() {
+            return None;
+        }
+        let deletes = |act: &&Act| act.verb == Verb::Deletes && act.phase != PhaseKind::Setup;
+        let deleted: Vec<&Thing> = self.acts.iter().filter(deletes).map(|act| &act.thing).collect();
+        let stays = |act: &&&Act| {
+            let thing = &act.thing;
+            !lies_in_another(act, &made)
+                && !goes_with_database(thing, &made, &deleted)
+                && !deleted.iter().any(|gone| thing.goes_with(gone))
+        };
+        Some(made.iter().filter(stays).copied().collect())
+    }
+
+    /// Whether something is made that stays, under a name that is known.
+    fn makes(&self, act: &Act, task: &Task<Def>, tools: &Tools) -> bool {
+        let thing = &act.thing;
+        let Some(name) = thing
+            .name
+            .as_ref()
+            .filter(|name| act.verb == Verb::Creates && name.is_known() && !name.shown().contains('$'))
+        else {
+            return false;
+        };
+        match thing.system.as_str() {
+            // What stays in the folder of the task, and what a script cleans up by itself, is no leak.
+            "file" => {
+                let shown = name.shown();
+                let absolute = shown.starts_with("/tmp/") || shown.starts_with("/var/tmp/");
+                absolute && !self.traps()
+            }
+            // What a POST makes has a name that only the server knows.
+            "http" => is_put(act, task),
+            "kubernetes" => !matches!(thing.kind.as_str(), "event" | "token"),
+            "helm" | "docker" | "kind" => !thing.kind.is_empty(),
+            "postgres" | "mysql" => {
+                matches!(thing.kind.as_str(), "table" | "database" | "schema" | "role" | "user" | "view")
+            }
+            "git" => false,
+            // What lies behind a server of a task may end with it; where cleanup deletes such things, it deletes them all.
+            system => {
+                tools.releases(system, &thing.kind)
+                    || self
+                        .in_phase(PhaseKind::Cleanup)
+                        .any(|act| act.verb == Verb::Deletes && act.thing.system == system)
+            }
+        }
+    }
+
+    fn traps(&self) -> bool {
+        self.scripts.iter().map(|script| script.view).any(|view| {
+            let text = &view.content.text;
+            view.phase != PhaseKind::Verify && text.contains("trap ") && text.contains("rm ")
+        })
+    }
+
+    /// Whether cleanup may delete anything by a label, a list or a name that is filled in.
+    pub fn sweeps(&self) -> bool {
+        self.scripts.iter().filter(|script| script.view.phase == PhaseKind::Cleanup).any(|script| {
+            script.view.content.program.commands().into_iter().any(|command| {
+                let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+                let has = |word: &str| command.words().iter().any(|w| w.text.split(part).any(|part| part == word));
+                match command.tool() {
+                    "docker" => has("prune") || has("compose"),
+                    "docker-compose" | "make" | "xargs" | "eval" => true,
+                    "kind" => has("clusters"),
+                    "kubectl" => has("all") && has("delete"),
+                    _ => false,
+                }
+            })
+        })
+    }
+}
+
+impl Thing {
+    /// Whether it is gone when another is deleted.
+    pub fn goes_with(&self, gone: &Self) -> bool {
+        let same = self.system == gone.system || self.system == "helm" && gone.system == "kubernetes";
+        if !same {
+            return false;
+        }
+        if gone.system == "file" || gone.system == "http" {
+            return lies_in(self, gone)
+                || self.name == gone.name
+                || gone.name.as_ref().is_some_and(|name| !name.is_known());
+        }
+        let outer = gone.kind == "namespace"
+            && self.space.as_ref().zip(gone.name.as_ref()).is_some_and(|(space, name)| space.may_be(name));
+        outer || self.system == gone.system && self.may_be(gone)
+    }
+}
+
+/// A PUT says itself what the thing is called.
+pub fn is_put(act: &Act, task: &Task<Def>) -> bool {
+    let mut found = false;
+    task.walk(&mut |_, step| {
+        found |= step.key == act.step
+            && step
+                .arg("method")
+                .and_then(|method| method.as_literal())
+                .is_some_and(|method| method.eq_ignore_ascii_case("PUT"));
+    });
+    found
+}
+
+/// Something with a name of its own, which is no file of the task's folder.
+fn is_named(thing: &Thing) -> bool {
+    thing.name.as_ref().is_some_and(|name| name.is_known() && (thing.system != "file" || name.shown().starts_with('/')))
+}
+
+/// Whether a thing lies in another that set-up makes: it goes with it.
+fn lies_in_another(act: &Act, made: &[&Act]) -> bool {
+    let thing = &act.thing;
+    let mut others = made.iter().filter(|outer| !std::ptr::eq(**outer, act)).map(|outer| &outer.thing);
+    match thing.system.as_str() {
+        "file" | "http" => others.any(|outer| outer.system == thing.system && lies_in(thing, outer)),
+        _ => others.any(|outer| {
+            outer.kind == "namespace"
+                && outer.name.as_ref().zip(thing.space.as_ref()).is_some_and(|(name, space)| name.may_be(space))
+        }),
+    }
+}
+
+/// A database goes with what holds it, and a table with its database.
+fn goes_with_database(thing: &Thing, made: &[&Act], deleted: &[&Thing]) -> bool {
+    let holds = |outer: &&Act| matches!(outer.thing.system.as_str(), "docker" | "kubernetes");
+    let outer = |gone: &&&Thing| gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
+    matches!(thing.system.as_str(), "postgres" | "mysql")
+        && (made.iter().any(|act| holds(&act)) || thing.kind != "database" && deleted.iter().any(|gone| outer(&gone)))
+}
+
+/// Whether the path of one begins with that of the other.
+fn lies_in(inner: &Thing, outer: &Thing) -> bool {
+    let path = |thing: &Thing| thing.name.as_ref().map(|name| name.shown().trim_end_matches(['/', '*']).to_owned());
+    match (path(inner), path(outer)) {
+        (Some(inner), Some(outer)) => inner == outer || inner.starts_with(&format!("{outer}/")),
+        _ => true,
+    }
+}
