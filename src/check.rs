@@ -10,13 +10,10 @@ mod resolve;
 mod scope;
 mod shape;
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use indexmap::{IndexMap, IndexSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
@@ -171,7 +168,7 @@ struct Checker<'a> {
     /// Every step id of the task and where it stands, to tell a typo from a forward reference.
     ids: IndexMap<String, (Span, Place)>,
     /// The names of its variables.
-    variables: HashSet<&'a str>,
+    variables: FxHashSet<&'a str>,
     files: IndexSet<PathBuf>,
     /// Within the setup or cleanup of a `group`, where actions are at home in every phase.
     in_section: bool,
@@ -209,7 +206,7 @@ impl<'a> Checker<'a> {
         let mut scope = Scope::new(self.task);
         scope.place = Place::Env;
         // Of several of one name the last counts.
-        let last: HashMap<&str, usize> =
+        let last: FxHashMap<&str, usize> =
             self.task.env.iter().enumerate().map(|(nth, (name, _))| (name.value.as_str(), nth)).collect();
         let mut checked = Vec::new();
         for (nth, (name, template)) in self.task.env.iter().enumerate() {
@@ -223,7 +220,7 @@ impl<'a> Checker<'a> {
     }
 
     fn env_cycles(&mut self, env: &[(Name, Template<Def>)]) {
-        let places: HashMap<&str, usize> =
+        let places: FxHashMap<&str, usize> =
             env.iter().enumerate().map(|(nth, (name, _))| (name.value.as_str(), nth)).collect();
         let uses = |i: usize| {
             let holes = env[i].1.holes();

@@ -1,9 +1,10 @@
 //! The whole way, from paths to plans: read, check, lint, lower.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -124,7 +125,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         eval.selected.iter().for_each(|s| selecting[s.task].push((index, s)));
     }
     let scripts = ScriptFiles::default();
-    let mut unread: HashMap<FileId, Vec<Span>> = HashMap::new();
+    let mut unread: FxHashMap<FileId, Vec<Span>> = FxHashMap::default();
     for key in unread_keys(&out) {
         unread.entry(key.file).or_default().push(key);
     }
@@ -249,7 +250,7 @@ struct Shared<'a> {
     options: &'a Options,
     project: &'a Project,
     /// Keys that nobody reads, as far as that is known from reading.
-    unread: &'a HashMap<FileId, Vec<Span>>,
+    unread: &'a FxHashMap<FileId, Vec<Span>>,
     /// The tasks of each eval.
     units: &'a [Vec<&'a TaskUnit>],
     scripts: &'a ScriptFiles,

@@ -240,9 +240,9 @@ fn loop_name(name: &str) -> String {
 
 /// The variables of a task, with what is known of them.
 pub fn environment(task: &Task<Def>) -> Variables {
-    let mut known = Variables::new();
+    let mut known = Variables::default();
     for _ in 0..4 {
-        let mut next = Variables::from([(TASK_NAME.to_owned(), Value::text(&*task.name.value))]);
+        let mut next = Variables::from_iter([(TASK_NAME.to_owned(), Value::text(&*task.name.value))]);
         for (name, template) in &task.env {
             next.insert(name.value.clone(), of_template(template, &known));
         }
@@ -306,7 +306,7 @@ fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variable
             .collect(),
         _ => Vec::new(),
     };
-    let mut sourced = Sourced::new();
+    let mut sourced = Sourced::default();
     for (word, path) in sourced::read_by(view) {
         if let Some((path, content)) = given.sourced.iter().find(|(known, _)| *known == path) {
             let starts = view.content.program.body.iter().find(|s| s.words().iter().any(|w| w.range == word.range));

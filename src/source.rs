@@ -4,11 +4,13 @@
 //! the edge, where a message is printed.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ops::Range,
     path::{Component, Path, PathBuf},
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
+
+use rustc_hash::FxHashMap;
 
 /// A file of one [`Sources`]; meaningless without it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -133,7 +135,7 @@ pub struct Sources(RwLock<Texts>);
 struct Texts {
     files: Vec<Arc<Source>>,
     /// The last text of each path.
-    by_path: HashMap<PathBuf, FileId>,
+    by_path: FxHashMap<PathBuf, FileId>,
 }
 
 impl Sources {
@@ -253,7 +255,7 @@ pub trait Files: Sync {
 /// Files whose folders are listed once, however often they are asked for.
 pub struct Listed<'a> {
     files: &'a dyn Files,
-    folders: RwLock<HashMap<PathBuf, Arc<[(String, bool)]>>>,
+    folders: RwLock<FxHashMap<PathBuf, Arc<[(String, bool)]>>>,
 }
 
 impl<'a> Listed<'a> {

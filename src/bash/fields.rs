@@ -1,18 +1,16 @@
 //! What fields hold in JSON, by their names: a table, as those of [`super::tools`].
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::LazyLock,
-};
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
 /// Names by the program that prints such fields.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Fields {
-    numbers: BTreeMap<String, HashSet<String>>,
-    texts: BTreeMap<String, HashSet<String>>,
+    numbers: BTreeMap<String, FxHashSet<String>>,
+    texts: BTreeMap<String, FxHashSet<String>>,
     options: BTreeMap<String, BTreeMap<String, String>>,
 }
 

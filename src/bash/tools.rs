@@ -285,10 +285,13 @@ fn table(at: usize) -> Option<&'static Tool> {
 
 /// Every entry that says which words a field can hold, once.
 pub fn all() -> impl Iterator<Item = &'static Tool> {
-    // The others are not even read.
-    let says = |(_, text): &(usize, &&str)| text.contains("fixed") || text.contains("seconds");
-    let all = TABLES.iter().enumerate().filter(says).filter_map(|(at, _)| table(at));
-    all.filter(|tool| !tool.fixed.is_empty() || !tool.seconds.is_empty())
+    static SAYING: LazyLock<Vec<&'static Tool>> = LazyLock::new(|| {
+        // The others are not even read.
+        let says = |(_, text): &(usize, &&str)| text.contains("fixed") || text.contains("seconds");
+        let all = TABLES.iter().enumerate().filter(says).filter_map(|(at, _)| table(at));
+        all.filter(|tool| !tool.fixed.is_empty() || !tool.seconds.is_empty()).collect()
+    });
+    SAYING.iter().copied()
 }
 
 /// The name that stands for all programs with the same command line: `kubectl` for `oc`.

@@ -1,6 +1,6 @@
 //! What is found often is reported once: warnings and notes that say the same are one finding with its places.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::{Diagnostic, Strength};
 
@@ -10,7 +10,7 @@ use super::{Diagnostic, Strength};
 /// Whatever looks at places one by one (fixes, baselines, comments that allow) comes before.
 pub fn gather(found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     type Words = (&'static str, Strength, String, Option<String>);
-    let mut first: HashMap<Words, usize> = HashMap::new();
+    let mut first: FxHashMap<Words, usize> = FxHashMap::default();
     let mut gathered: Vec<Diagnostic> = Vec::new();
     for d in found {
         if d.strength.is_error() || d.fix.is_some() {

@@ -1,13 +1,13 @@
 //! What the steps of a task give to a shell: the text, where it is written, and what reads it.
 
 use std::{
-    collections::HashMap,
     ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use crate::{
     bash::{self, program::Program},
@@ -90,7 +90,7 @@ enum Place {
 
 /// Script files by path. One is kept as long as somebody looks at it, and its place in the sources for ever.
 #[derive(Debug, Default)]
-pub struct ScriptFiles(Mutex<HashMap<PathBuf, Known>>);
+pub struct ScriptFiles(Mutex<FxHashMap<PathBuf, Known>>);
 
 #[derive(Debug)]
 struct Known {

@@ -3,12 +3,14 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     ops::Range,
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
 };
+
+use rustc_hash::FxHashMap;
 
 use super::{
     programs,
@@ -23,7 +25,7 @@ use crate::bash::{
 };
 
 /// Variables and what they hold.
-pub type Variables = HashMap<String, Value>;
+pub type Variables = FxHashMap<String, Value>;
 
 /// One run of a simple command.
 #[derive(Clone, Debug)]
@@ -100,7 +102,7 @@ pub struct Trace<'s> {
 }
 
 /// Scripts that others read, by the place of the command that reads them.
-pub type Sourced<'s> = HashMap<(*const Content, usize), (PathBuf, &'s Arc<Content>)>;
+pub type Sourced<'s> = FxHashMap<(*const Content, usize), (PathBuf, &'s Arc<Content>)>;
 
 /// How much is followed: statements, and calls of functions inside each other.
 const STEPS: usize = 20_000;
@@ -121,12 +123,12 @@ pub fn follow<'s>(
         marked: (content, &marked),
         holes,
         sourced,
-        functions: HashMap::new(),
+        functions: FxHashMap::default(),
         variables: Rc::new(variables.clone()),
         trace: Trace { opaque: !content.program.sound, ..Trace::default() },
         steps: STEPS,
         read: BTreeSet::new(),
-        changed: HashMap::new(),
+        changed: FxHashMap::default(),
         inner: None,
         locals: Vec::new(),
         pipefail: content.program.sets('\0', "pipefail"),
@@ -179,16 +181,16 @@ struct Shell<'s, 'h> {
     marked: (&'s Content, &'h str),
     holes: &'h [Value],
     sourced: &'h Sourced<'s>,
-    functions: HashMap<String, (&'s Content, &'s [Statement])>,
+    functions: FxHashMap<String, (&'s Content, &'s [Statement])>,
     variables: Rc<Variables>,
     trace: Trace<'s>,
     steps: usize,
     /// Variables with another value in a shell that has ended, and where they got it.
-    changed: HashMap<String, Range<usize>>,
+    changed: FxHashMap<String, Range<usize>>,
     /// Where variables are set in the part of a pipeline, or the subshell, that is being followed.
-    inner: Option<HashMap<String, Range<usize>>>,
+    inner: Option<FxHashMap<String, Range<usize>>>,
     /// What the variables that are local to each function that is being followed were outside of it.
-    locals: Vec<HashMap<String, Outside>>,
+    locals: Vec<FxHashMap<String, Outside>>,
     /// Whether a pipeline fails where any part does.
     pipefail: bool,
     /// Variables that programs see.
@@ -319,12 +321,12 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     }
 
     /// Begins a shell of its own.
-    fn enter(&mut self) -> (Rc<Variables>, Option<HashMap<String, Range<usize>>>) {
-        (Rc::clone(&self.variables), self.inner.replace(HashMap::new()))
+    fn enter(&mut self) -> (Rc<Variables>, Option<FxHashMap<String, Range<usize>>>) {
+        (Rc::clone(&self.variables), self.inner.replace(FxHashMap::default()))
     }
 
     /// Ends it: what it set is lost.
-    fn leave(&mut self, (variables, inner): (Rc<Variables>, Option<HashMap<String, Range<usize>>>)) {
+    fn leave(&mut self, (variables, inner): (Rc<Variables>, Option<FxHashMap<String, Range<usize>>>)) {
         self.variables = variables;
         let lost = std::mem::replace(&mut self.inner, inner).unwrap_or_default();
         // Only of what was there before somebody may expect that it has changed.
@@ -333,7 +335,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     }
 
     /// Behind what may not have run: what was lost before it still is, unless it was reported.
-    fn changed_as(&mut self, before: HashMap<String, Range<usize>>) {
+    fn changed_as(&mut self, before: FxHashMap<String, Range<usize>>) {
         let reported = |name: &String| self.trace.lost.iter().any(|lost| lost.name == *name);
         let still: Vec<_> = before.into_iter().filter(|(name, _)| !reported(name)).collect();
         self.changed.extend(still);
@@ -560,7 +562,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 }
                 let count = (words.len() - 1).to_string();
                 Rc::make_mut(&mut self.variables).insert("#".to_owned(), Value::text(count));
-                self.locals.push(HashMap::new());
+                self.locals.push(FxHashMap::default());
                 self.list(within, body, place, depth + 1);
                 self.uncover();
                 for nth in (1..10).map(|n| n.to_string()).chain(["#".to_owned()]) {

@@ -5,11 +5,12 @@
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
 };
+
+use rustc_hash::FxHashMap;
 
 use super::disk::Disk;
 use crate::{
@@ -23,7 +24,7 @@ pub struct Within {
     roots: Vec<Root>,
     /// Files that may be read wherever they are, without links.
     named: Vec<PathBuf>,
-    folders: RwLock<HashMap<PathBuf, Option<PathBuf>>>,
+    folders: RwLock<FxHashMap<PathBuf, Option<PathBuf>>>,
 }
 
 /// A folder below which everything may be read.

@@ -1,6 +1,6 @@
 //! Tests of shell that compare something else than their author thinks.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{TaskView, embedded, script::Content};
 use crate::{
@@ -56,7 +56,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `value: "80"` for a field that holds a number, `.data.size == 3` for one that holds texts, `64m` for a number of bytes.
 fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let mut programs: HashSet<&str> = HashSet::new();
+    let mut programs: FxHashSet<&str> = FxHashSet::default();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         script.content.program.walk(&mut |s| {
             programs.insert(s.tool());
@@ -201,7 +201,7 @@ fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let given = super::facts::given(view);
-    let mut told: HashSet<Span> = HashSet::new();
+    let mut told: FxHashSet<Span> = FxHashSet::default();
     for (span, key, wanted) in asked.into_iter().filter(|(.., wanted)| wanted.len() > 1 && !wanted.contains('{')) {
         let other = given.iter().find(|fact| fact.key == key && fact.text() != wanted && fact.text().contains(&wanted));
         if let Some(other) = other.filter(|_| told.insert(span)) {
@@ -477,8 +477,8 @@ fn ends_badly(statement: &Statement) -> bool {
 fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
     let program = &content.program;
     // What a variable was given last, where it is one capture.
-    let mut captures: HashMap<String, Vec<&Statement>> = HashMap::new();
-    let mut others: HashSet<String> = HashSet::new();
+    let mut captures: FxHashMap<String, Vec<&Statement>> = FxHashMap::default();
+    let mut others: FxHashSet<String> = FxHashSet::default();
     program.walk(&mut |s| {
         if matches!(s.kind, Kind::Assignment | Kind::Declaration) {
             let text = content.text.get(s.range.clone()).unwrap_or_default();

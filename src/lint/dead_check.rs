@@ -1,6 +1,6 @@
 //! Checks in verify that decide nothing: whether they succeed or fail, the script ends in the same way.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{TaskView, embedded, error_branch, exit_status, script::Content};
 use crate::{
@@ -65,10 +65,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut search = Search {
             found: Vec::new(),
             around: Vec::new(),
-            functions: HashMap::new(),
+            functions: FxHashMap::default(),
             reported,
             content,
-            asked: HashSet::new(),
+            asked: FxHashSet::default(),
         };
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
@@ -228,15 +228,15 @@ enum Fault {
 }
 
 struct Search<'p> {
-    functions: HashMap<&'p str, &'p [Statement]>,
+    functions: FxHashMap<&'p str, &'p [Statement]>,
     found: Vec<(&'p Statement, Fault)>,
     /// What holds the check, as far as it is known.
     around: Vec<std::ops::Range<usize>>,
     /// Variables that are told, and decide nothing.
-    reported: HashSet<String>,
+    reported: FxHashSet<String>,
     content: &'p Content,
     /// Functions of which somebody asks how they end, and does something then: their checks decide there.
-    asked: HashSet<&'p str>,
+    asked: FxHashSet<&'p str>,
 }
 
 impl<'p> Search<'p> {
@@ -456,9 +456,9 @@ fn holder(program: &Program, at: usize) -> Option<&Statement> {
 }
 
 /// Variables that a script sets, and reads only to print them or to count on.
-fn reported(content: &Content) -> HashSet<String> {
+fn reported(content: &Content) -> FxHashSet<String> {
     let program = &content.program;
-    let mut names: HashSet<String> = HashSet::new();
+    let mut names: FxHashSet<String> = FxHashSet::default();
     program.walk(&mut |s| names.extend(assigned(content, s)));
     let only = |name: &str| {
         places(&content.text, name).all(|at| {
@@ -496,7 +496,7 @@ fn is_comment(content: &Content, at: usize) -> bool {
 fn unread(
     view: &TaskView<'_>,
     script: &super::script::ScriptView<'_>,
-    reported: &HashSet<String>,
+    reported: &FxHashSet<String>,
     out: &mut Diagnostics,
 ) {
     let content = &script.content;

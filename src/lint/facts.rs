@@ -1,10 +1,8 @@
 //! What set-up says of things, and what verify asks of them: names of fields with their values.
 
-use std::{
-    cell::OnceCell,
-    collections::{HashMap, HashSet},
-};
+use std::cell::OnceCell;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
 
 use super::{TaskView, texts};
@@ -30,18 +28,18 @@ pub struct Facts {
     given: OnceCell<Vec<Fact>>,
     asked: OnceCell<Vec<Fact>>,
     elsewhere: OnceCell<Elsewhere>,
-    words: OnceCell<HashSet<String>>,
-    declared: OnceCell<HashSet<String>>,
+    words: OnceCell<FxHashSet<String>>,
+    declared: OnceCell<FxHashSet<String>>,
     scripts: OnceCell<Places>,
     followed: OnceCell<Places>,
 }
 
 /// Places in a list, by the address of what an item is about: a task may have thousands of steps.
-type Places = HashMap<usize, usize>;
+type Places = FxHashMap<usize, usize>;
 
 fn places<T>(of: impl Iterator<Item = *const T>) -> Places {
     // The first of several.
-    let mut places = Places::new();
+    let mut places = Places::default();
     of.enumerate().for_each(|(place, of)| {
         places.entry(of.addr()).or_insert(place);
     });
@@ -65,9 +63,9 @@ impl Facts {
 }
 
 /// Every word of the scripts of a task, and of the values that they are given.
-pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a HashSet<String> {
+pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a FxHashSet<String> {
     view.facts.words.get_or_init(|| {
-        let mut found = HashSet::new();
+        let mut found = FxHashSet::default();
         let mut add = |text: &str| {
             let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
             for word in words {

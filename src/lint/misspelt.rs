@@ -1,11 +1,8 @@
 //! Arguments that are nearly a word that their operation knows.
 
-use std::{
-    cell::RefCell,
-    collections::{HashMap, HashSet},
-    sync::OnceLock,
-};
+use std::{cell::RefCell, sync::OnceLock};
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
 use super::TaskView;
@@ -248,9 +245,9 @@ fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + u
 }
 
 /// The field that was meant. The same names come again and again in a suite, and to search all costs more than to look it up.
-fn near_field(name: &str, known: &HashSet<&'static str>) -> Option<&'static str> {
+fn near_field(name: &str, known: &FxHashSet<&'static str>) -> Option<&'static str> {
     thread_local! {
-        static SEEN: RefCell<HashMap<String, Option<&'static str>>> = RefCell::default();
+        static SEEN: RefCell<FxHashMap<String, Option<&'static str>>> = RefCell::default();
     }
     if let Some(near) = SEEN.with_borrow(|seen| seen.get(name).copied()) {
         return near;
@@ -267,7 +264,7 @@ fn near_field(name: &str, known: &HashSet<&'static str>) -> Option<&'static str>
 }
 
 /// The names of all fields.
-static KNOWN: OnceLock<HashSet<&'static str>> = OnceLock::new();
+static KNOWN: OnceLock<FxHashSet<&'static str>> = OnceLock::new();
 
 /// The words of a name in camel case, sorted.
 fn parts(name: &str) -> Vec<String> {

@@ -356,7 +356,7 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
     }
     let lower = said.to_lowercase();
     let told = Quantity::all(&lower);
-    let wanted: Vec<Quantity> = Quantity::all(&known.verified.to_lowercase()).into_iter().map(|(_, q)| q).collect();
+    let wanted = || Quantity::all(&known.verified.to_lowercase()).into_iter().map(|(_, q)| q);
     for (fact, quantity) in measured {
         if told.iter().any(|(_, other)| other.is(&quantity)) {
             continue;
@@ -372,7 +372,7 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
             })
             .find(|other| !other.unit.is_empty() && (other.unit == quantity.unit || quantity.unit.is_empty()));
         if let Some(other) = near
-            && !wanted.iter().any(|q| (!q.unit.is_empty() || q.amount > 2.0) && q.is(other))
+            && !wanted().any(|q| (!q.unit.is_empty() || q.amount > 2.0) && q.is(other))
         {
             out.push(disagrees(fact.span, &fact.text(), &other.text, prompt));
             return;

@@ -1,6 +1,6 @@
 //! Two phases that do the same.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::TaskView;
 use crate::{
@@ -25,7 +25,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         (PhaseKind::Verify, PhaseKind::Cleanup, "what checks clears nothing away, or what clears away checks nothing"),
     ];
     for (first, second, why) in pairs {
-        let mut known: HashMap<Vec<&str>, Vec<&ScriptView<'_>>> = HashMap::new();
+        let mut known: FxHashMap<Vec<&str>, Vec<&ScriptView<'_>>> = FxHashMap::default();
         for script in view.scripts.iter().filter(|s| s.phase == first) {
             known.entry(effect(&script.content.text)).or_default().push(script);
         }

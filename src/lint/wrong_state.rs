@@ -1,6 +1,6 @@
 //! Verify waits for, or asks for, the opposite of what the prompt tells the agent to bring about.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::{TaskView, already_true};
 use crate::{
@@ -138,7 +138,7 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     if !makes && !deletes {
         return;
     }
-    let names: HashSet<String> = view
+    let names: FxHashSet<String> = view
         .effects
         .in_phase(PhaseKind::Verify)
         .filter(|act| act.verb == Verb::Reads && matches!(act.thing.system.as_str(), "kubernetes" | "docker" | "helm"))

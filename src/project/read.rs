@@ -1,10 +1,11 @@
 //! Reading one file: its text, its tree, and the task in it.
 
 use std::{
-    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+use rustc_hash::FxHashSet;
 
 use super::{Context, TaskUnit, UNREADABLE_FILE, WRONG_KIND, ours};
 use crate::{
@@ -168,7 +169,7 @@ fn shrink(steps: &mut Vec<hir::Step<template::Path>>) {
 
 /// Words that YAML 1.1 reads otherwise, but for those of which something has been said.
 pub(super) fn yaml11_words(tree: &yaml::Tree, out: &mut Diagnostics) {
-    let said: HashSet<Span> = out.iter().map(|d| d.span).collect();
+    let said: FxHashSet<Span> = out.iter().map(|d| d.span).collect();
     let mut words = Diagnostics::default();
     yaml::yaml11_words(tree, &mut words);
     out.extend(words.into_iter().filter(|d| !said.contains(&d.span)));

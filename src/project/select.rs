@@ -1,13 +1,13 @@
 //! The tasks of an eval: which files its task sets reach, and which of the tasks in them they choose (§2.4).
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
 use super::{
     Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, glob,
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Tasks {
     pub units: Vec<Arc<TaskUnit>>,
-    by_path: HashMap<PathBuf, usize>,
+    by_path: FxHashMap<PathBuf, usize>,
     /// Files of other programs that a glob matched.
     pub foreign: IndexSet<PathBuf>,
     /// Of the repositories that tasks come from.
@@ -54,7 +54,7 @@ pub(super) fn select(
     let mut at: IndexMap<usize, usize> = IndexMap::new();
     let mut failed = None;
     // Tasks of sources that know servers by other names.
-    let mut own: HashMap<(String, PathBuf), usize> = HashMap::new();
+    let mut own: FxHashMap<(String, PathBuf), usize> = FxHashMap::default();
     for (index, set) in eval.task_sets.iter().enumerate() {
         let dir = match set.source.as_ref().map(|name| base(eval, set, name, lock, &mut tasks.digests, cx)) {
             None => eval.dir.clone(),
@@ -79,12 +79,12 @@ pub(super) fn select(
             _ => continue,
         };
         let mut matched = false;
-        let known = |tasks: &Tasks, own: &HashMap<(String, PathBuf), usize>, path: &Path| match mapped {
+        let known = |tasks: &Tasks, own: &FxHashMap<(String, PathBuf), usize>, path: &Path| match mapped {
             Some(source) => own.get(&(source.name.value.clone(), path.to_owned())).copied(),
             None => tasks.by_path.get(path).copied(),
         };
         let new: Vec<_> = paths.iter().filter(|(path, _)| known(tasks, &own, path).is_none()).collect();
-        let mut read: HashMap<PathBuf, _> = new
+        let mut read: FxHashMap<PathBuf, _> = new
             .into_par_iter()
             .map(|(path, named)| {
                 let mut found = Diagnostics::default();
