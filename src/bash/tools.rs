@@ -22,6 +22,9 @@ pub struct Tool {
     /// Options that say in which part of the system: a namespace.
     #[serde(default)]
     pub space: Vec<String>,
+    /// Variables that it looks for in its environment.
+    #[serde(default)]
+    pub env: Vec<String>,
     /// Options that hold statements of SQL.
     #[serde(default)]
     pub sql: Vec<String>,
@@ -208,6 +211,7 @@ impl Tool {
         self.names.extend(own.names);
         self.commands.splice(0..0, own.commands);
         self.space.extend(own.space);
+        self.env.extend(own.env);
         self.sql.extend(own.sql);
         self.values.extend(own.values);
         self.looks.extend(own.looks);

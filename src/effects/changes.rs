@@ -70,8 +70,12 @@ impl Model<'_> {
                 let absolute = shown.starts_with("/tmp/") || shown.starts_with("/var/tmp/");
                 absolute && !self.traps()
             }
-            // What a POST makes has a name that only the server knows.
-            "http" => is_put(act, task),
+            // What a POST makes has a name that only the server knows, and `…/register` is no thing.
+            "http" => {
+                let shown = name.shown();
+                let last = shown.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+                is_put(act, task) && !CALLS.contains(&last)
+            }
             "kubernetes" => !matches!(thing.kind.as_str(), "event" | "token"),
             "helm" | "docker" | "kind" => !thing.kind.is_empty(),
             "postgres" | "mysql" => {
@@ -130,6 +134,10 @@ impl Thing {
         outer || self.system == gone.system && self.may_be(gone)
     }
 }
+
+/// Ends of addresses at which something is done.
+const CALLS: [&str; 10] =
+    ["register", "create", "add", "update", "enable", "start", "restore", "import", "apply", "run"];
 
 /// A PUT says itself what the thing is called.
 pub fn is_put(act: &Act, task: &Task<Def>) -> bool {

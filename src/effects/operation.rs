@@ -106,7 +106,8 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
                 "POST" | "PUT" => Verb::Creates,
                 _ => Verb::Changes,
             };
-            Some(arg("url").map(|url| (verb, thing("http", "url", Some(url)))).into_iter().collect())
+            let urls = arg("url").map(|url| resources(&url)).unwrap_or_default();
+            Some(urls.into_iter().map(|url| (verb, thing("http", "url", Some(url)))).collect())
         }
         OperationKind::Extension { operation, .. } => {
             let mut found = on_kubernetes(operation, step, &arg, given, environment);
@@ -131,6 +132,27 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
             again: place.maybe || lenient || is_apply,
         })),
     }
+}
+
+/// What a URL names: without its query; `…/a,b` are two.
+fn resources(url: &Value) -> Vec<Value> {
+    let path = url.split('?').into_iter().next().unwrap_or_default();
+    let mut segments = path.split('/');
+    let names = segments.pop().map(|last| last.split(',')).unwrap_or_default();
+    if names.len() < 2 {
+        return vec![path];
+    }
+    let mut begin = Value::default();
+    for segment in &segments {
+        begin.append(segment);
+        begin.push(super::value::Piece::Text("/".to_owned()));
+    }
+    let of = |name: Value| {
+        let mut url = begin.clone();
+        url.append(&name);
+        url
+    };
+    names.into_iter().map(of).collect()
 }
 
 /// The objects of the manifest that an operation is given.

@@ -81,6 +81,18 @@ pub(super) fn bad_expansion(text: &str) -> Option<(usize, &str)> {
     None
 }
 
+/// Where a text has `$(params.version)`: a command whose name no program has. Returns the place and what stands there.
+pub(super) fn dotted_command(text: &str) -> Option<(usize, &str)> {
+    text.match_indices("$(").find_map(|(at, _)| {
+        let end = text[at..].find(')')?;
+        let name = &text[at + 2..at + end];
+        let parts = || name.split('.');
+        let plain = |part: &str| ast::is_name(&part.replace('-', "_"));
+        let dotted = parts().count() > 1 && parts().all(plain) && !name.ends_with(".sh") && !name.ends_with(".py");
+        (dotted && !text[..at].ends_with('\\')).then(|| (at, &text[at..=at + end]))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

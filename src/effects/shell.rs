@@ -95,6 +95,8 @@ pub struct Trace<'s> {
     pub lost: Vec<Lost<'s>>,
     pub unexported: Vec<Unexported<'s>>,
     pub bad: Vec<Bad<'s>>,
+    /// `$NAME` of a variable of the script, in a here-document in which nothing is filled in.
+    pub literal: Vec<Bad<'s>>,
     /// It may run what cannot be seen: `eval`, a file that is not there.
     pub opaque: bool,
     /// The scripts that it reads.
@@ -241,6 +243,12 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 }
                 // Each part runs in a shell of its own.
                 self.leave(before);
+                if let Some(read) = parts.last().filter(|part| part.name() == "read") {
+                    let names = read.words()[1..].iter().filter(|word| ast::is_name(&word.text));
+                    names.for_each(|word| {
+                        self.changed.insert(word.text.clone(), word.range.clone());
+                    });
+                }
             }
             Kind::And(pair) => {
                 self.statement(content, &pair[0], None, place, depth);
@@ -678,7 +686,14 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 text.extend(input.map(Value::shown).filter(|_| !matches!(name, "jq" | "awk" | "gawk" | "mawk")));
                 programs::asked(name, &text.join("\n")).into_iter().map(str::to_owned).collect()
             }
-            _ => return,
+            _ => {
+                // Whoever writes it into a command needs no environment.
+                let written = |name: &&String| {
+                    content.text.contains(&format!("${name}")) || content.text.contains(&format!("${{{name}"))
+                };
+                let asks = tools::tool(name).into_iter().flat_map(|tool| &tool.env);
+                asks.filter(|name| self.trace.sets.contains(*name) && !written(name)).cloned().collect()
+            }
         };
         for asked in names {
             let own = self.trace.sets.contains(&asked) && !self.exported.contains(&asked) && !given.contains(&asked);
@@ -819,9 +834,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             text.push_str(line);
         }
         match quoted {
-            true => self.filled(&text, &mut value),
+            true => {
+                self.literal(content, s, &text);
+                self.filled(&text, &mut value);
+            }
             false => {
-                if let Some((_, bad)) = programs::bad_expansion(&text).filter(|_| !text.contains("$(")) {
+                let bad = programs::bad_expansion(&text).filter(|_| !text.contains("$("));
+                if let Some((_, bad)) = bad.or_else(|| programs::dotted_command(&text)) {
                     let at = body.find(bad).map_or(place.start, |at| content.text.len() - body.len() + at);
                     self.bad(content, bad, at..at + bad.len(), true);
                 }
@@ -829,6 +848,17 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
         }
         Some(value)
+    }
+
+    /// Notes variables of the script that a here-document has in its text, and that no shell fills in there.
+    fn literal(&mut self, content: &'s Content, s: &Statement, text: &str) {
+        let own = |name: &&String| self.trace.sets.contains(*name) && !self.exported.contains(*name);
+        let names = ast::names_in(text);
+        let found = names.iter().find(own).cloned();
+        if let Some(name) = found {
+            let end = content.text[s.range.clone()].find('\n').map_or(s.range.end, |at| s.range.start + at);
+            self.trace.literal.push(Bad { content, text: name, range: s.range.start..end, in_document: true });
+        }
     }
 
     /// The file of `> FILE` and `>> FILE`.

@@ -15,6 +15,9 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
             found.push((verb, kind.clone(), Value::text(name), !word(3).is_empty()));
         }
     }
+    for constraint in CONSTRAINT.captures_iter(&text).filter_map(|found| found.get(1)) {
+        found.push((Verb::Creates, "constraint".to_owned(), Value::text(constraint.as_str().trim_matches('"')), false));
+    }
     for statement in READS.captures_iter(&text) {
         let word = |group: usize| statement.get(group).map_or("", |m| m.as_str());
         let verb = if word(1).eq_ignore_ascii_case("from") { Verb::Reads } else { Verb::Changes };
@@ -30,6 +33,9 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
 static MAKES: Ascii = ascii(
     r#"(?i)\b(create|drop)\s+(?:or\s+replace\s+|unique\s+|materialized\s+)*(table|database|schema|role|user|index|view)\s+(?:concurrently\s+)?(if\s+(?:not\s+)?exists\s+)?([\w."${}-]+(?:\s*,\s*[\w."${}-]+)*)"#,
 );
+
+static CONSTRAINT: Ascii =
+    ascii(r#"(?i)[,(\s](?:add\s+)?constraint\s+([a-z_"][\w"]*)\s+(?:unique|check|primary|foreign|not|references)\b"#);
 
 static READS: Ascii =
     ascii(r#"(?i)\b(from|insert\s+into|update|alter\s+table)\s+(?:if\s+exists\s+|only\s+)?([a-z_"][\w."]*)"#);

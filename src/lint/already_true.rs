@@ -27,6 +27,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     waits(view, &mut found);
     only_there(view, &said, &mut found);
     no_rows(view, &said, &mut found);
+    any_value(view, &said, &mut found);
     never_made(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
@@ -101,6 +102,14 @@ fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
         .map(|word| word.trim_end_matches('s').to_owned())
         .collect();
     if words.is_empty() || matches!(value, "true" | "false") {
+        return false;
+    }
+    // `Do not change the replicas`: then the number is only told.
+    let keeps = |at: usize| {
+        let sentence = &said[sentence(said, at)].to_lowercase();
+        words.iter().any(|word| sentence.contains(word.as_str())) && !texts::has_word(sentence, value)
+    };
+    if LEAVES_ALONE.find_iter(said).any(|found| keeps(found.start())) {
         return false;
     }
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -222,7 +231,8 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             .filter(|act| act.phase == PhaseKind::Setup && act.verb == Verb::Deletes)
             .any(|act| act.thing.may_be(&made.thing));
         let looked = model.in_phase(PhaseKind::Verify).find(|act| act.thing.is(&made.thing)).map(|act| act.span);
-        let looked = looked.or_else(|| looks_for(view, &name).filter(|_| made.thing.system == "git"));
+        let by_name = made.thing.system == "git" || made.thing.kind == "constraint";
+        let looked = looked.or_else(|| looks_for(view, &name).filter(|_| by_name));
         if let Some(span) = looked.filter(|_| !gone) {
             found.push((span, made.span, format!("the {} `{name}`", made.thing.kind)));
         }
@@ -291,6 +301,73 @@ fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)
                 found.push((*span, *made, format!("the table `{table}` with no rows but `{}`", items.join(", "))));
             }
         }
+    }
+}
+
+/// `set the status to sold-out`, where verify asks whether the thing has a `status`, and set-up has given it one.
+fn any_value(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>) {
+    let url = |step: &crate::hir::Step<crate::hir::Def>| {
+        let url = step.arg("url").filter(|_| matches!(step.op.kind, OperationKind::Builtin("http")))?;
+        let text = texts::script_text(url)?;
+        Some(text.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned())
+    };
+    let mut given: Vec<(String, Span, String)> = Vec::new();
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            if let (Some(url), Some(body)) = (url(step), step.arg("body")) {
+                let mut text = String::new();
+                body.templates(&mut |template| text.push_str(&texts::written(template)));
+                keys_of(body, &mut text);
+                // `…/_bulk`: what is done, and no part of the thing's name.
+                let own = url.rsplit_once('/').filter(|(_, last)| last.starts_with('_'));
+                given.push((own.map_or(url.clone(), |(own, _)| own.to_owned()), step.key, text));
+            }
+        });
+    });
+    if given.is_empty() {
+        return;
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let Some((here, (_, expect))) = url(step).zip(step.expect.as_ref()) else { return };
+            let mut asked = Vec::new();
+            exists(expect, &mut asked);
+            for (span, key) in asked {
+                let has = |text: &str| text.contains(&format!("\"{key}\""));
+                let made =
+                    given.iter().find(|(url, _, text)| url.len() > 10 && here.starts_with(url.as_str()) && has(text));
+                if let Some((_, made, _)) = made.filter(|_| key.len() > 2 && texts::has_word(said, &key)) {
+                    found.push((span, *made, format!("some `{key}`")));
+                }
+            }
+        });
+    });
+}
+
+/// The names of fields in a body, in quotes.
+fn keys_of(arg: &crate::hir::Arg<crate::hir::Def>, text: &mut String) {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(key, arg)| {
+            text.push_str(&format!(" \"{}\"", key.value));
+            keys_of(arg, text);
+        }),
+        ArgKind::List(items) => items.iter().for_each(|arg| keys_of(arg, text)),
+        _ => {}
+    }
+}
+
+/// `{path: $.a.status, exists: true}`, and nothing else is said of it.
+fn exists(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            let path = arg.get("path").and_then(|path| path.as_literal()).and_then(facts::last_name);
+            let only = fields.len() == 2
+                && arg.get("exists").and_then(|e| e.as_value()) == Some(serde_json::Value::Bool(true));
+            found.extend(path.filter(|_| only).map(|key| (arg.span, key)));
+            fields.iter().for_each(|(_, arg)| exists(arg, found));
+        }
+        ArgKind::List(items) => items.iter().for_each(|arg| exists(arg, found)),
+        _ => {}
     }
 }
 
@@ -603,8 +680,10 @@ static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|no|without|avoid)\b");
 static OLD: Ascii = ascii(r#"(?i)\b(?:instead of|rather than|in place of)\s+[`"']?([\w.:/-]+)"#);
 static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
 static KEEPS: Ascii = ascii(
-    r"(?i)\b(?:leave|leaves|left|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",
+    r"(?i)\b(?:leave|leaves|left (?:as|alone|unchanged|untouched|intact)|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",
 );
+static LEAVES_ALONE: Ascii =
+    ascii(r"(?i)\b(?:do not|don't|never)\s+(?:change|touch|modify|alter|scale)\b|\b(?:leave|keep)\b");
 static QUOTED: Ascii = ascii(r#"(?:"([^"\n]+)"|`([^`\n]+)`)"#);
 
 #[cfg(test)]

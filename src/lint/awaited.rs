@@ -4,7 +4,7 @@ use super::TaskView;
 use crate::{
     bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Verb, value::Value},
+    effects::{Verb, script::Content, value::Value},
     hir::{Def, OperationKind, PhaseKind, Step},
     rule,
     signature::Control,
@@ -32,7 +32,7 @@ const MADE: [(&str, &str); 3] = [("secret", "certificate"), ("secret", "external
 
 /// Needs: nothing in verify waits, and the prompt asks for a change. Then an agent that has done it right, and ends at once, may fail.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    if view.task.prompt.is_none() || waits(view) {
+    if view.task.prompt.is_none() || step_waits(view) {
         return;
     }
     let said = view.effects.prompt.shown();
@@ -40,9 +40,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let mut found: Vec<(Span, String)> = Vec::new();
-    view.task.verify.steps.iter().for_each(|step| step.walk(&mut |step| found.extend(late(step))));
+    let any = script_waits(view, None);
+    if !any {
+        view.task.verify.steps.iter().for_each(|step| step.walk(&mut |step| found.extend(late(step))));
+    }
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
-        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+        let runs = script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl");
+        for run in runs.filter(|run| !script_waits(view, Some((run.content, run.statement.range.start)))) {
             let path = run
                 .words
                 .iter()
@@ -63,7 +67,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let given = model.acts.iter().any(|other| other.verb == Verb::Creates && other.thing.may_be(&act.thing));
             reads && !given
         };
-        if let Some((kind, by)) = MADE.iter().find(|(kind, by)| *kind == act.thing.kind && made(by)) {
+        if let Some((kind, by)) = MADE.iter().find(|(kind, by)| !any && *kind == act.thing.kind && made(by)) {
             found.push((act.span, format!("the {kind} of a {by}")));
         }
     }
@@ -72,7 +76,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         Diagnostic::new(
             &NOT_AWAITED,
             span,
-            format!("{what} comes a while after the change, and nothing in verify waits for it"),
+            format!("{what} comes a while after the change, and nothing in verify waits for it first"),
         )
         .help("wait first: `kubectl wait`, `kubectl rollout status`, a loop with a limit, or `eventually`"),
     );
@@ -90,8 +94,8 @@ fn late(step: &Step<Def>) -> Option<(Span, String)> {
     counts.then(|| (step.key, "the number of pods".to_owned()))
 }
 
-/// Whether anything in verify takes time for what is not there yet.
-fn waits(view: &TaskView<'_>) -> bool {
+/// Whether a step of verify takes time for what is not there yet.
+fn step_waits(view: &TaskView<'_>) -> bool {
     let mut waits = false;
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
@@ -101,27 +105,40 @@ fn waits(view: &TaskView<'_>) -> bool {
         });
     });
     waits
-        || view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).any(|script| {
-            let text = &script.content.text;
-            let mut loops = !script.content.program.sound;
-            script.content.program.walk(&mut |s| {
-                loops |= matches!(s.kind, Kind::Loop { .. }) && text.contains("sleep");
-                loops |= matches!(s.name(), "sleep" | "timeout" | "source" | "." | "make" | "python3" | "python");
-                loops |= s
-                    .words()
-                    .iter()
-                    .any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait" | "--watch" | "-w"));
-                loops |= s.words().first().is_some_and(|word| word.text.contains('/') || word.text.contains("wait"));
-            });
-            loops
-        })
+}
+
+/// Whether a script of verify does: any of them, and of the one that a place stands in what is before it.
+fn script_waits(view: &TaskView<'_>, place: Option<(&Content, usize)>) -> bool {
+    view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).any(|script| {
+        let content = &*script.content;
+        // A function runs where it is called.
+        let in_function = |at: usize| {
+            content.program.body.iter().any(|s| matches!(s.kind, Kind::Function { .. }) && s.range.contains(&at))
+        };
+        let own = place.filter(|(own, at)| std::ptr::eq(*own, content) && !in_function(*at));
+        let end = own.map_or(usize::MAX, |(_, at)| at);
+        let mut waits = !content.program.sound;
+        content.program.walk(&mut |s| {
+            if s.range.start > end {
+                return;
+            }
+            waits |= matches!(s.kind, Kind::Loop { .. }) && content.text.contains("sleep");
+            waits |= matches!(s.name(), "sleep" | "timeout" | "source" | "." | "make" | "python3" | "python");
+            waits |= s
+                .words()
+                .iter()
+                .any(|word| matches!(word.text.as_str(), "wait" | "rollout" | "--wait" | "--watch" | "-w"));
+            waits |= s.words().first().is_some_and(|word| word.text.contains('/') || word.text.contains("wait"));
+        });
+        waits
+    })
 }
 
 /// Whether a prompt asks for what makes pods start.
 fn asks(said: &str) -> bool {
-    const CHANGES: [&str; 15] = [
+    const CHANGES: [&str; 16] = [
         "scale", "replicas", "create", "deploy", "start", "restart", "roll", "upgrade", "install", "expose", "run",
-        "repair", "fix", "issue", "request",
+        "repair", "fix", "issue", "request", "make",
     ];
     let said = said.to_lowercase();
     CHANGES.iter().any(|word| super::texts::has_word(&said, word))

@@ -2,6 +2,7 @@
 
 use super::{TaskView, already_true, released};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::tools,
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Act, Verb, shell::Run, value::Value},
@@ -26,7 +27,98 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     halves(view, out);
     buckets(view, out);
     made_by_agent(view, out);
+    selects(view, out);
+    nearly(view, out);
 }
+
+/// `mongosh mongodb://localhost/eval-archive`, where all else says `eval_archive`.
+fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let runs = |cleanup: bool| {
+        let scripts = view.effects.scripts.iter().filter(move |s| (s.view.phase == PhaseKind::Cleanup) == cleanup);
+        scripts.flat_map(|script| &script.trace.runs)
+    };
+    let is_name = |word: &&str| {
+        let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':');
+        word.len() > 8 && !word.starts_with('-') && word.bytes().all(part) && word.contains(['-', '_', '/'])
+    };
+    let rest = || &super::facts::elsewhere(view).rest;
+    let own = |word: &str| rest().matches(word).count();
+    let mut told: Vec<&str> = Vec::new();
+    for run in runs(true) {
+        for (nth, word) in run.words.iter().enumerate().skip(1) {
+            let Some(word) = word.literal().filter(is_name) else { continue };
+            let cleanup_only = || {
+                let texts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Cleanup);
+                texts.map(|s| s.content.text.matches(word).count()).sum::<usize>() >= own(word)
+                    && !super::facts::elsewhere(view).verify.contains(word)
+                    && !view.effects.prompt.shown().contains(word)
+            };
+            let other = || {
+                runs(false).flat_map(|other| other.words.iter().skip(1).filter_map(Value::literal)).find(|other| {
+                    // A hyphen for an underscore, or one letter.
+                    let letters = |text: &str| text.chars().filter(|c| c.is_ascii_alphabetic()).collect::<String>();
+                    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+                    *other != word
+                        && other.len().abs_diff(word.len()) < 2
+                        && digits(other) == digits(word)
+                        && letters(other) == letters(word)
+                })
+            };
+            if told.contains(&word) || !cleanup_only() {
+                continue;
+            }
+            if let Some(other) = other() {
+                let place = run.statement.words().get(nth).map_or(run.statement.range.clone(), |w| w.range.clone());
+                out.push(
+                    Diagnostic::new(
+                        &released::RESOURCE_NOT_RELEASED,
+                        run.content.span(place),
+                        format!("cleanup says `{word}`, and all else `{other}`"),
+                    )
+                    .help("clear away what set-up makes: write the same name"),
+                );
+                told.push(word);
+            }
+        }
+    }
+}
+
+/// `select(.createdBy == "mute")` in cleanup, where all else in the task asks for `.createdBy == "eval-mute"`.
+fn selects(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let of = |phase: PhaseKind| view.scripts.iter().filter(move |script| script.phase == phase);
+    let mut told: Vec<&str> = Vec::new();
+    for script in of(PhaseKind::Cleanup).filter(|script| script.content.text.contains("select(")) {
+        let others = &super::facts::elsewhere(view);
+        for found in SELECTS.captures_iter(&script.content.text) {
+            let (Some(key), Some(value)) = (found.get(1), found.get(2)) else { continue };
+            let beside = of(PhaseKind::Setup).chain(of(PhaseKind::Verify)).flat_map(|other| {
+                SELECTS
+                    .captures_iter(&other.content.text)
+                    .filter_map(|other| (other.get(1)?.as_str() == key.as_str()).then_some(other.get(2)?.as_str()))
+            });
+            let wanted: std::collections::BTreeSet<&str> = beside.collect();
+            // What another script of cleanup asks for is among the others, too.
+            let anywhere = super::cluster::whole(&others.verify, value.as_str())
+                || others.rest.matches(value.as_str()).count() > script.content.text.matches(value.as_str()).count()
+                || super::cluster::whole(&view.effects.prompt.shown(), value.as_str());
+            if let ([other], false, false) =
+                (wanted.iter().collect::<Vec<_>>().as_slice(), anywhere, told.contains(&value.as_str()))
+            {
+                out.push(
+                    Diagnostic::new(
+                        &released::RESOURCE_NOT_RELEASED,
+                        script.content.span(value.range()),
+                        format!("cleanup looks for `{}`, and all else for `{other}`", value.as_str()),
+                    )
+                    .help("what is not found is not deleted: look for the same"),
+                );
+                told.push(value.as_str());
+            }
+        }
+    }
+}
+
+static SELECTS: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*==\s*\\?"([^"$\\{}]{3,})\\?""#);
 
 fn cleanup<'a>(view: &'a TaskView<'_>) -> impl Iterator<Item = &'a Act> {
     let model: &'a crate::effects::Model<'_> = view.effects;
@@ -196,6 +288,28 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     super::cluster::ignore_not_found(view, out);
     drops(view, out);
+    refuses(view, out);
+}
+
+/// `ignoreNotFound: false` in cleanup, which runs also where there is nothing.
+fn refuses(view: &TaskView<'_>, out: &mut Diagnostics) {
+    view.task.cleanup.steps.iter().filter(|step| step.continue_on_error.is_none_or(|lenient| !lenient.value)).for_each(
+        |step| {
+            let refuses =
+                step.arg("ignoreNotFound").filter(|arg| arg.as_value() == Some(serde_json::Value::Bool(false)));
+            if let Some(arg) = refuses {
+                out.push(
+                    Diagnostic::new(
+                        &super::cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND,
+                        arg.span,
+                        "this fails where there is nothing to delete",
+                    )
+                    .help("cleanup runs also when setup failed early: write `ignoreNotFound: true`")
+                    .fix("ignore what is not there", arg.span, "true"),
+                );
+            }
+        },
+    );
 }
 
 /// `DROP TABLE a` in a cleanup that runs also where set-up has made none.

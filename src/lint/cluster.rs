@@ -222,7 +222,10 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .in_phase(PhaseKind::Cleanup)
                 .find(|act| act.step == step.key)
                 .and_then(|act| act.thing.name.as_ref());
-            let Some(url) = url.map(crate::effects::value::Value::shown) else { return };
+            // All that lies in a folder may be nothing.
+            let Some(url) = url.map(crate::effects::value::Value::shown).filter(|url| !url.ends_with('/')) else {
+                return;
+            };
             // What set-up asks for at this address, or makes in what lies around it.
             let parent = url.rsplit_once('/').map_or("", |(parent, _)| parent);
             let made = model.in_phase(PhaseKind::Setup).any(|act| {

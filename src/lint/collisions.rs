@@ -150,7 +150,9 @@ pub fn touches(view: &TaskView<'_>) -> Vec<Touch> {
     for script in &view.effects.scripts {
         for run in &script.trace.runs {
             let line: Vec<String> = run.words.iter().map(effects::value::Value::shown).collect();
-            for (kind, name) in in_command(&line.join(" ")) {
+            let input = run.input.as_ref().map(effects::value::Value::shown).filter(|text| text.contains("nodePort"));
+            let line = format!("{} {}", line.join(" "), input.unwrap_or_default());
+            for (kind, name) in in_command(&line) {
                 let what = format!("the {kind} `{name}`");
                 found.push(Touch {
                     key: what.clone(),
@@ -326,7 +328,9 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
 fn in_command(line: &str) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for pattern in PATTERNS.iter() {
-        found.extend(pattern.regex.captures_iter(line).map(|c| (pattern.kind, c[1].to_owned())));
+        // What ends in something that is not known may be two things.
+        let names = pattern.regex.captures_iter(line).map(|c| (pattern.kind, c[1].to_owned()));
+        found.extend(names.filter(|(_, name)| !name.contains('…')));
     }
     found
 }
@@ -343,6 +347,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         ("port", r#"\bport-forward\b[^\n;|&]*?\s["']?(\d{2,5}):\d{2,5}"#),
         ("port", r#"\b(?:docker|podman)\s+run\b[^\n;|&]*?\s(?:-p|--publish)[ =]["']?(?:[\d.]+:)?(\d{2,5}):\d{2,5}"#),
         ("port", r#"\bhttp\.server\s+(\d{2,5})"#),
+        ("port of the nodes", r#"(?:--node-port[ =]|\bnodePort:\s*)(\d{5})"#),
         ("port", r#"\b(?:nc|ncat|netcat)\s+(?:-[a-z]+\s+)*-[a-z]*l[a-z]*\s+(?:-p\s+)?(\d{2,5})"#),
         (
             "URL",
@@ -359,7 +364,7 @@ mod tests {
 
     #[test]
     fn only_whole_numbers_count() {
-        assert_eq!(PATTERNS.len(), 5, "every pattern compiles");
+        assert_eq!(PATTERNS.len(), 6, "every pattern compiles");
         let found = |text: &str| {
             in_command(text)
                 .into_iter()

@@ -61,6 +61,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let reported = reported(content);
         unread(view, script, &reported, out);
+        told_behind_loop(program, content, out);
         of_another(content, out);
         let mut search = Search {
             found: Vec::new(),
@@ -121,6 +122,48 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         unreachable(program, content, out);
     }
+}
+
+/// A loop that waits until `$state` is as it should be, and behind it only a message on standard error that says what it is.
+fn told_behind_loop(program: &Program, content: &Content, out: &mut Diagnostics) {
+    let text = |s: &Statement| content.text.get(s.range.clone()).unwrap_or_default();
+    let mut lists: Vec<&[Statement]> = vec![&program.body];
+    program.walk(&mut |s| s.lists(&mut |list| lists.push(list)));
+    for list in lists {
+        for (at, s) in list.iter().enumerate() {
+            let (Kind::Loop { body, .. }, Some(told)) = (&s.kind, list.get(at + 1)) else { continue };
+            if !sleeps(body) || !matches!(told.name(), "echo" | "printf") || !text(told).contains(">&2") {
+                continue;
+            }
+            let mut tested: Vec<&str> = Vec::new();
+            body.iter().for_each(|s| {
+                s.walk(&mut |s| {
+                    if matches!(s.kind, Kind::Test) {
+                        tested.extend(names(text(s)));
+                    }
+                });
+            });
+            let said = names(text(told));
+            let again = list[at + 2..]
+                .iter()
+                .any(|s| tested.iter().any(|name| said.contains(name) && names(text(s)).contains(name)));
+            let ends = list.get(at + 2).is_some_and(|s| matches!(s.name(), "exit" | "return" | "false"));
+            if said.iter().any(|name| tested.contains(name)) && !again && !ends {
+                out.push(
+                    finding(content.span(told.range.clone()), "this says what is wrong, and the script goes on")
+                        .label(content.span(first_line(content, s)), "behind this loop nobody asks how it ended")
+                        .help("compare the value behind the loop, and write `exit 1` where it is another"),
+                );
+            }
+        }
+    }
+}
+
+/// The variables that a text reads.
+fn names(text: &str) -> Vec<&str> {
+    let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let behind = text.match_indices('$').map(|(at, _)| text[at + 1..].trim_start_matches('{'));
+    behind.filter_map(|rest| rest.split(part).next()).filter(|name| ast::is_name(name)).collect()
 }
 
 /// `kubectl wait … || true`, and something behind it reads the same thing; `[ -z "$x" ]` where an `exit 1` depended on that before.
@@ -251,7 +294,7 @@ impl<'p> Search<'p> {
                 self.found.push((statement, Fault::Either));
             }
             Kind::Declaration if tested && !statement.nested.is_empty() => self.found.push((statement, Fault::Masked)),
-            Kind::Pipeline(_) | Kind::Subshell(_) if !tested && exits_inside(statement) => {
+            Kind::Pipeline(_) | Kind::Subshell(_) if !tested && self.exits_inside(statement) => {
                 self.found.push((statement, Fault::Inner));
             }
             Kind::Pipeline(parts) => {
@@ -306,6 +349,24 @@ impl<'p> Search<'p> {
             Kind::Case(arms) => arms.iter().for_each(|arm| self.list(arm)),
             _ => {}
         }
+    }
+
+    /// Whether a statement runs in a shell of its own and may leave it with a failure.
+    fn exits_inside(&self, statement: &Statement) -> bool {
+        let parts = match &statement.kind {
+            Kind::Pipeline(parts) => {
+                parts.iter().filter(|part| matches!(part.kind, Kind::Loop { .. })).collect::<Vec<_>>()
+            }
+            _ => vec![statement],
+        };
+        let leaves = |s: &Statement| s.name() == "exit" && s.words().get(1).is_some_and(|word| word.text != "0");
+        // A function that ends in `exit` leaves as well.
+        let by_function = |s: &Statement| self.functions.get(s.name()).and_then(|body| body.last()).is_some_and(leaves);
+        let mut exits = false;
+        for part in parts {
+            part.walk(&mut |s| exits |= leaves(s) || by_function(s));
+        }
+        exits
     }
 
     /// Notes the functions whose status decides about more than what is said.
@@ -421,19 +482,6 @@ fn only(body: &[Statement]) -> Option<&str> {
 fn is_search(text: &str) -> bool {
     let text = text.to_lowercase();
     text.trim_start_matches(['"', '\'']).starts_with("select") && text.contains(" where ")
-}
-
-/// Whether a statement runs in a shell of its own and may leave it with a failure.
-fn exits_inside(statement: &Statement) -> bool {
-    let parts = match &statement.kind {
-        Kind::Pipeline(parts) => parts.iter().filter(|part| matches!(part.kind, Kind::Loop { .. })).collect::<Vec<_>>(),
-        _ => vec![statement],
-    };
-    let mut exits = false;
-    for part in parts {
-        part.walk(&mut |s| exits |= s.name() == "exit" && s.words().get(1).is_some_and(|word| word.text != "0"));
-    }
-    exits
 }
 
 /// Where the name of a variable stands.

@@ -4,6 +4,7 @@ use std::{borrow::Cow, cell::LazyCell};
 
 use super::TaskView;
 use crate::{
+    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{
         Act, Verb,
@@ -26,6 +27,66 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     urls(view, out);
     accounts(view, out);
     files(view, out);
+    schemas(view, out);
+    repositories(view, out);
+}
+
+/// `table_schema = 'public'`, where set-up makes a schema of the task's own and nobody names another.
+fn schemas(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let made = model.in_phase(PhaseKind::Setup).find(|act| act.verb == Verb::Creates && act.thing.kind == "schema");
+    let Some(made) = made.filter(|_| view.task.prompt.is_some()) else { return };
+    let said = model.prompt.shown();
+    let mut told = false;
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        for schema in SCHEMA.captures_iter(&script.content.text).filter_map(|found| found.get(1)) {
+            let name = schema.as_str();
+            let known = has_word(&said, name) || has_word(&super::facts::elsewhere(view).rest, name);
+            if !known && !std::mem::replace(&mut told, true) {
+                out.push(
+                    Diagnostic::new(
+                        &UNKNOWN_RESOURCE,
+                        script.content.span(schema.range()),
+                        format!("neither the prompt nor set-up names the schema `{name}`"),
+                    )
+                    .label(made.span, "set-up makes this one")
+                    .help("look into the schema that the prompt names"),
+                );
+            }
+        }
+    }
+}
+
+static SCHEMA: Ascii = ascii(r"(?i)\b(?:table_schema|schemaname|schema_name|nspname)\s*=\s*'(\w+)'");
+
+/// `gh issue view --repo acme/other`, where all else is in `acme/shop`.
+fn repositories(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.prompt.is_none() {
+        return;
+    }
+    let said = view.effects.prompt.shown();
+    let rest = &super::facts::elsewhere(view).rest;
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.name() == "gh") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let behind = words.windows(2).find(|pair| matches!(pair[0], "-R" | "--repo")).map(|pair| pair[1]);
+            let Some(name) = behind.or_else(|| words.iter().find_map(|word| word.strip_prefix("--repo="))) else {
+                continue;
+            };
+            let Some((owner, _)) = name.split_once('/').filter(|(owner, _)| owner.len() > 1) else { continue };
+            let other = format!("{owner}/");
+            if !said.contains(name) && !rest.contains(name) && said.contains(&other) {
+                out.push(
+                    Diagnostic::new(
+                        &UNKNOWN_RESOURCE,
+                        run.content.span(run.statement.range.clone()),
+                        format!("neither the prompt nor the task names the repository `{name}`"),
+                    )
+                    .help("verify looks at what set-up makes, or at what the prompt asks for"),
+                );
+            }
+        }
+    }
 }
 
 /// `system:serviceaccount:ACCOUNT:NAMESPACE`: the two have changed places.
@@ -52,6 +113,36 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             })
         });
+        let lost = script.trace.runs.iter().find_map(|run| {
+            run.words.iter().filter(|word| spelt(word).contains("serviceaccount:")).find_map(|word| {
+                let parts = word.split(':');
+                let [.., _, space, name] = parts.as_slice() else { return None };
+                let mut accounts = view.effects.acts.iter().filter(|act| {
+                    act.verb == Verb::Creates
+                        && act.thing.kind == "serviceaccount"
+                        && act.thing.name.as_ref().is_none_or(|made| made.may_be(name))
+                });
+                let first = accounts.clone().next()?;
+                let apart = accounts.all(|act| {
+                    act.thing
+                        .space
+                        .as_ref()
+                        .is_some_and(|made| made.is_known() && space.is_known() && !made.may_be(space))
+                });
+                apart.then(|| (run, first, name.shown(), space.shown()))
+            })
+        });
+        if let (Some((run, made, name, space)), None) = (lost, swapped) {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    run.content.span(run.statement.range.clone()),
+                    format!("there is no service account `{name}` in the namespace `{space}`"),
+                )
+                .label(made.span, "made here, in another")
+                .help("who is not there has no rights: name the namespace in which it is made"),
+            );
+        }
         if let Some(run) = swapped {
             out.push(
                 Diagnostic::new(
@@ -290,7 +381,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         match &act.thing.space {
             // A literal in a command is found by `cluster::namespace`.
-            Some(space) if space.is_known() && act.span != act.step => {
+            Some(space) if space.is_known() => {
                 let known = kubernetes().any(|other| {
                     other.phase == PhaseKind::Setup
                         && (other.thing.space.as_ref().is_some_and(|other| other.may_be(space))
@@ -305,7 +396,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let shown = space.shown();
                 if !known
                     && !literal
-                    && !has_word(&said, &spelt(space))
+                    && !is_named(view, &said, &spelt(space), "namespace")
                     && model.sees(PhaseKind::Setup)
                     && !told.contains(&shown)
                     && shown != "default"
@@ -591,6 +682,17 @@ fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
         let before = before.trim_end_matches(['`', '"', '\'', ' ']);
         let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
         kind.is_empty() || !known(&word) || same(&word) || written_apart(before, kind)
+    })
+}
+
+/// Whether a text says of this very kind that a thing is called so: `the cluster role viewer`.
+pub(super) fn is_called(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let tool = view.tools.tool("kubectl");
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].trim_end_matches(['`', '"', '\'', ' ', '/', ':']);
+        let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
+        written_apart(before, kind) || tool.and_then(|tool| tool.kind(&word)).is_some_and(|(known, _)| known == kind)
     })
 }
 

@@ -309,9 +309,8 @@ pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
         if followed.view.decides_by_status() {
             deciding(&followed.view.content.program.body, &mut |s| {
-                if let Some(text) = program(followed, s)
-                    && is_silent(&text)
-                {
+                let script = followed.view.content.text.get(s.range.clone()).unwrap_or_default();
+                if program(followed, s).is_some_and(|text| is_silent(&text)) || is_silent_script(s, script) {
                     found.push(followed.view.content.span(first_line(&followed.view.content, s)));
                 }
             });
@@ -384,6 +383,22 @@ fn is_silent(text: &str) -> bool {
     });
     let fails = ["raise", "assert", "abort", "unittest", "pytest", "subprocess", "SystemExit", "exec("];
     asks && text.contains("print") && !exits && !fails.iter().any(|word| text.contains(word))
+}
+
+/// The same of JavaScript for `mongosh` or `node`, that ends by `quit()` or `process.exit()` after what it has to say.
+fn is_silent_script(s: &Statement, text: &str) -> bool {
+    let ends = |call: &str| {
+        let arguments =
+            text.match_indices(call).map(|(at, _)| text[at + call.len()..].split(')').next().unwrap_or_default());
+        arguments.map(str::trim).collect::<Vec<_>>()
+    };
+    let all: Vec<&str> = ["quit(", "exit("].iter().flat_map(|call| ends(call)).collect();
+    matches!(s.name(), "mongosh" | "mongo" | "node")
+        && text.contains("if (")
+        && (text.contains("print(") || text.contains("console."))
+        && !all.is_empty()
+        && all.iter().all(|argument| matches!(*argument, "" | "0"))
+        && !["throw", "assert", "exitCode", "abort"].iter().any(|word| text.contains(word))
 }
 
 #[cfg(test)]

@@ -391,6 +391,22 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
             let value = if quoted { Json::String(value.to_owned()) } else { scalar(value) };
             found.push(Fact { key: part[1].to_owned(), parent: parent.clone(), value, span, typed: false });
         }
+        // `runAfter: [build]`
+        if let Some((key, items)) = content.split_once(": [").filter(|(key, _)| !key.contains([' ', '"', '{'])) {
+            let items = items
+                .split(']')
+                .next()
+                .unwrap_or_default()
+                .split(',')
+                .map(|item| item.trim().trim_matches(['"', '\'']));
+            found.extend(items.filter(|item| !item.is_empty() && !item.contains(['{', '['])).map(|item| Fact {
+                key: key.to_owned(),
+                parent: parent.clone(),
+                value: scalar(item),
+                span,
+                typed: false,
+            }));
+        }
         if let Some(key) = content.trim_end().strip_suffix(':').filter(|key| !key.contains(' ')) {
             around.push((indent, key));
         }
@@ -677,7 +693,20 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
 /// The path of the field that a command prints.
 pub(super) fn field(command: &str) -> Option<&str> {
     let found = FIELD.captures(command)?;
-    (1..5).find_map(|group| found.get(group)).map(|path| path.as_str())
+    let path = (1..5).find_map(|group| found.get(group))?;
+    // Of `.items[] | select(…) | .name` the last part is what is printed.
+    if let Some(quote @ ('\'' | '"')) = command[..path.start()].chars().next_back().filter(|_| found.get(2).is_some())
+        && let Some((filter, _)) = command[path.start()..].split_once(quote)
+        && let Some((_, last)) = filter.rsplit_once("| ")
+    {
+        let last = last.trim().trim_end_matches(['?', ']', '[']);
+        let plain =
+            last.starts_with('.') && last.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        if plain && last.len() > 1 {
+            return Some(last);
+        }
+    }
+    Some(path.as_str())
 }
 
 static FIELD: Ascii = ascii(

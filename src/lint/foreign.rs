@@ -11,7 +11,7 @@ use super::{
 use crate::{
     bash::{Word, program::Statement, tools::operands},
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::{Act, Verb},
+    effects::{Act, Verb, value::Value},
     hir::{Def, OperationKind, PhaseKind, Step},
     rule,
     source::{Span, resolve},
@@ -136,6 +136,17 @@ fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
         let thing = &act.thing;
         let is_sql = matches!(thing.system.as_str(), "postgres" | "mysql");
         let Some(name) = thing.name.as_ref().filter(|name| name.is_known()) else { continue };
+        if is_other_of_kind(view, act, name, &said) {
+            out.push(
+                Diagnostic::new(
+                    &DELETES_FOREIGN_RESOURCE,
+                    named_at(view, act),
+                    format!("nothing in the task makes or names a {} `{}`", thing.kind, name.shown()),
+                )
+                .help("delete what setup makes, or what the prompt asks for, and leave the rest to others"),
+            );
+            continue;
+        }
         let by_docker = thing.system == "docker" && !composed && name.literal().is_some();
         let by_step = act.span == act.step && (name.literal().is_none() || thing.system != "kubernetes");
         if !(is_sql || by_step || by_docker) || matches!(thing.system.as_str(), "http" | "file" | "helm") {
@@ -162,6 +173,23 @@ fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
             .help("delete what setup makes, or what the prompt asks for, and leave the rest to others"),
         );
     }
+}
+
+/// `clusterrole/viewer`, where the task is about another cluster role, and only something else is called `viewer`.
+fn is_other_of_kind(view: &TaskView<'_>, act: &Act, name: &Value, said: &str) -> bool {
+    let thing = &act.thing;
+    let wide = view.tools.tool("kubectl").and_then(|tool| tool.kind(&thing.kind)).is_some_and(|(_, wide)| wide);
+    let (true, true, Some(text)) = (thing.system == "kubernetes", wide && thing.kind != "namespace", name.literal())
+    else {
+        return false;
+    };
+    let mut others = view.effects.acts.iter().filter(|other| {
+        other.phase != PhaseKind::Cleanup && other.thing.system == thing.system && other.thing.kind == thing.kind
+    });
+    let known = others.clone().any(|other| other.thing.name.as_ref().is_some_and(Value::is_known));
+    known
+        && others.all(|other| other.thing.name.as_ref().is_some_and(|other| !other.may_be(name)))
+        && !super::elsewhere::is_called(view, said, text, &thing.kind)
 }
 
 /// Whether a text has a word of those that [`in_command`] knows.

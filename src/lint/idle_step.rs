@@ -7,7 +7,7 @@ use crate::{
     effects::Verb,
     hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step, Target, Template},
     rule,
-    signature::Control,
+    signature::{Control, Effects},
     source::Span,
 };
 
@@ -21,14 +21,20 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if steps.iter().all(|step| verify::cannot_fail(step, view)) || exit_status::in_vain(view) {
         return;
     }
+    again(view, out);
     for step in steps {
         step.walk(&mut |step| {
             told(step, out);
             rounds(step, out);
             if step.op.signature.control == Control::Any {
                 for branch in step.blocks.iter().filter(|block| block.role == BlockRole::Branch) {
-                    let open =
-                        branch.steps.iter().all(|step| verify::cannot_fail(step, view) || is_true_already(step, view));
+                    let beside =
+                        || step.blocks.iter().filter(|other| !std::ptr::eq(*other, branch)).flat_map(|b| &b.steps);
+                    let open = branch.steps.iter().all(|step| {
+                        verify::cannot_fail(step, view)
+                            || is_true_already(step, view)
+                            || asks_what_it_is(step) && beside().any(|other| same_thing(step, other))
+                    });
                     if let (Some(first), true) = (branch.steps.first(), open) {
                         out.push(
                             Diagnostic::new(
@@ -65,6 +71,37 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// A step that asks what one before it has asked, and nothing between them changes anything.
+fn again(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let source = view.sources.get(view.unit.file);
+    let looks = |step: &Step<Def>| {
+        let http = matches!(step.op.kind, OperationKind::Builtin("http")) && step.arg("method").is_none();
+        let file = matches!(step.op.kind, OperationKind::Builtin("file")) && step.arg("content").is_none();
+        let typed = matches!(step.op.kind, OperationKind::Extension { .. } | OperationKind::Tool { .. })
+            && step.op.signature.effects == Effects::None;
+        http || file || typed
+    };
+    let mut asked: Vec<(String, Span)> = Vec::new();
+    for step in &view.task.verify.steps {
+        if !looks(step) || step.id.is_some() || step.outputs.is_some() {
+            // What is between may change what is there, or take a while.
+            asked.clear();
+            continue;
+        }
+        let (start, end) = (step.key.start as usize, step.span.end as usize);
+        let text = source.text().get(start..end.max(start)).unwrap_or_default();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((_, first)) = asked.iter().find(|(known, _)| *known == text && text.len() > 12) {
+            out.push(
+                Diagnostic::new(&STEP_DECIDES_NOTHING, step.key, "this asks the same again")
+                    .label(*first, "asked here")
+                    .help("ask for what the task is about, or leave the step out"),
+            );
+        }
+        asked.push((text, step.key));
+    }
+}
+
 /// A value that is asked for, and compared with nothing, or with a pattern that every number fits.
 fn told(step: &Step<Def>, out: &mut Diagnostics) {
     let Some(run) = step.arg("run").and_then(texts::script_text) else { return };
@@ -86,6 +123,22 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
         }
         return;
     }
+    let gives_nothing = step.id.is_none() && step.outputs.as_ref().is_none_or(|outputs| outputs.is_empty());
+    if let Some(arg) = expect.filter(|_| gives_nothing).and_then(|expect| expect.get("exitCode"))
+        && arg.as_literal() == Some("any")
+        && expect.is_some_and(|expect| matches!(&expect.kind, ArgKind::Record(fields) if fields.len() == 1))
+        && texts_alone(&run)
+    {
+        out.push(
+            Diagnostic::new(
+                &STEP_DECIDES_NOTHING,
+                arg.span,
+                "this is content with any end of the command, and looks at nothing else",
+            )
+            .help("say how the command is to end, or what it is to print"),
+        );
+        return;
+    }
     let only_status = expect.is_none_or(|expect| expect.as_value() == Some(serde_json::json!({"exitCode": 0})));
     let gives = step.id.is_some() || step.outputs.as_ref().is_some_and(|outputs| !outputs.is_empty());
     if only_status && !gives && asks_value(&run) {
@@ -95,6 +148,11 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
                 .help("compare what is printed: `expect: {stdout: …}`"),
         );
     }
+}
+
+/// Whether a command only looks: what changes something may be there for that.
+fn texts_alone(run: &str) -> bool {
+    crate::bash::tools::looks(run.trim()) && !run.contains(['|', '>', ';', '&'])
 }
 
 /// Whether a command prints a number, whatever it finds.
@@ -216,6 +274,18 @@ fn exactly(expect: &Arg<Def>, uses: &dyn Fn(&Template<Def>) -> bool) -> Option<S
         }),
         _ => None,
     }
+}
+
+/// Whether a step asks a thing for what it was found by: its kind, its name.
+fn asks_what_it_is(step: &Step<Def>) -> bool {
+    let path = step.arg("jsonpath").and_then(|path| path.as_literal()).unwrap_or_default();
+    matches!(step.op.kind, OperationKind::Extension { .. })
+        && matches!(path, "{.kind}" | "{.apiVersion}" | "{.metadata.name}" | "{.metadata.namespace}")
+}
+
+fn same_thing(a: &Step<Def>, b: &Step<Def>) -> bool {
+    let thing = |step: &Step<Def>| step.arg("resource").and_then(texts::script_text);
+    thing(a).is_some_and(|a| thing(b) == Some(a))
 }
 
 /// Whether a step asks for the existence of what set-up has made.

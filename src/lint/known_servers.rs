@@ -8,7 +8,8 @@ use super::{EvalView, UnderView, texts, unpinned_server::package};
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    hir::{AssertionKind, CallKind, CallMatcher, Name, Server, Transport},
+    effects::{Thing, Verb, value::Value},
+    hir::{AssertionKind, CallKind, CallMatcher, Name, PhaseKind, Server, Transport},
     rule,
 };
 
@@ -31,6 +32,9 @@ struct Known {
     /// Words of names of tools of which all are listed.
     families: Vec<String>,
     tools: Vec<String>,
+    /// The only tools that make or change things of Kubernetes other than pods.
+    #[serde(default)]
+    writers: Vec<String>,
     /// Its arguments are the folders that it may enter.
     #[serde(default)]
     roots: bool,
@@ -162,16 +166,19 @@ pub fn roots(view: &UnderView<'_>, out: &mut Diagnostics) {
 
 /// A server that was told to change nothing, the only one of its eval, and a prompt that asks for a change.
 fn read_only(view: &UnderView<'_>, out: &mut Diagnostics) {
-    const CHANGES: [&str; 14] = [
+    const CHANGES: [&str; 20] = [
         "create", "delete", "scale", "update", "install", "upgrade", "rename", "write", "add", "remove", "patch",
-        "deploy", "restart", "label",
+        "deploy", "restart", "label", "move", "insert", "make", "set", "merge", "change",
     ];
     let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
     let Some(mcp) = &eval.unit.mcp else { return };
     let mut servers = mcp.servers.iter().filter(|server| !server.disabled);
     let (Some(server), None) = (servers.next(), servers.next()) else { return };
     let Transport::Stdio { args, env, .. } = &server.transport else { return };
-    let is_option = |text: &str| matches!(text, "--read-only" | "--readonly" | "--read-only=true" | "--readonly=true");
+    let is_option = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        matches!(text.as_str(), "--read-only" | "--readonly" | "--read-only=true" | "--readonly=true")
+    };
     let option = args.iter().find(|arg| is_option(&arg.display())).map(|arg| arg.span);
     let variable = env.iter().find(|(name, value)| {
         let name = name.value.to_uppercase();
@@ -216,6 +223,18 @@ pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
         for matcher in list.iter().filter(|m| m.arguments.is_none() && m.status.is_none() && m.max_duration.is_none()) {
             let names = matcher.name.iter().chain(&matcher.pattern);
             for name in names {
+                if let Some(thing) = only_writer(view, eval, matcher, &name.value) {
+                    out.push(
+                        Diagnostic::new(
+                            &NEEDED_TOOL_FORBIDDEN,
+                            name.span,
+                            format!("verify wants {thing}, and the server has no other tool that makes it"),
+                        )
+                        .label(prompt.text.span, "asked for here")
+                        .help("forbid what the agent must not do, and leave it the tool that it needs"),
+                    );
+                    continue;
+                }
                 if let Some(verb) = needed(&name.value, &matcher.server.value, &said) {
                     out.push(
                         Diagnostic::new(
@@ -230,6 +249,38 @@ pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// What verify wants and set-up does not make, where the only server has no tool but a forbidden one that makes it. `tool`: a name or a pattern.
+fn only_writer(view: &UnderView<'_>, eval: EvalView<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {
+    let mut servers = eval.unit.mcp.as_ref()?.servers.iter().filter(|server| !server.disabled);
+    let (server, None) = (servers.next()?, servers.next()) else { return None };
+    let known = known(server).filter(|_| server.name.value == matcher.server.value)?;
+    let pattern = matcher.pattern.as_ref().and_then(|pattern| regex::Regex::new(&pattern.value).ok());
+    let forbids = |writer: &String| match &pattern {
+        Some(pattern) => pattern.is_match(writer),
+        None => writer == tool,
+    };
+    if known.writers.is_empty() || !known.writers.iter().all(forbids) || !view.effects.sees(PhaseKind::Setup) {
+        return None;
+    }
+    let made = |thing: &Thing| {
+        view.effects.in_phase(PhaseKind::Setup).any(|act| act.verb == Verb::Creates && act.thing.may_be(thing))
+    };
+    let wanted = view.effects.in_phase(PhaseKind::Verify).find(|act| {
+        let thing = &act.thing;
+        matches!(act.verb, Verb::Reads | Verb::Awaits)
+            && thing.system == "kubernetes"
+            && !matches!(
+                thing.kind.as_str(),
+                "" | "pod" | "namespace" | "event" | "node" | "replicaset" | "endpoints" | "secret"
+            )
+            && thing.name.as_ref().is_some_and(Value::is_known)
+            && !act.maybe
+            && !made(thing)
+            && thing.name.as_ref().is_some_and(|name| view.effects.prompt.shown().contains(&name.shown()))
+    })?;
+    Some(format!("the {}", wanted.thing.shown()))
 }
 
 /// Words of tools that change something, and how a prompt says them.

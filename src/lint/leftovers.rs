@@ -3,7 +3,10 @@
 use super::TaskView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Act, Thing, Verb, value::Value},
+    effects::{
+        Act, Thing, Verb,
+        value::{Piece, Value},
+    },
     hir::PhaseKind,
     rule,
     source::Span,
@@ -135,21 +138,33 @@ fn asked<'a>(view: &'a TaskView<'_>) -> Vec<Act> {
 
 /// The name of a thing that is called the same in every run.
 fn fixed(thing: &Thing) -> Option<&str> {
-    let place = thing.space.as_ref().is_none_or(|space| space.literal().is_some());
+    let place = thing.space.as_ref().is_none_or(|space| place_of(space).is_some());
     let name = thing.name.as_ref().and_then(Value::literal)?;
     (place && name.len() > 2 && !name.contains('*') && (thing.system != "file" || name.starts_with('/')))
         .then_some(name)
 }
 
-fn place(thing: &Thing) -> Option<&str> {
-    thing.space.as_ref().and_then(Value::literal)
+fn place(thing: &Thing) -> Option<String> {
+    thing.space.as_ref().and_then(place_of)
+}
+
+/// A place that is the same in every run; the home of who runs it is.
+fn place_of(space: &Value) -> Option<String> {
+    let same = |piece: &Piece| match piece {
+        Piece::Text(_) => true,
+        Piece::Name(name) => name == "$HOME",
+        Piece::Unknown => false,
+    };
+    space.pieces().iter().all(same).then(|| space.shown())
 }
 
 /// Whether a thing lies in another that set-up takes as it is.
 fn holds(outer: &Thing, thing: &Thing) -> bool {
     let Some((outer_name, name)) = fixed(outer).zip(fixed(thing)) else { return false };
     match thing.system.as_str() {
-        "kubernetes" => outer.system == "kubernetes" && outer.kind == "namespace" && place(thing) == Some(outer_name),
+        "kubernetes" => {
+            outer.system == "kubernetes" && outer.kind == "namespace" && place(thing).as_deref() == Some(outer_name)
+        }
         "file" => {
             let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
             let own = folder.matches('/').count() > 1;
@@ -174,7 +189,7 @@ fn goes(thing: &Thing, gone: &Thing) -> bool {
     let name = |thing: &Thing| thing.name.as_ref().map(Value::shown);
     if gone.system == "file" {
         // A database in a file goes with it.
-        let path = if thing.system == "file" { name(thing) } else { place(thing).map(str::to_owned) };
+        let path = if thing.system == "file" { name(thing) } else { place(thing) };
         let Some((path, gone)) = path.zip(name(gone)) else { return thing.system == "file" };
         let gone = gone.trim_end_matches(['/', '*', '…']);
         return path == gone || path.starts_with(gone);

@@ -9,7 +9,7 @@ use super::TaskView;
 use crate::{
     bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
-    hir::{Def, OperationKind, Step},
+    hir::{Def, OperationKind, PhaseKind, Step},
     kubernetes::operation::is_known_group,
     rule,
     source::Span,
@@ -28,7 +28,34 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     });
     commands(view, out);
+    quoted_keys(view, out);
     paths(view, out);
+}
+
+/// `.spec.hard["request.cpu"]` in a filter.
+fn quoted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(known) = tools::tool("kubectl").and_then(|tool| tool.fields.get("quota")) else { return };
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        if !text.contains("hard") {
+            continue;
+        }
+        for (at, _) in text.match_indices("[\"") {
+            let Some(key) = text[at + 2..].split_once("\"]").map(|(key, _)| key) else { break };
+            let near = known.iter().find(|known| *known == key || is_slip(key, known));
+            if let Some(near) = near.filter(|near| *near != key && key.contains('.')) {
+                out.push(
+                    Diagnostic::new(
+                        &MISSPELT_VALUE,
+                        script.content.span(at + 2..at + 2 + key.len()),
+                        format!("`{key}` is no key of a quota that is known, and nearly one"),
+                    )
+                    .here(format!("did you mean `{near}`?"))
+                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+                );
+            }
+        }
+    }
 }
 
 /// `$.asignee` where set-up sends `assignee`.

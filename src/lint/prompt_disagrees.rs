@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     ascii::{Ascii, ascii},
+    bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::{Verb, value::Value},
+    effects::{Verb, script::Content, value::Value},
     hir::{ArgKind, PhaseKind},
     rule,
     source::Span,
@@ -33,6 +34,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, &said, &known, prompt.text.span, out);
     limits(view, &said, &known, prompt.text.span, out);
+    units(view, &said, prompt.text.span, out);
+    times(view, &said, prompt.text.span, out);
+    path_words(view, &said, &known, prompt.text.span, out);
     keys(view, &said, &known, prompt.text.span, out);
     nulls(view, &said, &known, prompt.text.span, out);
     given_values(view, &said, &known, prompt.text.span, out);
@@ -428,6 +432,96 @@ fn limits(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, 
     }
 }
 
+/// `of 2Gi`, and verify asks for `2G`.
+fn units(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    for fact in facts::asked(view) {
+        let text = fact.text();
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        if number.is_empty() || !is_size(unit) || texts::has_word(said, &text) {
+            continue;
+        }
+        let words = said.split(|c: char| !c.is_ascii_alphanumeric());
+        let other = words.into_iter().find(|word| {
+            word.strip_prefix(number).is_some_and(|other| is_size(other) && other != unit && other[..1] == unit[..1])
+        });
+        if let Some(other) = other {
+            out.push(disagrees(fact.span, &text, other, prompt));
+            return;
+        }
+    }
+}
+
+/// A unit of storage, as Kubernetes and people write it.
+fn is_size(unit: &str) -> bool {
+    matches!(
+        unit,
+        "K" | "M" | "G" | "T" | "Ki" | "Mi" | "Gi" | "Ti" | "KB" | "MB" | "GB" | "TB" | "KiB" | "MiB" | "GiB" | "TiB"
+    )
+}
+
+/// `each night at 03:15`, and verify asks for the schedule `15 2 * * *`.
+fn times(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    for fact in facts::asked(view) {
+        let text = fact.text();
+        let fields: Vec<&str> = text.split(' ').collect();
+        let [minute, hour, _, _, _] = fields.as_slice() else { continue };
+        let (Ok(minute), Ok(hour)) = (minute.parse::<u32>(), hour.parse::<u32>()) else { continue };
+        let told: BTreeSet<(u32, u32, &str)> = TIME
+            .captures_iter(said)
+            .filter_map(|time| {
+                let part = |group: usize| time.get(group)?.as_str().parse::<u32>().ok();
+                Some((part(1)?, part(2)?, time.get(0)?.as_str()))
+            })
+            .collect();
+        if let [(h, m, shown)] = told.into_iter().collect::<Vec<_>>()[..]
+            && (h, m) != (hour, minute)
+        {
+            out.push(disagrees(fact.span, &text, shown, prompt));
+            return;
+        }
+    }
+}
+
+static TIME: Ascii = ascii(r"\b([01]?\d|2[0-3]):([0-5]\d)\b");
+
+/// `requests for /assets`, and verify looks for `/static`.
+fn path_words(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
+    let plain = |word: &&str| {
+        word.len() > 3
+            && word.starts_with('/')
+            && word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'_' | b'.'))
+            && !["/tmp", "/dev", "/usr", "/bin", "/etc", "/proc", "/var", "/home", "/opt", "/root"]
+                .iter()
+                .any(|own| word.starts_with(own))
+    };
+    let quoted: BTreeSet<&str> = said.split('`').skip(1).step_by(2).filter(plain).collect();
+    let free: Vec<&str> =
+        quoted.into_iter().filter(|word| !known.verified.contains(word) && !known.others.contains(word)).collect();
+    let [free] = free.as_slice() else { return };
+    let mut strange: Vec<(Span, &str)> = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = script.content.text.as_str();
+        for (at, word) in text.match_indices('/').map(|(at, _)| {
+            let end = text[at..].find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.')));
+            (at, &text[at..end.map_or(text.len(), |end| at + end)])
+        }) {
+            let begins = text[..at].ends_with([' ', '"', '\'', '=', '(', '[', ',']);
+            if begins
+                && plain(&word)
+                && !said.contains(word)
+                && !known.others.contains(word)
+                && strange.iter().all(|(_, known)| *known != word)
+            {
+                strange.push((script.content.span(at..at + word.len()), word));
+            }
+        }
+    }
+    if let [(span, word)] = strange.as_slice() {
+        out.push(disagrees(*span, word, free, prompt));
+    }
+}
+
 /// Whole numbers that stand alone, each with its place.
 fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
@@ -527,11 +621,16 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
     }
     for fact in super::facts::asked(view) {
         let value = fact.text();
-        let plain = value.len() > 2 && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-        if fact.key.len() < 4 || !plain || value.parse::<f64>().is_ok() || lower.contains(&value.to_lowercase()) {
+        // Of `.milestone.title` the first part says what it is.
+        let outer = fact.parent.as_deref().filter(|_| matches!(fact.key.as_str(), "title" | "name" | "id" | "key"));
+        let key = outer.unwrap_or(&fact.key);
+        let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_') || outer.is_some() && b == b'.';
+        let plain = value.len() > 2 && value.bytes().all(part);
+        let number = outer.is_none() && value.parse::<f64>().is_ok();
+        if key.len() < 4 || !plain || number || lower.contains(&value.to_lowercase()) {
             continue;
         }
-        let words = crate::effects::words(&fact.key);
+        let words = crate::effects::words(key);
         let name = words.join(" ");
         let found = ticks.chunks(2).find_map(|pair| {
             let &[open, close] = pair else { return None };
@@ -542,7 +641,7 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
                 .iter()
                 .fold(head.as_str(), |head, end| head.strip_suffix(end).unwrap_or(head));
             let other = &said[open + 1..close];
-            let near = head.ends_with(&name) || head.ends_with(&fact.key.to_lowercase());
+            let near = head.ends_with(&name) || head.ends_with(&key.to_lowercase());
             (near && !other.contains(' ') && !known.anywhere(other)).then(|| other.to_owned())
         });
         if let Some(other) = found {
@@ -623,8 +722,28 @@ fn looked_for(view: &TaskView<'_>) -> Vec<(Span, String)> {
                 found.push((script.content.span(m.range()), m.as_str().to_owned()));
             }
         }
+        constants(&script.content, &mut found);
     }
     found
+}
+
+/// `POLICY=allkeys-lru`, which something is compared with.
+fn constants(content: &Content, found: &mut Vec<(Span, String)>) {
+    content.program.body.iter().filter(|s| matches!(s.kind, Kind::Assignment)).for_each(|s| {
+        let text = content.text.get(s.range.clone()).unwrap_or_default();
+        let Some((name, value)) = text.split_once('=') else { return };
+        let value = value.trim_matches(['"', '\'']);
+        let compared = || {
+            ["= \"$", "= $", "= \"${", "= ${"].iter().any(|sign| {
+                content.text.match_indices(&format!("{sign}{name}")).any(|(at, found)| {
+                    !content.text[at + found.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+                })
+            })
+        };
+        if !value.is_empty() && !value.contains(['$', '`', '(', ' ']) && compared() {
+            found.push((content.span(s.range.end - value.len()..s.range.end), value.to_owned()));
+        }
+    });
 }
 
 /// Whether two names are made of the same parts, but for one or two.

@@ -110,10 +110,46 @@ pub fn timeouts(view: &UnderView<'_>, out: &mut Diagnostics) {
         let time = stated.map(|s| s.value).or(silent)?;
         Some(Limit { time, at: stated.map(|s| s.span), what: what.to_owned() })
     };
+    inner_waits(view, out);
     let cleanup = limit(PhaseKind::Cleanup);
     for phase in PhaseKind::ALL {
         let limit = limit(phase);
         view.task.phase(phase).steps.iter().for_each(|s| within(view, s, limit.as_ref(), cleanup.as_ref(), out));
+    }
+}
+
+/// `timeout 10 kubectl wait … --timeout=90s`.
+fn inner_waits(view: &UnderView<'_>, out: &mut Diagnostics) {
+    for script in &view.effects.scripts {
+        for run in script.trace.runs.iter().filter(|run| run.statement.name() == "timeout") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let seconds = |text: &str| match text.parse::<u64>() {
+                Ok(seconds) => Some(Duration::from_secs(seconds)),
+                Err(_) => duration::parse(text).ok(),
+            };
+            let outer = words.iter().skip(1).find(|word| !word.starts_with('-')).and_then(|word| seconds(word));
+            let inner = words
+                .iter()
+                .find_map(|word| word.strip_prefix("--timeout="))
+                .or_else(|| words.windows(2).skip(1).find(|pair| pair[0] == "--timeout").map(|pair| pair[1]));
+            let asks = words.iter().any(|word| matches!(*word, "wait" | "rollout" | "--wait"));
+            if let (Some(outer), Some(inner), true) = (outer, inner.and_then(seconds), asks)
+                && inner > outer
+            {
+                out.push(
+                    Diagnostic::new(
+                        &TIMEOUT_BEYOND_TASK,
+                        run.content.span(run.statement.range.clone()),
+                        format!(
+                            "`timeout` ends this after {}, and the wait in it may take {}",
+                            duration::format(outer),
+                            duration::format(inner)
+                        ),
+                    )
+                    .help("give `timeout` more time than the wait in it, or leave it out"),
+                );
+            }
+        }
     }
 }
 

@@ -21,6 +21,42 @@ pub fn unset(view: &TaskView<'_>, out: &mut Diagnostics) {
         of_script(view, followed, out);
     }
     unexported(view, out);
+    inner_shells(view, out);
+}
+
+/// `sh -c 'redis-cli GET "$1"'` with nothing behind it: the inner shell has no arguments.
+fn inner_shells(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in &view.effects.scripts {
+        for run in &script.trace.runs {
+            let words = run.statement.words();
+            let text = |at: usize| words.get(at).and_then(|word| run.content.text.get(word.range.clone()));
+            let Some(last) = words.len().checked_sub(1).filter(|last| *last >= 2) else { continue };
+            let (Some(shell), Some(option), Some(program)) = (text(last - 2), text(last - 1), text(last)) else {
+                continue;
+            };
+            let is_shell = crate::bash::tools::SHELLS.contains(&shell.rsplit('/').next().unwrap_or(shell));
+            let reads = program.strip_prefix('\'').and_then(|program| {
+                program
+                    .match_indices('$')
+                    .map(|(at, _)| program[at + 1..].trim_start_matches('{'))
+                    .find(|rest| rest.starts_with(|c: char| matches!(c, '1'..='9' | '@')))
+            });
+            let sets = ["set --", "() {", "(){", "awk"].iter().any(|word| program.contains(word));
+            if let (true, Some(rest), false) =
+                (is_shell && option.starts_with('-') && option.ends_with('c'), reads, sets)
+            {
+                let name = &rest[..1];
+                out.push(
+                    Diagnostic::new(
+                        &UNSET_VARIABLE,
+                        run.content.span(words[last].range.clone()),
+                        format!("nothing sets `${name}`: this shell is given no arguments"),
+                    )
+                    .help(format!("write them behind the text: `{shell} {option} '…' {shell} \"${name}\"`")),
+                );
+            }
+        }
+    }
 }
 
 fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: &mut Diagnostics) {
@@ -81,17 +117,37 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .help(format!("write `export {name}`, or give it to this command: `{name}=\"${name}\" {program} …`")),
             );
         }
+        for literal in &script.trace.literal {
+            let name = &literal.text;
+            let line = literal.content.text.get(literal.range.clone()).unwrap_or_default();
+            let program = line.split_whitespace().next().unwrap_or_default();
+            // Whoever uses the variable nowhere else meant it here; in SQL it is nothing else.
+            let uses = |form: &str| literal.content.text.matches(form).count();
+            let alone = uses(&format!("${name}")) + uses(&format!("${{{name}")) == 1;
+            let is_sql = matches!(program, "sqlite3" | "psql" | "mysql");
+            let is_data = matches!(program, "kubectl" | "oc" | "cat" | "curl" | "jq" | "tee");
+            if is_sql || is_data && alone {
+                out.push(
+                    Diagnostic::new(
+                        &UNSET_VARIABLE,
+                        literal.content.span(literal.range.clone()),
+                        format!("`${name}` stays as it is written: in a here-document with a quoted delimiter nothing is filled in"),
+                    )
+                    .help("leave the quotes off the delimiter: `<<EOF`"),
+                );
+            }
+        }
         // A hole with a dollar before it is reported as such.
         let is_hole = |text: &str| {
             ["env.", "random.", "steps.", "agent.", "task."].iter().any(|root| text[2..].starts_with(root))
         };
         for bad in script.trace.bad.iter().filter(|bad| !is_hole(&bad.text)) {
+            let message = match bad.text.strip_prefix("$(") {
+                Some(name) => format!("the shell runs `{}` as a command here", name.trim_end_matches(')')),
+                None => format!("the shell cannot expand `{}`, and ends the script here", bad.text),
+            };
             out.push(
-                Diagnostic::new(
-                    &BAD_EXPANSION,
-                    bad.content.span(bad.range.clone()),
-                    format!("the shell cannot expand `{}`, and ends the script here", bad.text),
-                )
+                Diagnostic::new(&BAD_EXPANSION, bad.content.span(bad.range.clone()), message)
                 .help(match bad.in_document {
                     true => "it belongs to another program: write the delimiter of the here-document in quotes, `<<'EOF'`, or `\\$`",
                     false => "it belongs to another program: write it in single quotes, or `\\$`",
